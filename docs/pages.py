@@ -8,10 +8,12 @@ builds. Nothing here needs Sphinx, so that the tests can look at the pages witho
 
 import base64
 import importlib
+import importlib.util
 import inspect
 import json
 import os.path
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -279,6 +281,21 @@ def documents() -> dict[str, str]:
     }
 
 
+def message_page() -> dict[str, str]:
+    """Return the page of all errors and warnings, read from the source by ``messages.py``."""
+    return {"project/messages.md": beside("messages").page()}
+
+
+def beside(name: str) -> ModuleType:
+    """Return a module of this folder, which is not on the path when tests load this file."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # for the annotations of named tuples
+    spec.loader.exec_module(module)
+    return module
+
+
 # -----------------------------------------------------------------------------
 # Tutorials
 
@@ -369,7 +386,7 @@ def tutorial_pages() -> dict[str, str | bytes]:
 
 def write() -> None:
     """Write the pages that are made, and take away those that are made no more."""
-    makers: tuple[Callable[[], dict[str, Any]], ...] = (api_pages, documents, tutorial_pages)
+    makers: tuple[Callable[[], dict[str, Any]], ...] = (api_pages, documents, message_page, tutorial_pages)
     made = {DOCS / path: content for maker in makers for path, content in maker().items()}
     for folder in ("api", "project", "tutorials"):
         for path in (DOCS / folder).rglob("*"):

@@ -1,4 +1,4 @@
-"""One array-like at the border: checked cell by cell, with the place of the first bad cell in the message."""
+"""Validation of one array-like: types and values, with the place of the first invalid value in messages."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -21,39 +21,41 @@ __all__ = [
     "too_large",
 ]
 
-SCAN_ROWS = 4096  # rows looked at together when searching for a bad cell, so that the search needs no memory
-#: Sizes that data may have: sums of many squares of them are still normal numbers in double precision.
+SCAN_ROWS = (
+    4096  # rows that are searched together for an invalid value, so that the search needs little memory
+)
+#: Range of magnitudes of data: sums of squares neither overflow nor underflow in double precision.
 LARGEST, SMALLEST_SPREAD = 1e150, 1e-140
 
-# For estimators without a model of missing values; others have an attribute of this name, in lower case.
+# Advice for estimators without a model of missing values; others define the attribute `_advice_on_missing`.
 _ADVICE_ON_MISSING = (
     'Leave incomplete rows out with SFA(missing="skip"), or fill them with ProbabilisticSFA.impute.'
 )
 
 
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
-    """Return numbers of any shape as a float64 array in which NaN is missing.
+    """Return numbers of any shape as a float64 array, NaN where missing.
 
-    For functions on plain arrays; estimators check more, through :func:`check_array`.
+    For functions of arrays; estimators use :func:`check_array`, which validates more.
 
     Parameters
     ----------
     X : array-like
-        Numbers. Cells under a masked array's mask, None and the NA of pandas are missing.
+        Numbers. Masked values, None and the NA of pandas are missing.
     name : str
-        How to call the argument in error messages.
+        Name of the argument in error messages.
 
     Returns
     -------
     ndarray of float64
-        In the shape of `X`. May be the caller's own array: do not write to it.
+        In the shape of `X`. It may be the array of the caller: do not write to it.
 
     Raises
     ------
     ValueError
-        For text, dates, complex numbers and rows of unequal length, naming the argument.
+        For text, dates, complex numbers and rows of unequal length.
     TypeError
-        For cells that are no numbers at all, naming the argument.
+        For values that are not numbers.
 
     Examples
     --------
@@ -61,7 +63,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     array([ 1., nan])
     """
     X = _fill_masked(X)
-    _check_cells_of(X, name, "wanted numbers in the shape of an array.")
+    _check_cells_of(X, name, "give an array of numbers.")
     try:
         if not hasattr(X, "isna") or np.asarray(X).dtype.kind in "biuf":
             return np.asarray(_without_na(X), dtype=np.float64)
@@ -74,7 +76,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
 
 
 def _with_nan(cells: Any) -> NDArray[np.float64]:
-    """A series or an index of pandas as floats, its NA as NaN."""
+    """Return a series or an index of pandas as floats, with NaN for NA."""
     values: NDArray[np.float64] = cells.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
 
@@ -91,9 +93,8 @@ def check_array(
     if place is not None:
         columns = getattr(estimator, "feature_names_in_", None)
         raise ValueError(
-            f"{name} is too large in {_cell(place, columns)}: the square of {values[place]:.3g} is no number "
-            f"in double precision, nor of anything beyond {LARGEST:g}. Give the column in larger units, "
-            "or replace the value by NaN where it stands for a missing measurement."
+            f"{name} has {values[place]:.3g} in {_cell(place, columns)}, which overflows when squared (limit "
+            f"{LARGEST:g}). Rescale the column, or replace the value by NaN if it is missing."
         )
     return values
 
@@ -135,10 +136,10 @@ def _converted(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) ->
 
 
 def too_large(values: NDArray[np.float64]) -> tuple[int, int] | None:
-    """Return the (row, column) of the first cell whose square overflows in sums, None without one."""
+    """Return the (row, column) of the first value whose square overflows in sums, or None."""
     for start in range(0, len(values), SCAN_ROWS):
         block = values[start : start + SCAN_ROWS]
-        # NaN, which is a missing cell, loses against any number.
+        # NaN, a missing value, is ignored.
         if np.fmax.reduce(block, axis=None) > LARGEST or np.fmin.reduce(block, axis=None) < -LARGEST:
             bad = np.abs(block) > LARGEST
             row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
@@ -147,12 +148,12 @@ def too_large(values: NDArray[np.float64]) -> tuple[int, int] | None:
 
 
 def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None:
-    """Raise a ValueError for a column that varies, but by less than double precision has squares for.
+    """Raise a ValueError for a column that varies so little that squares underflow in double precision.
 
-    Taken for constant it would be left out in silence, and taken for what it is it gives NaN.
+    Otherwise it would be treated as constant, or give NaN.
     """
     first = values[:SCAN_ROWS]
-    # Most columns vary within a few rows; the others are looked at as a whole.
+    # Most columns vary within a few rows; only the others are searched completely.
     open_columns = ~(np.fmax.reduce(first, axis=0) - np.fmin.reduce(first, axis=0) >= SMALLEST_SPREAD)
     for column in np.flatnonzero(open_columns).tolist():
         cells = values[:, column]
@@ -162,18 +163,18 @@ def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None
         names = getattr(estimator, "feature_names_in_", None)
         called = "" if names is None else f" ({str(names[column])!r})"
         raise ValueError(
-            f"{name} varies by only {spread:.3g} in column {column}{called}: the square of that is no "
-            "normal number in double precision. Give the column in smaller units, or leave it out."
+            f"{name} varies by only {spread:.3g} in column {column}{called}, which underflows when squared. "
+            "Rescale the column, or leave it out."
         )
 
 
 def _fill_masked(X: Any) -> Any:
-    """Put NaN in the place of what a mask hides, in a masked array or in a list of masked rows."""
+    """Replace masked values by NaN, in a masked array or in a list of masked rows."""
     if isinstance(X, (list, tuple)) and any(isinstance(row, np.ma.MaskedArray) for row in X):
         try:
-            X = np.ma.array(X)  # NumPy's own conversion of a list forgets the masks
+            X = np.ma.array(X)  # the conversion of a list by NumPy ignores masks
         except ValueError:
-            return X  # rows of unequal length: refused with its own sentence
+            return X  # rows of unequal length have an error message of their own
     if not isinstance(X, np.ma.MaskedArray):
         return X
     if X.dtype.kind in "biuf":
@@ -182,12 +183,12 @@ def _fill_masked(X: Any) -> Any:
 
 
 def _without_na(X: Any) -> Any:
-    """Return the same cells with NaN for the NA of pandas among objects, and sparse columns of frames dense.
+    """Return the same values with NaN for NA of pandas, and sparse columns of DataFrames as dense ones.
 
-    NumPy makes no number of NA, and scikit-learn takes a frame of sparse columns for a sparse matrix.
+    NumPy cannot convert NA, and scikit-learn treats a DataFrame of sparse columns as a sparse matrix.
     """
     pandas = sys.modules.get("pandas")
-    if pandas is None:  # nobody can have its NA
+    if pandas is None:  # without pandas there is no NA
         return X
     if not isinstance(X, pandas.DataFrame):
         array = X if hasattr(X, "dtype") or hasattr(X, "columns") else np.asarray(X)
@@ -205,7 +206,7 @@ def _without_na(X: Any) -> Any:
 
 
 def _objects_with_nan(cells: NDArray[Any]) -> NDArray[Any]:
-    """Return cells with NaN for those that are missing, where they are objects; others as they are."""
+    """Return values of type object with NaN for missing ones; other types unchanged."""
     if cells.dtype.kind != "O":
         return cells
     missing = sys.modules["pandas"].isna(cells)
@@ -213,17 +214,17 @@ def _objects_with_nan(cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_kind(X: Any, name: str) -> None:
-    """Raise for what would convert to numbers silently, or fail without saying where."""
-    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a bunch, or a dictionary of columns
+    """Raise an error for values that NumPy would convert silently, or reject without their place."""
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a Bunch, or a dictionary of columns
         keys = ", ".join(repr(key) for key in list(X)[:6])
         raise TypeError(
-            f"{name} is a {type(X).__name__} with the keys {keys}; wanted one table of shape "
-            f"(n_rows, n_features), such as {name}['data'], or pandas.DataFrame({name})."
+            f"{name} is a {type(X).__name__} with the keys {keys}. Give a table of shape "
+            f"(n_rows, n_features), such as {name}['data'] or pandas.DataFrame({name})."
         )
     array = _check_cells_of(
         X,
         name,
-        "wanted an array (n_rows, n_features), or a list of 2-dimensional arrays for several sequences.",
+        "give an array (n_rows, n_features), or a list of 2-dimensional arrays for several sequences.",
     )
     if array is None:
         return
@@ -243,9 +244,9 @@ def _check_kind(X: Any, name: str) -> None:
 
 
 def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
-    """Check what kind of cells an array-like has; return it as an array, a frame or a sparse matrix as None.
+    """Validate the type of the values; return an array, or None for a DataFrame or a sparse matrix.
 
-    `wanted` says what to give instead of rows of unequal length.
+    `wanted` is the remedy in the message for rows of unequal length.
     """
     _check_collected(X, name)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -254,7 +255,7 @@ def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
             _check_cells(np.asarray(cells), f"column {column!r} of {name}")
         return None
     if hasattr(X, "toarray"):
-        return None  # a sparse matrix: what converts it says it well
+        return None  # a sparse matrix: the conversion has a good error message
     try:
         array = np.asarray(X)
     except ValueError:
@@ -264,15 +265,14 @@ def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
 
 
 def _check_collected(X: Any, name: str) -> None:
-    """Raise for a query whose rows are not there yet, such as a LazyFrame of polars, alone or in a list."""
+    """Raise an error for a query that is not collected, such as a LazyFrame of polars, alone or in a list."""
     if isinstance(X, (list, tuple)):
         for i, member in enumerate(X):
             if hasattr(member, "collect"):
                 _check_collected(member, f"{name}[{i}]")
     elif hasattr(X, "collect") and not hasattr(X, "shape"):
         raise ValueError(
-            f"{name} is a {type(X).__name__}, whose rows are not there until it is collected; "
-            f"give {name}.collect()."
+            f"{name} is a {type(X).__name__}, which is not collected yet. Give {name}.collect()."
         )
 
 
@@ -286,7 +286,7 @@ def _check_cells(array: NDArray[Any], name: str) -> None:
         return
     for place in np.ndindex(array.shape):
         cell = array[place]
-        # pandas' timestamps are dates; its missing time is one too, and the only one unequal to itself.
+        # Timestamps of pandas are dates; its missing time is a date that is unequal to itself.
         if isinstance(cell, (str, bytes, date, timedelta)) and cell == cell:
             where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), place, strict=False))
             what = "text" if isinstance(cell, (str, bytes)) else "a date or duration"
@@ -298,7 +298,7 @@ def _check_cells(array: NDArray[Any], name: str) -> None:
 
 def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_nan: bool) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
-        total = values.sum()  # one fast pass settles the usual case: a finite sum has finite terms
+        total = values.sum()  # usual case, in one fast pass: a finite sum has finite terms
     if np.isfinite(total):
         return
     columns = getattr(estimator, "feature_names_in_", None)
@@ -307,7 +307,7 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
         sign = "-" if values[place] < 0 else ""
         raise ValueError(
             f"{name} contains infinity: {sign}inf in {_cell(place, columns)}. "
-            "Replace infinite values, by NaN where they stand for a missing measurement."
+            "Replace infinite values, by NaN if they are missing."
         )
     if allow_nan:
         return
@@ -315,13 +315,13 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
     if place is not None:
         raise ValueError(
             f"{name} contains NaN: the first is in {_cell(place, columns)}. "
-            f"{type(estimator).__name__} needs complete data here. "
+            f"{type(estimator).__name__} requires complete data here. "
             f"{getattr(estimator, '_advice_on_missing', _ADVICE_ON_MISSING)}"
         )
 
 
 def _first(test: Callable[[NDArray[np.float64]], NDArray[np.bool_]], values: NDArray[np.float64]) -> Any:
-    """Return the (row, column) of the first cell that passes the test, None without one."""
+    """Return the (row, column) of the first value that passes the test, or None."""
     for start in range(0, len(values), SCAN_ROWS):
         bad = test(values[start : start + SCAN_ROWS])
         if bad.any():

@@ -1,4 +1,4 @@
-"""Keeping compiled programs between processes."""
+"""Cache of compiled JAX programs on disk."""
 
 import os
 import platform
@@ -9,12 +9,12 @@ from pathlib import Path
 
 __all__ = ["enable_compilation_cache", "keep_programs_of_commands"]
 
-# Programs here are many and small: keep those, too, that compile within a second.
+# There are many small programs: cache also those that compile within a second.
 _ALL_PROGRAMS = {
     "jax_persistent_cache_min_compile_time_secs": 0.0,
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
-# Size of a folder of programs beyond which the oldest are removed.
+# Size of the cache beyond which the oldest programs are removed.
 _MOST_BYTES = 2**28
 
 
@@ -62,25 +62,24 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
 
 
 def keep_programs_of_commands() -> Path | None:
-    """Have JAX keep compiled programs between calls of the command line.
+    """Enable the cache of compiled programs for the command line.
 
-    It is asked for by JAX's environment variables, before JAX is imported, which costs nothing where a
-    command needs no JAX. Nothing is done where JAX is loaded already, where a folder is set or caches are
-    turned off by these variables, or where the user's folder for caches cannot be written to.
+    This sets environment variables of JAX before JAX is imported, which costs no time if a command does not
+    use JAX. Nothing is done if JAX is imported already, if these variables set a folder or disable the cache,
+    or if the user's cache folder is not writable.
 
-    Each kind of processor has a folder of its own, since programs are compiled for what it can do and home
-    folders may be shared between machines. Of what else a program depends on, the versions of JAX and of its
-    compiler among them, JAX makes the names of the files. What has not been made for longest is removed where
-    the folder grows large.
+    Each kind of processor has its own folder, because programs are compiled for its instruction set and home
+    folders may be shared between machines. File names of JAX depend on everything else, such as versions of
+    JAX and its compiler. The oldest files are removed if the folder is large.
 
     Returns
     -------
     Path or None
-        The folder; None where nothing is done.
+        The folder; None if nothing is done.
 
     See Also
     --------
-    enable_compilation_cache : The same for programs of one's own.
+    enable_compilation_cache : The same in Python programs.
     """
     off = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "1").lower() in ("0", "f", "false", "n", "no", "off")
     if "jax" in sys.modules or "JAX_COMPILATION_CACHE_DIR" in os.environ or off:
@@ -91,7 +90,7 @@ def keep_programs_of_commands() -> Path | None:
         if not os.access(folder, os.W_OK | os.X_OK):
             return None
         _make_room(folder)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
+    except (OSError, RuntimeError):  # RuntimeError: no home folder
         return None
     for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
         os.environ.setdefault(name.upper(), str(value))
@@ -103,9 +102,9 @@ def _users_folder() -> Path:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder for this user alone; refuse one into which another user may put programs."""
+    """Make a private folder; raise an error for a folder into which another user can write."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if os.name != "posix":  # elsewhere permissions are no bits
+    if os.name != "posix":  # other systems have no permission bits
         return
     status = folder.stat()
     if status.st_uid != os.geteuid():
@@ -121,18 +120,18 @@ def _make_private(folder: Path) -> None:
 
 
 def _processor() -> str:
-    """What tells kinds of processors apart, in a few letters."""
+    """Return a short identifier of the kind of processor."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            lines = file.read().partition("\n\n")[0].splitlines()  # of the first of them
+            lines = file.read().partition("\n\n")[0].splitlines()  # of the first processor
         about = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
-    except OSError:  # not on every system
+    except OSError:  # not available on every system
         about = [platform.processor()]
     return sha256("\n".join([platform.machine(), *about]).encode()).hexdigest()[:12]
 
 
 def _make_room(folder: Path) -> None:
-    """Remove the oldest files of a folder that has grown too large, down to half of what it may have."""
+    """Remove the oldest files of a folder that is too large, down to half of the limit."""
     with os.scandir(folder) as entries:
         known = [(entry.stat(), entry.path) for entry in entries]
     files = [(status.st_mtime, status.st_size, path) for status, path in known]

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of files."""
 
 import os
 import shutil
@@ -10,24 +10,23 @@ from pathlib import Path
 
 __all__ = ["discard_drafts", "is_written_through", "replacing"]
 
-# Temporary files that exist now, so that whoever must end the process at once can remove them.
+# Existing temporary files, which are removed if the process must be terminated.
 _drafts: set[Path] = set()
 
 
 @contextmanager
 def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
-    """Give temporary files to write, and put them in their places when all of them are written.
+    """Yield temporary files, which replace the outputs when all of them are written.
 
-    Each lies in the folder of its output and ends as its output does. If the block fails, or is interrupted,
-    none is kept and no output is touched. A symbolic link is followed: the file it points to is replaced.
-    What is no regular file, such as ``/dev/null`` or a named pipe, is never replaced: the content is written
-    to it.
+    Each is in the folder of its output and has the same extension. If the block fails or is interrupted, they
+    are removed and no output is changed. The target of a symbolic link is replaced. Outputs that are not
+    regular files, such as ``/dev/null`` or a named pipe, are written to and not replaced.
 
     Parameters
     ----------
     *outputs : path-like
-        Files to write. What is there is replaced and keeps its permissions; a new file has those that any
-        new file would have.
+        Files to write. An existing file is replaced and keeps its permissions; a new file has default
+        permissions.
 
     Yields
     ------
@@ -55,7 +54,7 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
             _drafts.add(drafts[-1])
             os.close(handle)
         yield drafts
-        # What can still fail comes first: a pipe may be closed, while renaming cannot but succeed.
+        # Writing to a pipe can fail, and is done before renaming, which cannot.
         for draft, place, node in zip(drafts, places, nodes, strict=True):
             if node:
                 with draft.open("rb") as source, open(place, "ab") as target:  # "wb" empties redirected files
@@ -71,7 +70,7 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
 
 
 def is_written_through(output: str | os.PathLike[str]) -> bool:
-    """Whether an output is no file that can be replaced: a device, a pipe, or a stream such as /dev/stdout.
+    """Return whether an output is a device, a pipe or a stream such as /dev/stdout, which is not replaced.
 
     Parameters
     ----------
@@ -99,13 +98,13 @@ def is_written_through(output: str | os.PathLike[str]) -> bool:
 
 
 def discard_drafts() -> None:
-    """Remove the temporary files of all outputs, for a process that ends without unwinding."""
+    """Remove the temporary files of all outputs, before the process is terminated."""
     for draft in list(_drafts):
         draft.unlink(missing_ok=True)
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a name leads to an open stream of a process: /dev/stdout, /dev/fd/1, /proc/self/fd/1."""
+    """Return whether a name is an open stream of a process: /dev/stdout, /dev/fd/1, /proc/self/fd/1."""
     for _ in range(40):  # as deep as systems follow links
         if os.path.realpath(path.parent).startswith("/proc/"):
             return True

@@ -1,4 +1,4 @@
-"""Frames out: what scikit-learn's ``set_output`` cannot do for a list of sequences."""
+"""Support of ``set_output`` for lists of sequences, which scikit-learn does not have."""
 
 import functools
 import inspect
@@ -21,15 +21,14 @@ _Estimator = TypeVar("_Estimator", bound=type)
 def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     """Let an estimator class with ``set_output`` return a list of frames for a list of sequences.
 
-    scikit-learn wraps what ``transform`` returns into one frame and cannot wrap a list. Where the output is
-    configured to be frames, this decorator transforms the list as a whole, with whatever else belongs to its
-    sequences (times, for example), and makes a frame of each result, with the index of its sequence.
+    scikit-learn converts the result of ``transform`` to one DataFrame and does not support lists. If
+    DataFrames are configured, this decorator transforms the list with all further arguments (times, for
+    example), and converts each result to a DataFrame with the index of its sequence.
 
-    A DataArray of xarray gives a DataArray, with the coordinates of its rows, unless frames are configured:
-    these have its labels as their index.
+    For a DataArray of xarray the result is a DataArray with the coordinates of its rows, unless DataFrames
+    are configured, whose index has its labels.
 
-    ``fit_transform`` hands on to ``transform`` what it takes of the arguments for ``fit``, where
-    scikit-learn's own drops them.
+    ``fit_transform`` passes arguments of ``fit`` that ``transform`` also has, which scikit-learn drops.
     """
     to_frame: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
     plain: Callable[..., Any] = to_frame.__wrapped__  # type: ignore[attr-defined]
@@ -69,20 +68,20 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
 
 
 def _labelled(estimator: Any, X: Any, result: Any) -> Any:
-    """Give the outputs of an estimator the coordinates of the rows they belong to, where `X` has such."""
+    """Add the coordinates of the rows of `X`, if it has some, to the outputs of an estimator."""
     if not is_data_array(X) or not isinstance(result, np.ndarray) or len(result) != len(X):
         return result
     return like_array(X, result, estimator.get_feature_names_out(), ())
 
 
 def output_container(estimator: Any) -> Any:
-    """Return the kind of frames that an estimator gives, "default" for arrays."""
+    """Return the configured output of an estimator, "default" for arrays."""
     configured = getattr(estimator, "_sklearn_output_config", {})
     return configured.get("transform", get_config()["transform_output"])
 
 
 class _Result(TransformerMixin, BaseEstimator):
-    """Stands in for an estimator that has transformed a sequence, so that scikit-learn makes the frame."""
+    """Replacement for an estimator with a given result, so that scikit-learn makes the DataFrame."""
 
     def __init__(self, estimator: Any, result: Any) -> None:
         self.estimator = estimator

@@ -1,8 +1,7 @@
-"""Interrupts from the keyboard that get lost, raised again.
+"""Keyboard interrupts that are lost in callbacks are raised again.
 
-Python runs the handler of Ctrl-C wherever the main thread happens to be. In a callback of the garbage
-collector, of which JAX has one, or of a weak reference, an exception is printed and ignored: the fit
-would go on.
+Python runs the handler of Ctrl-C at any point of the main thread. In a callback of the garbage collector, of
+which JAX has one, or of a weak reference, exceptions are printed and ignored: the fit would continue.
 """
 
 import _thread
@@ -15,7 +14,7 @@ from typing import Any
 
 __all__ = ["interrupts_kept"]
 
-# Seconds after which a lost interrupt comes again; the callback that lost it has ended by then.
+# Seconds after which a lost interrupt is raised again; the callback has ended by then.
 _AGAIN_AFTER = 0.05
 
 _lock = threading.Lock()
@@ -27,14 +26,14 @@ def _hook(unraisable: Any) -> None:
     if not issubclass(unraisable.exc_type, KeyboardInterrupt):
         (_previous or sys.__unraisablehook__)(unraisable)
         return
-    # Not at once: it would be lost in this hook as it was in the callback.
+    # Not immediately: it would be lost in this hook, too.
     again = threading.Timer(_AGAIN_AFTER, _interrupt)
     again.daemon = True
     again.start()
 
 
 def _interrupt() -> None:
-    """Interrupt the main thread, also where it waits."""
+    """Interrupt the main thread, also if it is waiting."""
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:

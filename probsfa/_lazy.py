@@ -1,4 +1,4 @@
-"""Names of packages that are looked up when they are first used."""
+"""Lazy import of public names."""
 
 import importlib
 import warnings
@@ -11,7 +11,7 @@ __all__ = ["deprecated", "homes_in_stub", "looked_up"]
 def homes_in_stub(path: str) -> dict[str, str]:
     """Return the module of every name in a stub, by its lines ``from MODULE import NAME as NAME``."""
     homes = {}
-    # Read by hand: ast and pathlib take longer to import than all the rest of this.
+    # Parsed by hand: the import of ast and pathlib takes longer than everything else here.
     with open(path, encoding="utf-8") as stub:
         for line in stub:
             if line.startswith("from "):
@@ -23,14 +23,14 @@ def homes_in_stub(path: str) -> dict[str, str]:
 def looked_up(
     namespace: dict[str, Any], homes: dict[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package whose names are looked up when they are first used.
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported at first use.
 
     Parameters
     ----------
     namespace : dict
         The globals of the package.
     homes : dict of str
-        Module of every name; the package itself for its own modules.
+        Module of each name; the package itself for its modules.
     """
     package = namespace["__name__"]
 
@@ -40,7 +40,7 @@ def looked_up(
         if homes[name] == package:  # a module of this package
             return importlib.import_module(f"{package}.{name}")
         value = getattr(importlib.import_module(homes[name]), name)
-        namespace[name] = value  # looked up once, then as cheap as any other name
+        namespace[name] = value  # stored, so that later access is fast
         return value
 
     return look_up, lambda: sorted(namespace["__all__"])

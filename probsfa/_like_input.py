@@ -1,4 +1,4 @@
-"""Results in the shape of the input: frames for frames, lists for lists."""
+"""Conversion of results to the type of the input: DataFrames for DataFrames, lists for lists."""
 
 import re
 from collections.abc import Sequence
@@ -24,27 +24,26 @@ def like_input(
     columns: Sequence[Any] | None = None,
     sources: Sequence[int] | None = None,
 ) -> Any:
-    """Give values of all rows (N, C) the type of the input they belong to.
+    """Convert values of all rows (N, C) to the type of the input.
 
     Parameters
     ----------
     X : array-like, DataFrame or Table, or list of them
-        What the caller gave. Frames are those of pandas and polars, tables those of pyarrow; a DataArray of
-        xarray counts as array-like.
+        Input of the user: DataFrames of pandas and polars, tables of pyarrow, DataArrays of xarray, arrays.
     sequences : Sequences
-        The same, checked.
+        The same, validated.
     values : ndarray of shape (N, C)
         A value for each row and column.
     columns : sequence, optional
         Names of the columns of `values`; by default they are those of `X`.
     sources : sequence of int, optional
-        Which columns of `X` the first columns of `values` are; all by default.
+        Numbers of the columns of `X` to which the first columns of `values` belong; all by default.
 
     Returns
     -------
     ndarray, DataFrame, Table or DataArray, or list of them
-        Frames and tables have the columns of the input; those of pandas its index, too, and nullable floats
-        for its nullable numbers; a DataArray has its dimensions and coordinates. All else gives arrays.
+        DataFrames and tables have the columns of the input. DataFrames of pandas have its index, and nullable
+        floats for its nullable numbers; a DataArray has its dimensions and coordinates. Otherwise arrays.
     """
     if sequences.is_list:
         return [like_array(x, values[s], columns, sources) for x, s in zip(X, sequences.slices, strict=True)]
@@ -52,16 +51,16 @@ def like_input(
 
 
 def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = None) -> Any:
-    """Give other rows (H, D), such as a forecast, the type of one input.
+    """Convert other rows (H, D), such as a forecast, to the type of one input.
 
     Parameters
     ----------
     X : array-like, DataFrame or Table
-        What the caller gave.
+        Input of the user.
     values : ndarray of shape (H, D)
-        A row for each.
+        The rows.
     index : Index of pandas, optional
-        Index of the rows where `X` is a frame of pandas.
+        Index of the rows if `X` is a DataFrame of pandas.
     columns : array-like of str, optional
         Names of the columns; those of `X` by default.
 
@@ -85,10 +84,10 @@ def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = N
 
 
 def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequence[int] | None = None) -> Any:
-    """Give values of the rows of one sequence its type; parameters as of :func:`like_input`."""
+    """Convert values of the rows of one sequence to its type; parameters as in :func:`like_input`."""
     if _is_pandas(x):
         names = x.columns if columns is None else columns
-        made = type(x)(values, index=x.index, columns=names, copy=False)  # nobody else holds them
+        made = type(x)(values, index=x.index, columns=names, copy=False)  # not shared with other code
         return _nullable_as_in(made, x.dtypes if sources is None else x.dtypes.iloc[list(sources)])
     if is_data_array(x):
         return _like_data_array(x, values, columns, sources)
@@ -101,12 +100,12 @@ def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequenc
 
 
 def _is_pandas(x: Any) -> bool:
-    # Frames are recognised by what is used of them, so that their libraries need not be loaded for arrays.
+    # DataFrames are recognised by their attributes, so that their libraries are not imported for arrays.
     return hasattr(x, "columns") and hasattr(x, "index") and hasattr(x, "iloc")
 
 
 def _nullable_as_in(frame: Any, dtypes: Any) -> Any:
-    """Give the first columns of a frame nullable floats where the types of other columns are nullable."""
+    """Convert the first columns of a DataFrame to nullable floats if given types are nullable."""
     for j, dtype in enumerate(dtypes):
         if isinstance(dtype, np.dtype):
             continue

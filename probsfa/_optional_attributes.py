@@ -1,4 +1,4 @@
-"""Fitted attributes that are there only where what they belong to was asked for."""
+"""Fitted attributes that exist only for some options."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,14 +7,14 @@ __all__ = ["set_where_asked"]
 
 
 def set_where_asked(estimator: Any, groups: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
-    """Set attributes of an estimator, and take away those of a fit before that nobody asked for now.
+    """Set optional attributes of an estimator, and delete those of an earlier fit with other options.
 
     Parameters
     ----------
     estimator : object
         The estimator.
     groups : iterable of (bool, mapping)
-        Whether attributes were asked for, and their values by name.
+        Whether attributes are set, and their values by name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What JAX cannot do: go on in a forked process."""
+"""Check that JAX is not used in a forked process."""
 
 import os
 
@@ -6,7 +6,7 @@ __all__ = ["check_not_forked"]
 
 
 class _History:
-    """What has happened to JAX in this process and in those it was forked from."""
+    """Use of JAX in this process and in its parents before a fork."""
 
     used = False  # by probsfa, here or in a parent before the fork
     forked_since = False
@@ -21,16 +21,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def check_not_forked() -> None:
-    """Raise where JAX would wait for ever: in a forked child of a process that has used it.
+    """Raise an error in a forked child of a process that has used JAX, in which JAX would wait forever.
 
     JAX computes on threads of its own. ``os.fork`` copies the memory of a process and only the thread that
-    calls it, so in the child the first computation waits for threads that are not there. ``multiprocessing``
-    and ``concurrent.futures.ProcessPoolExecutor`` fork by default on Linux up to Python 3.13; the start
-    methods "spawn" and "forkserver" begin with a process that has not used JAX. joblib's default back end
-    does so, too.
+    calls it, so that the first computation in the child waits for threads that do not exist.
+    ``multiprocessing`` and ``concurrent.futures.ProcessPoolExecutor`` fork by default on Linux up to Python
+    3.13; the start methods "spawn" and "forkserver", and the default backend of joblib, start processes that
+    have not used JAX.
 
-    Call this before each use of JAX: the first call in a process notes that it is used from then on. A child
-    that was forked before that may use JAX.
+    Call this before each use of JAX: the first call in a process records its use. A child that was forked
+    before that may use JAX.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def check_not_forked() -> None:
     """
     if _History.forked_since:
         raise RuntimeError(
-            "JAX cannot be used in a forked child of a process that has used it already: start processes "
+            "JAX cannot be used in a forked child of a process that has used it. Start processes "
             'with the "spawn" or "forkserver" method, such as multiprocessing.get_context("spawn").'
         )
     _History.used = True

@@ -1,4 +1,4 @@
-"""Seeds, as scikit-learn takes them, to NumPy's generators."""
+"""Conversion of seeds, as in scikit-learn, to generators of NumPy."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ __all__ = ["generator"]
 
 
 def generator(seed: Seed) -> np.random.Generator:
-    """Return a source of randomness.
+    """Return a generator of random numbers.
 
     Parameters
     ----------
     seed : int, Generator, RandomState or None
-        A number gives the same generator each time; a generator is returned as it is; the older RandomState
-        is asked for a seed; None is different each time.
+        An integer gives the same generator each time; a generator is returned unchanged; a RandomState gives
+        a seed; None is different each time.
 
     Returns
     -------

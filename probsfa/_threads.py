@@ -1,10 +1,10 @@
-"""How many processor cores there are, and how many threads the linear algebra libraries use.
+"""Number of processor cores, and number of threads of the linear algebra libraries.
 
 The number of threads of a BLAS library is a setting of the whole process (OpenBLAS on POSIX threads, which
-the wheels of NumPy and SciPy bring) or of the calling thread (libraries on OpenMP, and MKL). To save the
-number, set it and restore it is right for the second kind only: of two threads that overlap, the one that
-enters second saves what the first has set, and restores that for good if it leaves second, too. So libraries
-of the first kind are limited when the first thread enters and restored when the last one leaves.
+the wheels of NumPy and SciPy contain) or of the calling thread (libraries on OpenMP, and MKL). Saving,
+setting and restoring the number is correct for the second kind only: of two overlapping threads, the second
+saves the value that the first has set, and may restore it permanently. Libraries of the first kind are
+therefore limited when the first thread enters and restored when the last one leaves.
 """
 
 import os
@@ -25,7 +25,7 @@ _of_one_core: ContextVar[bool] = ContextVar("of_one_core", default=False)
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Count one core alone, as tasks of a cluster do: whoever made its workers gave each its threads."""
+    """Use one core only in this thread, as for tasks of a cluster, whose workers run in parallel."""
     token = _of_one_core.set(True)
     try:
         yield
@@ -43,7 +43,7 @@ def n_cores() -> int:
 
 
 class ThreadLimit:
-    """Holds libraries to one thread for as long as any thread of this process asks for it.
+    """Limit libraries to one thread while any thread of this process requires it.
 
     Parameters
     ----------
@@ -58,10 +58,10 @@ class ThreadLimit:
         self._lock = threading.Lock()
         self._holders: set[int] = set()  # identifiers of the threads that hold the limit now
         self._process_numbers: list[int] = []  # numbers of threads before the first of them entered
-        self._own = threading.local()  # of the present thread: how often it entered, and its numbers before
+        self._own = threading.local()  # of the calling thread: how often it entered, and its earlier numbers
 
     def enter(self) -> None:
-        """Set the limit, unless this thread holds it already."""
+        """Set the limit, unless this thread has set it."""
         depth = getattr(self._own, "depth", 0)
         if depth == 0:
             self._own.numbers = [library.num_threads for library in self._of_threads]
@@ -73,13 +73,13 @@ class ThreadLimit:
         self._own.depth = depth + 1
 
     def leave(self) -> None:
-        """Undo one :meth:`enter` of this thread; with the last one of all threads the limit ends."""
+        """Undo one :meth:`enter` of this thread; the last one of all threads removes the limit."""
         self._own.depth -= 1
         if self._own.depth == 0:
             self._release()
 
     def forget_other_threads(self) -> None:
-        """Let go of what other threads hold: a forked process has only the thread that forked it."""
+        """Remove the limits of other threads: a forked process has only the thread that forked it."""
         self._lock = threading.Lock()
         mine = self._holders & {threading.get_ident()}
         if self._holders and not mine:
@@ -97,7 +97,7 @@ class ThreadLimit:
 
     def _release(self) -> None:
         with self._lock:
-            # Removed only afterwards: where an interrupt comes in between, the next release tries again.
+            # Removed only afterwards: after an interrupt in between, the next release tries again.
             if self._holders == {threading.get_ident()}:
                 _set(self._of_process, self._process_numbers)
             self._holders.discard(threading.get_ident())
@@ -121,16 +121,18 @@ def _set(libraries: Sequence[Any], numbers: Sequence[int]) -> None:
             library.clear_controlling_thread()
 
 
-_LIMITS: dict[str, ThreadLimit] = {}  # one for all threads, made by the first that needs it
+_LIMITS: dict[str, ThreadLimit] = {}  # shared by all threads, created at first use
 
 
 def _limit_of_blas() -> ThreadLimit:
-    """Return the limit of all BLAS libraries, which takes milliseconds to find them."""
+    """Return the limit of all BLAS libraries; finding them takes milliseconds."""
     if "blas" not in _LIMITS:
         import scipy.linalg  # noqa: F401  (brings a BLAS library of its own, found once it is loaded)
 
         libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-        _LIMITS.setdefault("blas", ThreadLimit(libraries))  # atomic: all threads get that of the first
+        _LIMITS.setdefault(
+            "blas", ThreadLimit(libraries)
+        )  # atomic: all threads get the object of the first one
     return _LIMITS["blas"]
 
 
@@ -141,7 +143,7 @@ def _forget_other_threads() -> None:
 
 
 class Helper:
-    """One more thread, kept between uses: to start one takes as long as many a pass over some rows."""
+    """A second thread, kept between uses, because starting a thread is slow."""
 
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
@@ -152,11 +154,11 @@ class Helper:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="probsfa")
             return self._pool.submit(work)
-        except RuntimeError:  # no thread can be started, or the interpreter is on its way out
+        except RuntimeError:  # no thread can be started, or the interpreter is shutting down
             return None
 
     def both(self, one: Callable[[], None], other: Callable[[], None]) -> None:
-        """Run ``one`` in the calling thread and ``other`` beside it; after it, where the helper is busy."""
+        """Run ``one`` in the calling thread and ``other`` in parallel, or one after the other."""
         future = None
         mine = self._lock.acquire(blocking=False)
         try:
@@ -176,12 +178,12 @@ class Helper:
                 self._lock.release()
 
     def forget_other_threads(self) -> None:
-        """In a process that was forked, where the thread is not."""
+        """Reset in a forked process, in which the thread does not exist."""
         self._pool, self._lock = None, threading.Lock()
 
 
 def _wait_for(future: "Future[None]") -> None:
-    """Wait to the end, also after an interrupt, which comes then: who goes on must find nobody at work."""
+    """Wait for the end, also after an interrupt, which is raised then: no work may continue afterwards."""
     interrupt = None
     while not future.done():
         try:
@@ -196,14 +198,14 @@ _helper = Helper()
 
 
 def on_two_threads(one: Callable[[], None], other: Callable[[], None]) -> None:
-    """Run two pieces of work at once that let other threads of Python run, on two cores if they are free.
+    """Run two functions that release the GIL in parallel, on two cores if available.
 
     Parameters
     ----------
     one : callable
         Runs in the calling thread.
     other : callable
-        Runs in a thread that is kept for this, or after ``one`` where another caller has it.
+        Runs in a helper thread, or after ``one`` if the helper is busy.
     """
     _helper.both(one, other)
 
@@ -214,10 +216,10 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread while many small matrices are factorised.
+    """Limit BLAS to one thread while many small matrices are factorised.
 
-    Threads that share a small matrix mostly wait for each other. May be nested, and entered by many threads
-    at once: the numbers of threads are restored when the last one leaves, with an exception or without.
+    Threads that share a small matrix mostly wait for each other. The context can be nested and entered by
+    many threads: the numbers of threads are restored when the last one leaves.
     """
     limit = _limit_of_blas()
     limit.enter()

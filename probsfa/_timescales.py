@@ -1,4 +1,4 @@
-"""From decays to time scales."""
+"""Conversion of decays to time scales."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def timescales_from_decay(decay: Any, time_unit: float = 1.0) -> FloatArray:
     Returns
     -------
     ndarray of the same shape
-        NaN where the decay is not positive, because no exponential falls so.
+        NaN if the decay is not positive.
 
     Examples
     --------

@@ -1,13 +1,13 @@
-"""Names for the types of arrays and seeds that the whole package uses."""
+"""Types of arrays and seeds."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["BoolArray", "FloatArray", "Seed"]
 
-#: An array of float64 of any shape; docstrings say which.
+#: An array of float64 of any shape; docstrings give the shape.
 FloatArray = NDArray[np.float64]
-#: An array of truth values of any shape.
+#: An array of bool of any shape.
 BoolArray = NDArray[np.bool_]
-#: What scikit-learn calls a random state.
+#: A random state of scikit-learn.
 Seed = int | np.random.Generator | np.random.RandomState | None

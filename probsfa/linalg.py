@@ -1,4 +1,4 @@
-"""Symmetric eigenproblems of slowness: a rank rule that no choice of units can fool, whitening, signs.
+"""Symmetric eigenproblems of slowness: numerical rank independent of units, whitening, signs.
 
 Slow feature analysis minimises ``w' A w`` under ``w' B w = 1``: ``A`` (D, D) is a second moment of
 differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite. ``B`` may be singular
@@ -8,11 +8,11 @@ differences, ``B`` (D, D) a covariance, both symmetric and positive semidefinite
 2. keep the eigenvectors ``V`` of ``R`` with eigenvalues above ``rank_tol`` times the largest one;
 3. whiten, ``W = S^-1 V Lambda^-1/2``, so that ``W' B W = 1``; and diagonalise ``W' A W``.
 
-The rank is that of the correlation matrix, so units of 1e-8 in one column and 1e8 in another change nothing.
+The rank is that of the correlation matrix, so that it does not depend on the units of the columns.
 
 Some training graphs have repeated delta values, such as 2 for every direction in which no classes differ.
-The eigenvectors of such a block are determined up to a rotation only, and a solver chooses it by rounding.
-One rule chooses it here (:func:`canonical_axes`), so that outputs do not depend on the order of the columns.
+The eigenvectors of such a block are determined up to a rotation, which depends on rounding errors of the
+solver. :func:`canonical_axes` makes it unique, so that outputs do not depend on the order of the columns.
 """
 
 import numbers
@@ -41,16 +41,16 @@ __all__ = [
 
 _SMALL = 32  # up to so many directions, all take no longer than a few
 _WELL_CONDITIONED = 1e-6  # leaves ten digits, as many as delta values are compared to
-_TIE = 1e-8  # relative; correlations closer than this count as equal, whatever the rounding
+_TIE = 1e-8  # relative; correlations closer than this count as equal, because of the rounding
 _ROUNDING = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
 
 
 class RankError(ValueError):
-    """More components were asked for than there are directions in which the data vary."""
+    """More components were requested than the numerical rank of the data."""
 
 
 class Whitening(NamedTuple):
-    """A map onto decorrelated coordinates of unit variance.
+    """Whitening transform: decorrelated coordinates of unit variance.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Whitening(NamedTuple):
     scales : ndarray (D,)
         Standard deviations of the columns, zero for those that count as constant.
     rank : int
-        Number of directions in which the data vary.
+        Numerical rank of the covariance.
     """
 
     matrix: FloatArray
@@ -95,15 +95,15 @@ class SlowDirections(NamedTuple):
 def default_rank_tol(n_features: int) -> float:
     """Return the default of `rank_tol`: 1e-12, or ten times the rounding of a D-by-D eigenproblem.
 
-    1e-12 in variance is 1e-6 in standard deviation, relative to the leading direction. It lies above what
-    rounding leaves of a column duplicated in single precision (about 1e-14), and below any direction whose
-    delta value still has correct digits after division by its variance.
+    1e-12 in variance is 1e-6 in standard deviation, relative to the leading direction. It is above
+    the rounding error of a column duplicated in single precision (about 1e-14), and below the variance of any
+    direction whose delta value has correct digits.
     """
     return max(1e-12, 10 * n_features * float(np.finfo(np.float64).eps))
 
 
 def check_rank_tol(rank_tol: Any) -> None:
-    """Raise a ValueError unless a `rank_tol` is None or lies between 0 and 1."""
+    """Raise a ValueError unless `rank_tol` is None or between 0 and 1."""
     if rank_tol is not None and not (isinstance(rank_tol, numbers.Real) and 0 < float(rank_tol) < 1):
         raise ValueError(f"rank_tol must be None or lie between 0 and 1; got {rank_tol!r}.")
 
@@ -119,17 +119,17 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
         Eigenvalues of the correlation matrix up to this fraction of the largest count as zero. Default
         :func:`default_rank_tol`.
     variance_floor : array-like (D,) or float, default=0.0
-        Columns whose variance does not exceed this count as constant (for example what rounding leaves of
-        the variance at a large offset).
+        Columns with at most this variance count as constant (for example the rounding error of the variance
+        with a large offset).
 
     Returns
     -------
     Whitening
-        ``matrix``, ``scales`` and ``rank``; the rank is 0 where every column is constant.
+        ``matrix``, ``scales`` and ``rank``; the rank is 0 if every column is constant.
 
     See Also
     --------
-    slow_directions : Whitens, and solves for slowness.
+    slow_directions : Whitening and solution of the eigenproblem.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def slow_directions(
     B : array-like (D, D)
         Covariance matrix, symmetric positive semidefinite.
     n_components : int, optional
-        How many directions; all within the rank by default.
+        Number of directions; the rank by default.
     rank_tol, variance_floor
         As in :func:`whiten`.
 
@@ -189,7 +189,7 @@ def slow_directions(
     Raises
     ------
     RankError
-        A ValueError; if every column is constant, or more components are asked for than the rank allows.
+        A ValueError: every column is constant, or `n_components` exceeds the rank.
 
     See Also
     --------
@@ -214,12 +214,12 @@ def slow_directions(
     K = rank if n_components is None else n_components
     inner = W.T @ A @ W
     inner = (inner + inner.T) / 2
-    solved = min(K + 1, rank)  # the next one tells whether the last block of equal delta values is complete
+    solved = min(K + 1, rank)  # one more, to find whether the last block of equal delta values is complete
     partial = solved < rank and rank > _SMALL
     if partial:
         deltas, rotation = scipy.linalg.eigh(inner, subset_by_index=(0, solved - 1))
     if not partial or not _separated(A, deltas, W @ rotation, scales)[K - 1]:
-        deltas, rotation = np.linalg.eigh(inner)  # faster than scipy's where all are wanted
+        deltas, rotation = np.linalg.eigh(inner)  # faster than scipy's solver for all eigenvectors
     directions = canonical_directions(A, B, deltas, W @ rotation, scales, K)
     return directions._replace(rank=rank)
 
@@ -252,9 +252,9 @@ def canonical_directions(
     scales: FloatArray,
     n_components: int,
 ) -> SlowDirections:
-    """Return the first solutions that a solver found, with one rule for all that the problem leaves open.
+    """Return the first solutions of a solver in a unique form.
 
-    Delta values that differ by rounding only are replaced by their mean, and so are exactly equal afterwards;
+    Delta values that differ by rounding only are replaced by their mean;
     their directions are rotated by :func:`canonical_axes`. Signs are those of :func:`canonical_signs`.
 
     Parameters
@@ -268,7 +268,7 @@ def canonical_directions(
     scales : ndarray (D,)
         Standard deviations of the inputs.
     n_components : int
-        How many are returned, up to M. The block of equal delta values around the last should be complete.
+        Number of solutions to return, up to M. The last block of equal delta values should be complete.
     """
     ends = _separated(A, deltas, weights, scales)
     cut = n_components + int(np.argmax(ends[n_components - 1 :]))
@@ -288,8 +288,8 @@ def _separated(
 ) -> NDArray[np.bool_]:
     """Return whether each delta value differs from the next one by more than rounding; True for the last.
 
-    The less the inputs vary in a direction of unit variance, the longer are its weights in units of their
-    standard deviations, and the more the rounding of the moments changes its delta value.
+    The smaller the variance of the inputs in a direction, the larger are its weights in units of their
+    standard deviations, and the larger is the effect of rounding errors of the moments on its delta value.
     """
     varying = scales > 0
     largest = float(np.max(np.diagonal(A)[varying] / scales[varying] ** 2, initial=0.0))
@@ -305,7 +305,7 @@ def blocks_of(ends: NDArray[np.bool_]) -> list[slice]:
 
 
 def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
-    """Return the rotation of outputs of equal delta value that depends on the inputs alone.
+    """Return a unique rotation of outputs of equal delta value.
 
     Parameters
     ----------
@@ -318,9 +318,9 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     -------
     ndarray (m, m)
         Multiply outputs, weights and loadings by it from the right. The outputs are then the principal axes
-        of their correlations with the inputs, the axis that explains most of them first. Where several axes
-        explain the same share, such as of decorrelated inputs, the first is the input that these outputs
-        reconstruct best, the next is the one that is reconstructed best by what is left, and so on.
+        of their correlations with the inputs, the axis that explains most of them first. If several axes
+        explain the same share, as with decorrelated inputs, the first is the input that these outputs
+        reconstruct best, the next is the input that the remaining outputs reconstruct best, and so on.
 
     Examples
     --------
@@ -342,33 +342,33 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
 
 
 def _nearest_inputs(correlations: FloatArray) -> FloatArray:
-    """Return orthonormal axes (m, m), each towards the input that the axes before leave the most of."""
+    """Return orthonormal axes (m, m), each towards the input with the largest residual of previous axes."""
     left = correlations.copy()
     axes = np.empty((left.shape[1], left.shape[1]), dtype=np.float64)
     for j in range(len(axes)):
         sizes = np.linalg.norm(left, axis=1)
         axis = left[np.argmax(sizes >= (1 - _TIE) * sizes.max())]
-        axis = axis - axes[:, :j] @ (axes[:, :j].T @ axis)  # again, against the rounding of the steps before
+        axis = axis - axes[:, :j] @ (axes[:, :j].T @ axis)  # again, to reduce rounding errors
         axes[:, j] = axis / np.linalg.norm(axis)
         left -= np.outer(left @ axes[:, j], axes[:, j])
     return axes
 
 
 def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
-    """Return the signs that make every output agree with the input it is most correlated with.
+    """Return signs such that each output correlates positively with its most correlated input.
 
     Parameters
     ----------
     loadings : array-like (D, K)
         Covariances of inputs and outputs (or anything proportional to them, output by output).
     scales : array-like (D,)
-        Standard deviations of the inputs; an input of scale zero has no say.
+        Standard deviations of the inputs; inputs of scale zero are ignored.
 
     Returns
     -------
     ndarray (K,)
-        +1 or -1; multiply outputs, weights and loadings by it. Among correlations that are equal within 1e-8
-        the first input decides, so that rounding does not.
+        +1 or -1; multiply outputs, weights and loadings by it. Of correlations that are equal within 1e-8,
+        the first input is used, so that rounding errors have no effect.
 
     Examples
     --------
@@ -389,10 +389,10 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
 
 def _check_rank(n_components: int | None, rank: int, n_features: int) -> None:
     if rank == 0:
-        raise RankError("Every column of X is constant, so there is nothing slow to find: the rank is 0.")
+        raise RankError("Every column of X is constant (rank 0). Give columns that vary.")
     if n_components is not None and n_components > rank:
         tolerance = ", or lower rank_tol if the smallest directions are real" if rank < n_features else ""
         raise RankError(
-            f"n_components={n_components} is more than the data hold: their {n_features} columns have the "
-            f"numerical rank {rank}. Ask for at most {rank}{tolerance}."
+            f"n_components={n_components} exceeds the numerical rank {rank} of the {n_features} columns of X."
+            f" Give at most {rank}{tolerance}."
         )

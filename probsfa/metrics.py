@@ -36,26 +36,26 @@ __all__ = [
 
 
 def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> Any:
-    """Return the mean squared change over the variance, for every column.
+    """Return the delta value of each column: the mean squared difference over the variance.
 
     Parameters
     ----------
     y : array-like (T,) or (T, K), or list of such
-        Signals; a list is several sequences. A NaN cell leaves its column's two differences out.
+        Signals; a list is several sequences. Differences with a NaN are omitted.
     lag : int, default=1
         Rows from one member of a difference to the other.
     lengths : sequence of int, optional
-        Cuts one array into sequences; differences never cross a border.
+        Lengths of consecutive sequences in one array; there are no differences between sequences.
 
     Returns
     -------
     float or ndarray (K,)
-        Between 0 and about 4; NaN for a signal that is constant, or of which no difference is observed.
+        Between 0 and about 4; NaN for constant signals, or without observed differences.
 
     Raises
     ------
     ValueError
-        If there is no pair of rows `lag` apart, or the lengths do not fit.
+        If there is no pair of rows `lag` apart, or the lengths do not sum to the number of rows.
 
     See Also
     --------
@@ -69,11 +69,11 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     """
     pieces = _sequences(y, lengths)
     if lag < 1 or all(len(piece) <= lag for piece in pieces):
-        raise ValueError(f"lag must be from 1 to less than the rows of a sequence; got {lag}.")
+        raise ValueError(f"lag must be at least 1 and smaller than the length of a sequence; got {lag}.")
     rows = np.concatenate(pieces)
     changes = np.concatenate([piece[lag:] - piece[:-lag] for piece in pieces if len(piece) > lag])
     first = np.take_along_axis(rows, np.argmax(~np.isnan(rows), axis=0)[None], axis=0)
-    rows = rows - first  # a constant signal then has no variance at all, not even by rounding
+    rows = rows - first  # a constant signal then has a variance of exactly zero
     variance = _observed_mean((rows - _observed_mean(rows)) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         delta = _observed_mean(changes**2) / np.where(variance > 0, variance, np.nan)
@@ -90,7 +90,7 @@ def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> 
     lag : int, default=1
         Rows from one member of a difference to the other.
     lengths : sequence of int, optional
-        Cuts one array into sequences.
+        Lengths of consecutive sequences in one array.
 
     Returns
     -------
@@ -131,12 +131,12 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
     Returns
     -------
     float or ndarray
-        ``-lag / log(1 - delta/2)``, in rows; infinite at 0 and NaN from 2 on, where the correlation is not
-        positive and no exponential decay could have produced it.
+        ``-lag / log(1 - delta/2)``, in rows; infinite for 0, and NaN for 2 and above, where the correlation
+        is not positive.
 
     See Also
     --------
-    delta_value : Makes delta values of signals.
+    delta_value : Delta values of signals.
 
     Examples
     --------
@@ -200,9 +200,9 @@ def rmse(
     Parameters
     ----------
     truth, estimate : array-like, same shape
-        Cells where either is missing are left out.
+        Values where either is missing are left out.
     mask : array-like of bool, optional
-        Cells to look at; all by default.
+        Values to look at; all by default.
     scale : array-like, optional
         What errors are divided by, such as the standard deviation of each column; positive.
 
@@ -214,12 +214,12 @@ def rmse(
     Raises
     ------
     ValueError
-        If the shapes differ, a scale is not positive, or no cell can be compared.
+        If the shapes differ, a scale is not positive, or no value can be compared.
 
     See Also
     --------
-    mae : The mean absolute error, which large errors dominate less.
-    coverage : Whether intervals are as wide as errors are.
+    mae : Mean absolute error, which large errors dominate less.
+    coverage : Coverage of prediction intervals.
 
     Examples
     --------
@@ -237,9 +237,9 @@ def mae(
     Parameters
     ----------
     truth, estimate : array-like, same shape
-        Cells where either is missing are left out.
+        Values where either is missing are left out.
     mask : array-like of bool, optional
-        Cells to look at; all by default.
+        Values to look at; all by default.
     scale : array-like, optional
         What errors are divided by, such as the standard deviation of each column; positive.
 
@@ -251,7 +251,7 @@ def mae(
     Raises
     ------
     ValueError
-        If the shapes differ, a scale is not positive, or no cell can be compared.
+        If the shapes differ, a scale is not positive, or no value can be compared.
 
     See Also
     --------
@@ -280,9 +280,10 @@ def coverage(
     truth, mean, std : array-like, same shape
         True values, predictive means and standard deviations; entries where any is missing are omitted.
     level : float, default=0.9
-        Probability of the interval, between 0 and 1; an honest predictor's coverage is close to it.
+        Nominal probability of the interval, between 0 and 1; the coverage of calibrated intervals is close to
+        it.
     mask : array-like of bool, optional
-        Cells to look at; all by default.
+        Values to look at; all by default.
 
     Returns
     -------
@@ -292,12 +293,12 @@ def coverage(
     Raises
     ------
     ValueError
-        If the shapes differ, a standard deviation is negative, the level is not a probability, or no cell can
-        be compared.
+        If the shapes differ, a standard deviation is negative, `level` is out of range, or no value can be
+        compared.
 
     See Also
     --------
-    rmse : How far the means are from the truth.
+    rmse : Error of the means.
 
     Examples
     --------
@@ -306,12 +307,12 @@ def coverage(
     """
     truth, mean, std = _same_shape(truth=truth, mean=mean, std=std)
     if not 0 < level < 1:
-        raise ValueError(f"level must lie between 0 and 1; got {level}.")
+        raise ValueError(f"level must be between 0 and 1; got {level}.")
     if (std < 0).any():
         raise ValueError("std must not be negative.")
     chosen = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std)) & _chosen(mask, truth.shape)
     if not chosen.any():
-        raise ValueError("truth, mean and std have no cell in common to compare.")
+        raise ValueError("truth, mean and std have no value in common: in every place at least one is NaN.")
     width = scipy.special.ndtri((1 + level) / 2)
     return float(np.mean(np.abs(truth - mean)[chosen] <= width * std[chosen]))
 
@@ -357,7 +358,7 @@ def align_components(estimate: ArrayLike, reference: ArrayLike) -> Alignment:
     Raises
     ------
     ValueError
-        If the row counts differ, there are fewer estimates than references, or less than two rows to compare.
+        If numbers of rows differ, there are fewer estimates than references, or fewer than two complete rows.
 
     See Also
     --------
@@ -438,7 +439,7 @@ def _sequences(y: Any, lengths: Sequence[int] | None) -> list[FloatArray]:
 
 
 def _observed_mean(cells: FloatArray) -> FloatArray:
-    """Return the mean of each column over what is not NaN; NaN where nothing is."""
+    """Return the mean of each column without NaN; NaN for columns without values."""
     observed = ~np.isnan(cells)
     with np.errstate(invalid="ignore"):
         mean: FloatArray = np.where(observed, cells, 0.0).sum(axis=0) / observed.sum(axis=0)
@@ -448,22 +449,22 @@ def _observed_mean(cells: FloatArray) -> FloatArray:
 def _errors(
     truth: ArrayLike, estimate: ArrayLike, mask: ArrayLike | None, scale: ArrayLike | None
 ) -> FloatArray:
-    """Return the differences of the cells that can be compared, one-dimensional."""
+    """Return the differences of values that are present in both arrays, one-dimensional."""
     truth, estimate = _same_shape(truth=truth, estimate=estimate)
     chosen = ~np.isnan(truth) & ~np.isnan(estimate) & _chosen(mask, truth.shape)
     if not chosen.any():
-        raise ValueError("truth and estimate have no cell in common to compare.")
+        raise ValueError("truth and estimate have no value in common: in every place at least one is NaN.")
     errors: FloatArray = (estimate - truth)[chosen]
     if scale is None:
         return errors
     scale = np.broadcast_to(as_float_array(scale, "scale"), truth.shape)[chosen]
     if not (scale > 0).all():
-        raise ValueError("scale must be positive.")
+        raise ValueError("scale must be positive. Leave out constant columns.")
     return errors / scale
 
 
 def _chosen(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Return the mask in that shape; what a masked array hides is not chosen."""
+    """Return the mask in that shape, false for masked entries of masked arrays."""
     if mask is None:
         return np.ones(shape, dtype=bool)
     return np.broadcast_to(np.asarray(np.ma.filled(mask, False), dtype=bool), shape)
@@ -473,7 +474,7 @@ def _same_shape(**arrays: ArrayLike) -> list[FloatArray]:
     checked = [as_float_array(array, name) for name, array in arrays.items()]
     if len({a.shape for a in checked}) > 1:
         shapes = ", ".join(f"{name} {a.shape}" for name, a in zip(arrays, checked, strict=True))
-        raise ValueError(f"The arrays must have one shape; got {shapes}.")
+        raise ValueError(f"The arrays must have the same shape; got {shapes}.")
     return checked
 
 

@@ -139,7 +139,7 @@ def test_transformed_frames_keep_their_index(y):
     assert isinstance(one, pd.DataFrame) and one.shape == (80, 1) and one.index.equals(y.index)
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 def test_imputation_of_a_panel_is_series_by_series(values):
     rows = pd.MultiIndex.from_arrays([["p"] * 50 + ["n"] * 30, [*range(50), *range(30)]], names=["id", "t"])
     X = pd.DataFrame(values, columns=["a", "b", "c"], index=rows)

@@ -56,7 +56,7 @@ def test_a_float_array_is_not_copied():
         (pd.to_datetime(["2024-01-01"], utc=True), ValueError, "truth holds a date or duration .* in row 0"),
         (pd.Timestamp("2024-01-01"), ValueError, "truth holds a date or duration"),
         (np.ma.array([1j]), ValueError, "Complex data not supported: truth"),
-        ([[1.0], [2.0, 3.0]], ValueError, "truth has rows of unequal length; wanted numbers in the shape"),
+        ([[1.0], [2.0, 3.0]], ValueError, "truth has rows of unequal length; give an array of numbers"),
         ([np.ma.array([1.0]), np.ma.array([2.0, 3.0])], ValueError, "truth has rows of unequal length"),
         (scipy.sparse.eye_array(2), TypeError, "truth must hold numbers"),
         (object(), TypeError, "truth must hold numbers"),

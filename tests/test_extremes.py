@@ -51,20 +51,22 @@ ESTIMATORS = {
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_cell_whose_square_overflows_is_named(name, value):
     frame = pd.DataFrame(with_cell(value), columns=["a", "b", "c"])
-    with pytest.raises(ValueError, match=r"X is too large in row 3, column 1 \('b'\)"):
+    with pytest.raises(
+        ValueError, match=r"X has .* in row 3, column 1 \('b'\), which overflows when squared"
+    ):
         ESTIMATORS[name]().fit(frame)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_data_times_1e200_are_not_called_constant(name):
-    with pytest.raises(ValueError, match="too large.*larger units"):
+    with pytest.raises(ValueError, match="overflows when squared.*Rescale"):
         ESTIMATORS[name]().fit(series() * 1e200)
 
 
 @pytest.mark.parametrize("factor", [1e-145, 1e-160, 1e-200, 1e-310])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_column_whose_squares_vanish_is_named(name, factor):
-    with pytest.raises(ValueError, match="varies by only .* in column 1: .* smaller units"):
+    with pytest.raises(ValueError, match="varies by only .* in column 1, which underflows"):
         ESTIMATORS[name]().fit(series() * [1.0, factor, 1.0])
 
 
@@ -85,7 +87,7 @@ def test_sizes_within_the_limits_give_the_same_filling(factor):
 @pytest.mark.parametrize("call", [nearest_neighbors, heat_kernel, temporal_moments])
 def test_functions_of_rows_refuse_them_too(call):
     arguments = (1.0,) if call is heat_kernel else ()
-    with pytest.raises(ValueError, match="too large in row 3, column 1"):
+    with pytest.raises(ValueError, match="in row 3, column 1"):
         call(with_cell(1e200), *arguments)
 
 
@@ -99,7 +101,7 @@ def test_one_cell_of_1e155_does_not_abort_the_interpreter(estimator):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    assert "too large in row 3, column 1" in done.stdout
+    assert "in row 3, column 1" in done.stdout
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

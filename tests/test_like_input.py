@@ -101,7 +101,7 @@ def model():
     return ProbabilisticSFA(1, tol=5.0)
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 def test_a_data_array_is_imputed_with_its_dates_and_comes_back_with_its_coordinates(values, model):
     X = labelled(values).isel(time=np.r_[0:10, 13:30])  # the dates are read: some rows are left out
     filled, std = model.fit(X).impute(X, return_std=True)
@@ -116,7 +116,7 @@ def test_a_data_array_is_imputed_with_its_dates_and_comes_back_with_its_coordina
     )
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 def test_outputs_of_a_data_array_keep_the_coordinates_of_its_rows(values, model):
     X = labelled(np.nan_to_num(values))
     for estimator in (SFA(2), model):
@@ -145,7 +145,7 @@ def test_forecasts_of_a_data_array_go_on_from_its_dates(values, model):
     assert ahead.latent_means.dims == ("time", "component")
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 def test_a_data_array_without_coordinates_and_one_in_the_wrong_order(values, model):
     X = labelled(values)
     bare = X.drop_vars(list(X.coords))
@@ -161,7 +161,7 @@ def test_a_data_array_without_coordinates_and_one_in_the_wrong_order(values, mod
 # ---- types of pandas
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 @pytest.mark.parametrize("dtype", ["Float64", "Int64", "UInt8", "Float32", "double[pyarrow]"])
 def test_nullable_numbers_of_pandas_give_nullable_floats(values, model, dtype):
     if "pyarrow" in dtype:
@@ -178,7 +178,7 @@ def test_nullable_numbers_of_pandas_give_nullable_floats(values, model, dtype):
     assert model.forecast(X, 2).means.dtypes.astype(str).tolist() == [kind, "Float64", "float64"]
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 @pytest.mark.parametrize(
     "index",
     [

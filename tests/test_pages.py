@@ -29,7 +29,7 @@ def runnable(code):
 
 @needs_core  # without the compiled engine each model is compiled first
 @pytest.mark.parametrize("page", ["imputer.md", "adapters.md"])
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 def test_code_of_a_page_runs(page, capsys):
     namespace = {}
     for code in filter(runnable, blocks(page)):

@@ -30,7 +30,7 @@ def reference(pages):
 
 @pytest.fixture(scope="module")
 def made(pages, reference):
-    return {**reference, **pages.documents(), **pages.tutorial_pages()}
+    return {**reference, **pages.documents(), **pages.message_page(), **pages.tutorial_pages()}
 
 
 def names_by_import():
@@ -261,3 +261,10 @@ def test_figures_of_the_evidence_are_those_of_recorded_results():
         for number in re.findall(r"(?<![\w.])\d+\.\d{3,}", re.sub(r"\([^()]*\.md[^()]*\)", "", here)):
             digits = len(number.partition(".")[2])
             assert any(f"{value:.{digits}f}" == number for value in known), (item, number)
+
+
+def test_the_page_of_messages_has_those_of_the_source(made):
+    page = made["project/messages.md"]
+    assert page.count("\n| ") > 500
+    assert "column {column}{called}; transforms={name\\_of(one)} requires values" in page
+    assert "there is no such file. | CommandError | `cli/" in page

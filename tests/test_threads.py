@@ -247,7 +247,7 @@ def calls_on_fitted_models(rng):
 
 
 @pytest.mark.filterwarnings("ignore:.*did not converge:UserWarning", "ignore:.*stopped:UserWarning")
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
 def test_eight_threads_of_a_hundred_mixed_calls_give_the_serial_results(rng):
     holey, calls = calls_on_fitted_models(rng)
     pieces = [holey + 1e-3 * i for i in range(4)]

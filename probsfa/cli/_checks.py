@@ -11,7 +11,7 @@ from probsfa.cli._parser import ENOUGH
 __all__ = ["DEMO_FILES", "PICTURES", "check_arguments"]
 
 DEMO_FILES = ("demo.png", "nyc_weather_filled.csv", "comparison.csv")
-# Formats of pictures, by the endings of their names.
+# Formats of figures, by file extension.
 PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".eps", ".ps")
 _BINARY_TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".pq")
 
@@ -27,7 +27,7 @@ def check_arguments(args: argparse.Namespace) -> None:
     Raises
     ------
     CommandError
-        If there are such.
+        If there is such a problem.
     """
     if args.command == "demo":
         if args.output is not None and args.output.exists():
@@ -45,14 +45,14 @@ def check_arguments(args: argparse.Namespace) -> None:
     for path in tables:
         if args.command != "fit" and path.suffix.lower() in _BINARY_TABLES:
             raise CommandError(
-                f"{path}: tables are written as text; let the name end in .csv, .csv.gz or .zip."
+                f"{path}: is not a name of a CSV file; let the name end in .csv, .csv.gz or .zip."
             )
     if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise CommandError(f"{plot}: is no format of pictures; let the name end in .png, .pdf or .svg.")
+        raise CommandError(f"{plot}: is not a name of a figure; let the name end in .png, .pdf or .svg.")
 
 
 def _check_input(path: Path) -> None:
-    """Refuse an input that is no file, or that may not be read."""
+    """Raise an error for an input that does not exist or cannot be read."""
     if is_standard_stream(path):
         return
     if not path.exists():
@@ -65,9 +65,11 @@ def _check_input(path: Path) -> None:
 
 def _check_model_options(args: argparse.Namespace) -> None:
     if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
-        raise CommandError("--n-components and --max-iter have no meaning with --model, which is fitted.")
+        raise CommandError(
+            "--n-components and --max-iter cannot be given with --model, which is already fitted."
+        )
     if args.budget is not None and (args.model is not None or args.n_components):
-        raise CommandError("--budget chooses a model; it has no meaning with --model or --n-components.")
+        raise CommandError("--budget chooses a model; it cannot be given with --model or --n-components.")
 
 
 def _check_reading_options(args: argparse.Namespace) -> None:

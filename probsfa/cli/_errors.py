@@ -1,7 +1,7 @@
-"""The error of what the user can put right."""
+"""The error for problems that the user can correct."""
 
 __all__ = ["CommandError"]
 
 
 class CommandError(ValueError):
-    """Something the user can put right; shown as one line, with exit code 2."""
+    """A problem that the user can correct; reported in one line, with exit code 2."""

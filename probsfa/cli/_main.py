@@ -16,7 +16,7 @@ from probsfa.cli._signals import Stopped, stopping
 
 __all__ = ["main"]
 
-# Parameters that messages of the package name, and the options that set them.
+# Parameters in messages of the package, and the corresponding options.
 _OPTIONS = {"n_components": "-k", "max_iter": "--max-iter", "random_state": "--seed"}
 
 
@@ -44,13 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stopping(), warnings.catch_warnings():
             check_arguments(args)
             keep_programs_of_commands()
-            # Without what was kept a program is compiled, as if there were no folder.
+            # If the cache cannot be used, programs are compiled as without a cache.
             warnings.filterwarnings("ignore", message="Error (reading|writing) persistent compilation cache")
             warnings.showwarning = lambda message, *_, **__: screen.warn(str(message))
             _run(args, screen)
             sys.stdout.flush()
     except BrokenPipeError:
-        # Python would complain once more when it closes the stream.
+        # Python would report a second error when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Stopped as stopped:
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError:
         screen.error("there is not enough memory.")
         return 2
-    except ValueError as error:  # of the model, which names parameters
+    except ValueError as error:  # from the model, whose messages have names of parameters
         screen.error(re.sub("|".join(_OPTIONS), lambda name: _OPTIONS[name[0]], str(error)))
         return 2
     return 0

@@ -1,4 +1,4 @@
-"""Memory that is free again goes back to the machine."""
+"""Return freed memory to the operating system."""
 
 import ctypes
 import gc
@@ -8,14 +8,14 @@ __all__ = ["give_back"]
 
 
 def give_back() -> None:
-    """Hand back the memory of what is no longer used.
+    """Return freed memory to the operating system.
 
-    The allocator of GNU systems keeps what was freed below what is still in use: 150 MB after a fit of five
-    million cells, beside which the next step takes as much again. Elsewhere nothing is done.
+    The allocator of glibc keeps freed memory that lies below memory in use: 150 MB after a fit of five
+    million values, in addition to the memory of the next step. On other systems nothing is done.
     """
     if not sys.platform.startswith("linux"):
         return
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # other C libraries have none
+    if trim is not None:  # not available in other C libraries
         trim(0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["description", "fit_model", "has_ar1_noise", "make_estimator", "n_factors", "timescales"]
 
-# Part of a column's variance below which its noise is zero to all purposes.
+# Share of a column's variance below which its noise counts as zero.
 _NO_NOISE = 1e-4
 
 
@@ -26,9 +26,9 @@ def make_estimator(args: argparse.Namespace, *, n_filling: int = 0) -> Any:
     Parameters
     ----------
     args : argparse.Namespace
-        The options of the command.
+        Options of the command.
     n_filling : int, default=0
-        Number of observed values of the file, if the model only fills its missing ones.
+        Number of observed values of the file, if the model is only used to impute this file.
     """
     from probsfa.statespace import ProbabilisticSFA  # imports JAX
     from probsfa.statespace.learning.options import gain_worth_filling
@@ -50,23 +50,28 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
     screen : Screen
         Where progress and the report are written.
     filling : bool, default=False
-        Whether the model only fills missing values of the file: it then ends once these no longer change.
+        Whether the model is only used to impute the file; the fit then ends when imputed values hardly
+        change.
 
     Raises
     ------
     KeyboardInterrupt
-        If the fit was interrupted: half of a model is of no use to a command.
+        If the fit was interrupted; nothing is written then.
     """
     if len(series.values) < 2:
-        raise CommandError(f"{series.table.source}: has {len(series.values)} row of data; a model needs two.")
+        raise CommandError(
+            f"{series.table.source}: has {len(series.values)} row of data; at least two are required."
+        )
     if np.all(np.nanmin(series.values, axis=0) == np.nanmax(series.values, axis=0)):
         raise CommandError(
-            f"{series.table.source}: all data columns are constant; there is nothing to model."
+            f"{series.table.source}: all data columns are constant. Choose other columns with --columns."
         )
     model = make_estimator(args, n_filling=int(np.count_nonzero(~np.isnan(series.values))) if filling else 0)
     columns = "1 column" if len(series.names) == 1 else f"{len(series.names)} columns"
     with screen.working(f"fitting a model to {columns}"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # about Python parameters; the report has what matters
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # they are about Python parameters; the report has the relevant ones
         model.fit(series.X, times=series.times)
     if not model.converged_ and model.status_.startswith("Interrupted"):
         raise KeyboardInterrupt
@@ -75,8 +80,8 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
         screen.warn(_advice(model))
     for name in _without_noise(model, series) if n_factors(model) > 1 else []:
         screen.note(
-            f"{name}: a slow feature follows this column alone, so standard deviations may be too small; "
-            "fewer slow features (-k) avoid it"
+            f"{name}: a slow feature reproduces this column exactly, so that standard deviations may be too "
+            "small; use fewer slow features (-k)"
         )
     return model
 
@@ -114,7 +119,7 @@ def _ending(model: Any) -> str:
 
 
 def _advice(model: Any) -> str:
-    """What a fit that did not converge is good for."""
+    """Return advice for a fit that did not converge."""
     if model.n_evaluations_ < model.max_iter:
         return "the fit stopped before it had converged. 'probsfa compare' measures how well it fills values."
     text = f"the fit stopped after {model.max_iter} iterations (--max-iter) and had not converged. "

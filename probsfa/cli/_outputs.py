@@ -1,4 +1,4 @@
-"""Output files: refused where they exist; standard output."""
+"""Output files, which are not replaced without --force, and standard output."""
 
 import os
 import shutil
@@ -29,19 +29,19 @@ def is_standard_stream(path: Path | None) -> bool:
 
 
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path] = ()) -> None:
-    """Refuse output files that cannot or must not be written, before any work is done.
+    """Raise an error for output files that cannot or must not be written, before any computation.
 
-    Devices and pipes are written to, not replaced, and so need no `force`; block devices do, as writing to
-    them destroys what is on them.
+    Devices and pipes are written to and not replaced, so that they do not require `force`; block devices do,
+    because writing destroys their content.
 
     Parameters
     ----------
     outputs : sequence of Path
-        Files that will be written; "-" is standard output.
+        Files to write; "-" is standard output.
     force : bool
-        Whether files that exist may be replaced.
+        Whether existing files may be replaced.
     inputs : sequence of Path, default=()
-        Files that are read, which are never replaced.
+        Input files, which are never replaced.
 
     Raises
     ------
@@ -75,19 +75,19 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
 
 
 def _check_node(path: Path, force: bool) -> None:
-    """Refuse a device or pipe that cannot be written to."""
+    """Raise an error for a device or pipe that cannot be written to."""
     mode = path.stat().st_mode
     if stat.S_ISSOCK(mode):
         raise CommandError(f"{path}: is a socket; give the name of a file.")
     if stat.S_ISBLK(mode) and not force:
-        raise CommandError(f"{path}: is a disk; overwrite what is on it with --force.")
+        raise CommandError(f"{path}: is a disk; overwrite its content with --force.")
     if not os.access(path, os.W_OK):
         raise CommandError(f"{path}: cannot be written to.")
 
 
 @contextmanager
 def writing(*outputs: Path) -> Iterator[list[Path]]:
-    """Give temporary files to write, as `replacing` does; that of "-" goes to standard output in the end.
+    """Yield temporary files, as `replacing` does; that of "-" is copied to standard output at the end.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The options of the `probsfa` command. Imports no other library, so that help is printed at once."""
+"""Options of the `probsfa` command. Imports no other library, so that help is printed quickly."""
 
 import argparse
 import re
@@ -9,7 +9,7 @@ from probsfa import __version__
 
 __all__ = ["make_parser", "parse"]
 
-# Iterations that are enough to fill missing values: more of them do not make these more accurate.
+# Sufficient iterations for imputation: more iterations do not improve its accuracy.
 ENOUGH = 200
 
 DESCRIPTION = (
@@ -18,7 +18,7 @@ DESCRIPTION = (
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Parse arguments, and refuse those that do not go together.
+    """Parse arguments, and raise an error for combinations that are not valid.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _with_codes_attached(argv: Sequence[str]) -> list[str]:
-    """Write "--missing-code -999,-99.9" in one piece: argparse takes the second for an option."""
+    """Join "--missing-code -999,-99.9" to one argument: argparse would treat the second as an option."""
     attached: list[str] = []
     for text in argv:
         if attached and attached[-1] == "--missing-code" and re.match(r"-[\d.]", text):
@@ -52,7 +52,7 @@ def _with_codes_attached(argv: Sequence[str]) -> list[str]:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Make the parser; `command` of what it returns is the name of the module that does the work."""
+    """Make the parser; its attribute `command` is the name of the module of the command."""
     parser = argparse.ArgumentParser(prog="probsfa", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"probsfa {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
@@ -69,9 +69,9 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser = commands.add_parser(
         "demo",
         help="fill hidden values of bundled weather data, and compare with other methods",
-        description="Hide observed values of a year of hourly weather at three airports, one by one and in "
-        "blocks of 24 hours; fill them by several methods; write a picture, the table of errors and the "
-        "filled record to a folder.",
+        description="Hide observed values of a year of hourly weather at three airports, as single values "
+        "and in blocks of 24 hours; fill them by several methods; write a figure, the table of errors and "
+        "the filled record to a folder.",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="folder to write into (default: a new probsfa-demo)"
@@ -102,7 +102,7 @@ def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--plot",
         type=Path,
         metavar="P.png",
-        help="a picture of the longest missing blocks (.png, .pdf, .svg)",
+        help="a figure of the longest missing blocks (.png, .pdf, .svg)",
     )
     parser.add_argument(
         "--model", type=Path, metavar="MODEL.npz", help="use a model that 'probsfa fit' has saved"
@@ -111,7 +111,7 @@ def _add_impute(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--budget",
         type=_seconds,
         metavar="SECONDS",
-        help="choose the model by the errors of hidden values, in that time",
+        help="choose the model by errors of hidden values, within this time",
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     _add_model_options(parser)
@@ -136,8 +136,8 @@ def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser = commands.add_parser(
         "compare",
         help="compare methods that fill missing values on a CSV file",
-        description="Hide observed values of a CSV file, one by one and in blocks of rows, and fill them by "
-        "several methods. Errors are in units of each column's standard deviation.",
+        description="Hide observed values of a CSV file, as single values and in blocks of rows, and fill "
+        "them by several methods. Errors are in units of each column's standard deviation.",
     )
     _add_data_options(parser)
     parser.add_argument(
@@ -276,7 +276,7 @@ def _count(text: str) -> int:
     except ValueError:
         value = 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 1; got {text!r}")
     return value
 
 
@@ -286,13 +286,13 @@ def _seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number of seconds, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a positive number of seconds; got {text!r}")
     return value
 
 
 def _whole(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 up, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be an integer of at least 0; got {text!r}")
     return int(text)
 
 
@@ -302,5 +302,5 @@ def _fraction(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.0 < value < 1.0:
-        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1; got {text!r}")
     return value

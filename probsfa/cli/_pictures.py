@@ -1,4 +1,4 @@
-"""Pictures that the commands write."""
+"""Figures of the commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ _SHOWN = "temp_LGA"
 
 
 def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":
-    """Draw the longest missing block of each of the columns that have the longest ones."""
+    """Draw the longest missing blocks, one for each of a few columns."""
     from matplotlib.figure import Figure
 
     blocks_of_columns = [_longest_of(series, j) for j in range(series.values.shape[1])]
@@ -44,7 +44,7 @@ def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, most
 
 
 def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
-    """Draw a segment with hidden blocks filled, and the slowest features of the year below it."""
+    """Draw a segment with imputed hidden blocks, and below it the slowest features of the year."""
     from matplotlib.figure import Figure
 
     times = np.asarray(data.index, dtype="datetime64[ns]")
@@ -82,13 +82,13 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
 
 
 def _longest_of(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
-    """Rows of the sequence with the longest missing block of a column, and where the block is in it."""
+    """Return the rows of the sequence with the longest missing block of a column, and the block."""
     found = [(rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.clock.sequences]
     return max(found, key=lambda block: block[1].stop - block[1].start)
 
 
 def longest_block(missing: NDArray[np.bool_]) -> slice:
-    """The longest run of missing cells, an empty slice where there is none."""
+    """Return the longest run of missing values, an empty slice if there are none."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], missing, [False]]).astype(np.int8)))
     starts, stops = edges[::2], edges[1::2]
     if not starts.size:
@@ -98,18 +98,18 @@ def longest_block(missing: NDArray[np.bool_]) -> slice:
 
 
 def window(block: slice, n_rows: int, least: int = 60, most: int = 240) -> slice:
-    """A block with as much around it on either side, but not too little; of a very long one the start."""
+    """Return a block with as many rows on each side, within limits; of a very long block the start."""
     margin = min(max(block.stop - block.start, least), most)
     return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * most, n_rows))
 
 
 def save_picture(figure: "Figure", path: Path) -> None:
-    """Save a picture in the format that the name ends in."""
+    """Save a figure in the format of its file extension."""
     figure.savefig(path, dpi=120)
 
 
 def _busiest(missing: NDArray[np.bool_], n_rows: int) -> slice:
-    """The segment of rows with the most missing cells, those near its ends left out of the count."""
+    """Return the segment of rows with the most missing values, without those near its ends."""
     inner = n_rows - 2 * (n_rows // 8)
     total = np.concatenate([[0], np.cumsum(missing)])
     start = max(int(np.argmax(total[inner:] - total[:-inner])) - n_rows // 8, 0)

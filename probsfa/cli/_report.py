@@ -21,7 +21,7 @@ def scores_as_text(comparisons: "Iterable[Comparison]") -> str:
 
 
 def scores_as_csv(comparisons: "Iterable[Comparison]") -> str:
-    """Write the scores as CSV text, one row for each method and way of hiding cells."""
+    """Write the scores as CSV text, one row for each method and pattern of hidden values."""
     from probsfa.imputation import Score
 
     text = io.StringIO()
@@ -35,7 +35,7 @@ def scores_as_csv(comparisons: "Iterable[Comparison]") -> str:
 
 
 def align(rows: Sequence[Sequence[str]]) -> str:
-    """Align rows of cells in columns: the first to the left, the others to the right.
+    """Align rows of values in columns: the first to the left, the others to the right.
 
     Examples
     --------

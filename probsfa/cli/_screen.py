@@ -1,4 +1,4 @@
-"""What the commands write: results to standard output, notes and progress to standard error."""
+"""Output of the commands: results to standard output, notes and progress to standard error."""
 
 import sys
 import threading
@@ -18,7 +18,7 @@ class Screen:
     Parameters
     ----------
     quiet : bool
-        Whether to leave out notes and progress. Results, warnings and errors are always written.
+        Whether to suppress notes and progress. Results, warnings and errors are always written.
     """
 
     def __init__(self, quiet: bool = False) -> None:
@@ -36,13 +36,13 @@ class Screen:
             sys.stderr.flush()
 
     def warn(self, text: str) -> None:
-        """Write what the user should know in any case to standard error, on one line."""
+        """Write a warning to standard error, on one line, also if quiet."""
         sys.stderr.write(f"probsfa: note: {_one_line(text.splitlines())}\n")
         sys.stderr.flush()
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Show what is being done, and for how many seconds, on a terminal; elsewhere nothing."""
+        """Show the current activity and its duration, on a terminal only."""
         if self.quiet or not sys.stderr.isatty():
             yield
             return
@@ -65,7 +65,7 @@ class Screen:
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[int, int, str], None]]:
-        """Give a function that shows how much is done, of how much, and what is being done; as a bar."""
+        """Yield a function that shows a progress bar."""
         from tqdm import tqdm
 
         form = "{desc:<22} {percentage:3.0f} % |{bar}| {elapsed}"

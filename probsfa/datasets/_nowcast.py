@@ -1,4 +1,4 @@
-"""Two vintages of the economic data that the Federal Reserve Bank of New York nowcasts with."""
+"""Two vintages of the nowcasting data of the Federal Reserve Bank of New York."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ __all__ = ["load_nowcast"]
 
 
 class _Series(NamedTuple):
-    """What a series is, how often it is published, and how its changes are taken."""
+    """Title, frequency of publication and kind of change of a series."""
 
     title: str
     frequency: str
@@ -66,29 +66,29 @@ _FILE = "nowcast.npz"
 _SHA256 = "b47ab115a5876ce1f2c7e1c6a5c2559d48fa6422da024fb4ded7b60de3986172"
 
 DESCR = """\
-Two vintages of 29 series of the economy of the United States, as they were known on 2016-06-29 and 2016-07-29
+Two vintages of 29 series of the economy of the United States, as published on 2016-06-29 and 2016-07-29
 
 Monthly from January 1985: 378 months in the June vintage, 379 in that of July. 26 series are monthly; gross
-domestic product, unit labour cost and gross domestic income are quarterly and stand in the last month of
-their quarter, so that two of three of their cells are missing. Other series begin late, and at the end each
-stops where its last publication did: the ragged edge. 21 % of the cells of the July vintage are missing. 21
-cells that are missing in June are published in July, which is what a nowcast of June can be held against; 85
-other cells were revised, and the two surveys of July are new.
+domestic product, unit labour cost and gross domestic income are quarterly and are in the last month of
+their quarter, so that two of three of their values are missing. Other series begin late, and at the end each
+series ends at its last publication (ragged edge). 21 % of the values of the July vintage are missing. 21
+values that are missing in June are published in July, which are the test values of a nowcast of June; 85
+other values were revised, and the two surveys of July are new.
 
-june_levels and july_levels are the numbers as published, in the units of the source. june and july are what
-models are for, changes since the publication before (a month ago, or a quarter ago for quarterly series):
+june_levels and july_levels are the numbers as published, in the units of the source. june and july, the
+data for models, are changes since the previous publication (a month, or a quarter for quarterly series):
 
     log difference   100 (log x_t - log x_t-1), about per cent: all amounts, prices and indexes
     difference       x_t - x_t-1, in percentage points: unemployment rate, capacity utilisation
-    none             x_t: the two surveys, which ask for changes themselves
+    none             x_t: the two surveys, whose questions are about changes
 
 These choices are this package's; the bank's own differ in some (payrolls and permits in absolute changes).
-The first cell of a series that is differenced is missing. series has a row for each series with its title,
-frequency and change. Nothing is standardised, and no outlier is taken out: late 2008 is in the data.
+The first value of a series that is differenced is missing. series has a row for each series with its title,
+frequency and change. Nothing is standardised, and no outlier is removed: late 2008 is in the data.
 
 Source: Federal Reserve Bank of New York, code and data of its nowcast (Bok, Caratelli, Giannone, Sbordone &
 Tambalotti 2018, Annual Review of Economics 10:615), github.com/FRBNY-TimeSeriesAnalysis/Nowcasting, BSD
-3-clause licence, copyright 2018 Federal Reserve Bank of New York. The licence lies beside the file in
+3-clause licence, copyright 2018 Federal Reserve Bank of New York. The licence is in
 probsfa/datasets/data/nowcast_LICENSE.txt.
 """
 
@@ -99,20 +99,20 @@ def load_nowcast() -> Bunch:
     Returns
     -------
     Bunch
-        ``june`` and ``july``, DataFrames (378, 29) and (379, 29) of changes as they were known on 2016-06-29
+        ``june`` and ``july``, DataFrames (378, 29) and (379, 29) of changes as published on 2016-06-29
         and 2016-07-29, NaN where missing, their index the months; ``june_levels`` and ``july_levels``, the
         published numbers; ``series``, a DataFrame with ``title``, ``frequency`` and ``change`` of each;
-        ``feature_names``; ``DESCR``, where the data come from and how changes are taken.
+        ``feature_names``; ``DESCR``, the source and the definition of the changes.
 
     Raises
     ------
     ValueError
-        If the installed file is not the one that was shipped.
+        If the installed file has been changed.
 
     See Also
     --------
     load_nyc_weather : Hourly weather with real gaps.
-    probsfa.ProbabilisticSFA.news : Which new cell moved a prediction, from one vintage to the next.
+    probsfa.ProbabilisticSFA.news : Attribution of a revised prediction to new values.
 
     References
     ----------
@@ -164,7 +164,7 @@ def _frame(values: FloatArray) -> pd.DataFrame:
 
 
 def _changes(levels: "pd.Series[float]") -> "pd.Series[float]":
-    """Changes of a series since the publication before."""
+    """Return the changes of a series since the previous publication."""
     _, frequency, change = SERIES[str(levels.name)]
     if change == _LEVEL:
         return levels

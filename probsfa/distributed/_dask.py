@@ -1,31 +1,31 @@
-"""Dask, where it is installed, and sums over many tasks."""
+"""Interface to Dask, if it is installed, and sums over many tasks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["compute", "delayed", "is_array", "is_delayed", "persist", "reduce_tree"]
 
-_FAN_IN = 16  # results joined by one task: enough to keep them few, few enough to stay parallel
+_FAN_IN = 16  # results joined by one task: a compromise between few tasks and parallelism
 
 
 def delayed(thing: Any) -> Any:
-    """Return a function as one whose calls are tasks for Dask, or a value as one that tasks share.
+    """Return a delayed function whose calls are tasks of Dask, or a delayed value that tasks share.
 
     Raises
     ------
     ImportError
-        Where Dask is not installed, saying how to install it.
+        If Dask is not installed.
     """
     return _dask().delayed(thing, pure=False)
 
 
 def compute(*tasks: Any) -> tuple[Any, ...]:
-    """Run tasks on Dask's present scheduler and return what they return."""
+    """Run tasks on the current scheduler of Dask and return their results."""
     return tuple(_dask().compute(*tasks))
 
 
 def persist(*tasks: Any) -> tuple[Any, ...]:
-    """Run tasks and return as many that give what these returned, kept where they ran."""
+    """Run tasks and return tasks whose results stay on the workers."""
     return tuple(_dask().persist(*tasks))
 
 
@@ -40,7 +40,7 @@ def is_delayed(X: Any) -> bool:
 
 
 def reduce_tree(join: Callable[[list[Any]], Any], parts: Sequence[Any]) -> Any:
-    """Return the task that joins the results of tasks, neighbours first.
+    """Return the task that joins the results of tasks, adjacent ones first.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def reduce_tree(join: Callable[[list[Any]], Any], parts: Sequence[Any]) -> Any:
 
 
 def _kind(X: Any) -> tuple[str, str]:
-    # By name: whoever holds such an object has Dask, and nobody else needs to import it.
+    # By name, so that Dask is not imported for other objects.
     return type(X).__module__.partition(".")[0], type(X).__name__
 
 
@@ -64,5 +64,5 @@ def _dask() -> Any:
     try:
         import dask
     except ImportError as error:
-        raise ImportError("Data on a cluster need Dask: pip install 'probsfa[dask]'.") from error
+        raise ImportError("Distributed data require Dask: pip install 'probsfa[dask]'.") from error
     return dask

@@ -81,7 +81,7 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     elif isinstance(estimator, GraphSFA):
         _fit_graph_sfa(estimator, X, y, lengths)
     else:
-        from probsfa.statespace import ProbabilisticSFA  # loads JAX, which the others do without
+        from probsfa.statespace import ProbabilisticSFA  # imports JAX, which is not needed for the others
 
         if not isinstance(estimator, ProbabilisticSFA):
             raise TypeError(
@@ -118,19 +118,21 @@ def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
 
 
 def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
-    """Return the graph of distributed rows, which is made here, of labels and lengths."""
+    """Make the graph of distributed rows from labels and lengths."""
     if isinstance(estimator.graph, TrainingGraph):
         return estimator.graph
     if needs_rows(estimator.graph):
         raise ValueError(
-            f"graph={estimator.graph!r} is built from all rows of X, which are on the cluster; give a "
+            f"graph={estimator.graph!r} is built from all rows of X, which are on the cluster. Give a "
             "TrainingGraph, or a graph of time or of labels."
         )
     if rows.lengths is None:
         raise ValueError(
-            "Delayed sequences do not tell their rows, which labels must match; give a dask array, or a list "
-            "of them."
+            "X has delayed sequences, whose numbers of rows are not known and cannot be matched with labels. "
+            "Give a dask array, or a list of dask arrays."
         )
-    shape = np.broadcast_to(0.0, (sum(rows.lengths), 1))  # the graphs of labels and of time ask no more of X
+    shape = np.broadcast_to(
+        0.0, (sum(rows.lengths), 1)
+    )  # graphs of labels and of time need only the number of rows
     labels = labels_of_rows(compute(y)[0] if is_array(y) else y, rows.lengths)
     return check_joined(build_graph(estimator.graph, shape, labels, lengths=rows.lengths))

@@ -19,7 +19,7 @@ from probsfa.sfa._expand import Expander
 __all__ = ["graph_moments", "of_time", "sum_graph_moments"]
 
 
-_PANEL_CELLS = 2**23  # 64 MiB of float64: columns that one task takes through the Laplacian
+_PANEL_CELLS = 2**23  # 64 MiB of float64: columns that one task multiplies by the Laplacian
 
 
 def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
@@ -28,30 +28,30 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     Parameters
     ----------
     graph : TrainingGraph
-        One vertex per row of `X`, in memory; it travels to the workers.
+        One vertex per row of `X`, in memory; it is sent to the workers.
     X : dask.array (N, D), or list of dask arrays
         Samples, complete, chunked by rows.
 
     Returns
     -------
     probsfa.graphs.GraphMoments
-        Those of :func:`probsfa.graphs.graph_moments` on the same rows in memory, up to rounding.
+        Equal to :func:`probsfa.graphs.graph_moments` of the same rows in memory, up to rounding.
 
     Raises
     ------
     ValueError
-        If the number of rows is not the number of vertices, or is known to the cluster only.
+        If the number of rows differs from the number of vertices, or is not known.
 
     See Also
     --------
-    temporal_moments : The same for neighbours in time.
+    temporal_moments : The same for consecutive rows.
     probsfa.graphs.graph_moments : The same in memory.
 
     Notes
     -----
-    Of a graph in time, neighbours lie in one chunk or in two: each chunk is read once and forgotten. Any
-    other graph joins what it likes, so a task takes a few columns of all rows through the Laplacian, and the
-    rows stay in the memory of the cluster meanwhile.
+    For graphs in time, each chunk is read once, together with the last rows of the chunk before. For other
+    graphs, a task multiplies a few columns of all rows by the Laplacian, and the rows stay in the memory of
+    the cluster meanwhile.
 
     Examples
     --------
@@ -70,12 +70,14 @@ def sum_graph_moments(graph: TrainingGraph, rows: DistributedRows, expander: Any
     """Return the moments of expanded rows; `expander` is a task that makes an Expander."""
     if rows.lengths is None:
         raise ValueError(
-            "A training graph has one vertex for each row, and delayed sequences do not tell their rows; "
-            "give dask arrays, or graph='temporal'."
+            "X has delayed sequences, whose numbers of rows are not known; a training graph has one vertex "
+            "for each row. Give dask arrays, or use graph='temporal'."
         )
     n = sum(rows.lengths)
     if n != graph.n_vertices:
-        raise ValueError(f"graph has {graph.n_vertices} vertices; X has {n} rows; both must agree.")
+        raise ValueError(
+            f"graph has {graph.n_vertices} vertices, and X has {n} rows. Give one vertex for each row."
+        )
     if isinstance(graph, TemporalGraph) and np.array_equal(graph.joined, _inside(rows.lengths, graph.lag)):
         return of_time(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)
     return _of_any_graph(graph, rows, compute(expander)[0])
@@ -87,7 +89,7 @@ def of_time(moments: Moments) -> GraphMoments:
 
 
 def _inside(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
-    """Return which pairs of rows `lag` apart lie in one sequence, by their first row."""
+    """Return which pairs of rows `lag` apart are in one sequence, by their first row."""
     sequence = np.repeat(np.arange(len(lengths)), lengths)
     return np.equal(sequence[lag:], sequence[:-lag])
 

@@ -31,11 +31,11 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     Parameters
     ----------
     X : dask.array (T, D), or list with one sequence to each member
-        An array is chunked by rows, and a chunk gets the `lag` rows before it, so differences across the
-        borders of chunks are exact. Members of a list are delayed objects that give array-likes, or dask
+        An array is chunked by rows; a chunk receives the `lag` rows before it, so that differences across
+        chunks are exact. Members of a list are delayed objects that give array-likes, or dask
         arrays.
     lengths : array-like of int, optional
-        Cuts an array into consecutive sequences. Differences never cross the border between two.
+        Lengths of consecutive sequences in an array; there are no differences between sequences.
     lag : int, default=1
         Rows from one member of a difference to the other.
     skip_incomplete : bool, default=False
@@ -44,12 +44,12 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     Returns
     -------
     probsfa.graphs.Moments
-        Those of :func:`probsfa.graphs.temporal_moments` on the same rows in memory, up to rounding.
+        Equal to :func:`probsfa.graphs.temporal_moments` of the same rows in memory, up to rounding.
 
     Raises
     ------
     ValueError
-        If the data are not distributed, have missing cells without `skip_incomplete`, or differ in columns.
+        If the data are not distributed, have missing values without `skip_incomplete`, or differ in columns.
 
     See Also
     --------
@@ -80,7 +80,7 @@ def sum_moments(rows: DistributedRows, expander: Any, lag: int, skip_incomplete:
 
 
 def expander_of(expansion: Any, rows: DistributedRows) -> Any:
-    """Return the task that fits an expansion, or none, to the complete rows of the first part."""
+    """Return the task that fits the expansion, if there is one, to the complete rows of the first part."""
     return delayed(Expander.fit)(None if expansion is None else clone(expansion), rows.parts[0].rows)
 
 

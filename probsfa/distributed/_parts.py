@@ -1,4 +1,4 @@
-"""Distributed data as tasks, each of which makes some rows of one array or of one sequence."""
+"""Distributed data as tasks, each of which returns some rows of an array or a sequence."""
 
 import bisect
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ __all__ = ["NoEstimator", "Part", "DistributedRows", "checked_parts", "whole_seq
 
 
 class Part(NamedTuple):
-    """Rows that one task makes.
+    """Rows that one task returns.
 
     Attributes
     ----------
     rows : task
-        Makes an ndarray (n, D) of checked float64 rows.
+        Returns an ndarray (n, D) of validated float64 rows.
     before : list of tasks
-        Parts that hold the rows of the same sequence before these, the nearest `lag` of them or all there
-        are; empty where a sequence begins with the first row.
+        Parts with the previous `lag` rows of the same sequence, or all if there are fewer; empty if a
+        sequence begins with the first row.
     n_before : int
-        How many rows of those are meant, from the end.
+        Number of these rows, from the end.
     lengths : tuple of int or None
-        How the rows are cut into sequences; None is one sequence of unknown length.
+        Lengths of the sequences; None is one sequence of unknown length.
     """
 
     rows: Any
@@ -39,18 +39,18 @@ class Part(NamedTuple):
 
 
 class NoEstimator(BaseEstimator):
-    """Stands in for an estimator where data are checked for themselves."""
+    """Replacement for an estimator if only data are validated."""
 
 
 class DistributedRows(NamedTuple):
-    """Checked distributed data.
+    """Validated distributed data.
 
     Attributes
     ----------
     parts : list of Part
         In the order of the data.
     lengths : tuple of int or None
-        Rows of every sequence; None where only the cluster knows.
+        Rows of every sequence; None if not known.
     """
 
     parts: list[Part]
@@ -60,27 +60,27 @@ class DistributedRows(NamedTuple):
 def checked_parts(
     estimator: BaseEstimator, X: Any, *, lengths: Any = None, lag: int = 1, allow_nan: bool = False
 ) -> DistributedRows:
-    """Return distributed data as checked parts, and teach the estimator the number of their columns.
+    """Return distributed data as validated parts, and set the number of columns of the estimator.
 
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Gets ``n_features_in_``, and ``feature_names_in_`` from sequences that are frames.
+        ``n_features_in_`` is set, and ``feature_names_in_`` for sequences that are DataFrames.
     X : dask.array (T, D), or list with one sequence to each member
         An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional
         Cuts an array into consecutive sequences.
     lag : int, default=1
-        How many rows before a part its differences need.
+        Number of rows before a part that its differences need.
     allow_nan : bool, default=False
-        Whether cells may be missing.
+        Whether values may be missing.
 
     Raises
     ------
     ValueError
-        If `X` is something else, its chunks have unknown sizes, or `lengths` do not fit. What is wrong with
-        cells is found when the tasks run; the message names the part.
+        If `X` is something else, its chunks have unknown sizes, or `lengths` do not sum to its rows. Values
+        are validated when the tasks run; the message names the part.
     """
     border = _border(estimator, X, lengths)
     if is_array(X):
@@ -97,7 +97,7 @@ def checked_parts(
 
 
 def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_parts: int) -> list[Any]:
-    """Return distributed data as tasks that each make some checked whole sequences.
+    """Return distributed data as tasks that each return some whole validated sequences.
 
     Parameters
     ----------
@@ -109,12 +109,12 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
     lengths : array-like of int, optional
         Cuts an array into consecutive sequences.
     n_parts : int
-        Most tasks.
+        Maximum number of tasks.
 
     Returns
     -------
     list of tasks
-        Each makes :class:`~probsfa._validation.Sequences`, in the order of the data; cells may be missing.
+        Each returns :class:`~probsfa._validation.Sequences`, in the order of the data; values may be missing.
     """
     border = _border(estimator, X, lengths)
     if is_array(X):
@@ -131,7 +131,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
 
 
 def _border(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
-    """Check what can be told without the cells; see :func:`_learn_columns`."""
+    """Validate the structure of the data, without values; see :func:`_learn_columns`."""
     if is_array(X):
         _check_known(X, "X")
         return _learn_columns(estimator, np.zeros((1, X.shape[1])))
@@ -139,7 +139,7 @@ def _border(estimator: BaseEstimator, X: Any, lengths: Any) -> BaseEstimator:
         raise ValueError(
             "X must be a dask.array, or a list of delayed sequences (dask.delayed objects, futures or dask "
             f"arrays); got {type(X).__name__}{' without members' if isinstance(X, list) else ''}. "
-            "Data in memory are fitted by the estimator's own fit."
+            "For data in memory use estimator.fit."
         )
     if lengths is not None:
         raise ValueError("lengths cannot be given when X is a list of sequences: the list has them.")
@@ -171,7 +171,7 @@ def _array_parts(
     stops = np.cumsum(X.chunks[0]).tolist()
     starts = [0, *stops[:-1]]
     begins = [0, *np.cumsum(lengths)[:-1].tolist()]
-    # All parts refer to the chunks by the same tasks, so that none is made twice.
+    # All parts refer to the chunks by the same tasks, so that each is computed once.
     chunks = X.to_delayed(optimize_graph=False)[:, 0]
     rows = [
         delayed(_checked)(border, chunk, f"{name}[{start}:{stop}]", allow_nan)
@@ -195,13 +195,13 @@ def _check_known(X: Any, name: str) -> None:
         raise ValueError(f"{name} is {X.ndim}-dimensional, shape {X.shape}; wanted (n_rows, n_features).")
     if np.isnan(X.shape).any():
         raise ValueError(
-            f"{name} has chunks of unknown size; call {name}.compute_chunk_sizes() first, or make it with "
+            f"{name} has chunks of unknown size. Call {name}.compute_chunk_sizes() first, or make it with "
             "to_dask_array(lengths=True)."
         )
 
 
 def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
-    """Set what the estimator knows of its columns; return a bare one that knows the same, for the tasks."""
+    """Set number and names of columns of the estimator; return a bare one with the same, for the tasks."""
     check_array(estimator, rows, "X", reset=True, allow_nan=True, min_rows=1)
     border = clone(estimator)
     for name in ("n_features_in_", "feature_names_in_"):
@@ -211,13 +211,13 @@ def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
 
 
 def _checked_sequence(border: BaseEstimator, rows: Any, name: str) -> FloatArray:
-    """Checked rows of a sequence, which must not have an index that tells of uneven times."""
+    """Return validated rows of a sequence, which must not have an irregular time index."""
     checked = _checked(border, rows, name, True)
     times = read_time_index(rows, (len(checked),), as_list=False)
     if times is not None and not times.axis.even:
         raise ValueError(
-            f"{name} has an index that tells that its rows are unevenly spaced, and a fit on a cluster takes "
-            "rows as evenly spaced. Resample them, fit in memory, or drop the index: reset_index(drop=True)."
+            f"{name} has an irregular time index; a fit on a cluster requires evenly spaced rows. "
+            "Resample them, fit in memory, or drop the index: reset_index(drop=True)."
         )
     return checked
 

@@ -1,4 +1,4 @@
-"""Probabilistic slow feature analysis of sequences on a cluster: parameters go out, sums come back."""
+"""Fit of ProbabilisticSFA to sequences on a cluster: workers receive parameters and return sums."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -31,9 +31,9 @@ from probsfa.statespace.progress import Progress
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
 _MOST_PARTS = 256  # each step of a fit sends a task to every part
-# Rows of a part that are worth a task, of an array that gives more parts than these.
+# Minimum rows of a part, for arrays with more parts than this.
 _ROWS_OF_A_PART, _FEW_PARTS = 2**14, 16
-_START_CELLS = 2**24  # 128 MiB of float64: rows that starts are sought on
+_START_CELLS = 2**24  # 128 MiB of float64: rows from which starting points are computed
 
 
 class DistributedPanel(NamedTuple):
@@ -42,13 +42,13 @@ class DistributedPanel(NamedTuple):
     Attributes
     ----------
     panels : tuple of tasks
-        Each a :class:`~probsfa.statespace.panel.Panel` of whole sequences.
+        Each returns a :class:`~probsfa.statespace.panel.Panel` of whole sequences.
     """
 
     panels: tuple[Any, ...]
 
     def expected_statistics(self, params: Parameters) -> Statistics:
-        """Sums of expected moments over all panels."""
+        """Return sums of expected moments over all panels."""
         step = delayed(_sums_for_a_step)
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
 
@@ -68,7 +68,7 @@ class OnCluster:
     Raises
     ------
     ValueError
-        If the data are not valid, nothing is observed in a column, or no sequence has two rows.
+        If the data are not valid, a column has no observation, or no sequence has two rows.
     """
 
     #: Rows are evenly sampled.
@@ -85,14 +85,14 @@ class OnCluster:
         check_lengths_for_timescales(self.columns.lengths)
 
     def default_size(self, *, ar1_noise: bool = False) -> Size:
-        """Number of latents that a fit takes where nobody says; all rows are learned from."""
+        """Return the default number of factors; all rows are used."""
         n_rows = sum(self.columns.lengths)
         return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
     ) -> Observations:
-        """Observations in these units: a sample of them here, and the expected statistics of all."""
+        """Return a local sample of the observations in these units, and the expected statistics of all."""
         scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]
         panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
         n_cells = sum(self.columns.lengths) * self.columns.counts.size
@@ -104,10 +104,10 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
     """Fit the model to sequences on a cluster."""
     options = FitOptions.of(model).check().with_times(TimeAxis())
     if options.noise_free:
-        raise ValueError("noise=0.0 is slow feature analysis itself; on a cluster, fit an SFA.")
+        raise ValueError("noise=0.0 is equivalent to slow feature analysis. Fit an SFA on the cluster.")
     if model.transforms is not None:
         raise ValueError(
-            "A fit on a cluster takes no transforms; transform the columns before, for example by "
+            "transforms are not supported on a cluster. Transform the columns before, for example by "
             "X.map_blocks, or fit in memory."
         )
     data = OnCluster(model, X, lengths)
@@ -117,14 +117,14 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
 
 
 def _n_parts(X: Any) -> int:
-    """Most parts of the data. How long the members of a list are is not known yet."""
+    """Return the maximum number of parts. Lengths of the members of a list are not known yet."""
     if not is_array(X):
         return _MOST_PARTS
     return min(max(X.shape[0] // _ROWS_OF_A_PART, _FEW_PARTS), _MOST_PARTS)
 
 
 def _sums_for_a_step(params: Parameters, panel: Panel) -> Statistics:
-    """Expected statistics, by a task that has one thread, as others beside it have."""
+    """Compute expected statistics by one thread, because other tasks run in parallel."""
     with one_core():
         return expected_statistics(params, panel, for_steps=True)
 
@@ -134,7 +134,7 @@ def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:
 
 
 def _sample(scaled: Sequence[Any], n_cells: int) -> Panel:
-    """Return parts spread evenly over the data, all of them where there is room for them here."""
+    """Return parts spread evenly over the data, or all of them if they fit into memory."""
     n = max(1, min(len(scaled), len(scaled) * _START_CELLS // n_cells))
     chosen = np.linspace(0, len(scaled) - 1, n).round().astype(int)
     parts = compute(*(scaled[i] for i in chosen))

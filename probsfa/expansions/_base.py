@@ -1,4 +1,4 @@
-"""What every expansion shares: the border, the names, and the question whether it needs the data."""
+"""Base class of expansions: input validation, names of outputs, and whether training data are used."""
 
 import abc
 from typing import Any, Self
@@ -21,12 +21,11 @@ __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
 class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
     """A transformer from D columns to more (or other) columns, row by row.
 
-    A concrete expansion says how to learn from checked rows, how to expand them, and what the outputs are
-    called.
+    A subclass defines what is learned from training rows, the expansion, and the names of its outputs.
     """
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn what the expansion needs.
+        """Learn from training rows.
 
         Parameters
         ----------
@@ -67,11 +66,11 @@ class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
 
     @abc.abstractmethod
     def expand(self, values: FloatArray) -> FloatArray:
-        """Expand the last axis of checked values: (..., D) to (..., E)."""
+        """Expand the last axis of validated values: (..., D) to (..., E)."""
 
     @abc.abstractmethod
     def _learn(self, values: FloatArray) -> None:
-        """Check the parameters and set the fitted attributes from checked rows (N, D)."""
+        """Validate the parameters and set the fitted attributes from validated rows (N, D)."""
 
     @abc.abstractmethod
     def _names_out(self, names: list[str]) -> list[str]:
@@ -82,7 +81,7 @@ class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
 
 
 def is_stateless(expansion: Any) -> bool:
-    """Tell whether a transformer can expand without having been fitted.
+    """Return whether a transformer can expand without a fit.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cut values off at the limits of what training has shown."""
+"""Clip values to the range of the training data."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ __all__ = ["Clip"]
 class Clip(Expansion):
     """Clip every column to the limits of the training data.
 
-    The failsafe step that polynomials need on unseen data (Sprekeler 2011, section 5.3, after Franzius,
-    Sprekeler & Wiskott 2007): an output a little outside its range is cubed, and cubed again by the next
-    level, unless it is cut off.
+    Clipping keeps polynomials from diverging on unseen data (Sprekeler 2011, section 5.3, after Franzius,
+    Sprekeler & Wiskott 2007): without it, an output slightly outside its range is cubed in each level of a
+    hierarchy.
 
     Parameters
     ----------
     limits : "range" or float, default="range"
-        "range" is from the smallest to the largest training value, which leaves the training data as they
-        are. A number c is the mean plus and minus c standard deviations.
+        "range" is from the smallest to the largest training value, which does not change the training data.
+        A number c is the mean plus and minus c standard deviations.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Expansions made of others: the inputs themselves, and several expansions side by side."""
+"""Identity, and concatenation of several expansions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["Concatenation", "Identity"]
 
 
 class Identity(Expansion):
-    """The inputs themselves: no expansion, or the linear part of a :class:`Concatenation`.
+    """Return the inputs unchanged: no expansion, or the linear part of a :class:`Concatenation`.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Identity(Expansion):
 
 
 class Concatenation(Expansion):
-    """The outputs of several expansions side by side.
+    """Concatenate the outputs of several expansions.
 
     Parameters
     ----------

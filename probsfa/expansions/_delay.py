@@ -1,4 +1,4 @@
-"""Delay embedding: several rows of a sequence side by side."""
+"""Delay embedding: each row together with previous rows of its sequence."""
 
 from typing import Any, Self
 
@@ -18,22 +18,21 @@ __all__ = ["DelayEmbedding"]
 
 @lists_in_lists_out
 class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
-    """Every row together with earlier rows of its sequence.
+    """Delay embedding: append previous rows of the sequence to each row.
 
-    What drives a system shows in the recent course of a few measurements, where it does not show in one row
-    of them (Takens 1981, doi:10.1007/BFb0091924). Unlike the expansions of this package it does not map each
-    row by itself, so it comes before an estimator, in a pipeline, and not as its ``expansion=``.
+    The state of a dynamical system can be reconstructed from the recent values of a few measurements, but in
+    general not from one row (Takens 1981, doi:10.1007/BFb0091924). A delay embedding does not map each row
+    separately, so use it before an estimator in a pipeline, not as its ``expansion=``.
 
     Parameters
     ----------
     n_delays : int, default=2
-        How many rows are put side by side, the present one among them.
+        Number of rows, including the current one.
     step : int, default=1
-        Rows from one of them to the next.
+        Distance in rows between them.
     start : {"drop", "nan"}, default="drop"
-        What becomes of the first ``(n_delays - 1) * step`` rows of each sequence, which have no complete
-        past: left out, so that sequences become that much shorter, or kept with NaN for the past, for
-        ``SFA(missing="skip")``.
+        Treatment of the first ``(n_delays - 1) * step`` rows of each sequence, which have no complete past:
+        they are dropped, so that sequences are shorter, or have NaN for ``SFA(missing="skip")``.
 
     Attributes
     ----------
@@ -42,7 +41,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    probsfa.SFA : Its `lag` compares rows further apart, and adds no columns.
+    probsfa.SFA : Its `lag` compares rows further apart, without more columns.
 
     Examples
     --------
@@ -102,12 +101,13 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time; a list is several sequences.
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences; :meth:`embedded_lengths` has theirs afterwards.
+            Lengths of consecutive sequences in one array; :meth:`embedded_lengths` returns those of the
+            output.
 
         Returns
         -------
         ndarray (T', n_delays * D), or list of such
-            The present row first, then the row `step` before, and so on. ``T' = T - (n_delays - 1) * step``
+            The current row first, then the row `step` before, and so on. ``T' = T - (n_delays - 1) * step``
             for a sequence, or T with ``start="nan"``.
         """
         check_is_fitted(self)
@@ -117,7 +117,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         parts: list[Any] = [self._embedded(sequences.values[rows]) for rows in sequences.slices]
         config = getattr(self, "_sklearn_output_config", {})
         if config.get("transform", get_config()["transform_output"]) == "pandas":
-            # scikit-learn gives a frame the index of X, which has more rows; a frame that has one keeps it.
+            # Without an index of its own, scikit-learn would set the index of X, which has more rows.
             indexes = self._indexes(X, sequences)
             parts = [part if i is None else _frame(part, i) for part, i in zip(parts, indexes, strict=True)]
         if sequences.is_list:
@@ -129,7 +129,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def embedded_lengths(self, lengths: ArrayLike) -> list[int]:
-        """Return how many rows are left of sequences of those lengths.
+        """Return the lengths of embedded sequences.
 
         Examples
         --------
@@ -141,7 +141,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         return [int(n) - lost for n in np.asarray(lengths).ravel()]
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
-        """Return the names of the outputs: that of the input, and how many rows before."""
+        """Return the names of the outputs: the name of the input and the delay in rows."""
         check_is_fitted(self)
         names = [str(name) for name in _check_feature_names_in(self, input_features)]
         delays = [j * self.step for j in range(self.n_delays)]
@@ -149,7 +149,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         return np.asarray(named, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether rows can be embedded."""
+        """Whether the transformer is fitted."""
         return hasattr(self, "n_features_in_")
 
     @property
@@ -157,7 +157,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         return (self.n_delays - 1) * self.step
 
     def _indexes(self, X: Any, sequences: Sequences) -> list[Any]:
-        """Index of the rows that are left, sequence by sequence; None where X has none."""
+        """Return the index of the remaining rows of each sequence; None if X has no index."""
         lost = self._n_lost if self.start == "drop" else 0
         if sequences.is_list:
             return [x.index[lost:] if hasattr(x, "iloc") else None for x in X]
@@ -187,8 +187,8 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
                 which = f"X[{i}]" if len(sequences.lengths) > 1 else "X"
                 raise ValueError(
                     f"{which} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, need at least "
-                    f"{self._n_lost + 1} in a sequence. A delay embedding does not map a row by itself: "
-                    "put it before an estimator, in a pipeline, not into its expansion."
+                    f"{self._n_lost + 1} in a sequence. Use a DelayEmbedding "
+                    "before an estimator in a pipeline, not as its expansion."
                 )
 
 

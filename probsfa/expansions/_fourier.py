@@ -17,7 +17,7 @@ class FourierFeatures(Expansion):
     Parameters
     ----------
     n_frequencies : int, default=50
-        Number of random projections F; every one gives a cosine and a sine.
+        Number of random projections F; each gives a cosine and a sine.
     gamma : float or "scale", default="scale"
         Inverse squared width of the kernel; "scale" is ``1 / (D * variance of all cells)``, as in
         scikit-learn's support vector machines.
@@ -27,7 +27,7 @@ class FourierFeatures(Expansion):
     Attributes
     ----------
     frequencies_ : ndarray (D, F)
-        Drawn from the normal distribution with variance ``2 gamma``.
+        Random frequencies, from the normal distribution with variance ``2 gamma``.
     gamma_ : float
         The inverse squared width used.
 

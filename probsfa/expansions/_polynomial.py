@@ -1,4 +1,4 @@
-"""Polynomials of the inputs, and the step that removes the directions in which they do not vary."""
+"""Polynomials of the inputs, with optional whitening."""
 
 import itertools
 import math
@@ -36,13 +36,13 @@ class Polynomial(Expansion):
 
     See Also
     --------
-    Power : Only as many more columns as there are, for inputs with outliers.
-    Clip : Bounds the inputs first.
+    Power : Twice as many columns only, for inputs with outliers.
+    Clip : Clip the inputs first.
 
     Notes
     -----
-    There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. They grow without
-    bound, so on unseen data an outlier in the input is a far larger one in the output; see :class:`Clip`.
+    There are ``C(D + degree, degree) - 1`` monomials: 34 for four inputs and degree 3. They are
+    unbounded, so that an outlier of the input gives a much larger outlier of the output; see :class:`Clip`.
 
     References
     ----------
@@ -108,7 +108,7 @@ def monomials(values: FloatArray, degree: int) -> FloatArray:
     n_outputs = math.comb(n_inputs + degree, degree) - 1
     out = np.empty((*values.shape[:-1], n_outputs), dtype=np.float64)
     out[..., :n_inputs] = values
-    first = list(range(n_inputs))  # where in the last block the monomials that begin with x_j begin
+    first = list(range(n_inputs))  # index in the last block of the first monomial that begins with x_j
     end = n_inputs
     for _ in range(degree - 1):
         last_end, nexts = end, []

@@ -1,4 +1,4 @@
-"""The compact expansion of Escalante-B. & Wiskott: every input, and a power of its size."""
+"""The expansion of Escalante-B. & Wiskott: each input, and a power of its absolute value."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ __all__ = ["Power"]
 class Power(Expansion):
     """Append to every input a power of its absolute value, ``x -> (x, |x|^0.8)``.
 
-    It only doubles the number of columns and grows more slowly than the input, so outliers do little harm;
-    its kink at zero does the nonlinear work, so the inputs should be centred. In a node that ends in a linear
-    map the scale of an input does not matter, because ``|c x|^p = |c|^p |x|^p``.
+    It only doubles the number of columns and grows more slowly than the input, so that outliers have little
+    effect. It is nonlinear only at zero, so the inputs should be centred. Before a linear map, the scale of
+    an input does not matter, because ``|c x|^p = |c|^p |x|^p``.
 
     Parameters
     ----------

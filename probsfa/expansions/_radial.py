@@ -1,4 +1,4 @@
-"""Gaussian bumps around centres among the data."""
+"""Gaussian radial basis functions."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ __all__ = ["RadialBasis"]
 class RadialBasis(Expansion):
     """Gaussian radial basis functions ``exp(-gamma |x - c|^2)``.
 
-    Bounded and local: an outlier gives zeros and never a large value, at the price of many functions where
-    there are many dimensions (Sprekeler 2011, section 5.3).
+    They are bounded and local: an outlier gives zeros instead of large values. Many functions are needed in
+    many dimensions (Sprekeler 2011, section 5.3).
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class RadialBasis(Expansion):
             return distinct[np.sort(rng.choice(len(distinct), size=m, replace=False))]
         if m == len(distinct):
             return distinct
-        from sklearn.cluster import KMeans  # takes long to load
+        from sklearn.cluster import KMeans  # slow to import
 
         kmeans = KMeans(n_clusters=m, n_init=1, random_state=rng).fit(values)
         return np.asarray(kmeans.cluster_centers_, dtype=np.float64)

@@ -12,7 +12,7 @@ Examples
 >>> X = make_slow_mixture(400, 4, timescales=[100.0, 20.0], noise_variance=0.01, random_state=0).data
 >>> [comparison] = compare_methods(X, [ColumnMean(), LinearInterpolation()], [HiddenCells(0.1)])
 >>> print(comparison.hidden)
-10 % of the observed cells hidden, one by one
+10 % of the observed values hidden, single values
 >>> mean, linear = comparison.scores
 >>> linear.rmse < 0.6 * mean.rmse
 True

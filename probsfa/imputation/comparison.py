@@ -1,4 +1,4 @@
-"""How well observed cells are found again when they are hidden."""
+"""Comparison of imputation methods on hidden observed values."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +21,14 @@ LEVEL = 0.9  # probability of the intervals whose coverage is measured
 
 
 class Errors(NamedTuple):
-    """How close filled cells are to the truth.
+    """Errors of imputed values.
 
     Attributes
     ----------
     rmse, mae : float
         Root mean square and mean absolute error, in units of each column's standard deviation.
     coverage : float or None
-        Part of the hidden cells that lies in the method's 90 % intervals, None where it has none.
+        Share of the hidden values in 90 % prediction intervals; None if the method has no intervals.
     """
 
     rmse: float
@@ -38,7 +38,7 @@ class Errors(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """How close a method came to the hidden cells.
+    """Errors of one method on the hidden values.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Score:
     rmse, mae : float
         Root mean square and mean absolute error, in units of each column's standard deviation.
     coverage : float or None
-        Part of the hidden cells that lies in the method's 90 % intervals, None where it has none.
+        Share of the hidden values in 90 % prediction intervals; None if the method has no intervals.
     seconds : float
-        Time it took, learning and compiling included.
+        Wall-clock time, including learning and compilation.
     """
 
     method: str
@@ -61,18 +61,18 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Methods compared on one way of hiding cells.
+    """Comparison of methods for one pattern of hidden values.
 
     Attributes
     ----------
     hidden : str
-        How cells were hidden, in words.
+        Description of the pattern.
     scores : tuple of Score
-        For each method, averaged over the seeds.
+        Score of each method, averaged over the seeds.
     seen : ndarray (T, D), or list of them
-        The series that was filled, for the last seed.
+        The series with hidden values, for the last seed.
     filled : dict of str to Filled
-        What each method made of it.
+        Result of each method for this series.
     """
 
     hidden: str
@@ -90,7 +90,9 @@ def compare_methods(
     times: Any = None,
     progress: Progress | None = None,
 ) -> list[Comparison]:
-    """Hide cells of a series in several ways and let each method fill the same holes.
+    """Compare imputation methods on hidden values of a series.
+
+    Observed values are hidden in several patterns, and each method imputes the same values.
 
     Parameters
     ----------
@@ -103,24 +105,24 @@ def compare_methods(
         Choices of the values that are hidden. Each has a `name` and a method ``choose(X, seed)``, which
         returns a mask. A column that would keep fewer than two observed values has none hidden.
     seeds : sequence of int, default=(0,)
-        One choice of cells for each, averaged over.
+        Seeds of the random selection of values; scores are averaged over them.
     times : array-like (T,) or list of array-likes, optional
-        Times of the rows, strictly increasing in each sequence; those of the index by default, where a frame
-        has dates, periods or durations there, and else evenly spaced.
+        Times of the rows, strictly increasing in each sequence; by default those of the index, if
+        it has dates, periods or durations, and otherwise evenly spaced.
     progress : callable, optional
-        Called before each run of a method with the number of runs that are done, the number of all runs and
-        the name of the method.
+        Called before each run of a method with the number of completed runs, the number of all runs and the
+        name of the method.
 
     Returns
     -------
     list of Comparison
-        One for each way of hiding cells.
+        One for each pattern.
 
     Raises
     ------
     ValueError
-        If there is no method or seed, two methods have one name, no cell can be hidden, a method leaves a
-        hole unfilled, or the series is not valid; see the message.
+        If there is no method or seed, names of methods are not unique, no value can be hidden, a method
+        leaves a value missing, or the series is not valid.
 
     See Also
     --------
@@ -143,7 +145,7 @@ def compare_methods(
     if not len(seeds):
         raise ValueError("seeds must be one or more; got none.")
     series = check_series(X, times)
-    # Rows of an even index are evenly spaced, whatever the rounding of their times.
+    # Rows of a regular index are evenly spaced, in spite of rounding errors of their times.
     when = None if series.times is None or series.step is not None else series.restore(series.times)
     n_runs, done = len(hidings) * len(seeds) * len(methods), 0
     comparisons = []
@@ -202,9 +204,9 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
     truth, seen, values = _joined(truth, "truth"), _joined(seen, "seen"), _joined(filled.values, name)
     hidden = np.isnan(seen) & ~np.isnan(truth)
     if not hidden.any():
-        raise ValueError("too few observed cells to hide some of them.")
+        raise ValueError("Too few observed values to hide some of them. Give more rows.")
     if values.shape != truth.shape or np.isnan(values[hidden]).any():
-        raise ValueError(f"{name} has cells that were not filled.")
+        raise ValueError(f"{name} left values missing; each hidden value must be imputed.")
     scales = np.nanstd(seen, axis=0)
     scales = np.where(scales > 0.0, scales, 1.0)
     covered = None
@@ -218,7 +220,7 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
 
 
 def average(scores: Iterable[Score]) -> Score:
-    """Return the mean of the scores of one method; coverage is averaged where there is any."""
+    """Return the mean of the scores of one method; coverage over runs with intervals."""
     scores = list(scores)
     covered = [each.coverage for each in scores if each.coverage is not None]
     return Score(
@@ -231,7 +233,7 @@ def average(scores: Iterable[Score]) -> Score:
 
 
 def _joined(X: Any, name: str) -> NDArray[np.float64]:
-    """All rows (N, D) of a series, one sequence below the other."""
+    """Return all rows (N, D) of a series, with its sequences concatenated."""
     if isinstance(X, list) and all(hasattr(x, "shape") and len(x.shape) == 2 for x in X):
         return np.concatenate([as_float_array(x, f"{name}[{i}]") for i, x in enumerate(X)])
     return as_float_array(X, name)

@@ -1,4 +1,4 @@
-"""The signature of every method: a series with holes in, a series without holes out."""
+"""The interface of imputation methods."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,17 +15,16 @@ __all__ = ["Filled", "Method", "check_series", "fill_holes"]
 
 @dataclass(frozen=True, eq=False)
 class Filled:
-    """A series without holes.
+    """Result of an imputation method.
 
     Attributes
     ----------
     values : ndarray or DataFrame (T, D), or list of them
-        The filled series, in the form of the series that came in; observed cells are as they were.
+        The completed series, in the type of the input; observed values are unchanged.
     std : like `values`, or None
-        Standard deviation of what would have been observed, zero in observed cells; None where the method
-        has none.
+        Predictive standard deviations of imputed values, zero for observed ones; None if the method has none.
     model : estimator or None
-        What was fitted, where that is of use later.
+        The fitted model, if there is one.
     """
 
     values: Any
@@ -34,65 +33,65 @@ class Filled:
 
 
 class Method(Protocol):
-    """A way to fill holes: anything with a name and a `fill`."""
+    """An imputation method: any object with a `name` and a method `fill`."""
 
     @property
     def name(self) -> str:
-        """What the method is called in tables."""
+        """Name of the method in tables."""
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series.
+        """Impute the missing values of a series.
 
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
             Rows in order of time, NaN where missing; a list is several independent sequences.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence; those of the index by default, where a
-            frame has dates, periods or durations there, and else evenly spaced.
+            Times of the rows, strictly increasing in each sequence; by default those of the
+            index, if it has dates, periods or durations, and otherwise evenly spaced.
 
         Returns
         -------
         Filled
-            Nothing in it is missing.
+            The completed series.
 
         Raises
         ------
         ValueError
-            If a column has nothing observed, or the input is not valid; see the message.
+            If a column has no observed value, or the input is not valid.
         """
 
 
 class Series(BaseEstimator):
-    """What the border calls the reader of a series in its messages; it has nothing to fit."""
+    """Name of the estimator in messages of input validation; it is not fitted."""
 
 
 def check_series(X: Any, times: Any = None) -> Sequences:
-    """Check a series with holes as estimators do.
+    """Validate a series with missing values.
 
     Raises
     ------
     ValueError
-        If a column has nothing observed, or the input is not valid; see the message.
+        If a column has no observed value, or the input is not valid.
     """
     return check_sequences(Series(), X, reset=True, allow_nan=True, times=times, index="use")
 
 
 def fill_holes(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Filled:
-    """Put guesses into the holes of a series.
+    """Replace the missing values of a series.
 
     Parameters
     ----------
     X : array-like or DataFrame (T, D), or list of them
-        The series as it came in.
+        The series as given by the user.
     series : Sequences
-        The same, checked.
+        The same, validated.
     guesses : ndarray (N, D)
-        Values for its missing cells; those of observed cells are not used. A row (D,) stands for all rows.
+        Imputed values; entries of observed values are not used. A row (D,) is used for all rows.
 
     Returns
     -------
     Filled
-        In the form of `X`.
+        In the type of `X`.
     """
     return Filled(like_input(X, series, np.where(series.mask, series.values, guesses)))

@@ -1,4 +1,4 @@
-"""Ways of hiding observed cells, so that the truth is known where a method fills."""
+"""Patterns of hidden observed values, whose true values are known."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,73 +12,72 @@ from probsfa.datasets import hide_blocks, hide_cells
 
 __all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "without_hidden"]
 
-_FEWEST = 2  # observed cells of a column, without which no method could fill it
+_FEWEST = 2  # observed values that a column keeps
 
 
 class Hiding(Protocol):
-    """A way of hiding cells: anything with a name and a `choose`."""
+    """A pattern of hidden values: any object with a `name` and a method `choose`."""
 
     @property
     def name(self) -> str:
-        """How cells are hidden, in words."""
+        """Description of the pattern."""
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells of a series (N, D), NaN where missing; true where a cell is to be hidden."""
+        """Select values of a series (N, D), NaN where missing; true for values to hide."""
 
 
 @dataclass(frozen=True)
 class HiddenCells:
-    """Hide observed cells one by one, each with the same probability.
+    """Hide single observed values, each with the same probability.
 
     Parameters
     ----------
     fraction : float, default=0.1
-        Part of the observed cells, above 0 and below 1.
+        Part of the observed values, above 0 and below 1.
 
     See Also
     --------
-    HiddenBlocks : Hides rows that follow each other.
+    HiddenBlocks : Hide blocks of consecutive rows.
     probsfa.datasets.hide_cells : The same as a function.
 
     Examples
     --------
     >>> print(HiddenCells(0.1).name)
-    10 % of the observed cells hidden, one by one
+    10 % of the observed values hidden, single values
     """
 
     fraction: float = 0.1
 
     @property
     def name(self) -> str:
-        """How cells are hidden, in words."""
-        return f"{_part(self.fraction)}, one by one"
+        """How values are hidden, in words."""
+        return f"{_part(self.fraction)}, single values"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells, an array of bool like X; ``seed`` is the seed of the choice."""
+        """Choose values, an array of bool like X; ``seed`` is the seed of the choice."""
         return hide_cells(X, self.fraction, random_state=seed)
 
 
 @dataclass(frozen=True)
 class HiddenBlocks:
-    """Hide blocks of consecutive rows, each in one column, as a sensor that fails for a while leaves them.
+    """Hide blocks of consecutive rows, each in one column, like temporary failures of a sensor.
 
     Parameters
     ----------
     length : int, default=24
-        Rows of a block, at most as many as the series has. Where it has several sequences, a block may go on
-        in the next.
+        Rows of a block, at most the number of rows. A block may extend over the boundary of two sequences.
     fraction : float, default=0.1
-        Part of the observed cells, above 0 and below 1.
+        Part of the observed values, above 0 and below 1.
 
     See Also
     --------
-    HiddenCells : Hides single cells.
+    HiddenCells : Hide single values.
     probsfa.datasets.hide_blocks : The same as a function.
 
     Examples
     --------
     >>> print(HiddenBlocks(24, 0.1).name)
-    10 % of the observed cells hidden, in blocks of 24 rows
+    10 % of the observed values hidden, in blocks of 24 rows
     """
 
     length: int = 24
@@ -86,25 +85,25 @@ class HiddenBlocks:
 
     @property
     def name(self) -> str:
-        """How cells are hidden, in words."""
+        """How values are hidden, in words."""
         return f"{_part(self.fraction)}, in blocks of {self.length} rows"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose cells, an array of bool like X; ``seed`` is the seed of the choice."""
+        """Choose values, an array of bool like X; ``seed`` is the seed of the choice."""
         return hide_blocks(X, self.length, self.fraction, random_state=seed)
 
 
 def without_hidden(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
-    """Return a series without its hidden cells.
+    """Return a series with NaN for hidden values.
 
-    A column that would keep fewer than two observed cells is left as it is: no method could fill it.
+    Columns that would keep fewer than two observed values are not changed.
 
     Parameters
     ----------
     X : array-like (N, D)
         The series, NaN where missing.
     hidden : array-like of bool (N, D)
-        True where a cell is to be hidden.
+        True for values to hide.
 
     Returns
     -------
@@ -113,7 +112,7 @@ def without_hidden(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
     See Also
     --------
-    HiddenCells, HiddenBlocks : Choose the cells.
+    HiddenCells, HiddenBlocks : Patterns of hidden values.
 
     Examples
     --------
@@ -129,4 +128,4 @@ def without_hidden(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
 
 def _part(fraction: float) -> str:
-    return f"{100.0 * fraction:g} % of the observed cells hidden"
+    return f"{100.0 * fraction:g} % of the observed values hidden"

@@ -1,4 +1,4 @@
-"""Methods, simplest first: from the mean of a column to the posterior of a fitted model."""
+"""Imputation methods, simplest first: from the mean of a column to the posterior of a fitted model."""
 
 import warnings
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True)
 class ColumnMean:
-    """Fill with the mean of the column over everything observed.
+    """Impute the mean of the observed values of the column.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ColumnMean:
 
     See Also
     --------
-    LinearInterpolation : Uses what was observed before and after.
+    LinearInterpolation : Uses adjacent observations.
 
     Examples
     --------
@@ -50,17 +50,17 @@ class ColumnMean:
     name: str = "mean"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :func:`compare_methods`."""
+        """Fill the missing values of a series, see :func:`compare_methods`."""
         series = check_series(X, times)
         return fill_holes(X, series, np.nanmean(series.values, axis=0))
 
 
 @dataclass(frozen=True)
 class LinearInterpolation:
-    """Fill along straight lines in time, each column by itself.
+    """Interpolate linearly in time, each column separately.
 
-    Before the first and after the last observation of a sequence, that observation is repeated. A column of
-    which a sequence has nothing gets the mean of the other sequences there.
+    Before the first and after the last observation of a sequence, that observation is repeated. A column
+    without observations in a sequence has its mean over the other sequences there.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class LinearInterpolation:
 
     See Also
     --------
-    ColumnMean : Uses no order of rows.
+    ColumnMean : Does not use the order of rows.
     ClassicSFA : Also uses the other columns.
 
     Examples
@@ -81,16 +81,16 @@ class LinearInterpolation:
     name: str = "linear interpolation"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :func:`compare_methods`."""
+        """Fill the missing values of a series, see :func:`compare_methods`."""
         series = check_series(X, times)
         return fill_holes(X, series, _interpolated(series))
 
 
 @dataclass(frozen=True)
 class IterativeRegression:
-    """Fill with scikit-learn's `IterativeImputer`: each column regressed on the others, five rounds.
+    """Impute by scikit-learn's `IterativeImputer`: each column is regressed on the others, in five rounds.
 
-    Rows are taken by themselves, whatever their order.
+    The order of rows is not used.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class IterativeRegression:
 
     See Also
     --------
-    ClassicSFA : Uses the order of rows too.
+    ClassicSFA : Uses the order of rows.
 
     Examples
     --------
@@ -111,26 +111,25 @@ class IterativeRegression:
     name: str = "IterativeImputer"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :func:`compare_methods`."""
+        """Fill the missing values of a series, see :func:`compare_methods`."""
         from sklearn.experimental import (
             enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
         )
         from sklearn.impute import IterativeImputer
 
         series = check_series(X, times)
-        # Its matrices are as small as there are columns: threads would mostly wait for each other.
+        # Its matrices are small, so that more threads would be slower.
         with one_blas_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a few rounds are what is asked for
+            warnings.simplefilter("ignore", ConvergenceWarning)  # few rounds are intended
             guesses = IterativeImputer(max_iter=_ROUNDS, random_state=0).fit_transform(series.values)
         return fill_holes(X, series, np.asarray(guesses))
 
 
 @dataclass(frozen=True)
 class ClassicSFA:
-    """Fill with what the slower half of the slow features of the interpolated series explains.
+    """Impute by the reconstruction from the slower half of the slow features of the interpolated series.
 
-    All features together would give the interpolation back. Rows are taken as evenly spaced where slowness is
-    measured.
+    All features together would reproduce the interpolation. Rows are treated as evenly spaced.
 
     Parameters
     ----------
@@ -139,7 +138,7 @@ class ClassicSFA:
 
     See Also
     --------
-    LinearInterpolation : What it starts from.
+    LinearInterpolation : Its first step.
     probsfa.SFA : The features.
 
     Examples
@@ -153,30 +152,30 @@ class ClassicSFA:
     name: str = "classic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :func:`compare_methods`."""
+        """Fill the missing values of a series, see :func:`compare_methods`."""
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, _interpolated(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
-        features = np.array(sfa.transform(interpolated))  # frames, where scikit-learn is set so
+        features = np.array(sfa.transform(interpolated))  # DataFrames, if scikit-learn is configured so
         features[:, (features.shape[1] + 1) // 2 :] = 0.0
         return fill_holes(X, series, sfa.inverse_transform(features))
 
 
 @dataclass(frozen=True)
 class EstimatorImputation:
-    """Fill with an estimator that is fitted to the series it fills.
+    """Impute by an estimator that is fitted to the same series.
 
     Parameters
     ----------
     estimator : estimator
-        With ``fit``, ``impute(X, return_std=True)`` and ``status_``, such as `ProbabilisticSFA`; unfitted. It
-        is cloned for every series.
+        Estimator with ``fit``, ``impute(X, return_std=True)`` and ``status_``, such as `ProbabilisticSFA`; it
+        is cloned for each series.
     name : str, default="probabilistic SFA"
         What the method is called in tables.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA : Serves as it is by default.
+    probsfa.ProbabilisticSFA : Can be used with default parameters.
 
     Examples
     --------
@@ -192,31 +191,31 @@ class EstimatorImputation:
     name: str = "probabilistic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the holes of a series, see :func:`compare_methods`; `Filled.model` is the fitted estimator.
+        """Fill the missing values of a series; `Filled.model` is the fitted estimator.
 
         Raises
         ------
         KeyboardInterrupt
-            If the fit was interrupted, even where the estimator keeps what it has: half a fit is no fair
-            comparison, and who interrupts wants the end.
+            If the fit was interrupted, although the estimator keeps its parameters: a comparison with an
+            incomplete fit would not be fair.
         """
         fitted = fit_quietly(clone(self.estimator), X, times=times)
         if fitted.status_.startswith("Interrupted"):
             raise KeyboardInterrupt
         with warnings.catch_warnings():
-            # Straight lines stand beside it in every comparison.
-            warnings.filterwarnings("ignore", message="Observed cells left out one at a time")
+            # Comparisons include linear interpolation anyway.
+            warnings.filterwarnings("ignore", message="Observed values left out one at a time")
             values, std = fitted.impute(X, return_std=True, **_only_given(times=times))
         return Filled(values, std, fitted)
 
 
 def default_methods(estimator: Any) -> tuple[Method, ...]:
-    """Return the methods that are worth comparing, simplest first.
+    """Return the default methods of a comparison, simplest first.
 
     Parameters
     ----------
     estimator : estimator
-        The last of them, such as `ProbabilisticSFA`; unfitted.
+        Estimator of the last method, such as `ProbabilisticSFA`; unfitted.
 
     Returns
     -------
@@ -224,7 +223,7 @@ def default_methods(estimator: Any) -> tuple[Method, ...]:
 
     See Also
     --------
-    compare_methods : Compares them.
+    compare_methods : Compare methods.
 
     Examples
     --------
@@ -242,12 +241,12 @@ def default_methods(estimator: Any) -> tuple[Method, ...]:
 
 
 def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
-    """Fit an estimator without its warning that it stopped early: its ``status_`` says so too.
+    """Fit an estimator without ConvergenceWarning; ``status_`` has the same information.
 
     Parameters
     ----------
     estimator : estimator
-        It is fitted itself, not a clone.
+        Estimator, which is fitted in place.
     X : array-like or DataFrame (T, D), or list of them
         Rows in order of time, NaN where missing.
     times : array-like (T,) or list of array-likes, optional
@@ -256,11 +255,11 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
     Returns
     -------
     estimator
-        The same, fitted.
+        The fitted estimator.
 
     See Also
     --------
-    EstimatorImputation : Uses it for every series.
+    EstimatorImputation : Imputation by an estimator.
 
     Examples
     --------
@@ -276,7 +275,7 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
 
 
 def _interpolated(series: Sequences) -> FloatArray:
-    """Straight lines (N, D) through the observed cells of each sequence, at all of its rows."""
+    """Return the linear interpolation (N, D) of the observed values of each sequence."""
     times = np.arange(series.n_rows, dtype=np.float64)
     if series.times is not None and series.step is None:
         times = series.times
@@ -293,5 +292,5 @@ def _interpolated(series: Sequences) -> FloatArray:
 
 
 def _only_given(**arguments: Any) -> dict[str, Any]:
-    """Leave out what is None, for estimators that do not know the argument."""
+    """Omit arguments that are None, for estimators without these arguments."""
     return {name: value for name, value in arguments.items() if value is not None}

@@ -15,11 +15,11 @@ __all__ = [
     "trailing_means",
 ]
 
-# Rare events for which their own quantile is known well enough.
+# Expected number of exceedances from which a quantile is accurate enough.
 _MANY_EVENTS = 20
-# Part of the rows that are the tail, and how many make one at least.
+# Share of the rows that are the tail, and its minimum number of rows.
 _TAIL, _FEWEST_EXCESSES = 0.1, 20
-# Shapes below which the tail is exponential to rounding.
+# Shape parameters below which the tail is numerically exponential.
 _NO_SHAPE = 1e-8
 
 
@@ -52,7 +52,7 @@ def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[
 
 
 def trailing_means(values: FloatArray, window: int) -> FloatArray:
-    """Means (T, S) over the last rows up to each, leaving out NaN; NaN before the first `window` of them."""
+    """Return trailing means (T, S) over `window` rows without NaN; NaN in the first ``window - 1`` rows."""
     means = np.full(values.shape, np.nan)
     if len(values) < window:
         return means
@@ -60,7 +60,7 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
     known = np.where(seen, values, 0.0)
     n = len(values) - window + 1
     counts, totals = np.zeros((n, *values.shape[1:]), dtype=np.intp), np.zeros((n, *values.shape[1:]))
-    for first in range(window):  # all windows at once would be so many copies of the values
+    for first in range(window):  # all windows together would need `window` copies of the values
         counts += seen[first : first + n]
         totals += known[first : first + n]
     np.divide(totals, counts, out=means[window - 1 :], where=counts > 0)
@@ -68,12 +68,12 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
 
 
 def rows_with_a_value(statistics: FloatArray) -> BoolArray:
-    """Rows (N,) of which any statistic (N, S) can be told: those that limits are judged by."""
+    """Return which rows (N,) have at least one statistic (N, S)."""
     return np.asarray(~np.isnan(statistics).all(axis=1))
 
 
 def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatArray:
-    """Limits that new rows of the same process exceed with a given probability.
+    """Return limits that new rows of the same process exceed with a given probability.
 
     With many rows these are quantiles (:func:`empirical_limits`). With fewer than 20 expected exceedances,
     quantiles depend on a few rows, and limits that are too low cost more than limits that are too high. The
@@ -85,9 +85,9 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     held_out : ndarray of shape (N, S)
         Held-out statistics of normal rows; NaN where missing, but not in all rows.
     alpha : float
-        Part of the rows that may exceed a limit: that of each statistic or, with `joint`, any of them.
+        False alarm rate: share of rows above the limit of a statistic, or with `joint` above any limit.
     joint : bool
-        Whether the limits together have this false-alarm rate.
+        Whether `alpha` is the rate of all limits together.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     Warns
     -----
     UserWarning
-        If there are too few rows for so small a rate; limits are then the largest values or above.
+        If there are too few rows for the rate; limits are then the largest values or above.
     """
     n, n_statistics = int(np.count_nonzero(rows_with_a_value(held_out))), held_out.shape[1]
     limits, beyond = empirical_limits(held_out, alpha, joint=joint)
@@ -106,8 +106,8 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
         limits = np.maximum(limits, tail_limits(held_out, rate))
     if beyond == 0:
         warnings.warn(
-            f"{n} normal rows are few for a false-alarm rate of {alpha:g} with {n_statistics} statistics: "
-            "limits are their largest values, or beyond. Give more rows or a larger alpha.",
+            f"{n} normal rows are few for alpha={alpha:g} with {n_statistics} statistics: limits are the "
+            "largest values or above. Give more rows or a larger alpha.",
             UserWarning,
             stacklevel=3,
         )
@@ -115,30 +115,31 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
 
 
 def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[FloatArray, int]:
-    """Limits that a given part of some rows exceeds.
+    """Return limits that a given share of rows exceeds.
 
     Parameters
     ----------
     values : ndarray of shape (N, S)
         Statistics of rows; NaN where missing.
     alpha : float
-        Part of the rows that may exceed a limit: that of each statistic or, with `joint`, any of them.
+        Share of rows above the limit of a statistic, or with `joint` above any limit.
     joint : bool
-        Whether the limits together have this rate; all then have the same one by themselves.
+        Whether `alpha` is the rate of all limits together; each limit then has the same rate.
 
     Returns
     -------
     limits : ndarray of shape (S,)
-        The largest value but for the ``k`` above it, with the largest ``k`` for which that holds.
+        The ``k + 1``-th largest value of each statistic, with the largest admissible ``k``.
     k : int
-        How many values of a statistic are above its limit.
+        Number of values of a statistic above its limit.
     """
     judged = values[rows_with_a_value(values)]
     n = len(judged)
     descending = np.sort(np.where(np.isnan(judged), -np.inf, judged), axis=0)[::-1]
     k = int(np.floor(alpha * n + 1e-9))
     if joint:
-        # Rank of a value: how many are at least as large. Limits are exceeded by rows of best rank k or less.
+        # Rank of a value: the number of values at least as large. A row exceeds a limit if its best rank is
+        # at most k.
         ranks = np.stack(
             [np.searchsorted(-descending[:, s], -judged[:, s], side="right") for s in range(judged.shape[1])],
             axis=1,
@@ -150,11 +151,11 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
 
 
 def tail_limits(values: FloatArray, rate: float) -> FloatArray:
-    """Limits by the tail of each statistic: a generalised Pareto distribution of what exceeds a threshold.
+    """Return limits by a generalised Pareto distribution of the exceedances of each statistic.
 
-    The threshold ``u`` is exceeded by a part ``q`` of the rows, a tenth or 20 rows. Mean ``m`` and variance
-    ``v`` of the excesses give the shape ``xi = (1 - m^2 / v) / 2``, held to zero or more so that the tail has
-    no end, and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987); the limit is ::
+    The threshold ``u`` is exceeded by a share ``q`` of the rows, a tenth or 20 rows. Mean ``m`` and variance
+    ``v`` of the excesses give the shape ``xi = (1 - m^2 / v) / 2``, at least zero so that the tail is
+    unbounded, and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987); the limit is ::
 
         u + sigma ((rate / q)^-xi - 1) / xi
 
@@ -163,17 +164,17 @@ def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     values : ndarray of shape (N, S)
         Statistics of rows; NaN where missing.
     rate : float
-        Part of the rows that may exceed each limit.
+        Share of rows above each limit.
 
     Returns
     -------
     ndarray of shape (S,)
-        Minus infinity where there is no tail to learn from: fewer than 40 rows, or a rate that is not below
-        that of the threshold.
+        Minus infinity if no tail can be fitted: fewer than 40 rows, or a rate not below that of the
+        threshold.
 
     References
     ----------
-    Pickands (1975), Annals of Statistics 3:119, doi:10.1214/aos/1176343003 (excesses are such).
+    Pickands (1975), Annals of Statistics 3:119, doi:10.1214/aos/1176343003 (distribution of excesses).
     Hosking & Wallis (1987), Technometrics 29:339, doi:10.2307/1269343 (estimates by moments).
     """
     limits = np.full(values.shape[1], -np.inf)

@@ -183,30 +183,29 @@ class ProcessMonitor(Saved, BaseEstimator):
         self.n_slow_ = self._count_slow(self.model_)
         self.statistics_ = tuple(self._charts(self.model_, rows.take([(0, 0, 1)]))[0])
         parts = []
-        for stretches in contiguous_folds(sequences.lengths, self.n_folds):
+        for segments in contiguous_folds(sequences.lengths, self.n_folds):
             model = clone(template)
             if isinstance(model, ProbabilisticSFA):
-                model.set_params(init=self.model_)  # where the climb starts, not where it ends
+                model.set_params(init=self.model_)  # starting point only
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what there is to say, the fit to all rows has said
-                rows.without(stretches).fit(model)
-            left_out = rows.take(stretches)
-            charts = self._charts(model, left_out)
+                warnings.simplefilter("ignore")  # the fit to all rows has issued the warnings
+                rows.without(segments).fit(model)
+            held_out = rows.take(segments)
+            charts = self._charts(model, held_out)
             if tuple(charts[0]) != self.statistics_:
                 raise ValueError(
-                    f"The model of all rows has the charts {', '.join(self.statistics_)}, and without a "
-                    f"stretch of them those of {', '.join(charts[0])}: a column varies in that stretch "
-                    "alone, or there are about as many columns as rows. Leave such columns out, give more "
-                    "rows, or give the model n_components."
+                    f"X gives the charts {', '.join(self.statistics_)} with all rows, and "
+                    f"{', '.join(charts[0])} without one of the n_folds segments: a column varies in that "
+                    "segment only, or there are about as many columns as rows. Leave such columns out, give "
+                    "more rows, or set n_components of the model."
                 )
-            parts.append(self._statistics(left_out, charts))
+            parts.append(self._statistics(held_out, charts))
         values = np.concatenate(parts)
         judged = rows_with_a_value(values)
         if not judged.any():
             raise ValueError(
-                f"window={self.window} leaves no row to judge: X has no stretch of so many rows in any of "
-                f"the n_folds={self.n_folds} parts that are left out in turn. Give a shorter window or "
-                "longer sequences."
+                f"window={self.window} leaves no row with a statistic: all segments of the "
+                f"n_folds={self.n_folds} folds are shorter. Give a shorter window or longer sequences."
             )
         limits = control_limits(values, self.alpha, joint=self.joint)
         self.limits_ = dict(zip(self.statistics_, limits.tolist(), strict=True))
@@ -323,20 +322,20 @@ class ProcessMonitor(Saved, BaseEstimator):
 
         return plot_control_charts(self.score_samples(X, times=times), self.limits_, truth=truth, axes=axes)
 
-    # ------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------ helpers
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there are limits."""
+        """Whether the monitor is fitted."""
         return hasattr(self, "limits_")
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
+        """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = _takes_missing(self.model)
         return tags
 
     def _check_parameters(self) -> Any:
-        """The model to fit, or a ValueError."""
+        """Return the model to fit, or raise a ValueError."""
         if not (is_number(self.alpha) and 0.0 < self.alpha < 1.0):
             raise ValueError(f"alpha must be a number above 0 and below 1; got {self.alpha!r}.")
         check_count("window", self.window)
@@ -349,15 +348,17 @@ class ProcessMonitor(Saved, BaseEstimator):
         if isinstance(model, ProbabilisticSFA):
             if model.robust or model.transforms is not None:
                 raise ValueError(
-                    "model must have Gaussian noise and no transforms: robust noise would excuse what is to "
-                    "be found. Take outliers out of the normal rows, and transform columns before."
+                    "model has robust=True or transforms, which would hide faults. Remove outliers from the "
+                    "normal rows, and transform columns before."
                 )
             if is_number(model.noise) and model.noise == 0.0:
-                raise ValueError("model has noise=0.0, which is slow feature analysis; give SFA().")
+                raise ValueError(
+                    "model has noise=0.0, which is equivalent to slow feature analysis. Use SFA()."
+                )
         return model
 
     def _count_slow(self, model: Any) -> int:
-        """How many features of the fitted model are slow."""
+        """Return the number of slow features of the fitted model."""
         if isinstance(model, ProbabilisticSFA):
             most = model.params_.n_components
             by_rule = slow_latents(model.params_)
@@ -368,7 +369,9 @@ class ProcessMonitor(Saved, BaseEstimator):
             varies = variance > 0.0
             by_rule = slower_than_columns(model.delta_values_, change[varies] / variance[varies])
         if self.n_slow is not None and self.n_slow > most:
-            raise ValueError(f"n_slow={self.n_slow} is more than the {most} features that the model has.")
+            raise ValueError(
+                f"n_slow={self.n_slow} is more than the {most} features of the model. Give at most {most}."
+            )
         return min(by_rule, most) if self.n_slow is None else self.n_slow
 
     def _check(self, X: Any, lengths: Any, times: Any) -> "_Rows":
@@ -379,12 +382,12 @@ class ProcessMonitor(Saved, BaseEstimator):
         return _Rows.of(X, sequences, times)
 
     def _charts(self, model: Any, rows: "_Rows") -> list[dict[str, Chart]]:
-        """Statistics of each sequence by a fitted model."""
+        """Return the statistics of each sequence by a fitted model."""
         charts = []
         for x, values, times in zip(rows.pieces, rows.values, rows.times, strict=True):
             if isinstance(model, ProbabilisticSFA):
                 slow = np.arange(model.params_.n_states) < self.n_slow_
-                slow[model.params_.n_components :] = True  # rhythms and smooth latents
+                slow[model.params_.n_components :] = True  # cycles and smooth factors
                 result = cast(FilterResult, model.filter(x, times=times))
                 lacking: BoolArray = np.asarray(np.isnan(values).all(axis=1))
                 charts.append(charts_of_latents(result, slow, lacking))
@@ -394,7 +397,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         return charts
 
     def _statistics(self, rows: "_Rows", charts: list[dict[str, Chart]]) -> FloatArray:
-        """What is compared with the limits: (N, S)."""
+        """Return the statistics (N, S) that are compared with the limits."""
         names = list(charts[0])
         return np.concatenate(
             [
@@ -405,9 +408,9 @@ class ProcessMonitor(Saved, BaseEstimator):
 
 
 class _Rows:
-    """Sequences as they were given and as arrays, which can be cut.
+    """Sequences as given by the user and as arrays, from which segments can be selected.
 
-    Frames of pandas stay such, because the model may read times from their index.
+    DataFrames of pandas are kept, because the model may read times from their index.
     """
 
     X: Any
@@ -418,7 +421,7 @@ class _Rows:
 
     @classmethod
     def of(cls, X: Any, sequences: Sequences, times: Any) -> Self:
-        """What a caller gave, checked."""
+        """Make it from validated data."""
         values = [sequences.values[s] for s in sequences.slices]
         if sequences.is_list:
             pieces = [x if hasattr(x, "iloc") else array for x, array in zip(X, values, strict=True)]
@@ -442,7 +445,7 @@ class _Rows:
         return _Rows(pieces, values, times)
 
     def without(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
-        """Return the sequences without some segments, at most one in each."""
+        """Return the sequences without some segments, at most one in each sequence."""
         left_out = {i: (a, b) for i, a, b in stretches}
         rest = []
         for i, x in enumerate(self.values):
@@ -451,20 +454,20 @@ class _Rows:
         return self.take(rest)
 
     def fit(self, model: Any) -> Any:
-        """Fit a model to all of them."""
+        """Fit a model to all sequences."""
         several = len(self.pieces) > 1
         given = {} if self.times[0] is None else {"times": self.times if several else self.times[0]}
         return model.fit(self.pieces if several else self.pieces[0], **given)
 
     def restore(self, values: FloatArray, columns: Any) -> Any:
-        """Values (N, S) as a frame for each sequence of a list, or as one."""
+        """Return values (N, S) as one DataFrame, or one for each sequence of a list."""
         if not self.sequences.is_list:
             return _frame(values, columns, self.X)
         return [_frame(values[s], columns, x) for x, s in zip(self.X, self.sequences.slices, strict=True)]
 
 
 def _frame(values: FloatArray, columns: Any, like: Any = None) -> Any:
-    """A frame of pandas, with the index of another one if there is that."""
+    """Return a DataFrame with the index of another one, if that is a DataFrame."""
     import pandas as pd
 
     return pd.DataFrame(values, index=like.index if hasattr(like, "iloc") else None, columns=list(columns))

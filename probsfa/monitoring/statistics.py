@@ -6,15 +6,15 @@ by a column is its decrease if the value of that column alone were replaced by i
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
 
-with ``b`` the change of ``v`` for one unit of the cell.
+with ``b`` the change of ``v`` for one unit of the value.
 
 *Slow features* ``y = W (x - mu)`` of unit variance, with delta values ``delta`` (Shang, Yang, Gao, Huang,
 Suykens & Huang 2015)::
 
     T2 = sum y_k^2        S2 = sum (y_k,t - y_k,t-lag)^2 / delta_k
 
-over the slow ones, and over the fast ones; and what no feature holds, the squared error of the reconstruction
-in units of the columns' variances.
+over the slow features, and over the fast ones. The residual is the squared reconstruction error in units of
+the columns' variances.
 
 *The probabilistic model.* ``m_t`` are the filtered means of the factors, ``P_t`` their
 covariances. Under the model ``Cov m_t = 1 - P_t`` and ``Cov(m_t, m_t-1) = A (1 - P_t-1)``, so that ::
@@ -44,7 +44,7 @@ __all__ = [
     "slower_than_columns",
 ]
 
-# Directions with less than this variance are those of which the rows so far say nothing.
+# Directions with less than this variance are not determined by the rows so far.
 _LEAST_VARIANCE = 1e-9
 
 
@@ -54,9 +54,9 @@ class Chart(NamedTuple):
     Attributes
     ----------
     values : ndarray of shape (T,)
-        The statistic; NaN where it cannot be told.
+        The statistic; NaN if it is not defined.
     reductions : callable
-        Makes an array (T, D): by how much each cell of a row could lower the statistic, zero where missing.
+        Returns an array (T, D), the reduction of the statistic by each value; zero where missing.
     """
 
     values: FloatArray
@@ -64,15 +64,16 @@ class Chart(NamedTuple):
 
 
 def slower_than_columns(delta_values: FloatArray, of_columns: FloatArray) -> int:
-    """How many features change more slowly than the fastest column does (Shang et al. 2015); one at least."""
+    """Return the number of features slower than the fastest column (Shang et al. 2015), at least one."""
     return max(1, int(np.count_nonzero(delta_values <= np.max(of_columns))))
 
 
 def slow_latents(params: Parameters) -> int:
-    """How many AR(1) latents change more slowly than the fastest column would under the model."""
+    """Return the number of AR(1) factors slower than the fastest column under the model."""
     loaded = params.loadings[:, : params.n_components] ** 2
     delta = 2.0 * (1.0 - params.decay)
-    # What is seen of rhythms and smooth latents is slow; noise without memory changes by twice its variance.
+    # Cycles and smooth factors count as slow; the mean squared difference of white noise is twice its
+    # variance.
     others = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
     memory = np.zeros(params.n_features) if not params.has_memory else params.memory_scale**2
     fading = np.zeros(params.n_features) if not params.has_memory else 2.0 * (1.0 - params.memory_decay)
@@ -84,24 +85,24 @@ def slow_latents(params: Parameters) -> int:
 def charts_of_slow_features(
     model: Any, features: FloatArray, values: FloatArray, n_slow: int
 ) -> dict[str, Chart]:
-    """Statistics of one sequence under linear slow feature analysis.
+    """Compute the statistics of one sequence by linear slow feature analysis.
 
     Parameters
     ----------
     model : SFA
         The fitted estimator.
     features : ndarray of shape (T, K)
-        What it makes of the rows; NaN for incomplete ones, which have no statistic.
+        Slow features; NaN for incomplete rows, which have no statistic.
     values : ndarray of shape (T, D)
         The rows.
     n_slow : int
-        How many of the features are the slow ones.
+        Number of slow features.
 
     Returns
     -------
     dict of Chart
         ``"T2"`` and ``"S2"`` of the slow features, ``"T2 fast"`` and ``"S2 fast"`` of the others if there are
-        any, and ``"residual"`` if the features do not hold all that varies.
+        any, and ``"residual"`` if features are omitted.
     """
     changes = np.full_like(features, np.nan)
     changes[model.lag :] = features[model.lag :] - features[: -model.lag]
@@ -128,16 +129,16 @@ _ORDER = ["T2", "T2 fast", "S2", "S2 fast", "residual"]
 
 
 def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray) -> dict[str, Chart]:
-    """Statistics of one sequence under the probabilistic model.
+    """Compute the statistics of one sequence by the probabilistic model.
 
     Parameters
     ----------
     result : FilterResult
-        Causal distributions of the latents of all rows of a sequence.
+        Filtered distributions of the factors of a sequence.
     slow : ndarray of bool of shape (K,)
-        Which states are the slow ones.
+        Slow states.
     lacking : ndarray of bool of shape (T,)
-        Rows in which nothing is observed; they have no statistic.
+        Rows without observations, which have no statistic.
 
     Returns
     -------
@@ -169,10 +170,10 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray)
 
 
 def equal_tails(values: FloatArray, degrees: NDArray[Any], wanted: int) -> FloatArray:
-    """Chi-squared values with some degrees of freedom as values with others that are as improbable.
+    """Map chi-squared values to other degrees of freedom with the same tail probability.
 
-    By the cube root of Wilson & Hilferty (1931), which is monotone and holds far into the tail. Values that
-    have the wanted degrees stay as they are; those with none are NaN.
+    By the cube root of Wilson & Hilferty (1931), which is monotone and accurate in the tail. Values that have
+    the requested degrees are unchanged; those with zero degrees are NaN.
     """
     few = np.maximum(degrees, 1).astype(np.float64)
     spread = 2.0 / (9.0 * few)
@@ -183,12 +184,12 @@ def equal_tails(values: FloatArray, degrees: NDArray[Any], wanted: int) -> Float
 
 
 def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
-    """The squared length of vectors (T, F), of which one unit of a column moves them by `response` (F, D)."""
+    """Make a chart of squared lengths of vectors (T, F), with change `response` (F, D) by column."""
 
     def reductions() -> FloatArray:
         if response is None:
             raise ValueError(
-                "contributions by column need features that are linear in the columns, without expansion."
+                "contributions require features that are linear in the columns; use no expansion."
             )
         power = np.sum(response**2, axis=0)
         along = (vectors @ response) ** 2
@@ -198,7 +199,7 @@ def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
 
 
 def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, lacking: BoolArray) -> Chart:
-    """The squared Mahalanobis length of vectors (T, F), moved by one unit of a cell by `gain` (T, F, D)."""
+    """Make a chart of Mahalanobis distances of vectors (T, F), which change by `gain` (T, F, D) per unit."""
     variance, axes = np.linalg.eigh(covariances)
     told = variance > _LEAST_VARIANCE
     scale = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)

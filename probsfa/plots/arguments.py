@@ -1,4 +1,4 @@
-"""What pictures are given, checked: series, times and the probability of a band."""
+"""Validation of the arguments of plots: series, times and the probability of a band."""
 
 import numbers
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def check_feature(feature: Any, n_features: int) -> int:
-    """Return the number of a feature, or raise a ValueError that shows which there are."""
+    """Return the number of a column, or raise a ValueError with the valid numbers."""
     known = isinstance(feature, numbers.Integral) and not isinstance(feature, bool)
     if not known or not 0 <= feature < n_features:
         given = repr(feature) if np.isscalar(feature) else f"{type(feature).__name__}"
@@ -36,7 +36,7 @@ def check_feature(feature: Any, n_features: int) -> int:
 
 
 def matrix(values: ArrayLike, name: str) -> FloatArray:
-    """Return an array of two dimensions with something in it, or raise a ValueError naming it."""
+    """Return a two-dimensional array with at least one value, or raise a ValueError."""
     array = as_float_array(values, name)
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} must have two dimensions (rows are time), got shape {array.shape}.")
@@ -44,7 +44,7 @@ def matrix(values: ArrayLike, name: str) -> FloatArray:
 
 
 def vector(values: ArrayLike, name: str) -> FloatArray:
-    """Return an array of one dimension with something in it, or raise a ValueError naming it."""
+    """Return a one-dimensional array with at least one value, or raise a ValueError."""
     array = as_float_array(values, name)
     if array.ndim != 1 or array.size == 0:
         raise ValueError(f"{name} must have one dimension, got shape {array.shape}.")
@@ -52,14 +52,14 @@ def vector(values: ArrayLike, name: str) -> FloatArray:
 
 
 def check_same_length(n_rows: int, **arrays: FloatArray) -> None:
-    """Raise a ValueError that names an array which has not a value for each row."""
+    """Raise a ValueError for an array with another number of rows."""
     for name, array in arrays.items():
         if len(array) != n_rows:
-            raise ValueError(f"{name} must have {n_rows} values as observed has, got {len(array)}.")
+            raise ValueError(f"{name} must have {n_rows} values, like observed; got {len(array)}.")
 
 
 def check_axes(axes: "Sequence[Axes] | NDArray[Any]", n: int, purpose: str) -> "list[Axes]":
-    """Return the axes as a list, or raise a ValueError that says what they are for if there are not n."""
+    """Return the axes as a list, or raise a ValueError if there are not n."""
     listed = list(axes)
     if len(listed) != n:
         raise ValueError(f"axes must be {n}, {purpose}, got {len(listed)}.")
@@ -74,7 +74,7 @@ def check_level(level: float) -> float:
 
 
 def half_widths(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatArray:
-    """Return half the widths of central normal intervals."""
+    """Return half-widths of central normal intervals."""
     from scipy.special import ndtri
 
     check_level(level)
@@ -85,7 +85,7 @@ def half_widths(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatAr
 
 
 def row_times(times: Any, n_rows: int) -> NDArray[Any]:
-    """Return where rows are drawn: at their times, dates in UTC, or at their numbers where there are none."""
+    """Return the positions of rows on the time axis: times, dates in UTC, or row numbers."""
     if times is None:
         return np.arange(n_rows)
     if getattr(times, "tz", None) is not None:
@@ -97,5 +97,5 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
 
 
 def holes_and_beside(holes: BoolArray) -> BoolArray:
-    """Return the rows of holes (T,) and those next to them, where a line through a hole starts and ends."""
+    """Return the rows of missing values (T,) and adjacent rows, the ends of a line through them."""
     return holes | np.r_[holes[1:], False] | np.r_[False, holes[:-1]]

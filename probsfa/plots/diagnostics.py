@@ -1,4 +1,4 @@
-"""The picture of how well a model fits; public through :mod:`probsfa.plots`."""
+"""Figure of residual diagnostics; public through :mod:`probsfa.plots`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_diagnostics"]
 
 _KINDS = {"one step": (BLUE, "o"), "cells": (ORANGE, "s"), "rows": (GREEN, "^"), "blocks": (PALETTE[3], "D")}
-# Names of more columns than this are left out where they stand below each other.
+# Maximum number of columns whose names are shown below each other.
 _MOST_NAMES = 40
 
 
@@ -148,6 +148,6 @@ def _name_columns(diagnostics: "Diagnostics", ax: "Axes") -> None:
 
 
 def _as_array(values: Any) -> FloatArray:
-    """All rows of values that look like the input."""
+    """Return all rows of values in the type of the input as one array."""
     pieces = values if isinstance(values, list) else [values]
     return np.concatenate([np.asarray(piece, dtype=np.float64) for piece in pieces])

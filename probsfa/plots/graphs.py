@@ -1,4 +1,4 @@
-"""Pictures of embeddings and of training graphs; public through :mod:`probsfa.plots`."""
+"""Figures of embeddings and of training graphs; public through :mod:`probsfa.plots`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_eigengap", "plot_embedding", "plot_graph"]
 
-_MOST_VERTICES = 2000  # more cannot be told apart
+_MOST_VERTICES = 2000  # more vertices are not distinguishable
 _WIDEST_EDGE, _LARGEST_VERTEX = 2.0, 60.0  # points, and points squared
 
 
@@ -35,7 +35,7 @@ def plot_embedding(
         Meaning of the colours. Up to eight different values, or any that are not numbers, are groups with a
         legend; other numbers are a scale with a colour bar.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def plot_embedding(
 
     See Also
     --------
-    plot_graph : The graph from which an embedding is made.
+    plot_graph : The graph of an embedding.
 
     Examples
     --------
@@ -85,11 +85,12 @@ def plot_eigengap(
     Parameters
     ----------
     eigenvalues : array-like (m,)
-        In order, that of the constant first, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
+        Ascending eigenvalues, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
     n_clusters : int or None, default=None
-        Eigenvalues before the gap; the largest gap (:func:`probsfa.sfa.eigengap`) where not given.
+        Number of eigenvalues before the gap; by default that of the largest gap
+        (:func:`probsfa.sfa.eigengap`).
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -98,11 +99,11 @@ def plot_eigengap(
     Raises
     ------
     ValueError
-        If there are fewer than two eigenvalues, they are in no order, or there are no more than `n_clusters`.
+        If there are fewer than two eigenvalues, they are not ascending, or `n_clusters` is too large.
 
     See Also
     --------
-    plot_embedding : The coordinates that belong to the eigenvalues.
+    plot_embedding : The coordinates.
 
     Examples
     --------
@@ -142,19 +143,19 @@ def plot_graph(
     labels: ArrayLike | None = None,
     ax: "Axes | None" = None,
 ) -> "Axes":
-    """Draw a small training graph: vertices as large as their weights, edges as wide as theirs.
+    """Draw a small training graph; sizes of vertices and widths of edges are their weights.
 
     Parameters
     ----------
     graph : TrainingGraph
         At most 2,000 vertices. Self-loops are not drawn.
     positions : array-like (N, 2) or None, default=None
-        Where the vertices are, such as two columns of the data or an eigenmap. On a circle in their order
-        where not given, clockwise from the top.
+        Positions of the vertices, such as two columns of the data or an eigenmap. By default they are on a
+        circle in their order, clockwise from the top.
     labels : array-like (N,) or None, default=None
-        What the colours of vertices stand for, as in :func:`plot_embedding`.
+        Meaning of the colours, as in :func:`plot_embedding`.
     ax : matplotlib Axes or None, default=None
-        Where to draw; in a new figure where not given.
+        Axes to draw on; a new figure by default.
 
     Returns
     -------
@@ -180,7 +181,9 @@ def plot_graph(
 
     n = graph.n_vertices
     if n > _MOST_VERTICES:
-        raise ValueError(f"graph has {n} vertices; more than {_MOST_VERTICES} cannot be told apart.")
+        raise ValueError(
+            f"graph has {n} vertices; at most {_MOST_VERTICES} can be drawn. Draw a subset of the rows."
+        )
     places = _circle(n) if positions is None else as_float_array(positions, "positions")
     if places.shape != (n, 2):
         raise ValueError(f"positions must have shape ({n}, 2), one row per vertex, got {places.shape}.")
@@ -193,7 +196,9 @@ def plot_graph(
     ends = np.stack([places[edges.coords[0][once]], places[edges.coords[1][once]]], axis=1)
     if len(ends):
         share = edges.data[once] / edges.data[once].max()
-        faint = float(np.clip(6.0 * n / len(ends), 0.1, 1.0))  # what lies below many edges stays visible
+        faint = float(
+            np.clip(6.0 * n / len(ends), 0.1, 1.0)
+        )  # transparent, so that vertices below many edges are visible
         lines = LineCollection(list(ends), linewidths=_WIDEST_EDGE * share, colors=GREY, zorder=1)
         lines.set_alpha(faint * share)
         ax.add_collection(lines)
@@ -217,8 +222,8 @@ def _colored(
     if len(kinds) > len(PALETTE):
         if values.dtype.kind not in "biuf":
             raise ValueError(
-                f"labels have {len(kinds)} different values; more than {len(PALETTE)} colours cannot "
-                "be told apart. Join some, or give numbers."
+                f"labels have {len(kinds)} different values; at most {len(PALETTE)} colours are "
+                "distinguishable. Merge some labels, or give numbers."
             )
         drawn = ax.scatter(x, y, s=size, c=values.astype(np.float64), cmap="viridis", linewidths=0, zorder=2)
         ax.figure.colorbar(drawn, ax=ax)

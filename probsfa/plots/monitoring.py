@@ -36,7 +36,7 @@ def plot_control_charts(
     times : array-like (T,), default=None
         Where to draw the rows; the index of the table by default.
     axes : sequence of S matplotlib Axes or None, default=None
-        Where to draw, one for each statistic; in a new figure where not given.
+        Axes to draw on, one for each statistic; a new figure by default.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def plot_control_charts(
     names = list(statistics.columns)
     absent = [name for name in names if name not in limits]
     if absent:
-        raise ValueError(f"limits must have one for each statistic; there is none for {absent}.")
+        raise ValueError(f"limits has no entry for {absent}; give one for each statistic.")
     n = len(statistics)
     when = row_times(statistics.index if times is None else times, n)
     if axes is None:
@@ -87,7 +87,7 @@ def plot_control_charts(
         ax.axhline(limit, color=ORANGE, lw=1.0, ls="--")
         ax.set_yscale("log")
         ax.set_ylabel(name)
-        # Statistics near zero say nothing, and would take most of a logarithmic scale.
+        # Statistics near zero are not informative, and would dominate a logarithmic scale.
         told = values[np.isfinite(values)]
         top = max(np.max(told, initial=limit), limit)
         ax.set_ylim(limit / 30.0, 2.0 * top)

@@ -227,7 +227,7 @@ def plot_predictive_check(
     model : BayesianSFA
         Fitted.
     feature : int, default=0
-        Which feature.
+        Number of the column.
     lags : int, default=30
         Longest lag, in rows.
     ax : matplotlib Axes or None, default=None
@@ -240,7 +240,7 @@ def plot_predictive_check(
     Raises
     ------
     ValueError
-        If there is no such feature. The observed series is that of the fit.
+        If there is no such column.
 
     See Also
     --------
@@ -304,7 +304,7 @@ def plot_imputation_fan(
     X : array-like (T, D)
         Rows in order of time, NaN where missing.
     feature : int, default=0
-        Which feature.
+        Number of the column.
     truth : array-like (T,) or None, default=None
         True values, drawn at missing values.
     rows : slice or None, default=None
@@ -347,7 +347,7 @@ def plot_imputation_fan(
     hole = np.isnan(observed)
     when = row_times(getattr(X, "index", None) if times is None else times, len(observed))
     ax = axes_or_new(ax, 8.0, 3.2)
-    # A fan needs the hole's neighbours too, or a hole of one row would have no width.
+    # Adjacent rows are included, because a block of one row would have no width.
     near = holes_and_beside(hole)
     for level in sorted(levels, reverse=True):
         filled, low, high = (np.asarray(part)[:, feature] for part in model.impute(X, interval=level))

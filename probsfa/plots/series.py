@@ -64,12 +64,12 @@ def plot_slow_features(
     Raises
     ------
     ValueError
-        If shapes do not fit or `level` is out of range.
+        If shapes differ or `level` is out of range.
 
     See Also
     --------
-    plot_delta_values : How slow each of them is.
-    plot_latents : The latents of a model whose parameters are uncertain too.
+    plot_delta_values : Delta value of each of them.
+    plot_latents : Factors with parameter uncertainty.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def plot_slow_features(
     when = row_times(times, len(means))
     n = means.shape[1]
     if names is not None and len(names) != n:
-        raise ValueError(f"names must be {n}, one for each feature, got {len(names)}.")
+        raise ValueError(f"names must have {n} entries, one for each feature; got {len(names)}.")
     if axes is None:
         axes = figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     axes = check_axes(axes, n, "one for each feature")
@@ -137,7 +137,7 @@ def plot_imputation(
     Raises
     ------
     ValueError
-        If lengths do not fit or `level` is out of range.
+        If lengths differ or `level` is out of range.
 
     See Also
     --------
@@ -156,7 +156,7 @@ def plot_imputation(
     hole = np.isnan(observed)
     ax = axes_or_new(ax, 8.0, 3.0)
     ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
-    # A line and a band through a hole start and end at the observations beside it.
+    # A line and a band through a missing block start and end at adjacent observations.
     reach = holes_and_beside(hole)
     ax.plot(when, np.where(reach, filled, np.nan), color=BLUE, lw=1.4, label="filled")
     if std is not None:
@@ -195,7 +195,7 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
     See Also
     --------
     plot_slow_features : The features themselves.
-    probsfa.metrics.delta_value : Makes delta values of any signals.
+    probsfa.metrics.delta_value : Delta values of any signals.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
 
     See Also
     --------
-    plot_selection : How good fits of different numbers of latents are.
+    plot_selection : Scores by number of factors.
 
     Examples
     --------
@@ -290,7 +290,7 @@ def plot_selection(
 
     See Also
     --------
-    probsfa.select_n_components : Makes the selection.
+    probsfa.select_n_components : Select the number of factors.
 
     Examples
     --------
@@ -311,12 +311,12 @@ def plot_selection(
             ax.plot(n, getattr(selection, f"{score}_{kind}"), style, color=color, lw=0.8, ms=4.0, label=label)
         ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="choice")
         _whole_numbers(ax)
-        ax.set_xlabel("number of latents")
+        ax.set_xlabel("number of factors")
         tidy(ax)
     band = 2.0 * selection.standard_error
     middle = selection.log_density
     axes[0].errorbar(n, middle, band, color=BLACK, lw=0.8, ms=3.0, fmt=".-", capsize=2.0, label="all")
-    axes[0].set_ylabel("log density of hidden cells (nats)")
+    axes[0].set_ylabel("log density of hidden values (nats)")
     axes[1].set_ylabel("RMSE (standard deviations)")
     axes[0].legend(loc="best", frameon=False, fontsize="small")
     return axes

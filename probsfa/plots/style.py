@@ -1,4 +1,4 @@
-"""What all pictures of the package share: their colours and how axes look."""
+"""Common style of all figures: colours and axes."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,25 +7,25 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A palette that stays apart for colour-blind readers and in grey (Okabe & Ito 2008).
+# A palette for colour-blind readers that is distinguishable in grey (Okabe & Ito 2008).
 BLUE, ORANGE, GREEN, GREY, BLACK = "#0072B2", "#D55E00", "#009E73", "#999999", "#222222"
 PALETTE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", BLACK, GREY)  # for groups, in this order
 
 
 def figure(width: float, height: float) -> Any:
-    """Make a new figure of its own, in inches."""
+    """Make a new figure; size in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":
-    """Return the axes, or those of a new figure of that size in inches where there are none."""
+    """Return the axes, or those of a new figure of the given size in inches if there are none."""
     return figure(width, height).subplots() if ax is None else ax
 
 
 def tidy(ax: "Axes", when: NDArray[Any] | None = None) -> None:
-    """Take away what is not needed; with times, let the axes end where they do and label dates briefly."""
+    """Remove upper and right spines; with times, set the limits and label dates briefly."""
     ax.spines[["top", "right"]].set_visible(False)
     if when is None or len(when) < 2:
         return

@@ -5,30 +5,31 @@ The model of Turner & Sahani (2007), with unit stationary variances::
     z_k,1 ~ N(0, 1),   z_k,t = a_k z_k,t-1 + sqrt(1 - a_k^2) e_k,t        a_k in (-1, 1)
     x_t   = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
 
-Who calls whom, from the top down; nothing imports upwards::
+Modules import only modules below their own::
 
-    selection, model_choice            how many latents, and which
-    choice/                            candidates, rounds of fits and a budget of time, for these
-    estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
-    growth, hidden_cells               larger models from smaller ones; what hidden cells say of models
-    persistence, streaming, progress   files; series that are read block by block; a bar
-    mapped                             a fitted model about columns in their own scale, with covariates
-    student_model                      the same with Student-t noise
-    models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
-    learning/                          maximum likelihood: starts, objectives, climbs, standard errors
-    diagnostics                        whether a model fits, by the tests of whiteness
-    filtering, prediction, simulation  what the verbs compute, as functions
-    noise_free_gaps                    the limit of no noise, where cells are missing
-    noise_free_likelihood              the likelihood of that limit, with its edge terms and without
-    student, suspects                  weights of cells under Student-t noise; outliers of Gaussian fits
-    posterior                          asks the engine, for all of these
-    engine/                            exact inference over rows, by the strategy that serves
-    innovations                        the parameters as the paper writes them, and the way there and back
-    panel, parameters, columns         packed observations; decays, loadings, noise, offset; units of columns
-    transforms, covariates             scales of columns; known inputs
-    neighbours                         cells beside those that are nearest in time
+    selection, model_choice            choice of the number of factors, and of the model
+    choice/                            its candidates, rounds of fits, and time budget
+    estimator                          ProbabilisticSFA: input validation, parameters, scikit-learn API
+    growth                             larger models from smaller ones
+    persistence, streaming, progress   files; series that are read in blocks; progress bar
+    mapped                             a fitted model with transforms and covariates
+    student_model                      a fitted model with Student-t noise
+    models, noise_free                 a fitted model and its methods, with noise and in the zero-noise limit
+    learning/                          maximum likelihood: starting points, objectives, optimizers
+    diagnostics                        tests of the residuals
+    filtering, prediction, simulation  methods as functions of parameters and data
+    noise_free_gaps                    the zero-noise limit with missing values
+    noise_free_likelihood              the likelihood of that limit, with edge terms and without
+    student, gross_outliers            weights of values under Student-t noise; outliers of Gaussian fits
+    posterior                          moments and likelihood of a panel, by the engine
+    engine/                            exact inference over rows, by the selected algorithm
+    innovations                        parameters in the form of the paper
+    panel, parameters, columns         observations as arrays; decays, loadings, noise, offset; units of
+    columns transforms, covariates             transforms of columns; exogenous variables hidden_cells
+    hidden values for the comparison of models adjacent                           comparison of values with
+    adjacent observations
 
-Samplers alone go to the engine directly, by the likelihood as a function that JAX can differentiate
+Samplers use the engine directly: the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).
 """
 

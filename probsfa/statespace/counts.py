@@ -1,4 +1,4 @@
-"""Columns that hold events or counts, of which Gaussian noise is no good description."""
+"""Columns of events or counts, for which Gaussian noise is not appropriate."""
 
 import numpy as np
 
@@ -7,19 +7,20 @@ from probsfa._validation import Sequences
 
 __all__ = ["counts_sentence", "looks_counted"]
 
-# Cells that say what a column holds: fewer may be whole numbers by chance or by rounding.
+# Minimum number of values: fewer may be integers by chance or by rounding.
 _FEWEST_CELLS = 50
-# A column of so many different values, or of this share of zeros, is counted and not measured.
+# A column of integers is treated as counts if it has at most this many different values, or at least this
+# share of zeros.
 _MOST_VALUES, _SHARE_OF_ZEROS = 20, 0.25
 
 
 def looks_counted(column: FloatArray) -> bool:
-    """Whether a column (N,), NaN where missing, holds zeros and ones or counts.
+    """Return whether a column (N,), NaN where missing, has binary values or counts.
 
-    Whole numbers from zero up, of which few differ or many are zero. A constant column holds nothing.
+    These are nonnegative integers with few different values or many zeros. A constant column is not counted.
     """
     cells = column[~np.isnan(column)]
-    for part in (cells[:_FEWEST_CELLS], cells):  # numbers that were measured show it at once
+    for part in (cells[:_FEWEST_CELLS], cells):  # measured values are usually recognized by the first ones
         if len(part) < _FEWEST_CELLS or np.any(part < 0.0) or np.any(part != np.rint(part)):
             return False
     different = len(np.unique(cells))
@@ -27,7 +28,7 @@ def looks_counted(column: FloatArray) -> bool:
 
 
 def counts_sentence(sequences: Sequences) -> str:
-    """A sentence that names such columns and what fits them; nothing where there are none."""
+    """Return a warning that names such columns and a suitable model; an empty string without such columns."""
     names = sequences.feature_names
     counted = [d for d in range(sequences.n_features) if looks_counted(sequences.values[:, d])]
     if not counted:
@@ -36,6 +37,6 @@ def counts_sentence(sequences: Sequences) -> str:
     more = f" and {len(called) - 5} more" if len(called) > 5 else ""
     column, hold, them = ("Column", "holds", "it") if len(called) == 1 else ("Columns", "hold", "them")
     return (
-        f"{column} {', '.join(called[:5])}{more} {hold} events or counts (whole numbers from zero up), which "
-        f"Gaussian noise describes badly: EmissionSFA has distributions for {them}."
+        f"{column} {', '.join(called[:5])}{more} {hold} events or counts (nonnegative integers), for which "
+        f"Gaussian noise is not appropriate. Use EmissionSFA, which has distributions for {them}."
     )

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
-# Part of a covariate's spread that the others must leave of it.
+# Smallest share of a covariate's standard deviation that the others must not explain.
 _LEAST_LEFT = 1e-9
 
 
@@ -44,30 +44,30 @@ class Regression:
     coefficients : ndarray of shape (D, P)
         Change of each column for one unit of each covariate.
     names : tuple of str
-        What the covariates are called.
+        Names of the covariates.
     """
 
     coefficients: FloatArray
     names: tuple[str, ...]
 
     def effects(self, exog: FloatArray | None) -> FloatArray:
-        """What covariates (N, P) add to each cell (N, D)."""
+        """Return the effects (N, D) of covariates (N, P) on each value."""
         assert exog is not None
         return np.asarray(exog @ self.coefficients.T)
 
 
-# ------------------------------------------------------------------------------------- what is given
+# ------------------------------------------------------------------------------------- validation
 
 
 class Ahead(NamedTuple):
-    """Rows after a sequence for which covariates are needed, too.
+    """Rows after a sequence, such as a forecast, for which covariates are required.
 
     Attributes
     ----------
     n_rows : int
-        How many.
+        Number of rows.
     index : object
-        Their labels, where the rows of the sequence have such; else None.
+        Their labels, if the rows of the sequence have labels; else None.
     """
 
     n_rows: int
@@ -75,7 +75,7 @@ class Ahead(NamedTuple):
 
 
 def _columns(exog: Any) -> list[Any] | None:
-    """Names of the columns of a frame or table; None for arrays."""
+    """Return the names of the columns of a DataFrame or table; None for arrays."""
     if hasattr(exog, "to_frame") and hasattr(exog, "name") and not hasattr(exog, "columns"):
         return ["exog0" if exog.name is None else exog.name]  # a series of pandas
     names = (
@@ -85,7 +85,7 @@ def _columns(exog: Any) -> list[Any] | None:
 
 
 def names_of(exog: Any) -> tuple[str, ...]:
-    """What covariates are called: the names of a frame's columns, or numbers."""
+    """Return the names of covariates: those of a DataFrame's columns, or numbers."""
     first = exog[0] if isinstance(exog, list) and exog and hasattr(exog[0], "shape") else exog
     names = _columns(first)
     if names is not None:
@@ -95,7 +95,7 @@ def names_of(exog: Any) -> tuple[str, ...]:
 
 
 def _numbers(exog: Any, label: str, names: tuple[str, ...]) -> FloatArray:
-    """One array-like (N, P) with the columns in the order of their names."""
+    """Return one array-like (N, P) with its columns in the order of the names."""
     columns = _columns(exog)
     if columns is not None:
         texts = [str(column) for column in columns]
@@ -126,30 +126,30 @@ def with_exog(
     names: tuple[str, ...],
     ahead: Sequence[Ahead] | None = None,
 ) -> tuple[Sequences, list[FloatArray]]:
-    """Checked rows with their covariates, and the covariates of rows that follow.
+    """Validate covariates, and return rows with their covariates and the covariates of later rows.
 
-    A frame of pandas beside a frame is taken by its index: it may have more rows, in any order. All else is
-    taken row by row: the rows of a sequence and then those that follow it.
+    If data and covariates are DataFrames, covariates are selected by the index of the data: they may have
+    more rows, in any order. Otherwise they are selected by position: the rows of a sequence, then later rows.
 
     Parameters
     ----------
     sequences : Sequences
-        Checked rows.
+        Validated rows.
     X : object
-        What the caller gave for them.
+        The same, as given by the user.
     exog : array-like or frame (T, P), or list of them
         Covariates; a list has one for each sequence.
     names : tuple of str
-        What the covariates are called.
+        Names of the covariates.
     ahead : sequence of Ahead, optional
-        Rows that follow each sequence.
+        Later rows of each sequence.
 
     Returns
     -------
     sequences : Sequences
         With `exog`.
     following : list of ndarray (H, P)
-        Of the rows that follow each sequence.
+        Covariates of the later rows of each sequence.
 
     Raises
     ------
@@ -162,7 +162,8 @@ def with_exog(
     several = isinstance(exog, list) and len(exog) > 0 and hasattr(exog[0], "shape")
     if several and len(exog) != len(sequences.lengths):
         raise ValueError(
-            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences; give one for each."
+            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences. Give one for each "
+            "sequence."
         )
     by_label = index_of(exog) is not None and index_of(X[0] if sequences.is_list else X) is not None
     if not several and by_label and sequences.is_list:
@@ -172,7 +173,7 @@ def with_exog(
         if any(one.n_rows for one in following):
             raise ValueError(
                 "exog must be a list with one array for each sequence, each with the rows of the sequence "
-                "and then those that follow it."
+                "and then the rows of the forecast."
             )
         whole = _numbers(exog, "exog", names)
         if len(whole) != sequences.n_rows:
@@ -183,7 +184,7 @@ def with_exog(
         for i, (n, one) in enumerate(zip(sequences.lengths, following, strict=True)):
             given = exog[i] if several else exog
             label = f"exog[{i}]" if several else "exog"
-            frame = X[i] if sequences.is_list else X  # None where rows are only drawn
+            frame = X[i] if sequences.is_list else X  # None if rows are simulated
             index = index_of(frame)
             if index is not None and index_of(given) is not None:
                 index = index if sequences.is_list else index[sequences.slices[i]]
@@ -192,40 +193,42 @@ def with_exog(
                 continue
             array = _numbers(given, label, names)
             if len(array) != n + one.n_rows:
-                more = f" and then {one.n_rows} for those that follow" if one.n_rows else ""
+                more = f" and {one.n_rows} more for the forecast" if one.n_rows else ""
                 raise ValueError(f"{label} must have {n} rows, as X has{more}; got {len(array)}.")
             parts.append(array[:n])
             after.append(array[n:])
     values = np.concatenate(parts)
     _refuse_missing(values, names, "exog")
     for each in after:
-        _refuse_missing(each, names, "exog of the rows that follow")
+        _refuse_missing(each, names, "exog of the forecast")
     return replace(sequences, exog=values), after
 
 
 def _refuse_stacked(sequences: Sequences, X: Any, exog: Any) -> None:
-    """Raise a ValueError for covariates of sequences below each other, whose labels are but row numbers."""
+    """Raise a ValueError for concatenated covariates of several sequences whose labels are row numbers."""
     indexes = [index_of(frame) for frame in X]
     if len(exog) != sequences.n_rows or any(index is None or tells_times(index) for index in indexes):
         return
     shared = int(indexes[0].append(indexes[1:]).duplicated().sum())
     if shared:
         raise ValueError(
-            f"exog has {len(exog)} rows, as all sequences have together, and {shared} of their row labels "
-            "are those of several sequences, for which the same rows of exog would be taken. Give a list "
-            "with one frame for each sequence."
+            f"exog is one table of {len(exog)} rows for all sequences, and {shared} of its row labels occur "
+            "in several sequences of X, so that rows cannot be matched. Give a list with one DataFrame for "
+            "each sequence."
         )
 
 
 def _by_label(given: Any, index: Any, label: str, names: tuple[str, ...]) -> FloatArray:
-    """Rows of a frame by their labels."""
+    """Return the rows of a DataFrame by their labels."""
     if not given.index.is_unique:
-        raise ValueError(f"{label} has {given.index[given.index.duplicated()][0]!r} twice in its index.")
+        raise ValueError(
+            f"{label} has {given.index[given.index.duplicated()][0]!r} twice in its index. Remove duplicates."
+        )
     where = given.index.get_indexer(index)
     if np.any(where < 0):
         raise ValueError(
-            f"{label} has no row for {index[int(np.argmax(where < 0))]}, which is asked for; it goes from "
-            f"{given.index[0]} to {given.index[-1]}."
+            f"{label} has no row for {index[int(np.argmax(where < 0))]}, a row of X or of the forecast; its "
+            f"index ranges from {given.index[0]} to {given.index[-1]}. Add the missing rows."
         )
     return _numbers(given, label, names)[where]
 
@@ -235,43 +238,44 @@ def _refuse_missing(values: FloatArray, names: tuple[str, ...], label: str) -> N
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
-            f"{label} has {values[row, column]} in row {row}, column {names[column]!r}; covariates must be "
-            "known for every row: fill them, or model the column with the others."
+            f"{label} has {values[row, column]} in row {row}, column {names[column]!r}. Covariates must be "
+            "known for every row: impute them, or make the column one of X."
         )
 
 
 def check_identified(sequences: Sequences, names: tuple[str, ...]) -> None:
-    """Raise a ValueError unless the effect of each covariate on each column can be told from data.
+    """Raise a ValueError unless the effect of each covariate on each column is identified.
 
     Parameters
     ----------
     sequences : Sequences
         Training rows with covariates.
     names : tuple of str
-        What the covariates are called.
+        Names of the covariates.
     """
     assert sequences.exog is not None
     bad = _collinear(sequences.exog)
     if bad is not None:
         what = (
-            "constant, as the mean is"
+            "constant, like the mean"
             if np.ptp(sequences.exog[:, bad]) == 0.0
-            else ("a combination of the others and the mean")
+            else "a linear combination of the others and the mean"
         )
-        raise ValueError(f"exog has the column {names[bad]!r}, which is {what}; leave it out.")
+        raise ValueError(f"exog has the column {names[bad]!r}, which is {what}. Leave it out.")
     for j in range(sequences.n_features):
         seen = sequences.mask[:, j]
         bad = None if seen.all() else _collinear(sequences.exog[seen])
         if bad is not None:
             called = "" if sequences.feature_names is None else f" ({sequences.feature_names[j]!r})"
             raise ValueError(
-                f"exog has the column {names[bad]!r}, whose effect on column {j}{called} of X cannot be "
-                "told: in the rows where that is observed it is constant, or a combination of the others."
+                f"exog has the column {names[bad]!r}, whose effect on column {j}{called} of X is not "
+                "identified: where that column is observed, the covariate is constant, or a linear "
+                "combination of the others. Leave it out."
             )
 
 
 def _collinear(exog: FloatArray) -> int | None:
-    """A column that the others and the constant determine; None without one."""
+    """Return a column that is a linear combination of the others and a constant; None without one."""
     if len(exog) == 0:
         return 0
     centred = exog - exog.mean(axis=0)
@@ -286,11 +290,11 @@ def _collinear(exog: FloatArray) -> int | None:
     return int(order[int(np.argmin(left))]) if left.min() < _LEAST_LEFT else None
 
 
-# ------------------------------------------------------------------------------- what a calendar tells
+# ------------------------------------------------------------------------------- calendar
 
 
 def _labels_and_times(times: Any) -> tuple[Any, Any]:
-    """Labels of rows, and their times: the index of a frame; the values of a series without dates in that."""
+    """Return labels and times of rows: the index of a DataFrame, or the values of a series of dates."""
     import pandas as pd
 
     if not hasattr(times, "iloc"):
@@ -301,13 +305,15 @@ def _labels_and_times(times: Any) -> tuple[Any, Any]:
 
 
 def _stamps(index: Any) -> Any:
-    """Dates as a DatetimeIndex, in their own time zone."""
+    """Return dates as a DatetimeIndex in their own time zone."""
     import pandas as pd
 
     if isinstance(index, pd.PeriodIndex):
         return index.to_timestamp(how="start")
     if not isinstance(index, pd.DatetimeIndex):
-        raise ValueError(f"times must be dates; got {index.inferred_type}.")
+        raise ValueError(
+            f"times must be dates; got {index.inferred_type}. Convert them with pandas.to_datetime."
+        )
     return index
 
 
@@ -438,7 +444,11 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     index, numbers, dated = _elapsed(times)
     number = isinstance(period, (int, float, np.integer, np.floating))
     if dated == number:
-        wanted = "a duration such as '24h', because times are dates" if dated else "a number, as times are"
+        wanted = (
+            "a duration such as '24h', because times are dates"
+            if dated
+            else "a number, because times are numbers"
+        )
         raise ValueError(f"period must be {wanted}; got {period!r}.")
     length = seconds_of(period, "period") if dated else float(period)
     if not length > 0.0:
@@ -451,7 +461,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
 
 
 def _elapsed(times: Any) -> tuple[Any, FloatArray, bool]:
-    """Labels of rows, seconds of dates since 2000 or the numbers themselves, and whether they are dates."""
+    """Return labels of rows, seconds since 2000 or numbers, and whether the times are dates."""
     import pandas as pd
 
     index, when = _labels_and_times(times)

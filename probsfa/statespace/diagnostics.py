@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.filtering import standardised_errors
+from probsfa.statespace.gross_outliers import Outliers
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.prediction import observation_moments
-from probsfa.statespace.suspects import Outliers
 from probsfa.statespace.whiteness import (
     autocorrelation,
     heavy_tails,

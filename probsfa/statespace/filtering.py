@@ -17,10 +17,10 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Filtering, filter_rows
 from probsfa.statespace.prediction import check_probability, observation_moments
 
-# Entries of matrices of the cells of rows that are inverted at once.
+# Maximum number of entries of the matrices that are inverted together.
 _MOST_ENTRIES = 2**22
 
-#: Filters rows, as :func:`probsfa.statespace.posterior.filter_rows`.
+#: Function that filters rows, such as :func:`probsfa.statespace.posterior.filter_rows`.
 FilterRows = Callable[[Parameters, Panel, FloatArray, FloatArray, Transition | None], Filtering]
 
 
@@ -50,7 +50,7 @@ class OneStep(NamedTuple):
     means : ndarray of shape (T, D)
         Means of the observations.
     std : ndarray of shape (T, D)
-        Their standard deviations, noise included.
+        Their standard deviations, including noise.
     """
 
     means: FloatArray
@@ -59,22 +59,22 @@ class OneStep(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Filtered:
-    """What a filter computed for all states, from which predictions follow.
+    """Filtered moments of all states, from which predictions are computed.
 
     Attributes
     ----------
     means, covariances : ndarray of shape (T, S) and (T, S, S)
-        Moments of all states given the rows up to their own.
+        Moments of all states given the rows up to theirs.
     params : Parameters
-        From which observations are predicted.
+        Parameters for predictions of the observations.
     values : ndarray of shape (T, D)
         Observations, NaN where missing.
     before : FilterState
         The state before the first row.
     steps : Transition
-        Transitions that lead to each row.
+        Transitions into each row.
     reported : ndarray of int
-        States that the result reports.
+        States in the result.
     """
 
     means: FloatArray
@@ -135,26 +135,26 @@ class FilterResult:
 
     @property
     def predictions(self) -> FloatArray:
-        """Means of the observations given the rows before their own, shape (T, D)."""
+        """Means of the observations given the previous rows, shape (T, D)."""
         return self._one_step.means
 
     @property
     def prediction_std(self) -> FloatArray:
-        """Standard deviations of the observations given the rows before their own, shape (T, D)."""
+        """Standard deviations of the observations given the previous rows, shape (T, D)."""
         return self._one_step.std
 
     @property
     def innovations(self) -> FloatArray:
-        """Standardised prediction errors, shape (T, D); NaN where a cell is missing."""
+        """Standardised prediction errors, shape (T, D); NaN where a value is missing."""
         return self._filtered.innovations
 
     def quantile(self, probability: float) -> FloatArray:
-        """Quantiles of the observations given the rows before their own, shape (T, D)."""
+        """Return quantiles of the observations given the previous rows, shape (T, D)."""
         return self.predictions + float(ndtri(check_probability(probability))) * self.prediction_std
 
     @property
     def std(self) -> FloatArray:
-        """Standard deviations of the latents, shape (T, K)."""
+        """Standard deviations of the factors, shape (T, K)."""
         return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
 
     @property
@@ -175,15 +175,15 @@ def one_step(
     Parameters
     ----------
     params : Parameters
-        From which observations are predicted.
+        Parameters for predictions of the observations.
     steps : Transition
-        Transitions that lead to each row, (T, K); those to the first row of a sequence start it again.
+        Transitions into each row, (T, K); into the first row of a sequence, the stationary distribution.
     means : ndarray of shape (T, K)
         Means of the factors given the rows so far.
     covariances : ndarray of shape (T, K, K)
         Their covariances.
     before : FilterState, optional
-        The state before the first row; of no matter where a sequence starts there.
+        The state before the first row; not used if a sequence starts there.
 
     Returns
     -------
@@ -197,7 +197,7 @@ def one_step(
 def _predicted_states(
     steps: Transition, means: FloatArray, covariances: FloatArray, before: FilterState | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Means (T, K) and covariances (T, K, K) of the states given the rows before; see :func:`one_step`."""
+    """Return means (T, K) and covariances (T, K, K) of the states given the previous rows."""
     k = means.shape[1]
     first = FilterState(np.zeros(k), np.eye(k)) if before is None else before
     earlier = np.concatenate([first.mean[None], means[:-1]])
@@ -209,18 +209,18 @@ def _predicted_states(
 
 
 class RowErrors(NamedTuple):
-    """How far each row as a whole is from what the rows before it predict.
+    """Mahalanobis distance of each row from its one-step prediction.
 
     Attributes
     ----------
     distances : ndarray of shape (T,)
-        Squared Mahalanobis distances over the observed cells of a row; chi-squared with `n_cells` degrees of
-        freedom if the model is right. NaN where nothing is observed.
+        Squared Mahalanobis distances over the observed values of a row; chi-squared with `n_cells` degrees of
+        freedom if the model is correct. NaN for rows without observations.
     n_cells : ndarray of int of shape (T,)
-        Observed cells of each row.
+        Number of observed values of each row.
     cell_errors : ndarray of shape (T, D)
-        Standardised error of each cell given the rows before and the other cells of its row; its square is by
-        how much the distance is smaller without the cell. NaN where a cell is missing.
+        Standardised error of each value given the previous rows and the other values of its row. Its square
+        is the decrease of the distance without the value. NaN where a value is missing.
     """
 
     distances: FloatArray
@@ -229,12 +229,12 @@ class RowErrors(NamedTuple):
 
 
 def row_errors(result: FilterResult) -> RowErrors:
-    """Compare each row with its joint distribution given the rows before it.
+    """Compare each row with its joint distribution given the previous rows.
 
     Parameters
     ----------
     result : FilterResult
-        Of a model with Gaussian noise.
+        Result of a model with Gaussian noise.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def row_errors(result: FilterResult) -> RowErrors:
     for start in range(0, n, block):
         rows = slice(start, start + block)
         loaded = whole.params.loadings / scale[rows, :, None]
-        # Correlations of the errors; a missing cell is one that is by itself.
+        # Correlations of the errors; a missing value is treated as uncorrelated.
         spread = loaded @ predicted[rows] @ np.swapaxes(loaded, 1, 2)
         spread = np.where(seen[rows, :, None] & seen[rows, None, :], spread, 0.0)
         spread[:, diagonal, diagonal] = 1.0
@@ -265,7 +265,7 @@ def row_errors(result: FilterResult) -> RowErrors:
 
 
 def transition_matrices(result: FilterResult) -> FloatArray:
-    """Matrices (T, K, K) from the latents of the row before to those of each row; zero if there is none."""
+    """Return transition matrices (T, K, K) from the previous row to each row; zero for first rows."""
     n, k = result._filtered.means.shape
     which = result._filtered.reported
     batch = result._filtered.steps.as_batch()
@@ -275,9 +275,9 @@ def transition_matrices(result: FilterResult) -> FloatArray:
 
 
 def gains(result: FilterResult) -> FloatArray:
-    """Change (T, K, D) of the causal means of a row for one unit of each of its cells; zero for missing ones.
+    """Return the Kalman gain (T, K, D): change of the filtered means for one unit of each value of the row.
 
-    ``Cov[z_t] C' diag(m_t / r)``, with the covariance given the rows up to ``t``: the Kalman gain.
+    ``Cov[z_t] C' diag(m_t / r)``, with the covariance given the rows up to ``t``; zero for missing values.
     """
     whole = result._filtered
     rows = whole.covariances[:, whole.reported]
@@ -286,13 +286,13 @@ def gains(result: FilterResult) -> FloatArray:
 
 
 def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
-    """Errors in units of their predicted standard deviation; NaN where missing or without a spread."""
+    """Return errors in predicted standard deviations; NaN where missing or with zero standard deviation."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(std > 0.0, (values - means) / std, np.nan)
 
 
 def filter_all(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]:
-    """Causal distributions of all rows of a panel, and the transitions that lead to them.
+    """Filter all rows of a panel.
 
     Parameters
     ----------
@@ -304,9 +304,9 @@ def filter_all(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]
     Returns
     -------
     filtering : Filtering
-        Of the ``N`` rows that are data.
+        Filtered distributions of the ``N`` rows of data.
     steps : Transition
-        Transitions that lead to these rows, (N, K).
+        Transitions into these rows, (N, K).
     """
     k = params.n_states
     steps = transition_table(params, panel.gaps).at(panel.gap_index)
@@ -331,11 +331,11 @@ def run_filter(
     sequence : Sequences
         One sequence, with times in units of the model's time or evenly sampled.
     state : FilterState, optional
-        Where the rows before it ended; the stationary distribution when there are none.
+        Filtered state of earlier rows; by default the stationary distribution.
     predictive : Parameters, optional
-        Parameters from which observations are predicted, where these are others.
+        Parameters for predictions of the observations, if they differ from `params`.
     filter_rows : callable, optional
-        Filters the rows, where noise is not Gaussian.
+        Function that filters the rows, for non-Gaussian noise.
 
     Returns
     -------
@@ -344,7 +344,7 @@ def run_filter(
     Raises
     ------
     ValueError
-        If ``state`` does not fit the model, or the times do not go on from it.
+        If ``state`` does not match the model, or the times do not follow its time.
     """
     states = params.state_space
     k = states.n_states
@@ -358,7 +358,7 @@ def run_filter(
         elapsed = 1.0
         if times is not None and state.time is not None:
             elapsed = float(times[0]) - state.time
-            # Seconds since 1970 round a step of a millisecond; it is a whole one all the same.
+            # Seconds since 1970 have rounding errors that are visible in steps of a millisecond.
             if elapsed >= 0.5 and abs(elapsed - np.rint(elapsed)) <= 4.0 * np.spacing(abs(state.time)):
                 elapsed = float(np.rint(elapsed))
         onward = transition_over(states, whole_if_close(np.array([elapsed])))
@@ -385,9 +385,9 @@ def _check_state(state: FilterState, n_states: int, times: FloatArray | None) ->
     if state.mean.shape != (n_states,) or state.covariance.shape != (n_states, n_states):
         raise ValueError(
             f"state has a mean of shape {state.mean.shape}; a model with {n_states} components needs the "
-            "state of its own filter."
+            "state that its own filter returned."
         )
     if (times is None) != (state.time is None):
-        raise ValueError("state and X must both come with times, or neither.")
+        raise ValueError("state and X must both have times, or neither.")
     if times is not None and state.time is not None and times[0] <= state.time:
-        raise ValueError(f"times must go on after the state's, {state.time}; they start at {times[0]}.")
+        raise ValueError(f"times must start after the time of state, {state.time}; the first is {times[0]}.")

@@ -1,17 +1,18 @@
-"""Observed cells that are hidden from a fit, and what it says of them: the evidence of a choice of models.
+"""Model comparison by held-out values: observed values are hidden from a fit and then predicted.
 
-Cells are hidden as the data's own are missing: the mask of the gaps, moved in time. Where nothing is missing,
-they are hidden one by one and in blocks of rows. Parameters are learned without all of them. They are then
-filled part by part, each given all other cells, so that the holes are no larger than those of the data.
+The pattern of missing values, moved in time, selects the values that are hidden. If few values are missing,
+they are hidden as single values and in blocks of rows. Parameters are estimated without the hidden values.
+These are then imputed in parts, each given all other values, so that missing blocks are no longer than those
+of the data.
 
-What a model says of a hidden cell is scored by the continuous ranked probability, for a Gaussian prediction
-with mean ``m`` and standard deviation ``s`` of a cell ``x`` and ``z = (x - m) / s``
+Predictions are scored by the continuous ranked probability score. For a Gaussian prediction with mean ``m``
+and standard deviation ``s`` of a value ``x``, and ``z = (x - m) / s``,
 
     CRPS = s (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)).
 
-It is smallest on average for the true distribution, as the logarithm of the density is the largest, and is
-the absolute error where ``s`` is zero: two models differ by ``|m - m'| + |s - s'|`` at most, however far the
-cell is from both, so that no few cells decide. Models are compared by differences on the same cells.
+It is a proper score: its mean is smallest for the true distribution. For ``s = 0`` it is the absolute error.
+The scores of two models differ by at most ``|m - m'| + |s - s'|`` for any ``x``, so that a few outliers do
+not dominate the comparison. Models are compared by score differences on the same values.
 
 References
 ----------
@@ -28,7 +29,7 @@ from scipy.special import ndtr
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.datasets import hide_blocks, hide_cells
-from probsfa.statespace.neighbours import from_neighbours, robust_spread
+from probsfa.statespace.adjacent import distance_from_adjacent, robust_spread
 
 __all__ = [
     "CLOSE",
@@ -44,36 +45,36 @@ __all__ = [
     "weigh_draws",
 ]
 
-# A difference of more standard errors than this is no chance, with some ten models compared.
+# Standard errors beyond which a difference is significant, if about ten models are compared.
 _STANDARD_ERRORS = 2.5
-#: A score that is worse by this part of it is as good, however surely it is worse: other cells, and a fit
-#: that goes on for longer, move it by as much.
+#: Relative difference of scores below which models count as equal, even if it is significant: other hidden
+#: values, or a longer fit, change scores by as much.
 SLIGHT = 0.01
-#: Criteria of the cells seen that differ by less may change places when the hidden cells count too: very
+#: Differences of BIC that are not decisive, because BIC of the observed values omits the hidden ones: very
 #: strong evidence on the scale of Kass & Raftery (1995).
 CLOSE = 10.0
-# Fewer missing cells than this, or groups of hidden ones, show no pattern.
+# Minimum number of missing values, and of groups of hidden ones, that define a pattern.
 _FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
-# Part of the observed cells of a column that may be hidden, at most.
+# Largest share of the observed values of a column that is hidden.
 _MOST_OF_A_COLUMN = 0.3
-# Times that the mask of the gaps is moved, at most.
+# Maximum number of shifts of the pattern of missing values.
 _MOST_MOVES = 100
-# Robust standard deviations from its neighbours beyond which a cell is isolated, and the largest part of a
-# column that may be.
+# Robust standard deviations from adjacent observations beyond which a value is isolated, and the largest
+# share of isolated values of a column.
 _ISOLATED, _MOST_ISOLATED = 6.0, 0.25
 
 
 class HiddenCells(NamedTuple):
-    """Cells hidden from a fit.
+    """Values that are hidden from a fit.
 
     Attributes
     ----------
     part : ndarray of int of shape (N, D)
-        Which of the parts a cell is hidden in, from 1; 0 where it is not hidden.
+        Number of the part in which a value is hidden, from 1; 0 if it is not hidden.
     group : ndarray of int of shape (N, D)
-        A number for each cell, shared by those of a hole of one column.
+        Number of the group of each value: consecutive hidden values of a column are one group.
     kinds : tuple of str
-        How the cells of each part are hidden, in words.
+        Description of how the values of each part are hidden.
     """
 
     part: NDArray[np.int64]
@@ -82,41 +83,41 @@ class HiddenCells(NamedTuple):
 
     @property
     def all(self) -> BoolArray:
-        """Cells that are hidden in any part (N, D)."""
+        """Values that are hidden in any part (N, D)."""
         return np.asarray(self.part > 0)
 
     def seen(self, values: FloatArray) -> FloatArray:
-        """Values (N, D) without the hidden cells."""
+        """Return values (N, D) with NaN for hidden values."""
         return np.where(self.all, np.nan, values)
 
 
 def hide_for_choice(
     values: FloatArray, *, fraction: float, n_masks: int, block: int, rng: np.random.Generator
 ) -> HiddenCells:
-    """Choose cells to hide, as they are missing themselves, or one by one and in blocks.
+    """Select values to hide: in the pattern of the missing values, or as single values and blocks.
 
     Parameters
     ----------
     values : ndarray of shape (N, D)
         All rows, NaN where missing.
     fraction : float
-        Part of the observed cells to hide, about.
+        Approximate share of the observed values to hide.
     n_masks : int
         Number of parts.
     block : int
-        Rows of a block where nothing is missing; at most a tenth of the rows are taken.
+        Rows of a block if few values are missing; at most a tenth of all rows.
     rng : Generator
         Source of randomness.
 
     Raises
     ------
     ValueError
-        If there are too few cells.
+        If there are too few observed values.
     """
     observed = ~np.isnan(values)
     if np.count_nonzero(~observed) >= _FEWEST_MISSING:
         masks = [_moved_gaps(observed, fraction / n_masks, rng) for _ in range(n_masks)]
-        kinds: Sequence[str] = ["gaps of the data, moved"] * n_masks
+        kinds: Sequence[str] = ["pattern of missing values, moved in time"] * n_masks
     else:
         length = max(1, min(block, len(values) // 10))
         n_blocks = n_masks // 2
@@ -131,7 +132,7 @@ def hide_for_choice(
     present = [j for j in range(n_masks) if np.any(part == j + 1)]
     if not present:
         raise ValueError(
-            f"X has too few observed cells to hide a fraction of {fraction:g} of them; raise it."
+            f"X has too few observed values to hide a fraction of {fraction:g} of them; raise it."
         )
     renumbered = np.zeros_like(part)
     for new, j in enumerate(present):
@@ -140,13 +141,13 @@ def hide_for_choice(
 
 
 def _moved_gaps(observed: BoolArray, fraction: float, rng: np.random.Generator) -> BoolArray:
-    """Observed cells where a cell so many rows before, or after, is missing; until there are enough."""
+    """Select observed values at shifted positions of missing ones, until there are enough."""
     n_rows = len(observed)
     wanted = fraction * np.count_nonzero(observed)
     hidden = np.zeros_like(observed)
     for _ in range(_MOST_MOVES):
         moved = observed & ~np.roll(observed, int(rng.integers(n_rows)), axis=0) & ~hidden
-        # All columns of a row together, as they are missing together; from a row drawn at random.
+        # All columns of a row together, because they are missing together; from a random first row.
         turn = int(rng.integers(n_rows))
         by_row = np.cumsum(np.roll(moved.sum(axis=1), -turn))
         short = wanted - np.count_nonzero(hidden)
@@ -158,7 +159,7 @@ def _moved_gaps(observed: BoolArray, fraction: float, rng: np.random.Generator) 
 
 
 def _spare_bare_columns(part: NDArray[np.int64], observed: BoolArray) -> None:
-    """Hide fewer cells of columns of which too many would be hidden: the first ones, in place."""
+    """Limit the share of hidden values of each column, in place."""
     counts = observed.sum(axis=0)
     most = np.minimum(_MOST_OF_A_COLUMN * counts, counts - 2).astype(int)
     for d in range(part.shape[1]):
@@ -167,17 +168,17 @@ def _spare_bare_columns(part: NDArray[np.int64], observed: BoolArray) -> None:
 
 
 def _groups(part: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A number for each cell, shared by consecutive rows of a column that are hidden in one part."""
+    """Return group numbers: consecutive rows of a column that are hidden in one part are one group."""
     changes = np.ones(part.shape, dtype=np.int64)
     changes[1:] = part[1:] != part[:-1]
     return np.cumsum(changes.T.ravel()).reshape(part.shape[::-1]).T
 
 
 def isolated_cells(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
-    """Cells (N, D) far from the median of the four observed cells of their column that are nearest in time.
+    """Find values (N, D) that are far from the median of the four adjacent observations of their column.
 
-    What such cells say of a model is chance: two of them, any number of rows apart, look like a rhythm. They
-    are judged by their neighbours, since what is far from the rest of a column for some time is no chance.
+    Such outliers distort the comparison of models; for example, two of them resemble a cycle. They are
+    compared with adjacent observations, because longer excursions of a column are not outliers.
 
     Parameters
     ----------
@@ -189,10 +190,10 @@ def isolated_cells(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
     Returns
     -------
     ndarray of bool of shape (N, D)
-        None of a column where they would be a quarter of its cells or more, or where half of the cells are as
-        their neighbours.
+        False for columns in which a quarter of the values or more would be isolated, or in which half of the
+        values equal adjacent ones.
     """
-    errors = from_neighbours(values, lengths)
+    errors = distance_from_adjacent(values, lengths)
     spread = robust_spread(errors)
     with np.errstate(invalid="ignore"):
         out = (np.abs(errors) > _ISOLATED * spread) & (spread > 0.0)
@@ -201,9 +202,9 @@ def isolated_cells(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
 
 
 def units_of(values: FloatArray) -> FloatArray:
-    """Spread of each column (D,), in which errors are counted: the mean distance from the median, times 1.25.
+    """Return the unit of errors of each column (D,): 1.25 times the mean distance from the median.
 
-    That is the standard deviation of a Gaussian, and hardly moved by a few cells far out.
+    For a Gaussian this is the standard deviation; a few outliers hardly change it.
     """
     distance = np.abs(values - np.nanmedian(values, axis=0))
     units = np.sqrt(0.5 * np.pi) * np.nanmean(distance, axis=0)
@@ -211,12 +212,12 @@ def units_of(values: FloatArray) -> FloatArray:
 
 
 def crps(errors: FloatArray, std: FloatArray) -> FloatArray:
-    """Continuous ranked probability score of Gaussian predictions, smaller is better.
+    """Return the continuous ranked probability score of Gaussian predictions; smaller is better.
 
     Parameters
     ----------
     errors : ndarray
-        Distances of the predicted means from the cells.
+        Differences between predicted means and values.
     std : ndarray
         Standard deviations, zero or more.
 
@@ -234,18 +235,18 @@ def crps(errors: FloatArray, std: FloatArray) -> FloatArray:
 
 
 class Evidence(NamedTuple):
-    """What hidden cells, and the likelihood of the others, say of models.
+    """Comparison of models by hidden values and by the likelihood of the others.
 
     Attributes
     ----------
     chosen : int
-        Which model is chosen.
+        The selected model.
     behind : ndarray of shape (M,)
-        By how much the mean score of each is worse than the best one.
+        Difference of the mean score of each model from the best one.
     standard_error : ndarray of shape (M,)
         Standard errors of these differences, zero for the best.
     equal : ndarray of bool of shape (M,)
-        Models that hidden cells cannot tell from the best one.
+        Models whose scores do not differ significantly from the best one.
     """
 
     chosen: int
@@ -255,22 +256,21 @@ class Evidence(NamedTuple):
 
 
 def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evidence:
-    """Choose a model: hidden cells decide where they can, else the likelihood of the cells that were seen.
+    """Select a model by hidden values, and among equal models by BIC.
 
-    The best score of many is the best in part by chance. All models that are behind it by less than two and
-    a half standard errors of the difference, or by less than a hundredth, are as good, and of these the one
-    with the smallest Bayesian information criterion is chosen. Hidden cells are a part of the data, and the
-    likelihood of all others says more; but only as far as the model is right, of which hidden cells judge
-    first.
+    The best of many scores is partly due to chance. Models count as equal to the best if their scores differ
+    by less than 2.5 standard errors of the difference, or by less than 1 %. Of these, the model with the
+    smallest BIC is selected: the likelihood uses more data than the hidden values, but is reliable only for
+    models that predict well.
 
     Parameters
     ----------
     scores : ndarray of shape (M, n)
-        Scores of the same cells by each model, smaller is better.
+        Scores of the same values by each model, smaller is better.
     groups : ndarray of int of shape (n,)
-        Cells with the same number are not independent.
+        Values with the same number are not independent.
     bic : ndarray of shape (M,)
-        Bayesian information criteria of the cells that were seen.
+        BIC of the observed values.
 
     Returns
     -------
@@ -291,24 +291,24 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
 def weigh_draws(
     scores: Sequence[FloatArray], groups: Sequence[NDArray[np.int64]], bic: FloatArray
 ) -> Evidence:
-    """Choose a model by hidden cells that were drawn one or more times.
+    """Select a model by several draws of hidden values.
 
-    Standard errors are those of other cells for the same fits, and hardly know what other hidden cells
-    would do to the fits: a model that is as good as the best in any draw is as good.
+    Standard errors describe other values for the same fits, but not the effect of other hidden values on the
+    fits. A model therefore counts as equal if it is equal to the best in any draw.
 
     Parameters
     ----------
     scores : sequence of ndarray of shape (M, n)
-        Scores of the cells of each draw, as of :func:`weigh`.
+        Scores of the values of each draw, as of :func:`weigh`.
     groups : sequence of ndarray of int of shape (n,)
-        Groups of the cells of each draw.
+        Groups of the values of each draw.
     bic : ndarray of shape (M,)
         Bayesian information criteria.
 
     Returns
     -------
     Evidence
-        Differences and their standard errors over the cells of all draws.
+        Differences and their standard errors over the values of all draws.
     """
     each = [weigh(one, group, bic) for one, group in zip(scores, groups, strict=True)]
     apart = np.cumsum([0, *(group.max() + 1 for group in groups[:-1])])
@@ -319,30 +319,30 @@ def weigh_draws(
 
 
 def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np.intp]:
-    """Models that neither the hidden cells nor the likelihood of the others tells apart clearly.
+    """Return models that differ clearly neither in scores nor in BIC.
 
     Parameters
     ----------
     evidence : Evidence
-        What :func:`weigh` returns.
+        Result of :func:`weigh`.
     bic : ndarray of shape (M,)
-        Bayesian information criteria of the cells that were seen.
+        Bayesian information criteria of the values that were seen.
     most : int, default=3
-        Most of them to return.
+        Maximum number of models.
 
     Returns
     -------
     ndarray of int
-        The choice first.
+        The selected model first.
     """
     close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + CLOSE))
     return close[np.argsort(bic[close], kind="stable")][:most]
 
 
 def standard_errors(differences: FloatArray, groups: NDArray[np.int64]) -> FloatArray:
-    """Standard errors (M,) of the means of differences (M, n), from the scatter of their sums over groups.
+    """Return cluster-robust standard errors (M,) of the means of differences (M, n).
 
-    Cells of one hole are not independent, holes nearly are.
+    Values of one missing block are correlated; blocks are nearly independent.
     """
     _, member = np.unique(groups, return_inverse=True)
     centred = differences - differences.mean(axis=1, keepdims=True)

@@ -1,15 +1,14 @@
 """The model with the variances of its innovations, as Turner & Sahani (2007) write it.
 
-Their latents (eq. 6) have decays ``lambda_n``, innovation variances ``sigma_n^2`` and recognition weights
+Their factors (eq. 6) have decays ``lambda_n``, innovation variances ``sigma_n^2`` and recognition weights
 ``W``::
 
     y_n,1 ~ N(0, sigma_n^2 / (1 - lambda_n^2)),   y_n,t = lambda_n y_n,t-1 + sigma_n e_n,t
     x_t   = mu + W^-1 y_t + noise,                noise ~ N(0, diag(r))
 
-A latent twice as large with weights twice as large gives the same data, so one number for each latent is
-free. The rest of the package fixes it by unit stationary variance, ``z_n = y_n / s_n`` with
-``s_n^2 = sigma_n^2 / (1 - lambda_n^2)`` (their eq. 8), and has loadings ``C = W^-1 diag(s)``. This module
-leads from the one form to the other and back.
+The scale of each factor is not identified. The rest of the package fixes it by unit stationary variance,
+``z_n = y_n / s_n`` with ``s_n^2 = sigma_n^2 / (1 - lambda_n^2)`` (their eq. 8), and has loadings ``C = W^-1
+diag(s)``. This module converts between the two forms.
 """
 
 from typing import NamedTuple
@@ -29,16 +28,16 @@ class InnovationParameters(NamedTuple):
     Attributes
     ----------
     decay : ndarray of shape (K,)
-        Factor ``lambda_n`` of each latent over one time step, inside (-1, 1).
+        Factor ``lambda_n`` of each factor over one time step, inside (-1, 1).
     innovation_variance : ndarray of shape (K,)
-        Variance ``sigma_n^2`` of what is new in each latent at each step, in squared units of the latent.
+        Innovation variance ``sigma_n^2`` of each factor, in squared units of the factor.
     weights : ndarray of shape (K, K)
-        Recognition weights ``W``: without noise, the latents are ``W (x_t - offset)``.
+        Recognition weights ``W``: without noise, the factors are ``W (x_t - offset)``.
     noise_variance : ndarray of shape (K,)
         Variance of the observation noise of each feature, in squared data units; ``sigma_x^2`` in eq. 9,
         where it is the same for all features.
     offset : ndarray of shape (K,)
-        Mean of the observations, in data units; the paper takes it as zero.
+        Mean of the observations, in data units; zero in the paper.
 
     See Also
     --------
@@ -63,11 +62,11 @@ class InnovationParameters(NamedTuple):
 
     @property
     def stationary_variance(self) -> FloatArray:
-        """Variance of each latent in the long run, ``sigma_n^2 / (1 - lambda_n^2)``, shape (K,) (eq. 8)."""
+        """Stationary variance of each factor, ``sigma_n^2 / (1 - lambda_n^2)``, shape (K,) (eq. 8)."""
         return np.asarray(self.innovation_variance / ((1.0 - self.decay) * (1.0 + self.decay)))
 
     def autocovariance(self, lags: ArrayLike) -> FloatArray:
-        """Covariance of each latent with itself some steps later, in the long run (eq. 7).
+        """Return the stationary autocovariances of each factor (eq. 7).
 
         Parameters
         ----------
@@ -82,17 +81,17 @@ class InnovationParameters(NamedTuple):
         Raises
         ------
         ValueError
-            If `lags` are not one row of whole numbers.
+            If `lags` are not a one-dimensional sequence of integers.
         """
         steps = np.asarray(lags)
         if steps.ndim != 1 or not np.issubdtype(steps.dtype, np.integer):
             raise ValueError(
-                f"lags must be a row of whole numbers, got {steps.dtype} of shape {steps.shape}."
+                f"lags must be a sequence of integers; got {steps.dtype} of shape {steps.shape}."
             )
         return np.asarray(self.stationary_variance * self.decay ** np.abs(steps)[:, None])
 
     def unit_variance(self) -> Parameters:
-        """Return the same model with latents of unit stationary variance.
+        """Return the same model with factors of unit stationary variance.
 
         Latents keep their order and signs; ``C = W^-1 diag(s)`` with ``s`` the stationary standard
         deviations.
@@ -100,8 +99,7 @@ class InnovationParameters(NamedTuple):
         Returns
         -------
         params : Parameters
-            Their noise variance may be zero, in the limit that :class:`~probsfa.ProbabilisticSFA` takes with
-            ``noise=0.0``.
+            The noise variance may be zero, as in :class:`~probsfa.ProbabilisticSFA` with ``noise=0.0``.
         """
         loadings = np.linalg.inv(self.weights) * np.sqrt(self.stationary_variance)
         return Parameters(self.decay, np.asarray(loadings), self.noise_variance, self.offset)
@@ -114,14 +112,14 @@ def make_innovation_parameters(
     noise_variance: ArrayLike = 0.0,
     offset: ArrayLike = 0.0,
 ) -> InnovationParameters:
-    """Check parameters of the square model and bring them to their full shapes.
+    """Validate parameters of the square model and broadcast them to their shapes.
 
     Parameters
     ----------
     decay : array-like of shape (K,)
         Values strictly inside (-1, 1).
     weights : array-like of shape (K, K)
-        Recognition weights, a matrix that has an inverse.
+        Recognition weights, an invertible matrix.
     innovation_variance : float or array-like of shape (K,), optional
         Positive. By default ``1 - decay ** 2``, which gives unit stationary variances.
     noise_variance : float or array-like of shape (K,), default=0.0
@@ -136,11 +134,11 @@ def make_innovation_parameters(
     Raises
     ------
     ValueError
-        If a shape does not fit, a value is not finite or out of its range, or `weights` have no inverse.
+        If shapes do not match, a value is not finite or out of range, or `weights` is singular.
 
     See Also
     --------
-    probsfa.statespace.make_parameters : The same for parameters of unit variance.
+    probsfa.statespace.make_parameters : Parameters of unit variance.
 
     References
     ----------
@@ -163,14 +161,12 @@ def make_innovation_parameters(
         raise ValueError(f"weights must have shape ({k}, {k}) to match decay, got shape {w.shape}.")
     if not np.all(np.isfinite(w)):
         raise ValueError(f"weights must be finite, got {w[~np.isfinite(w)][0]}.")
-    # Rows and columns come in any units, so rank is asked of the matrix without them.
+    # The rank must not depend on the units of rows and columns.
     sizes = np.max(np.abs(w), axis=1, keepdims=True)
     unitless = w / np.where(sizes > 0.0, sizes, 1.0)
     columns = np.max(np.abs(unitless), axis=0)
     if np.linalg.matrix_rank(unitless / np.where(columns > 0.0, columns, 1.0)) < k:
-        raise ValueError(
-            "weights must have an inverse: the latents are read off the data, and the data off them."
-        )
+        raise ValueError("weights is singular to double precision. Give an invertible matrix.")
     if innovation_variance is None:
         innovation_variance = (1.0 - a) * (1.0 + a)
     sigma2 = _vector("innovation_variance", innovation_variance, k)
@@ -190,10 +186,10 @@ def innovation_parameters(
     Parameters
     ----------
     params : Parameters
-        As many latents as features.
+        As many factors as features.
     innovation_variance : float or array-like of shape (K,), optional
-        The scale to give to each latent, which the data do not tell; by default ``1 - decay ** 2``, with
-        which the latents are the same.
+        Scale of each factor, which is not identified; by default ``1 - decay ** 2``, with which the factors
+        are unchanged.
 
     Returns
     -------
@@ -203,12 +199,12 @@ def innovation_parameters(
     Raises
     ------
     ValueError
-        If there are not as many latents as features, the loadings have no inverse, a variance is not
-        positive, or the noise has memory.
+        If the number of factors differs from that of columns, the loadings are singular, a variance is not
+        positive, or the noise is AR(1) noise.
 
     See Also
     --------
-    InnovationParameters.unit_variance : The way back.
+    InnovationParameters.unit_variance : The inverse conversion.
 
     References
     ----------
@@ -225,13 +221,15 @@ def innovation_parameters(
      [0.    0.289]]
     """
     if params.has_memory:
-        raise ValueError("The paper's form has white noise; this model's noise has memory.")
+        raise ValueError(
+            "params has AR(1) noise, and this form has white noise only. Fit a model with white noise."
+        )
     if params.n_states != params.n_features:
         raise ValueError(
-            f"Recognition weights need as many latents as features; there are {params.n_states} latents and "
-            f"{params.n_features} features."
+            f"weights exist only with as many factors as columns; params has {params.n_states} factors and "
+            f"{params.n_features} columns."
         )
-    # The checks of the loadings are those of the weights: each is the inverse of the other.
+    # Loadings are checked by checking the weights, their inverse.
     checked = make_innovation_parameters(
         params.decay, params.loadings, innovation_variance, params.noise_variance, params.offset
     )
@@ -240,7 +238,7 @@ def innovation_parameters(
 
 
 def _vector(name: str, value: ArrayLike, size: int) -> FloatArray:
-    """Values of every latent or feature, from a number or as many as there are."""
+    """Return a value for each factor or column, from one number or a vector."""
     vector = np.asarray(value, dtype=np.float64)
     if vector.shape not in ((), (size,)):
         raise ValueError(f"{name} must be a number or have shape ({size},), got shape {vector.shape}.")

@@ -1,7 +1,7 @@
-"""How well a model finds observed cells again that are left out, one at a time, beside straight lines.
+"""Leave-one-out prediction errors of observed values, compared with linear interpolation.
 
-Leaving a cell out needs no posterior of its own: that of the cell's noise-free value is Gaussian, and so is
-what the cell itself said of it, so that the second can be taken out of the first,
+No refit is needed: the posterior of the noise-free value is Gaussian, and so is the likelihood of its own
+observation, which can be divided out,
 
     1 / v' = 1 / v - 1 / r,        m' = v' (m / v - x / r),
 
@@ -23,26 +23,27 @@ __all__ = [
     "left_out",
     "left_out_moments",
     "straight_lines",
-    "tell_hardly_more",
+    "near_zero_noise",
 ]
 
-# A cell that its own observation determines but for this part has nothing left to be told by the others.
+# Posterior variance over noise variance of a value is below one; if it is within this part of one, the
+# information of the other values is lost to rounding.
 _LEAST_LEFT = 1e-7
-# Part of what latents explain below which noise leaves little of the others in the posterior of a cell.
-_HARDLY = 1e-5
-# Fewer cells say nothing of a model.
+# Noise variance, relative to the explained variance, below which rounding dominates leave-one-out moments.
+_NEAR_ZERO = 1e-5
+# Fewer values do not give a reliable comparison.
 _FEWEST = 20
 
 
 class Comparison(NamedTuple):
-    """Root mean square errors of the same cells, in units of each feature's standard deviation.
+    """Root mean square errors of the same values, in units of each feature's standard deviation.
 
     Attributes
     ----------
     model, interpolation : float
-        Errors of the model, and of straight lines in time.
+        Errors of the model, and of linear interpolation in time.
     n_cells : int
-        Number of cells left out.
+        Number of values left out.
     """
 
     model: float
@@ -51,36 +52,35 @@ class Comparison(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """A warning where the model is no better than straight lines; or nothing."""
+        """Return a warning if the model is no better than linear interpolation, else an empty string."""
         if self.n_cells < _FEWEST or self.model < self.interpolation:
             return ""
         return (
-            "Observed cells left out one at a time are found no better than by linear interpolation: RMSE "
-            f"{self.model:.3g} against {self.interpolation:.3g} standard deviations, over {self.n_cells:,} "
-            "cells. "
-            "A memory of its own for each column may serve better (ProbabilisticSFA(noise='ar1')), or "
-            "another number of latents (select_model), or interpolation."
+            "Observed values left out one at a time are predicted no better than by linear interpolation: "
+            f"RMSE {self.model:.3g} against {self.interpolation:.3g} standard deviations, over "
+            f"{self.n_cells:,} values. Try AR(1) noise (ProbabilisticSFA(noise='ar1')) or another number of "
+            "factors (select_model), or use linear interpolation."
         )
 
 
 def left_out(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> FloatArray:
-    """Return what a model says of each observed cell without it.
+    """Return the leave-one-out prediction of each observed value.
 
     Parameters
     ----------
     values : ndarray of shape (T, D)
         Observations, NaN where missing.
     means, variances : ndarray of shape (T, D)
-        Moments of new observations given all cells, noise included.
+        Moments of new observations given all values, including noise.
     noise_variance : ndarray of shape (D,)
         Noise variance.
 
     Returns
     -------
     ndarray of shape (T, D)
-        NaN where a cell is missing, or where rounding leaves nothing of what the others say.
+        NaN where a value is missing, or where rounding errors dominate.
     """
     return left_out_moments(values, means, variances, noise_variance)[0]
 
@@ -88,7 +88,7 @@ def left_out(
 def left_out_moments(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means and variances (T, D), noise included, of what a model says of observed cells without them.
+    """Return means and variances (T, D) of leave-one-out predictions, including noise.
 
     Parameters as of :func:`left_out`; NaN where that has NaN.
     """
@@ -101,19 +101,19 @@ def left_out_moments(
     return np.where(told, without, np.nan), np.where(told, variance, np.nan)
 
 
-def tell_hardly_more(params: Parameters) -> BoolArray:
-    """Features (D,) whose cells may determine themselves so far that their posteriors hide what others say.
+def near_zero_noise(params: Parameters) -> BoolArray:
+    """Return which columns (D,) have so little noise that leave-one-out moments are lost to rounding.
 
-    Taking a cell out of its posterior then leaves rounding; see :func:`.cells_left_out`.
+    Their leave-one-out moments are computed by :func:`.cells_left_out` instead.
     """
     noise, explained = params.noise_variance, np.sum(params.loadings**2, axis=1)
-    return np.asarray((noise > 0.0) & (noise < _HARDLY * explained))
+    return np.asarray((noise > 0.0) & (noise < _NEAR_ZERO * explained))
 
 
 def interpolated(sequences: Sequences) -> FloatArray:
-    """Return the straight line between the neighbours of each observed cell, at the cell's time.
+    """Interpolate each observed value linearly between the adjacent observations of its column.
 
-    At the ends of a sequence the only neighbour is repeated.
+    At the ends of a sequence, the only adjacent observation is used.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def interpolated(sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        NaN where a cell is missing, or is the only one of its feature in its sequence.
+        NaN where a value is missing, or is the only one of its column in its sequence.
     """
     times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
     out = np.full(sequences.values.shape, np.nan)
@@ -140,9 +140,9 @@ def interpolated(sequences: Sequences) -> FloatArray:
 
 
 def straight_lines(sequences: Sequences) -> FloatArray:
-    """Return straight lines in time through the observed cells, at all rows.
+    """Interpolate the observed values of each column linearly in time, at all rows.
 
-    Before the first and after the last observed cell of a sequence, that cell is repeated.
+    Before the first and after the last observed value of a sequence, that value is repeated.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def straight_lines(sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        A feature that is never observed in a sequence has its mean over all of them there.
+        A column without observations in a sequence has its mean over all sequences there.
     """
     times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
     out = np.empty_like(sequences.values)
@@ -168,24 +168,24 @@ def straight_lines(sequences: Sequences) -> FloatArray:
 
 
 def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Comparison:
-    """Compare a model with straight lines on the observed cells of data.
+    """Compare a model with linear interpolation on the observed values of data.
 
     Parameters
     ----------
     sequences : Sequences
         Rows, NaN where missing.
     by_model : ndarray of shape (T, D)
-        What the model says of each observed cell without it, as from :func:`left_out`.
+        Leave-one-out predictions of the model, as from :func:`left_out`.
 
     Returns
     -------
     Comparison
-        Over the cells of which both say something.
+        Over the values for which both predictions exist.
     """
     values = sequences.values
     by_lines = interpolated(sequences)
     both = ~np.isnan(by_model) & ~np.isnan(by_lines)
-    seen = sequences.mask.any(axis=0)  # a column of data that come later may be empty
+    seen = sequences.mask.any(axis=0)  # a column of new data may have no observations
     scale = np.zeros(sequences.n_features)
     scale[seen] = np.nanstd(values[:, seen], axis=0)
     both &= scale > 0.0

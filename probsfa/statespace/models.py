@@ -32,6 +32,7 @@ from probsfa.statespace.filtering import (
     run_filter,
     standardised_errors,
 )
+from probsfa.statespace.gross_outliers import gross_outliers, suspicious_rows
 from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning.budget import (
     STRETCHES,
@@ -50,7 +51,7 @@ from probsfa.statespace.leave_one_out import (
     compare_with_interpolation,
     left_out,
     left_out_moments,
-    tell_hardly_more,
+    near_zero_noise,
 )
 from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
@@ -72,7 +73,6 @@ from probsfa.statespace.prediction import (
 )
 from probsfa.statespace.simulation import draw_latents, simulate
 from probsfa.statespace.smooth_alternatives import better_as_smooth
-from probsfa.statespace.suspects import gross_outliers, suspicious_rows
 
 # Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
 _LARGE = 128 * 2**20
@@ -240,7 +240,7 @@ class LinearGaussianModel:
         params, whole = self.fitted.predictive_params, self._posterior(sequences)
         moments = observation_moments(params, whole.means, whole.covariances)
         means, variances = left_out_moments(sequences.values, *moments, params.noise_variance)
-        precise = tell_hardly_more(params)
+        precise = near_zero_noise(params)
         if precise.any():  # these determine themselves, and forgetting them leaves rounding
             exact = cells_left_out(self._states, self._panel(sequences))
             means, variances = (

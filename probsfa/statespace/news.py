@@ -1,11 +1,11 @@
 """News: attribution of the revision of a prediction to new observations.
 
-Posterior means are linear in the observations: a cell ``(s, d)`` enters the noise-free mean of the cell
+Posterior means are linear in the observations: a value ``(s, d)`` enters the noise-free mean of the value
 ``(t, e)`` with the weight ``C_e' V_ts C_d / r_d``, with ``V_ts`` the posterior covariance of the states of
-both rows. Had every new cell been what the old data predicted, the prediction of the target would not have
-moved; so what a new cell does is its weight times its surprise (Banbura & Modugno 2014, section 2.3). Between
-rows that are not next to each other ``V_ts`` follows from those that are: given the states between them,
-states far apart know nothing of each other.
+both rows. If every new value equalled its prediction from the old data, the prediction of the target would
+not change; the impact of a new value is therefore its weight times its prediction error (Banbura & Modugno
+2014, section 2.3). ``V_ts`` of distant rows follows from lag-one covariances, because the states are a Markov
+chain.
 """
 
 import numbers
@@ -50,7 +50,7 @@ class News(NamedTuple):
     revised : ndarray of bool of shape (M,)
         Whether the old data had another value.
     feature_names : tuple of str
-        What the columns are called.
+        Names of the columns.
     times : pandas.Index of shape (M,), or None
         Dates of these rows, if the new data are a DataFrame with dates.
     """
@@ -69,7 +69,7 @@ class News(NamedTuple):
 
     @property
     def table(self) -> Any:
-        """The cells, the largest impact first: pandas.DataFrame."""
+        """The values, the largest impact first: pandas.DataFrame."""
         import pandas as pd
 
         order = np.argsort(-np.abs(self.impacts), kind="stable")
@@ -96,35 +96,35 @@ def dates_of(sequences: Sequences) -> Any:
 
 
 def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: float) -> int:
-    """The number of a row that may be named by its date.
+    """Return the number of a row that is given by number or by date.
 
     Parameters
     ----------
     row : int, or date
-        A number; or where `X` is a frame with dates, one of them, or one whole steps after the last.
+        A number; or, if `X` is a DataFrame with dates, one of them, or a date whole steps after the last.
     X : object
-        What the caller gave.
+        Data of the user.
     sequences : Sequences
-        The same, one sequence in the time of the model.
+        The same, validated: one sequence in the time unit of the model.
     axis, time_unit
         As in :func:`probsfa.statespace.timeline.in_model_time`.
 
     Raises
     ------
     ValueError
-        If it is neither.
+        If the row does not exist.
     """
     if isinstance(row, numbers.Integral):
         return check_count("target's row", row, minimum=0)
     index = dates_of(sequences)
     if index is None:
-        raise ValueError(f"target's row must be a number where X_new has no dates; got {row!r}.")
+        raise ValueError(f"target: the row must be a number if X_new has no dates; got {row!r}.")
     import pandas as pd
 
     try:
         wanted = pd.Index([row]).astype(index.dtype)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"target's row must be a number or a date; got {row!r}.") from error
+        raise ValueError(f"target: the row must be a number or a date; got {row!r}.") from error
     at = int(index.get_indexer(wanted)[0])
     if at >= 0:
         return at
@@ -134,13 +134,13 @@ def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: fl
         steps = float(horizon.steps[0])
     if not abs(steps - np.rint(steps)) <= _SAME_TIME * steps:
         raise ValueError(
-            f"target's row must be a date of X_new, or whole steps after the last of them; got {row!r}."
+            f"target: the row must be a date of X_new, or whole steps after its last date; got {row!r}."
         )
     return sequences.n_rows - 1 + round(steps)
 
 
 def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
-    """Old data on the rows of new data, by their times; rows that have come in between are empty.
+    """Align old data with the rows of new data by time; rows without old data are missing.
 
     Parameters
     ----------
@@ -157,14 +157,16 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
     Raises
     ------
     ValueError
-        If a row of the old data is none of the new ones.
+        If a row of the old data does not exist in the new data.
     """
     if (old.times is None) != (new.times is None):
         raise ValueError("X_old and X_new must both have dates, or neither.")
     values = np.full(new.values.shape, np.nan)
     if old.times is None or new.times is None:
         if old.n_rows > new.n_rows:
-            raise ValueError(f"X_new must go on from the {old.n_rows} rows of X_old; it has {new.n_rows}.")
+            raise ValueError(
+                f"X_new has {new.n_rows} rows, fewer than X_old ({old.n_rows}). Add the rows of X_old."
+            )
         values[: old.n_rows] = old.values
         return replace(new, values=values)
     rows = np.searchsorted(new.times, old.times - _SAME_TIME * time_unit)
@@ -172,7 +174,7 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
     there[there] = np.abs(new.times[rows[there]] - old.times[there]) <= 2.0 * _SAME_TIME * time_unit
     if not there.all():
         raise ValueError(
-            f"X_new must have all rows of X_old; it has none at the time of row {int(np.argmin(there))}."
+            f"X_new has no row at the time of row {int(np.argmin(there))} of X_old. Add the rows of X_old."
         )
     values[rows] = old.values
     return replace(new, values=values)
@@ -185,20 +187,20 @@ def read_news(
     target: tuple[int, int],
     names: tuple[str, ...],
 ) -> News:
-    """Attribute the change of a prediction to the cells that changed.
+    """Attribute the change of a prediction to the values that changed.
 
     Parameters
     ----------
     params : Parameters
         Parameters of the model.
     values : tuple of two ndarrays of shape (N, D)
-        Old and new cells, NaN where missing.
+        Old and new values, NaN where missing.
     posteriors : tuple of three Posterior
-        Given the old cells; given these with their new values; given the new cells.
+        Given the old values; given revised values; given all new values.
     target : tuple of int
-        Row and column of what is predicted, missing in both.
+        Row and column of the predicted value, missing in both.
     names : tuple of str
-        What the columns are called.
+        Names of the columns.
 
     Returns
     -------
@@ -232,18 +234,18 @@ def weights_on(
     rows: NDArray[np.intp],
     columns: NDArray[np.intp],
 ) -> FloatArray:
-    """Weights (M,) with which observed cells enter the noise-free posterior mean of a target cell.
+    """Return the weights (M,) of observed values in the noise-free posterior mean of a target value.
 
     Parameters
     ----------
     params : Parameters
         Parameters of the model.
     posterior : Posterior
-        Given these cells and others.
+        Posterior given all observed values.
     target : tuple of int
         Row and column.
     rows, columns : ndarray of int of shape (M,)
-        The cells, in one sequence with the target.
+        The values, in one sequence with the target.
 
     Returns
     -------
@@ -265,5 +267,5 @@ def weights_on(
 
 
 def _divided(vector: FloatArray, covariance: FloatArray) -> FloatArray:
-    """``x' V^-1``, for a covariance that may be singular up to rounding."""
+    """Return ``x' V^-1``; the covariance may be numerically singular."""
     return np.asarray(np.linalg.lstsq(covariance, vector, rcond=1e-14)[0])

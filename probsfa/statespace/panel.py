@@ -1,9 +1,8 @@
-"""Checked sequences, packed for the engine.
+"""Validated sequences as arrays for the engine.
 
-All sequences lie one after the other on one time axis. What separates them, and what uneven sampling means,
-is said by one array alone: the time since the row before. It is infinite on the first row of a sequence, so
-that no transition leads there and the stationary distribution starts the chain again; no sequence needs code
-of its own.
+All sequences are concatenated on one time axis. One array, the time since the previous row, represents both
+irregular sampling and the boundaries of sequences: it is infinite on the first row of a sequence, so that the
+state there has the stationary distribution. No sequence needs code of its own.
 """
 
 import threading
@@ -33,21 +32,21 @@ __all__ = [
     "whole_if_close",
 ]
 
-# Rows that are converted at once: some dozen columns of them are a few hundred kilobytes.
+# Rows that are converted together: with some dozen columns, a few hundred kilobytes.
 _PART_ROWS = 1024
-# Bytes of which the first address of an array must be a multiple for JAX not to copy it.
+# Alignment in bytes with which JAX uses an array without a copy.
 _ALIGNMENT = 64
 
-#: Held while rows are read: a source of rows need not support two readers at once.
+#: Lock for reading rows: a source need not support two readers at once.
 reading = threading.Lock()
 
-#: Gives the rows of a slice, NaN where missing; they are not written to.
+#: Returns the rows of a slice, NaN where missing; they are not written to.
 ReadRows = Callable[[slice], Any]
 
 
 @runtime_checkable
 class RowSource(Protocol):
-    """Rows of float64 that are cut out by slices; NumPy arrays are row sources too."""
+    """Rows of float64 that support slices; NumPy arrays are row sources too."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,12 +54,12 @@ class RowSource(Protocol):
         ...
 
     def __getitem__(self, rows: slice, /) -> FloatArray:
-        """Rows of a slice, as an array."""
+        """Return the rows of a slice as an array."""
         ...
 
 
 def resident_bytes(x: RowSource) -> int | None:
-    """Bytes that the rows take in memory; None where they are read only when asked for."""
+    """Return the size of the rows in bytes; None if they are read from a file on demand."""
     return int(x.nbytes) if isinstance(x, np.ndarray) and not isinstance(x, np.memmap) else None
 
 
@@ -82,10 +81,10 @@ class Panel(NamedTuple):
     lengths : tuple of int
         Length of each sequence.
     complete : bool, default=False
-        Whether all cells of all rows are known to be observed, each with weight one.
+        Whether all values are known to be observed with weight one.
     weights : ndarray of shape (T, D), or RowSource, optional
-        Powers to which the densities of observed cells are raised, zero where missing: noise of variance
-        ``r`` tells of the latents what noise of variance ``r / w`` would. By default the mask.
+        Weights of observed values, by which noise variances are divided (``r / w``); zero where missing. By
+        default the mask.
     """
 
     values: RowSource
@@ -99,12 +98,12 @@ class Panel(NamedTuple):
 
     @property
     def cell_weights(self) -> RowSource:
-        """Weights of the cells, as the engine takes them."""
+        """Weights of the values, for the engine."""
         return self.mask if self.weights is None else self.weights
 
     @property
     def evenly_sampled(self) -> bool:
-        """Whether every row follows the one before after one unit of time."""
+        """Whether all rows are one unit of time apart."""
         return bool(np.all(self.gaps == 1.0))
 
     @property
@@ -113,37 +112,37 @@ class Panel(NamedTuple):
         return self.mask[: self.n_rows].mean(axis=0)
 
     def weighted(self, weights: FloatArray) -> "Panel":
-        """The same observations with other weights of the cells, shape (T, D); zero where missing.
+        """Return the same observations with other weights, shape (T, D); zero where missing.
 
-        The weights cannot be written to any more: the engine may still read them, and keeps what it has read.
+        The weights become read-only, because the engine may cache what it has read.
         """
         weights.setflags(write=False)
         return self._replace(weights=weights, complete=False)
 
     @property
     def n_steps_observed(self) -> int:
-        """Number of rows in which something is observed."""
+        """Number of rows with at least one observed value."""
         return int(np.count_nonzero(self.mask[:].any(axis=1)))
 
 
 def padded_length(n_rows: int) -> int:
-    """Smallest of a small set of lengths that holds ``n_rows``: eight to an octave, and multiples of 16.
+    """Round a length up to one of a few values: eight for each power of two, all multiples of 16.
 
-    A compiled program serves one length, so lengths are rounded up to few different ones.
+    JAX compiles a program for each length; rounding limits their number.
     """
     unit = max(16, 1 << max((n_rows - 1).bit_length() - 4, 0))
     return -(-n_rows // unit) * unit
 
 
 def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
-    """Pack checked sequences for the engine.
+    """Make a panel from validated sequences.
 
     Parameters
     ----------
     sequences : Sequences
-        Checked data, with NaN where missing.
+        Validated data, NaN where missing.
     pad : bool, default=True
-        Round the length up to one of few sizes, to reuse compiled programs.
+        Whether to round the length up, to reuse compiled programs.
 
     Returns
     -------
@@ -164,7 +163,7 @@ def make_panel(sequences: Sequences, *, pad: bool = True) -> Panel:
 
 
 def cache_sized_parts(n_rows: int) -> Iterator[slice]:
-    """Stretches of rows whose cells stay in the processor's cache from one operation to the next.
+    """Yield slices of rows whose values fit into the processor's cache.
 
     Examples
     --------
@@ -182,14 +181,14 @@ class Units(NamedTuple):
 
 
 class _LastRead:
-    """Rows that are read and packed once for both values and mask, which are asked for in turn."""
+    """Cache of the last block of rows, because values and mask are read one after the other."""
 
     def __init__(self, read: ReadRows, units: Units | None, pack: "PackRows") -> None:
         self._read, self._units, self._pack = read, units, pack
         self._last: tuple[slice, FloatArray, FloatArray] | None = None
 
     def __call__(self, rows: slice) -> tuple[FloatArray, FloatArray]:
-        last = self._last  # threads may ask for other rows at the same time
+        last = self._last  # other threads may read other rows at the same time
         if last is None or last[0] != rows:
             block = self._read(rows)
             if not isinstance(block, np.ndarray):
@@ -199,7 +198,7 @@ class _LastRead:
 
 
 def aligned_like(block: FloatArray) -> FloatArray:
-    """Room for as many cells, in memory that begins where JAX can take it as it is, without a copy."""
+    """Return an uninitialized array of the same shape, aligned such that JAX does not copy it."""
     size = 8 * block.size
     room = np.empty(size + _ALIGNMENT, np.uint8)
     start = -room.ctypes.data % _ALIGNMENT
@@ -207,7 +206,7 @@ def aligned_like(block: FloatArray) -> FloatArray:
 
 
 def pack_rows(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Values in units of the model, zero where missing, and mask of some rows with NaN."""
+    """Return values in units of the model, zero where missing, and the mask of rows with NaN."""
     values, mask = aligned_like(block), aligned_like(block)
     for part in cache_sized_parts(len(block)):
         rows, own = as_float_array(block[part], "X"), values[part]
@@ -222,12 +221,12 @@ def pack_rows(block: FloatArray, units: Units | None) -> tuple[FloatArray, Float
     return values, mask
 
 
-#: Gives values and mask of a block of rows.
+#: Returns values and mask of a block of rows.
 PackRows = Callable[[FloatArray, Units | None], tuple[FloatArray, FloatArray]]
 
 
 class _Values:
-    """Values of observed cells, zero where missing: a source of rows."""
+    """Values of observed values, zero where missing: a source of rows."""
 
     def __init__(self, read: _LastRead, shape: tuple[int, int]) -> None:
         self.shape = shape
@@ -238,7 +237,7 @@ class _Values:
 
 
 class _Presence:
-    """Whether cells are observed, 1.0 or 0.0: a source of rows."""
+    """Whether values are observed, 1.0 or 0.0: a source of rows."""
 
     def __init__(self, read: _LastRead, shape: tuple[int, int]) -> None:
         self.shape = shape
@@ -257,12 +256,12 @@ def lazy_panel(
     units: Units | None = None,
     pack: PackRows = pack_rows,
 ) -> Panel:
-    """A panel that takes hardly any memory: rows are read and packed when a chunk of them is asked for.
+    """Make a panel that reads rows on demand, chunk by chunk.
 
     Parameters
     ----------
     read : callable
-        Gives the rows of a slice, with NaN where missing.
+        Returns the rows of a slice, NaN where missing.
     n_features : int
         Number of columns.
     lengths : tuple of int
@@ -272,9 +271,9 @@ def lazy_panel(
     step : float, optional
         The time between all rows, where it is the same.
     units : Units, optional
-        What the model has the columns in; without, as they are read.
+        Origin and unit of the columns in the model; by default those of the data.
     pack : callable, default=pack_rows
-        What brings a block of rows to these units.
+        Converts a block of rows to these units.
 
     Returns
     -------
@@ -291,14 +290,14 @@ def lazy_panel(
 def index_gaps(
     starts: BoolArray, times: FloatArray | None, step: float | None = None
 ) -> tuple[NDArray[np.int32], FloatArray]:
-    """Which gap leads to each row, and the different gaps, as a panel has them.
+    """Return the index of the time step before each row, and the different time steps, as in a panel.
 
     Parameters
     ----------
     starts : ndarray of bool (T,)
-        Rows that start a sequence, or pad the last one.
+        First rows of sequences, and of the padding.
     times : ndarray (N,) or None
-        Times of the first N rows, those that are data; None for even sampling.
+        Times of the N rows of data; None for even sampling.
     step : float, optional
         The time between all rows, where it is the same.
 
@@ -323,6 +322,6 @@ def index_gaps(
 
 
 def whole_if_close(elapsed: FloatArray) -> FloatArray:
-    """Gaps that miss a whole number only by rounding as that number, so that an even grid of times is one."""
+    """Round time steps that differ from an integer by rounding errors only."""
     whole = np.maximum(np.rint(elapsed), 1.0)
     return np.where(np.abs(elapsed - whole) <= 1e-6 * whole, whole, elapsed)

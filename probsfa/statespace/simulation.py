@@ -1,4 +1,4 @@
-"""Simulation: of the model itself, and of its latents given observations."""
+"""Simulation from the model, and simulation smoother."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tupl
     observations : ndarray of shape (n_steps, D)
         The series.
     latents : ndarray of shape (n_steps, K)
-        The latents behind it.
+        The factors.
     """
     latents = simulate_latents(params, n_steps, rng)
     noise = rng.standard_normal((n_steps, params.n_features)) * np.sqrt(params.noise_variance)
@@ -34,7 +34,7 @@ def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tupl
 
 
 def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
-    """Draw latents from their joint distribution given the observations.
+    """Draw factors from their joint posterior given the observations (simulation smoother).
 
     Forward filtering, then sampling each state backwards given the next one
     (Fruehwirth-Schnatter 1994), for all draws at once.
@@ -54,7 +54,7 @@ def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.
     -------
     ndarray of shape (n_draws, N, K)
     """
-    # Drawn row by row for the rows that are data, so that padding changes nothing.
+    # One row after the other, without the padding, so that draws do not depend on the padded length.
     normals = np.zeros((panel.values.shape[0], n_draws, params.n_states))
     normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_states))
     return draw_states(params, panel, normals)

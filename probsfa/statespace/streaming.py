@@ -1,10 +1,10 @@
-"""Series that are read from where they lie, block by block, and are never in memory as a whole.
+"""Out-of-core data: series that are read from a file block by block and are never in memory as a whole.
 
-The likelihood needs two sweeps over the rows: one forwards, which filters, and one backwards, which smooths
-and sums. Both go chunk by chunk. What one chunk hands to the next is the distribution of one state, so the
-sums are those of the whole series, exactly (:mod:`probsfa.statespace.engine.sweep`). Here are the chunks'
-source, the scan that checks all rows and finds the units of the columns, and the sample of rows on which
-starts are sought.
+The likelihood needs a forward pass over the rows, the filter, and a backward pass, the smoother. Both process
+chunks of rows; a chunk passes the distribution of one state to the next, so that the result equals that of
+the whole series (:mod:`probsfa.statespace.engine.sweep`). This module reads the chunks, validates all rows
+and computes the units of the columns in one pass, and draws the sample of rows from which starting points are
+computed.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
 
 #: Rows read at once while columns are scanned.
 BLOCK_ROWS = 65_536
-# Starts are sought on so many stretches, spread evenly, with so many cells in all.
-_N_STRETCHES = 8
+# Number of segments, spread evenly, and of values in all, from which starting points are computed.
+_N_SEGMENTS = 8
 _START_CELLS = 2**22
 
 
@@ -51,7 +51,7 @@ class InBlocks:
     Raises
     ------
     ValueError
-        If `X` cannot be read in slices, holds what is no finite number, or has nothing observed in a column.
+        If `X` does not support slices, has an infinite value, or has a column without observations.
     """
 
     def __init__(self, estimator: Any, X: Any, lengths: Any = None, times: Any = None) -> None:
@@ -70,14 +70,14 @@ class InBlocks:
         self.feature_names = None if names is None else tuple(str(name) for name in names)
 
     def default_size(self, *, ar1_noise: bool = False) -> Size:
-        """Number of latents that a fit takes where nobody says; all rows are learned from."""
+        """Return the default number of factors; all rows are used."""
         n_rows = int(self.X.shape[0])
         return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
     ) -> Observations:
-        """Observations in these units: a sample of them, and the expected statistics of all."""
+        """Return a sample of the observations in these units, and the expected statistics of all."""
         panel = stream(self.X, self.lengths, shift, scale, self.times)
         return Observations(
             sample(self.X, self.lengths, shift, scale, self.times),
@@ -87,27 +87,27 @@ class InBlocks:
 
 
 def check_source(X: Any) -> None:
-    """Raise a ValueError unless rows can be cut out by slices."""
+    """Raise a ValueError unless rows can be selected by slices."""
     shape = getattr(X, "shape", None)
     if shape is None and hasattr(X, "collect"):
         raise ValueError(
-            f"X is a {type(X).__name__}, whose rows are not there until it is collected; give X.collect() to "
-            "fit, or write it to a file that is read in slices, such as one of HDF5, Zarr or numpy.memmap."
+            f"X is a {type(X).__name__}, which is not collected yet. Give X.collect() to fit, or write it to "
+            "a file that can be read in slices, such as HDF5, Zarr or numpy.memmap."
         )
     if shape is None or len(shape) != 2 or shape[0] < 2:
         raise ValueError(
-            f"X must be two-dimensional with two rows or more, cut by slices; got shape {shape} "
+            f"X must be two-dimensional, have at least two rows and support slices; got shape {shape} "
             f"of {type(X).__name__}. For data in memory use fit."
         )
 
 
 def _cut(X: Any, rows: slice) -> Any:
-    """Rows of a slice, in the type that `X` gives them; those of a frame by their position."""
+    """Return the rows of a slice, in the type of `X`; rows of a DataFrame by position."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def _standardised(X: Any, rows: slice, shift: FloatArray, scale: FloatArray) -> FloatArray:
-    """Rows of a slice that has been scanned, in units of the model, NaN where missing."""
+    """Return validated rows of a slice in units of the model, NaN where missing."""
     return (as_float_array(_cut(X, rows), "X") - shift) / scale
 
 
@@ -118,7 +118,7 @@ def stream(
     scale: FloatArray,
     times: FloatArray | None = None,
 ) -> Panel:
-    """A panel whose values and mask are read from ``X`` chunk by chunk.
+    """Make a panel whose values and mask are read from ``X`` chunk by chunk.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def stream(
     shift, scale : ndarray of shape (D,)
         Origin and unit of each column.
     times : ndarray of shape (T,), optional
-        Times of the rows, in units of the model's time; evenly sampled without.
+        Times of the rows, in units of the model's time; evenly spaced by default.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def stream(
 
 
 def _checked_blocks(estimator: Any, X: Any) -> Iterator[FloatArray]:
-    """Rows of ``X``, some thousand at a time, each block checked as a whole array is."""
+    """Yield validated blocks of some thousand rows of ``X``."""
     for start in range(0, X.shape[0], BLOCK_ROWS):
         stop = min(start + BLOCK_ROWS, int(X.shape[0]))
         name = "X" if stop - start == X.shape[0] else f"X[{start}:{stop}]"
@@ -148,7 +148,7 @@ def _checked_blocks(estimator: Any, X: Any) -> Iterator[FloatArray]:
 
 
 def scan(estimator: Any, X: Any) -> ColumnMoments:
-    """Check all rows, and find the moments of each column, in one pass.
+    """Validate all rows and compute the moments of each column in one pass.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def scan(estimator: Any, X: Any) -> ColumnMoments:
     Raises
     ------
     ValueError
-        If a cell is infinite or no number, or a column has nothing observed.
+        If a value is infinite or not a number, or a column has no observations.
     """
     total: ColumnMoments | None = None
     for block in _checked_blocks(estimator, X):
@@ -175,7 +175,7 @@ def scan(estimator: Any, X: Any) -> ColumnMoments:
         column = int(np.argmin(total.counts))
         names = getattr(estimator, "feature_names_in_", None)
         called = "" if names is None else f" ({str(names[column])!r})"
-        raise ValueError(f"X has nothing observed in column {column}{called}; remove the column.")
+        raise ValueError(f"X has no observed value in column {column}{called}. Remove the column.")
     return total
 
 
@@ -186,16 +186,16 @@ def sample(
     scale: FloatArray,
     times: FloatArray | None = None,
 ) -> Panel:
-    """Stretches of rows spread evenly over ``X``, as sequences of their own; all rows where they are few."""
+    """Return segments of rows spread evenly over ``X``, each as a sequence; all rows if there are few."""
     n_rows, n_features = int(X.shape[0]), int(X.shape[1])
     room = _START_CELLS // n_features
     ends = np.cumsum(lengths)
     if n_rows <= room:
         parts = [(int(end - n), int(end)) for end, n in zip(ends, lengths, strict=True)]
     else:
-        size = max(room // _N_STRETCHES, 2)
-        firsts = np.linspace(0, n_rows - size, _N_STRETCHES).astype(int)
-        # A stretch ends where its sequence does.
+        size = max(room // _N_SEGMENTS, 2)
+        firsts = np.linspace(0, n_rows - size, _N_SEGMENTS).astype(int)
+        # A segment ends at the end of its sequence.
         parts = []
         for first in firsts:
             end = int(ends[np.searchsorted(ends, first, side="right")])

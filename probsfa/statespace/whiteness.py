@@ -1,7 +1,7 @@
-"""Tests of standardised prediction errors, which are white, normal and steady where a model is right.
+"""Tests of standardised prediction errors: white, normal and stationary if the model is correct.
 
-All functions take errors (N, D) of the rows of all sequences, one after the other, NaN where a cell is
-missing, and have one answer for each column. Correlations never cross the border between sequences.
+All functions take errors (N, D) of the rows of all sequences, one after the other, NaN where a value is
+missing, and return one result for each column. Pairs of rows from different sequences are not used.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ __all__ = [
     "without_rhythm",
 ]
 
-# Fewest cycles of a rhythm in the longest sequence, and bins to each side from which the background is taken.
+# Minimum number of periods in the longest sequence, and bins on each side that estimate the background.
 _FEWEST_CYCLES, _LEAST_BINS, _MOST_BINS = 4, 30, 200
-# Longest grid of times on which a spectrum is taken.
+# Maximum length of the time grid of a spectrum.
 _LONGEST_GRID = 2**22
-# Errors are cut at so many standard deviations before a spectrum is taken, so that no cell makes a peak.
+# Errors are clipped at this many standard deviations, so that a single outlier does not cause a peak.
 _MOST_ERROR = 4.0
 # Trial degrees of freedom of Student's t.
 _DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
@@ -45,12 +45,12 @@ class Correlations(NamedTuple):
     lags : ndarray of int of shape (L,)
         Lags in rows.
     values : ndarray of shape (L, D)
-        Mean product of two cells so far apart, over the pairs in which both are observed, divided by the mean
-        square; NaN where there is no pair.
+        Mean product of two values at this lag, over the pairs in which both are observed, divided by the mean
+        square; NaN without pairs.
     n_pairs : ndarray of shape (L, D)
         Number of these pairs.
     n_cells : ndarray of shape (D,)
-        Number of observed cells.
+        Number of observed values.
     """
 
     lags: NDArray[np.intp]
@@ -60,7 +60,7 @@ class Correlations(NamedTuple):
 
 
 def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np.intp]) -> Correlations:
-    """Autocorrelations of each column about its mean, over the pairs of cells that are observed.
+    """Compute the autocorrelations of each column about its mean, over observed pairs of values.
 
     Parameters
     ----------
@@ -94,25 +94,25 @@ def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np
 
 
 def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -> FloatArray:
-    """P-values (D,) of the test of Ljung & Box that a column is white, in the form for missing cells.
+    """Return p-values (D,) of the Ljung-Box test for white noise, in the form for missing values.
 
     Parameters
     ----------
     correlations : Correlations
-        Autocorrelations at the lags to look at.
+        Autocorrelations.
     at : ndarray of bool of shape (L,), optional
-        Which of these lags; all by default.
+        Lags to use; all by default.
 
     Returns
     -------
     ndarray of shape (D,)
-        NaN where a column has no pair of cells at any lag.
+        NaN if a column has no pair of values at any lag.
 
     Notes
     -----
-    The statistic is ``(n + 2) / n sum_l n_l r_l^2``, with ``n`` observed cells, ``n_l`` pairs of them at lag
-    ``l`` and ``r_l`` the mean product of these pairs over the mean square. Without holes ``n_l = n - l``, and
-    it is that of Ljung & Box (1978).
+    The statistic is ``(n + 2) / n sum_l n_l r_l^2``, with ``n`` observed values, ``n_l`` pairs of them at lag
+    ``l`` and ``r_l`` the mean product of these pairs over the mean square. Without missing values
+    ``n_l = n - l``, and the statistic is that of Ljung & Box (1978).
 
     References
     ----------
@@ -137,7 +137,7 @@ class Tails(NamedTuple):
     excess_kurtosis : ndarray of shape (D,)
         Zero for a normal distribution.
     degrees_of_freedom : ndarray of shape (D,)
-        Of the Student's t that fits best; infinite where none fits better than the normal distribution.
+        Of the best-fitting Student's t; infinite if the normal distribution fits as well.
     p_values : ndarray of shape (D,)
         Of the likelihood ratio test of the normal distribution against Student's t.
     """
@@ -148,7 +148,7 @@ class Tails(NamedTuple):
 
 
 def heavy_tails(errors: FloatArray) -> Tails:
-    """Fit Student's t to each column, its scale free, by maximum likelihood on a grid.
+    """Fit Student's t with a free scale to each column, by maximum likelihood on a grid.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def heavy_tails(errors: FloatArray) -> Tails:
     Returns
     -------
     Tails
-        NaN for columns with fewer than eight cells or without spread.
+        NaN for columns with fewer than eight values or zero variance.
     """
     d = errors.shape[1]
     kurtosis, degrees, p = np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan)
@@ -176,13 +176,13 @@ def heavy_tails(errors: FloatArray) -> Tails:
         best = int(np.argmax(fits))
         gain = 2.0 * (fits[best] - normal)
         degrees[j] = _DEGREES[best] if gain > 0.0 else np.inf
-        # The normal distribution lies on the border of the family: half a chi-square (Self & Liang 1987).
+        # The normal distribution is on the boundary of the family: half a chi-squared (Self & Liang 1987).
         p[j] = 0.5 * scipy.stats.chi2.sf(gain, 1) if gain > 0.0 else 1.0
     return Tails(kurtosis, degrees, p)
 
 
 def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[float, float]:
-    """Log-likelihood of Student's t with the scale that fits best, and that scale, by its fixed point."""
+    """Return the log-likelihood of Student's t at its best scale, and the scale, by fixed-point iteration."""
     for _ in range(12):
         scale = float(np.mean((nu + 1.0) * squares / (nu + squares / scale)))
     constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu * scale)
@@ -191,7 +191,7 @@ def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[
 
 
 def split(n_rows: int) -> list[slice]:
-    """Parts of a record, of equal length, in which its level and spread are compared; 100 rows or more."""
+    """Return parts of equal length, of at least 100 rows, in which level and variance are compared."""
     n_parts = int(np.clip(n_rows // 100, 1, 8))
     edges = np.linspace(0, n_rows, n_parts + 1).astype(int)
     return [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
@@ -203,9 +203,9 @@ class Contrast(NamedTuple):
     Attributes
     ----------
     means : ndarray of shape (M, D)
-        NaN where a part has fewer than ten cells.
+        NaN for parts with fewer than ten values.
     p_values : ndarray of shape (D,)
-        NaN where fewer than two parts have a mean.
+        NaN if fewer than two parts have a mean.
     """
 
     means: FloatArray
@@ -213,10 +213,10 @@ class Contrast(NamedTuple):
 
 
 def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
-    """Compare the means of parts of a record whose cells may be correlated.
+    """Compare the means of parts of a series whose values may be correlated.
 
-    The variance of a mean is the spectrum at frequency zero over the number of cells, taken within parts from
-    an autoregression of first order and what it leaves (Andrews & Monahan 1992).
+    The variance of a mean is the spectrum at frequency zero over the number of values. The spectrum is
+    estimated within parts, after prewhitening by a first-order autoregression (Andrews & Monahan 1992).
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
 
 
 def _spectrum_at_zero(x: FloatArray) -> float:
-    """Sum of the autocovariances of a centred column over all lags; NaN in it is skipped."""
+    """Return the sum of the autocovariances of a centred column over all lags, ignoring NaN."""
     seen = ~np.isnan(x)
     filled = np.where(seen, x, 0.0)
 
@@ -281,11 +281,11 @@ class Peak(NamedTuple):
     Attributes
     ----------
     periods : ndarray of shape (D,)
-        In units of the times; NaN where no spectrum can be taken.
+        In units of the times; NaN if no spectrum can be computed.
     p_values : ndarray of shape (D,)
-        Probability of a peak as high anywhere in a spectrum that is smooth.
+        Probability of a peak of this height anywhere in a smooth spectrum.
     shares : ndarray of shape (D,)
-        Part of the mean square that a sinusoid of the period explains.
+        Share of the mean square that is explained by a sinusoid of the period.
     resolution : float
         Width of a peak, in cycles for each unit of time.
     """
@@ -299,8 +299,8 @@ class Peak(NamedTuple):
 def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     """Find the highest peak of the periodogram of each column above its background.
 
-    Each ordinate is divided by the median of its neighbours, so that memory, which makes a spectrum slope, is
-    no rhythm. Powers of several sequences are added up.
+    Each ordinate is divided by the median of adjacent ones, so that autocorrelation, which gives a spectrum a
+    slope, is not mistaken for a cycle. Powers of several sequences are summed.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     lengths : sequence of int
         Rows of each sequence.
     times : ndarray of shape (N,)
-        Times of the rows. Those that are no whole number of median steps apart are moved to the nearest one.
+        Times of the rows, rounded to a grid of median steps.
 
     Returns
     -------
@@ -337,7 +337,7 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
         np.add.at(values, grid, np.nan_to_num(centred[rows]))
         power += np.abs(np.fft.rfft(values, size, axis=0)) ** 2
         counts += np.sum(~np.isnan(centred[rows]), axis=0)
-    # Sequences of different lengths count by their lengths.
+    # Sequences are weighted by their lengths.
     pooled = float(spans.sum() ** 2 / np.sum(spans.astype(float) ** 2))
     first = int(np.ceil(_FEWEST_CYCLES * size / longest))
     orders = np.arange(first, size // 2 + 1)
@@ -346,19 +346,19 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     variance = np.nansum(centred**2, axis=0) / np.maximum(counts, 1.0)
     periods, p, shares = np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan)
     height, degrees = _above_background(power, orders, pooled)
-    # A mean of exponentials over a median of its neighbours, every other one of which is new.
+    # A mean of exponentials over the median of adjacent ordinates, every second one of which is independent.
     tails = np.asarray(scipy.stats.f.logsf(height, 2.0 * pooled, degrees[:, None] * pooled))
     for j in np.flatnonzero((counts >= 4 * _FEWEST_CYCLES) & (variance > 0.0)):
         best = int(np.argmin(tails[:, j]))
         p[j] = min(float(np.exp(tails[best, j])) * len(orders), 1.0)
         periods[j] = step * size / (orders[best] + _between(power[:, j], int(orders[best])))
-        # A sinusoid with the share s of the mean square v has the power s v n^2 / 2.
+        # A sinusoid with share s of the mean square v has power s v n^2 / 2.
         shares[j] = min(2.0 * pooled * power[orders[best], j] / (counts[j] ** 2 * variance[j]), 1.0)
     return Peak(periods, p, shares, 1.0 / (longest * step))
 
 
 def _cut(errors: FloatArray) -> FloatArray:
-    """Errors about their medians, those far out held at some robust standard deviations."""
+    """Return errors about their medians, clipped at some robust standard deviations."""
     out = np.full(errors.shape, np.nan)
     for j in range(errors.shape[1]):
         seen = ~np.isnan(errors[:, j])
@@ -374,7 +374,7 @@ def _cut(errors: FloatArray) -> FloatArray:
 def _above_background(
     power: FloatArray, orders: NDArray[np.intp], pooled: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Ordinates (M, D) over the medians of their neighbours, and the degrees of freedom (M,) of these."""
+    """Return ordinates (M, D) over medians of adjacent ones, and the degrees of freedom (M,) of these."""
     last, centres = len(power) - 1, [int(orders[0])]
     while centres[-1] < last:
         centres.append(min(centres[-1] + max(centres[-1] // 16, 1), last))
@@ -388,12 +388,12 @@ def _above_background(
     level = np.column_stack([np.interp(orders, centres, column) for column in levels.T])
     with np.errstate(divide="ignore", invalid="ignore"):
         height = np.where(level > 0.0, power[orders] / level, 0.0)
-    # A median of exponentials is as uncertain as a mean of fewer of them.
+    # A median of exponentials has the variance of a mean of fewer of them.
     return height, np.interp(orders, centres, sizes) * np.log(2.0) ** 2
 
 
 def _between(power: FloatArray, k: int) -> float:
-    """How far from ordinate ``k`` the peak lies, by the parabola through the logarithms around it."""
+    """Return the offset of the peak from ordinate ``k``, by a parabola through adjacent logarithms."""
     if not 0 < k < len(power) - 1 or power[k - 1 : k + 2].min() <= 0.0:
         return 0.0
     a, b, c = np.log(power[k - 1 : k + 2])
@@ -404,7 +404,7 @@ def _between(power: FloatArray, k: int) -> float:
 def without_rhythm(
     errors: FloatArray, lengths: Sequence[int], times: FloatArray, periods: FloatArray
 ) -> FloatArray:
-    """Errors of each column without a sinusoid of its period, fitted in each sequence.
+    """Remove from each column a sinusoid of its period, fitted in each sequence.
 
     Parameters
     ----------
@@ -415,7 +415,7 @@ def without_rhythm(
     times : ndarray of shape (N,)
         Times of the rows.
     periods : ndarray of shape (D,)
-        In units of the times; NaN for columns to be left as they are.
+        In units of the times; NaN for columns that are not changed.
 
     Returns
     -------

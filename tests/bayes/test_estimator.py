@@ -377,7 +377,7 @@ def test_bad_input(sampled, frame):
         BayesianSFA().transform(X)
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out")
+@pytest.mark.filterwarnings("ignore:Observed values left out")
 def test_rank_promotion_that_the_user_forbids_does_not_break_fits(rng):
     X = np.cumsum(rng.standard_normal((30, 3)), axis=0)
     X[4, 1] = np.nan

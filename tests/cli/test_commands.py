@@ -129,10 +129,7 @@ def test_impute_with_nothing_missing(command, tmp_path, stand_in):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,5\n4,4\n")
     done = command("impute", "in.csv", "-o", "out.csv", "--plot", "p.svg", "--std", "s.csv", "-q")
     assert done.code == 0
-    assert (
-        done.err
-        == "probsfa: note: no value is missing, so none is filled: the output is the file as it was.\n"
-    )
+    assert done.err == "probsfa: note: no value is missing; the output is a copy of the file.\n"
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "in.csv").read_bytes()
     assert (tmp_path / "s.csv").read_text() == "a,b\n0,0\n0,0\n0,0\n"
     assert stand_in.calls == []
@@ -241,7 +238,7 @@ def test_all_columns_of_a_code_and_all_codes_are_named_at_once(command, tmp_path
         ),
         ("a;b\n1;2\n3;x\n", "in.csv: values that are not numbers: column 'b': 'x' (1, first in row 3)"),
         ("a,b\n1,2\n3\n", "in.csv: row 3 has 1 values and row 1 has 2"),
-        ("a,b\n1,\n3,\n", "in.csv: column 'b' has no values at all"),
+        ("a,b\n1,\n3,\n", "in.csv: column 'b' has no values"),
         (
             "time,a\n2020-01-02,1\n2020-01-01,2\n",
             "in.csv: row 3, column 'time': '2020-01-01' does not come after",
@@ -306,7 +303,7 @@ def test_the_input_is_never_overwritten(command, data):
 def test_a_picture_of_no_known_format_is_refused_before_the_work(command, data, stand_in):
     done = command(*IMPUTE, "-o", "filled.csv", "--plot", "p.xyz")
     assert done.code == 2
-    assert "p.xyz: is no format of pictures" in done.err
+    assert "p.xyz: is not a name of a figure" in done.err
     assert stand_in.calls == []
 
 
@@ -364,8 +361,8 @@ def test_compare(command, weather_like, tmp_path):
         "compare", "weather.csv", "-o", "table.csv", "--block", "6", "--masks", "2", "--fraction", "0.2"
     )
     assert done.code == 0
-    assert "20 % of the observed cells hidden, one by one" in done.out
-    assert "20 % of the observed cells hidden, in blocks of 6 rows" in done.out
+    assert "20 % of the observed values hidden, single values" in done.out
+    assert "20 % of the observed values hidden, in blocks of 6 rows" in done.out
     methods = ["mean", "linear interpolation", "IterativeImputer", "classic SFA", "probabilistic SFA"]
     table = pd.read_csv(tmp_path / "table.csv")
     assert list(table["method"]) == 2 * methods
@@ -379,14 +376,14 @@ def test_compare(command, weather_like, tmp_path):
 def test_a_block_longer_than_the_file_is_refused(command, weather_like):
     done = command("compare", "weather.csv", "--block", "81", "-q")
     assert done.code == 2
-    assert done.err == "probsfa: error: --block must be at most the 80 rows that there are, got 81.\n"
+    assert done.err == "probsfa: error: --block must be at most the number of rows, 80; got 81.\n"
 
 
 def test_too_few_cells_to_hide_any_are_one_line(command, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,\n,4\n")
     done = command("compare", "in.csv", "--block", "2", "-q")
     assert done.code == 2
-    assert done.err == "probsfa: error: too few observed cells to hide some of them.\n"
+    assert done.err == "probsfa: error: Too few observed values to hide some of them. Give more rows.\n"
 
 
 @pytest.fixture
@@ -438,8 +435,8 @@ def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
     ("arguments", "message"),
     [
         (["impute", "data.csv"], "-o/--output"),
-        (["fit", "data.csv", "-o", "m.npz", "-k", "0"], "must be a whole number from 1 up, got '0'"),
-        (["fit", "data.csv", "-o", "m.npz", "-k", "x"], "must be a whole number from 1 up, got 'x'"),
+        (["fit", "data.csv", "-o", "m.npz", "-k", "0"], "must be an integer of at least 1; got '0'"),
+        (["fit", "data.csv", "-o", "m.npz", "-k", "x"], "must be an integer of at least 1; got 'x'"),
         (["compare", "data.csv", "--fraction", "1"], "must be above 0 and below 1, got '1'"),
         (["frobnicate"], "invalid choice"),
     ],
@@ -483,7 +480,7 @@ def test_version_and_help_need_nothing_heavy():
         (["fit", "in.csv", "-o", "old.csv"], "old.csv: exists already; replace it with --force."),
         (["impute", "in.csv", "-o", "out.csv", "--model", "no.npz"], "no.npz: there is no such file."),
         (["compare", "in.csv", "-o", "none/out.csv"], "there is no folder"),
-        (["impute", "in.csv", "-o", "out.csv", "--plot", "p.xyz"], "p.xyz: is no format of pictures"),
+        (["impute", "in.csv", "-o", "out.csv", "--plot", "p.xyz"], "p.xyz: is not a name of a figure"),
         (["impute", "in.csv", "-o", "out.csv", "--delimiter", "ab"], "--delimiter must be one character"),
         (["impute", "in.csv", "-o", "out.csv", "--budget", "5", "-k", "2"], "--budget chooses a model"),
         (["impute", "in.csv", "--dry-run", "--sort", "--even"], "--sort needs times"),

@@ -82,11 +82,11 @@ def test_one_column(command, tmp_path):
     ("text", "message"),
     [
         ("a,a,b\n1,2,3\n,5,6\n", "columns 1 and 2 both have the name 'a'; rename one of them"),
-        ("a,b,c\n1,NA,3\n2,NA,6\n", "column 'b' has no values at all; leave it out with --exclude"),
+        ("a,b,c\n1,NA,3\n2,NA,6\n", "column 'b' has no values. Leave it out with --exclude"),
         ("a,b\n7,1\n7,\n", "all data columns are constant"),
         ("a\n\n7\n", "all data columns are constant"),
         ("a,b\n1,2\n1e200,3\n,4\n", "row 3, column 'a': 1e+200 overflows when it is squared"),
-        ('a,b\n1,"2\n3,4\n', "a quotation mark is opened and not closed"),
+        ('a,b\n1,"2\n3,4\n', "a quotation mark is not closed"),
         (
             "date,a\n01/02/2020,1\n02/02/2020,\n04/02/2020,3\n",
             "may be day/month/year or month/day/year. Choose with",

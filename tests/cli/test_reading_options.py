@@ -230,7 +230,7 @@ def test_thousands(command, written, tmp_path):
     [
         (["--thousands", "ab"], "--thousands must be one character"),
         (["--thousands", "."], "--thousands and --decimal are both '.'"),
-        (["--skip-rows", "-1"], "must be a whole number from 0 up"),
+        (["--skip-rows", "-1"], "must be an integer of at least 0"),
         (["--skip-rows", "9"], "the file is empty behind --skip-rows"),
         (["--epoch", "s"], "--epoch needs one column of numbers"),
         (["--date-format", "%Q"], "'%Q' is no format"),
@@ -291,7 +291,7 @@ def test_a_fill_that_is_no_number_is_not_written(command, written, tmp_path, sta
     monkeypatch.setattr(stand_in, "impute", overflow)
     done = command("impute", written("a,b\n1,2\n,3\n5,6\n"), "-o", "out.csv", "-q")
     assert done.code == 2
-    assert "row 3, column 'a': the model gives no number for this value, so nothing was written" in done.err
+    assert "row 3, column 'a': the imputed value is not finite, so nothing was written" in done.err
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -309,4 +309,4 @@ def test_an_output_that_promises_a_binary_table_is_refused(command, written):
     for arguments in (["impute", "in.csv", "-o", "out.xlsx"], ["compare", "in.csv", "-o", "out.parquet"]):
         done = command(*arguments)
         assert done.code == 2
-        assert "tables are written as text; let the name end in .csv, .csv.gz or .zip" in done.err
+        assert "is not a name of a CSV file; let the name end in .csv, .csv.gz or .zip" in done.err

@@ -111,7 +111,9 @@ def test_a_single_row_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.csv").write_text("a,b\n1,2\n")
     assert main(["fit", "one.csv", "-o", "out.npz", "-q"]) == 2
-    assert capsys.readouterr().err == "probsfa: error: one.csv: has 1 row of data; a model needs two.\n"
+    assert (
+        capsys.readouterr().err == "probsfa: error: one.csv: has 1 row of data; at least two are required.\n"
+    )
     assert not (tmp_path / "out.npz").exists()
 
 
@@ -161,7 +163,7 @@ def test_a_saved_model_that_fills_no_holes_is_refused(estimator, tmp_path, capsy
     estimator.fit(X).save(model)
     pd.DataFrame(X, columns=list("abc")).mask(X > 1.0).to_csv(data, index=False)
     assert main(["impute", str(data), "--model", str(model), "-o", str(out)]) == 2
-    assert f"has a {type(estimator).__name__}, which fills no missing values" in capsys.readouterr().err
+    assert f"has a {type(estimator).__name__}, which cannot impute missing values" in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -182,8 +184,8 @@ def test_a_budget_chooses_the_model_and_says_why(mixture, tmp_path, capsys):
     ("extra", "message"),
     [
         (["--budget", "0"], "must be a positive number of seconds, got '0'"),
-        (["--budget", "5", "-k", "2"], "--budget chooses a model; it has no meaning with"),
-        (["--budget", "5", "--model", "m.npz"], "--budget chooses a model; it has no meaning with"),
+        (["--budget", "5", "-k", "2"], "--budget chooses a model; it cannot be given with"),
+        (["--budget", "5", "--model", "m.npz"], "--budget chooses a model; it cannot be given with"),
     ],
 )
 def test_a_budget_that_has_no_meaning_is_refused(mixture, capsys, extra, message):

@@ -165,7 +165,7 @@ class TestMistakes:
             distributed.fit(GraphSFA(graph="nearest_neighbors"), far)
         with pytest.raises(ValueError, match="graph has 3 vertices; X has 400 rows"):
             distributed.graph_moments(graphs.temporal(3), far)
-        with pytest.raises(ValueError, match="Delayed sequences do not tell their rows"):
+        with pytest.raises(ValueError, match="X has delayed sequences, whose numbers of rows are not known"):
             distributed.fit(GraphSFA(graph="clustered"), [dask.delayed(X)], np.zeros(400))
 
     def test_other_estimators(self, X):

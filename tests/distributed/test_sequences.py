@@ -150,5 +150,5 @@ def test_frames_with_dates_are_even_or_refused(rng):
         found = distributed.fit(fits[1], [dask.delayed(hourly[:20]), dask.delayed(hourly[20:])])
     np.testing.assert_allclose(found.decay_, near.decay_, rtol=1e-8)
     gap = hourly.drop(hourly.index[30:40])
-    with pytest.raises(ValueError, match=r"X\[1\] has an index that tells that its rows are unevenly spaced"):
+    with pytest.raises(ValueError, match=r"X\[1\] has an irregular time index"):
         distributed.fit(ProbabilisticSFA(1), [dask.delayed(gap[:20]), dask.delayed(gap[20:])])

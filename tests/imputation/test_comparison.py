@@ -188,7 +188,7 @@ def test_a_column_too_short_to_hide_is_not_scored():
         ([], {}, r"methods must be one or more with different names; got \[\]"),
         ([ColumnMean(), ColumnMean()], {}, r"different names; got \['mean', 'mean'\]"),
         ([ColumnMean()], {"seeds": []}, "seeds must be one or more"),
-        ([Recorder("lazy", NAN, [])], {}, "lazy has cells that were not filled"),
+        ([Recorder("lazy", NAN, [])], {}, "lazy left values missing"),
         ([ColumnMean()], {"times": [1.0]}, r"times must have shape \(200,\)"),
     ],
 )
@@ -198,5 +198,5 @@ def test_misuse_is_explained(series, methods, options, match):
 
 
 def test_two_cells_a_column_are_too_few_to_hide_any():
-    with pytest.raises(ValueError, match="too few observed cells"):
+    with pytest.raises(ValueError, match="Too few observed values"):
         compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenCells(0.9)])

@@ -26,12 +26,12 @@ def test_hiding_leaves_every_column_something():
     [
         (
             HiddenCells(0.2),
-            "20 % of the observed cells hidden, one by one",
+            "20 % of the observed values hidden, single values",
             lambda X, seed: hide_cells(X, 0.2, random_state=seed),
         ),
         (
             HiddenBlocks(10, 0.2),
-            "20 % of the observed cells hidden, in blocks of 10 rows",
+            "20 % of the observed values hidden, in blocks of 10 rows",
             lambda X, seed: hide_blocks(X, 10, 0.2, random_state=seed),
         ),
     ],

@@ -25,7 +25,7 @@ from probsfa.imputation import ProbabilisticImputer
 from tests.tolerances import EXACT
 
 # Interpolation is as good as the model on some of these series, which is of no interest here.
-pytestmark = pytest.mark.filterwarnings("ignore:Observed cells left out one at a time:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:Observed values left out one at a time:UserWarning")
 
 NAN = np.nan
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}

@@ -162,7 +162,7 @@ TAKEN["one cell in a column"][0][30, 2] = 1.0
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # Of random walks, two latents say less than straight lines; impute says so.
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
 @sparsely(
     "case",
     list(TAKEN),

@@ -268,9 +268,7 @@ def test_frames_are_taken_by_their_index(driven):
     assert both[0] == both[1]
     cut = fitted.log_likelihood(frame, lengths=[30, 30], exog=inputs)
     assert cut == pytest.approx(both[0], rel=1e-12)
-    with pytest.raises(
-        ValueError, match="exog has no row for 2024-03-11 00:00:00, which is asked for; it goes from"
-    ):
+    with pytest.raises(ValueError, match="exog has no row for 2024-03-11 00:00:00, a row of X or of the"):
         fitted.forecast(frame, 11, exog=inputs)
     with pytest.raises(ValueError, match="exog has no column 'slope'; the model has 'slope', 'switch'"):
         fitted.transform(frame, exog=inputs[["switch"]])
@@ -278,7 +276,7 @@ def test_frames_are_taken_by_their_index(driven):
         fitted.transform(frame, exog=pd.concat([inputs, inputs[:1]]))
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out:UserWarning")
+@pytest.mark.filterwarnings("ignore:Observed values left out:UserWarning")
 def test_frames_of_covariates_beside_several_sequences(rng):
     X, U = rng.standard_normal((40, 2)).cumsum(axis=0), rng.standard_normal((40, 1))
     X[10:13, 0] = np.nan
@@ -291,7 +289,7 @@ def test_frames_of_covariates_beside_several_sequences(rng):
     pieces = [pd.DataFrame(X[:15]), pd.DataFrame(X[15:])]  # rows numbered from 0 in each
     of_each = [named[:15], named[15:].reset_index(drop=True)]
     np.testing.assert_array_equal(np.concatenate(model.impute(pieces, exog=of_each)), expected)
-    with pytest.raises(ValueError, match="15 of their row labels are those of several sequences"):
+    with pytest.raises(ValueError, match="15 of its row labels occur in several sequences"):
         model.impute(pieces, exog=named)
     days = [piece.set_axis(pd.date_range("2024", periods=len(piece))) for piece in pieces]
     shared = pd.DataFrame({"u": U[:, 0]}, index=pd.date_range("2024", periods=40))  # of both: the same days
@@ -306,9 +304,9 @@ def test_what_is_wrong_with_covariates_is_said(driven):
     broken = exog.copy()
     broken[4, 1] = np.nan
     cases = [
-        (broken, r"exog has nan in row 4, column 'exog1'; covariates must be known"),
-        (np.column_stack([exog, np.full(60, 3.0)]), "the column 'exog2', which is constant, as the mean is"),
-        (np.column_stack([exog, exog.sum(axis=1)]), "which is a combination of the others and the mean"),
+        (broken, r"exog has nan in row 4, column 'exog1'. Covariates must be known"),
+        (np.column_stack([exog, np.full(60, 3.0)]), "the column 'exog2', which is constant, like the mean"),
+        (np.column_stack([exog, exog.sum(axis=1)]), "a linear combination of the others and the mean"),
         (exog[:59], "exog must have 60 rows, as X has; got 59"),
         (np.vstack([exog, exog]), "exog must have 60 rows, as X has; got 120"),
         ([exog, exog], "exog is a list of 2, and X has 1 sequences"),
@@ -318,7 +316,7 @@ def test_what_is_wrong_with_covariates_is_said(driven):
             model.fit(x, exog=wrong)
     switch = np.zeros(60)
     switch[np.flatnonzero(np.isnan(x[:, 0]))] = 1.0
-    with pytest.raises(ValueError, match="column 'exog0', whose effect on column 0 of X cannot be told"):
+    with pytest.raises(ValueError, match="column 'exog0', whose effect on column 0 of X is not identified"):
         model.fit(x, exog=switch)
     with pytest.raises(ValueError, match="X has the column 1, which is a linear function of exog"):
         model.fit(np.column_stack([x[:, 0], 2.0 * exog[:, 0]]), exog=exog)
@@ -328,7 +326,7 @@ def test_what_is_wrong_with_covariates_is_said(driven):
         model.fit_stream(x, exog=exog)
     with pytest.raises(ValueError, match="was fitted with exog, 'exog0', 'exog1'; give exog="):
         fitted.transform(x)
-    with pytest.raises(ValueError, match="exog must have 60 rows, as X has and then 2 for those that follow"):
+    with pytest.raises(ValueError, match="exog must have 60 rows, as X has and 2 more for the forecast"):
         fitted.forecast(x, 2, exog=exog)
     with pytest.raises(ValueError, match="2 columns .* got shape"):
         fitted.transform(x, exog=exog[:, :1])

@@ -132,8 +132,8 @@ def test_fitted_model_in_the_form_of_the_paper(rng):
         ({"decay": []}, "not empty"),
         ({"weights": np.eye(3)}, r"shape \(2, 2\)"),
         ({"weights": [[1.0, np.inf], [0.0, 1.0]]}, "weights must be finite"),
-        ({"weights": [[1.0, 2.0], [2.0, 4.0]]}, "inverse"),
-        ({"weights": np.zeros((2, 2))}, "inverse"),
+        ({"weights": [[1.0, 2.0], [2.0, 4.0]]}, "singular"),
+        ({"weights": np.zeros((2, 2))}, "singular"),
         ({"innovation_variance": [1.0, 0.0]}, "innovation_variance must be positive, got 0.0"),
         ({"innovation_variance": [1.0, 1.0, 1.0]}, "innovation_variance must be a number"),
         ({"noise_variance": -0.1}, "noise_variance must not be negative"),
@@ -156,12 +156,12 @@ def test_units_of_the_columns_are_no_lack_of_rank():
 
 def test_more_features_than_latents_have_no_recognition_weights():
     params = make_parameters([0.5], np.ones((2, 1)), 0.1)
-    with pytest.raises(ValueError, match="1 latents and 2 features"):
+    with pytest.raises(ValueError, match="1 factors and 2 columns"):
         innovation_parameters(params)
 
 
 def test_lags_are_whole_numbers():
     theta = make_innovation_parameters([0.5], [[1.0]])
-    with pytest.raises(ValueError, match="row of whole numbers"):
+    with pytest.raises(ValueError, match="sequence of integers"):
         theta.autocovariance([0.5])
     assert isinstance(theta.unit_variance(), Parameters)

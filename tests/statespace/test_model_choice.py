@@ -138,7 +138,7 @@ def test_gaps_are_hidden_as_the_data_s_own(rng):
     for first in (10, 57, 133, 190, 271, 305, 402, 433, 480, 555):
         values[first : first + 6] = np.nan
     hidden = hide_for_choice(values, fraction=0.1, n_masks=2, block=24, rng=rng)
-    assert set(hidden.kinds) == {"gaps of the data, moved"}
+    assert set(hidden.kinds) == {"pattern of missing values, moved in time"}
     assert not np.any(hidden.all & np.isnan(values))
     assert 0.07 < hidden.all.sum() / np.isfinite(values).sum() < 0.13
     rows = hidden.all.any(axis=1)
@@ -166,7 +166,7 @@ def test_no_column_loses_more_than_three_tenths(rng):
     values[rng.random(300) < 0.9, 2] = np.nan
     hidden = hide_for_choice(values, fraction=0.5, n_masks=4, block=10, rng=rng)
     assert np.all(hidden.all.sum(axis=0) <= 0.3 * np.isfinite(values).sum(axis=0))
-    with pytest.raises(ValueError, match="too few observed cells"):
+    with pytest.raises(ValueError, match="too few observed values"):
         hide_for_choice(values[:3], fraction=0.1, n_masks=2, block=1, rng=rng)
 
 
@@ -588,7 +588,7 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
         ({"fraction": 0.0}, "fraction must be"),
         ({"candidates": [{"n_components": 1, "transforms": "sqrt"}]}, "has transforms"),
         ({"alternatives": [[{"transforms": "auto"}]]}, "has transforms"),
-        ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed cells"),
+        ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed values"),
     ],
 )
 def test_bad_input_is_named(options, message):

@@ -122,7 +122,7 @@ def test_dates_that_are_no_rows_are_refused(case):
         (before, pd.Timestamp("2020-01-01 01:00"), "whole steps after"),
         (before, index[-1] + pd.Timedelta("1h"), "whole steps after"),
         (before, "some day", "number or a date"),
-        (moved, 13, "all rows of X_old"),
+        (moved, 13, "Add the rows of X_old"),
     ):
         with pytest.raises(ValueError, match=message):
             model.news(first, after, (row, 2))
@@ -140,7 +140,7 @@ def test_what_is_no_news_is_refused(case):
     fitted, _, old, new = case
     seen = tuple(int(i) for i in np.argwhere(~np.isnan(new))[0])
     for change, target, message in (
-        ((new, old), (20, 0), "must go on from"),
+        ((new, old), (20, 0), "fewer than X_old"),
         ((old, np.full_like(old, np.nan)), (20, 0), "has no value in row"),
         ((old, new), seen, "is observed"),
         ((old, new), (20, 9), "one of the 4 columns"),

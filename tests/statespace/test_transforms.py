@@ -297,7 +297,7 @@ def test_values_outside_the_domain_are_refused(kind, value, said):
             fitted.transform(frame)
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time")  # many are on the bound
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time")  # many are on the bound
 @pytest.mark.parametrize("kind", ["sqrt", "log1p", (0, 100), (0, None)])
 def test_values_on_a_bound_are_taken(kind, rng):
     model = oracle.Model(
@@ -317,11 +317,11 @@ def test_values_on_a_bound_are_taken(kind, rng):
     [
         ("cube", "must be None, one of"),
         (["log"], "has 1 kinds, and X has 2 columns"),
-        ({"c": "log"}, "names the column 'c', which X does not have; it has 'a', 'b'"),
-        ({5: "log"}, "names the column 5"),
-        ([(1, 0), None], "the second must be larger"),
+        ({"c": "log"}, "has the column 'c', which is not a column of X"),
+        ({5: "log"}, "has the column 5"),
+        ([(1, 0), None], "the upper bound must be larger"),
         ((0, "log"), "must be None, one of"),
-        (3.0, "kinds by column; got float"),
+        (3.0, "a list or a mapping; got float"),
     ],
 )
 def test_kinds_that_are_none_are_refused(asked, said):
@@ -338,7 +338,7 @@ def test_auto_takes_what_is_clearly_better_and_says_so(rng):
     assert isinstance(fitted.transforms_["rain"], Sqrt)
     assert fitted.transforms_["plain"] is None
     assert isinstance(fitted.transforms_["huge"], Log)
-    assert "transforms='auto' took 'sqrt' for 'rain', 'log' for 'huge'." in fitted.status_
+    assert "transforms='auto' selected 'sqrt' for 'rain', 'log' for 'huge'." in fitted.status_
 
 
 def test_auto_leaves_gaussian_columns_as_they_are(rng):
@@ -349,7 +349,7 @@ def test_auto_leaves_gaussian_columns_as_they_are(rng):
     assert set(fitted.transforms_.values()) == {None}
     np.testing.assert_array_equal(fitted.loadings_, plain.loadings_)
     assert fitted.log_likelihood_ == plain.log_likelihood_
-    assert "took none" in fitted.status_
+    assert "selected no transform" in fitted.status_
 
 
 def test_no_noise_and_transforms(rng):

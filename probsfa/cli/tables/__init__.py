@@ -1,1 +1,1 @@
-"""Reading tables: cells, what the columns are, the clock of the rows, and what looks wrong."""
+"""Reading tables: values, what the columns are, the clock of the rows, and what looks wrong."""

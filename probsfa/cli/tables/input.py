@@ -23,7 +23,7 @@ __all__ = ["Input", "read_input"]
 
 # Squares of larger numbers overflow.
 _LARGEST = 1e150
-# A code for missing in a larger part of the rows of a column stops the command; a rarer one is a warning.
+# A code for missing in a larger share of the rows of a column is an error; a rarer one is a warning.
 _RARE = 0.01
 
 
@@ -42,7 +42,7 @@ class Input:
     clock : Clock
         When the rows were observed.
     warnings : tuple of str
-        What looks wrong in the file.
+        Likely errors in the file.
     """
 
     table: Table
@@ -124,12 +124,12 @@ class Input:
 
     @cached_property
     def _slices(self) -> list[Any]:
-        """Rows of each sequence, as slices where that saves a copy."""
+        """Return the rows of each sequence, as slices if that avoids a copy."""
         whole = np.arange(len(self.values))
         return [slice(None) if np.array_equal(rows, whole) else rows for rows in self.clock.sequences]
 
 
-@np.errstate(over="ignore", invalid="ignore")  # numbers as huge as 1e308 have no differences
+@np.errstate(over="ignore", invalid="ignore")  # differences of numbers such as 1e308 overflow
 def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] = ()) -> Input:
     """Read the data file, and report on the screen how it was read.
 
@@ -183,12 +183,11 @@ def _sequences(table: Table, texts: Texts, group: int | None) -> tuple[Rows, ...
 
 
 def _check_values(table: Table, plan: Plan, values: FloatArray) -> None:
-    """Refuse columns without values, and numbers that overflow."""
+    """Raise an error for columns without values, and for numbers that overflow."""
     for j, column in zip(plan.data, values.T, strict=True):
         if np.isnan(column).all():
             raise CommandError(
-                f"{table.source}: column {table.names[j]!r} has no values at all; leave it out with "
-                "--exclude."
+                f"{table.source}: column {table.names[j]!r} has no values. Leave it out with --exclude."
             )
     too_large = np.argwhere(np.abs(values) > _LARGEST)
     if len(too_large):
@@ -200,7 +199,7 @@ def _check_values(table: Table, plan: Plan, values: FloatArray) -> None:
 
 
 def _missing_codes(table: Table, plan: Plan, values: FloatArray, args: argparse.Namespace) -> list[str]:
-    """Refuse likely codes for missing that are frequent; return warnings of those that are rare."""
+    """Raise an error for frequent likely codes for missing; return warnings of rare ones."""
     found: dict[float, list[tuple[str, int]]] = {}
     for j, column in zip(plan.data, values.T, strict=True):
         for code in codes_of(column):

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 __all__ = ["codes_of", "outliers"]
 
-# Written for missing by custom: nines, some rounder numbers, and the limits of types of numbers.
+# Customary codes for missing: nines, some round numbers, and limits of number types.
 _NINES = (
     99.0,
     999.0,
@@ -26,7 +26,7 @@ _HUGE = (1e20, 1e30, 1e34, 1e36)
 _CUSTOMARY = np.array(
     sorted({sign * code for code in (*_NINES, *_HUGE) for sign in (1.0, -1.0)} | set(_OTHERS))
 )
-# Standard deviations of all other values from which on a single value is named, and the fewest values.
+# Standard deviations of all other values beyond which a single value is reported; minimum number of values.
 _FAR, _FEWEST = 10.0, 10
 
 

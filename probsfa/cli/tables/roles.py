@@ -80,7 +80,7 @@ class Plan:
 def make_plan(
     table: Table, texts: Texts, args: argparse.Namespace, model_columns: Sequence[str] = ()
 ) -> Plan:
-    """Give each column its role: as the options do, else by what is in it and by its name.
+    """Determine the role of each column by the options, or by its values and name.
 
     Columns of a fitted model are data if the file has all of them and no option names others.
     """
@@ -125,7 +125,7 @@ def split_names(given: Sequence[str] | None, known: Sequence[str]) -> list[str] 
 def _asked_roles(
     table: Table, data: Sequence[str], time: Sequence[str], args: argparse.Namespace
 ) -> dict[int, tuple[Role, str]]:
-    """The roles that options give."""
+    """Return the roles given by options."""
     roles: dict[int, tuple[Role, str]] = {}
     excluded = split_names(args.exclude, table.names) or []
     groups = () if args.group is None else (args.group,)
@@ -187,7 +187,7 @@ def _has_dates(table: Table, texts: pd.Series, args: argparse.Namespace) -> bool
 
 
 def _other_role(table: Table, texts: Texts, j: int, values: FloatArray, bad: BoolArray) -> tuple[Role, str]:
-    """The role of a column that is not a time."""
+    """Return the role of a column that is not a time."""
     name = table.names[j]
     known = values[~np.isnan(values)]
     words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
@@ -196,7 +196,7 @@ def _other_role(table: Table, texts: Texts, j: int, values: FloatArray, bad: Boo
     if bad.any():
         if not len(known) and texts[j][bad].str.fullmatch(_TIME).mean() > 0.5:
             return "left out", "times; --time uses them"
-        # A text that begins with a letter, or has no digit, is not meant as a number.
+        # A text that begins with a letter, or has no digit, is not a number.
         is_text = not len(known) and texts[j][bad].str.match(r"[^\W\d]|\D*$").all()
         return ("left out", "text") if is_text else ("data", "numbers and texts")
     whole = len(known) > 0 and bool(np.all(known % 1 == 0))
@@ -229,7 +229,7 @@ def _place(table: Table, name: str) -> int:
 
 
 def _check_names(table: Table, data: list[int]) -> None:
-    """Refuse two data columns of one name: a model knows its columns by their names."""
+    """Raise an error for two data columns of one name, because models identify columns by name."""
     for j in data:
         same = [k for k in data if table.names[k] == table.names[j]]
         if len(same) > 1:
@@ -240,7 +240,7 @@ def _check_names(table: Table, data: list[int]) -> None:
 
 
 def _check_numbers(table: Table, texts: Texts, columns: list[tuple[int, Column]]) -> None:
-    """Refuse values that are neither numbers nor missing: all of them at once, with counts."""
+    """Raise an error with all values that are neither numbers nor missing, with counts."""
     found, all_tokens = [], []
     for j, column in columns:
         if not column.bad.any():
@@ -265,7 +265,7 @@ def _check_numbers(table: Table, texts: Texts, columns: list[tuple[int, Column]]
 
 
 def _advice(table: Table, tokens: list[str]) -> str:
-    """The option that is likely to help with texts that are not numbers."""
+    """Return the option that is likely to help with texts that are not numbers."""
     texts = pd.Series(tokens, dtype=str)
     if len(table.names) == 1 and any(d in token for token in tokens for d in ",;\t|"):
         return f"If {table.delimiter!r} is not the delimiter, name it with --delimiter."

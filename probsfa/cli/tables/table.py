@@ -43,12 +43,11 @@ class Table:
     named : bool
         Whether the file has a header.
     rows : ndarray of int (T,)
-        Place of each row of data among the records of the file, which count from 0 with the header, blank
-        lines and skipped lines.
+        Index of each row of data among all records of the file, including header, blank and skipped lines.
     n_skipped : int
         Lines in front of the table.
     n_blank : int
-        Records at the end that have delimiters alone; these are no rows.
+        Records at the end that have only delimiters and are not used.
     codes : frozenset of str
         Texts that mean missing, in lower case, beside `MISSING`.
     """
@@ -70,7 +69,7 @@ class Table:
         return self.content.source
 
     def where(self, row: int, column: int) -> str:
-        """Name a value: file, row (the header is row 1) and column."""
+        """Return the place of a value: file, row (the header is row 1) and column."""
         return f"{self.source}: row {self.number(row)}, column {self.names[column]!r}"
 
     def number(self, row: int) -> int:
@@ -82,9 +81,9 @@ class Table:
         return np.asarray(texts.str.lower().isin(MISSING | self.codes), dtype=bool)
 
     def numbers(self, texts: pd.Series) -> tuple[FloatArray, BoolArray]:
-        """Return the numbers of a column, NaN where there is none, and which texts are bad.
+        """Return the numbers of a column, NaN for other texts, and which texts are not valid.
 
-        A text is bad if it is neither a finite number nor missing.
+        A text is not valid if it is neither a finite number nor missing.
         """
         values = as_numbers(texts, self.decimal, self.thousands)
         codes = as_numbers(pd.Series(sorted(self.codes), dtype=str), self.decimal, self.thousands)
@@ -167,7 +166,7 @@ def make_table(
     blank = (texts == "").all(axis=1).to_numpy()
     written = np.flatnonzero(~blank)
     if not len(written):
-        raise CommandError(f"{source}: the file has delimiters alone.")
+        raise CommandError(f"{source}: the file has only delimiters.")
     top, last = int(written[0]), int(written[-1])
     if decimal is None:
         decimal = "." if thousands else _guess_decimal(texts.iloc[top : top + _SAMPLE], delimiter)
@@ -177,7 +176,7 @@ def make_table(
     )
     rows = np.arange(top + named, last + 1)
     if not len(rows):
-        raise CommandError(f"{source}: there is a header and no data.")
+        raise CommandError(f"{source}: the file has a header and no data.")
     width = int(counts[rows[0]])
     if counts.max() <= 1:  # a blank line is a missing value of the only column
         counts = np.ones_like(counts)
@@ -253,7 +252,7 @@ def _texts(source: str, text: str, delimiter: str, counts: NDArray[np.intp]) -> 
         )
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         if "EOF inside string" in str(error):
-            raise CommandError(f"{source}: a quotation mark is opened and not closed.") from None
+            raise CommandError(f"{source}: a quotation mark is not closed.") from None
         raise CommandError(f"{source}: cannot be read as a table ({error}).") from None
     if len(texts) != len(counts):
         raise CommandError(f"{source}: a quotation mark or a line end is in the wrong place.")

@@ -40,9 +40,9 @@ _MONTH = r"(?i)(?<![a-z])(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
 _QUARTER = r"^(\d{4})[- ]?[Qq]([1-4])$"
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 _UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-# From how many rows on the one even spacing of two decides the order of day and month.
+# Minimum number of rows from which regular spacing determines the order of day and month.
 _MANY = 5
-# Times are evenly spaced if they are off a straight line by at most this part of a step, as rounded ones are.
+# Times are evenly spaced if they deviate from a line by at most this share of a step (rounding).
 _JITTER = 0.01
 
 

@@ -31,6 +31,7 @@ from scipy.optimize import minimize
 from probsfa._threads import one_blas_thread
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.adjacent import MAD, distance_from_adjacent, robust_spread
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import fit_em
@@ -46,7 +47,6 @@ from probsfa.statespace.learning.objective import (
     rounding,
 )
 from probsfa.statespace.learning.options import Given
-from probsfa.statespace.neighbours import MAD, from_neighbours, robust_spread
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -114,7 +114,7 @@ def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     ndarray of bool of shape (N, D)
         None of a column where it would be too many.
     """
-    residuals = from_neighbours(values, lengths)
+    residuals = distance_from_adjacent(values, lengths)
     out = np.zeros(values.shape, dtype=bool)
     centred = values.copy()
     seen = ~np.isnan(values).all(axis=0)

@@ -25,10 +25,10 @@ least a thousandth and at most a twentieth of the median distance). Back-transfo
 ``"log1p"``, ``"sqrt"`` and ``"box-cox"`` are zero.
 """
 
-from probsfa.statespace.transforms.asked import make_transforms
+from probsfa.statespace.transforms.argument import make_transforms
 from probsfa.statespace.transforms.columns import Transforms
 from probsfa.statespace.transforms.maps import Bounds, BoxCox, Log, Log1p, Sqrt, Transform, YeoJohnson
-from probsfa.statespace.transforms.plain import as_asked, as_plain, from_plain
+from probsfa.statespace.transforms.serialization import as_asked, as_plain, from_plain
 
 __all__ = [
     "Bounds",

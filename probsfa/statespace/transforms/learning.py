@@ -1,4 +1,4 @@
-"""Maps from training data: margins at bounds, powers, and whether a column is better in another scale."""
+"""Estimation of transforms from training data: margins at bounds, powers, and the choice of "auto"."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,22 +22,22 @@ from probsfa.statespace.transforms.maps import (
     YeoJohnson,
 )
 
-# Margin at bounds: a part of the distance of the closest value; at least and at most parts of the range or,
-# at one bound, of the median distance.
+# Margin at bounds: a share of the distance of the closest value, between shares of the range or, with one
+# bound, of the median distance.
 _SHARE_OF_CLOSEST, _LEAST_MARGIN, _MOST_OF_RANGE, _MOST_OF_MEDIAN = 0.5, 1e-3, 0.01, 0.05
-# What "auto" asks for: cells and different values; gain over none in nats, in the prediction of a cell from
-# the one before (altogether and for each cell) and of cells by themselves; and that of the logarithm.
+# Requirements of "auto": numbers of values and of different values; gain over no transform in nats, of the
+# conditional likelihood (in total and for each value) and of the marginal one; further gain of the logarithm.
 _FEWEST, _FEWEST_VALUES = 50, 10
 _LEAST_GAIN, _LEAST_GAIN_PER_CELL, _LEAST_MARGINAL_GAIN = 10.0, 0.05, 2.0
 _GAIN_OF_LOG_PER_CELL = 0.1
-# Part of the observed cells that may have one value other than zero, the lower bound: more are no density.
+# Largest share of the observed values that are equal (other than zero): with more ties there is no density.
 _MOST_TIED = 0.2
 
 
 def make_transform(
     kind: Any, cells: FloatArray, column: int, names: Sequence[str] | None
 ) -> Transform | None:
-    """The map of one column, of a kind that is not "auto"."""
+    """Make the transform of one column, of a kind other than "auto"."""
     if kind is None:
         return None
     made: Transform
@@ -61,7 +61,7 @@ def make_transform(
 
 
 def _learned(made: Transform, seen: FloatArray) -> Transform:
-    """The same map with its margin or its power, from observed cells that are within its domain."""
+    """Estimate the margin or the power of a transform from observed values within its domain."""
     if isinstance(made, Sqrt):
         return Sqrt(_margin(seen))
     if isinstance(made, Bounds):
@@ -74,7 +74,7 @@ def _learned(made: Transform, seen: FloatArray) -> Transform:
     if isinstance(made, BoxCox):
         return BoxCox(_best_power(boxcox_llf, seen, (SMALLEST_POWER, LARGEST_POWER)))
     if isinstance(made, YeoJohnson):
-        # On the side of zero where there are no values, the way back may be an exponential function of them.
+        # On a side of zero without values, the inverse may grow exponentially.
         powers = (0.5, 1.5)
         if seen.size and (seen.min() >= 0.0 or seen.max() <= 0.0):
             powers = (SMALLEST_POWER, 1.0) if seen.min() >= 0.0 else (1.0, LARGEST_POWER)
@@ -83,7 +83,7 @@ def _learned(made: Transform, seen: FloatArray) -> Transform:
 
 
 def _margin(distances: FloatArray, width: float | None = None) -> float:
-    """How far from a bound values are taken to be, at least."""
+    """Return the minimum distance of values from a bound."""
     off = distances[distances > 0.0]
     if off.size == 0:
         return _LEAST_MARGIN * (width or 1.0)
@@ -92,7 +92,7 @@ def _margin(distances: FloatArray, width: float | None = None) -> float:
 
 
 def _best_power(log_likelihood: Any, seen: FloatArray, powers: tuple[float, float]) -> float:
-    """The power that makes the cells most likely as independent draws of a Gaussian."""
+    """Return the maximum likelihood power for independent Gaussian values."""
     if seen.size == 0 or np.ptp(seen) <= 8.0 * np.finfo(np.float64).eps * np.abs(seen).max():
         return 1.0
 
@@ -105,16 +105,18 @@ def _best_power(log_likelihood: Any, seen: FloatArray, powers: tuple[float, floa
         method="bounded",
         options={"xatol": 1e-6},
     )
-    return min((float(end.x), *powers), key=fall)  # the search comes close to an end, but not to it
+    return min(
+        (float(end.x), *powers), key=fall
+    )  # the search approaches the ends of the interval without reaching them
 
 
 def choose_transform(cells: FloatArray, sequences: Sequences) -> Transform | None:
-    """The map of a column that is clearly better than none, or None.
+    """Return the transform of a column that is clearly better than none, or None.
 
-    Better by likelihood twice: as independent draws, which counts for the part of the cells that are
-    independent, and each given the cell before, as an AR(1) process, which is closer to what the model asks.
-    Candidates are those whose way back grows slowly; the logarithm must be far better than these, because a
-    mean of what it gives back may be far off where the model is not right.
+    Two likelihoods must improve: the marginal one of independent values, in the effective number of
+    independent values, and the conditional one of an AR(1) process, which is closer to the model. Candidates
+    are transforms whose inverse grows slowly. The logarithm must be much better, because means after
+    back-transformation can be far off if the model is wrong.
     """
     seen = cells[~np.isnan(cells)]
     if seen.size < _FEWEST or seen.min() < 0.0:
@@ -143,20 +145,20 @@ def choose_transform(cells: FloatArray, sequences: Sequences) -> Transform | Non
 
 
 class _Evidence(NamedTuple):
-    """Log-likelihoods of a column in a scale, and the part of its cells that count as independent."""
+    """Log-likelihoods of a transformed column, and the effective share of independent values."""
 
     marginal: float
     conditional: float
     share: float
 
     def exceeds(self, other: "_Evidence", conditional: float, marginal: float) -> bool:
-        """Whether both log-likelihoods are larger by so much, in nats of independent cells."""
+        """Whether both log-likelihoods are larger by the given amounts in nats."""
         gain = (self.marginal - other.marginal) * min(self.share, other.share)
         return self.conditional - other.conditional > conditional and gain > marginal
 
 
 def _evidence(one: Transform | None, cells: FloatArray, previous: FloatArray) -> _Evidence:
-    """Gaussian log-likelihoods at their maxima, in the units of the data."""
+    """Return maximized Gaussian log-likelihoods in the units of the data."""
     now, before = cells, previous
     slopes = np.zeros(cells.shape)
     if one is not None:

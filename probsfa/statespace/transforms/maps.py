@@ -1,4 +1,4 @@
-"""Maps of one column: its cells in another scale, the way back, and moments there."""
+"""Transforms of one column: forward, inverse, and moments after back-transformation."""
 
 import functools
 from abc import ABC, abstractmethod
@@ -10,18 +10,18 @@ from scipy.special import boxcox, expit, inv_boxcox
 
 from probsfa._typing import BoolArray, FloatArray
 
-# Powers of BoxCox and YeoJohnson from which no moment is lost, nor the way back.
+# Powers of BoxCox and YeoJohnson with finite moments and an inverse.
 SMALLEST_POWER, LARGEST_POWER = 0.0, 2.0
-# Reach and nodes of the integrals, which are taken in two parts, and cells that are integrated together.
+# Range in standard deviations and nodes of the integrals, which have two parts; values integrated together.
 _REACH, _NODES, _CELLS = 9.0, 64, 4096
 
 
 class Transform(ABC):
-    """An increasing map of the cells of one column, and the way back."""
+    """An increasing transform of the values of one column, with its inverse."""
 
-    #: Whether the way back grows like an exponential function, at most.
+    #: Whether the inverse can grow exponentially.
     exponential: ClassVar[bool] = True
-    #: Where the way back bends, in the transformed unit.
+    #: Point at which the inverse is not smooth, in transformed units.
     bend: float = 0.0
 
     @property
@@ -31,23 +31,23 @@ class Transform(ABC):
 
     @abstractmethod
     def forward(self, x: FloatArray) -> FloatArray:
-        """``T(x)``; NaN stays."""
+        """Return ``T(x)``, NaN for NaN."""
 
     @abstractmethod
     def inverse(self, y: FloatArray) -> FloatArray:
-        """``x`` of ``y``; of what is below the range of ``T``, the bound."""
+        """Return ``x`` from ``y``; values below the range of ``T`` give the bound."""
 
     @abstractmethod
     def log_slope(self, x: FloatArray) -> FloatArray:
-        """``log T'(x)``; NaN stays."""
+        """Return ``log T'(x)``, NaN for NaN."""
 
     @abstractmethod
     def outside(self, x: FloatArray) -> BoolArray:
-        """Which values the map is not defined for."""
+        """Return which values are outside the domain."""
 
     @property
     def domain(self) -> str:
-        """What values may be, in words."""
+        """Description of the domain, such as "above 0"."""
         return "any number"
 
     @property
@@ -56,17 +56,17 @@ class Transform(ABC):
         return 0
 
     def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of ``x`` where ``y`` is Gaussian, cell by cell.
+        """Return mean and standard deviation of ``x`` for Gaussian ``y``, value by value.
 
         Parameters
         ----------
         means, std : ndarray of shape (M,)
-            Of ``y``.
+            Moments of ``y``.
 
         Returns
         -------
         means, std : ndarray of shape (M,)
-            By Gauss-Legendre quadrature on either side of where the map bends.
+            Moments of ``x``, by Gauss-Legendre quadrature on both sides of ``bend``.
         """
         out = np.empty_like(means), np.empty_like(means)
         nodes, weights = _legendre()
@@ -101,7 +101,7 @@ def _legendre() -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class Log(Transform):
-    """``log x``, for what is above zero."""
+    """``log x``, for positive values."""
 
     @property
     def plain(self) -> list[Any]:
@@ -111,7 +111,7 @@ class Log(Transform):
     @property
     def domain(self) -> str:
         """What values may be."""
-        return "above 0 (at 0 or above, 'sqrt', 'log1p' or the bounds (0, None) serve)"
+        return "above 0 (for values of 0 use 'sqrt', 'log1p' or the bounds (0, None))"
 
     def forward(self, x: FloatArray) -> FloatArray:
         """``log x``."""
@@ -138,7 +138,7 @@ class Log(Transform):
 
 @dataclass(frozen=True)
 class Log1p(Transform):
-    """``log(1 + x)``, for what is zero or above; what comes back below zero is zero."""
+    """``log(1 + x)``, for nonnegative values; the inverse is at least zero."""
 
     @property
     def plain(self) -> list[Any]:
@@ -169,12 +169,12 @@ class Log1p(Transform):
 
 @dataclass(frozen=True)
 class Sqrt(Transform):
-    """``sqrt x``, for what is zero or above; what comes back below zero is zero.
+    """``sqrt x``, for nonnegative values; the inverse is at least zero.
 
     Attributes
     ----------
     margin : float
-        Values below are taken to be so large.
+        Smaller values are replaced by the margin.
     """
 
     margin: float
@@ -209,7 +209,7 @@ class Sqrt(Transform):
 
 @dataclass(frozen=True)
 class BoxCox(Transform):
-    """``(x^p - 1) / p``, for what is above zero; what comes back below zero is zero.
+    """``(x^p - 1) / p``, for positive values; the inverse is at least zero.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ class BoxCox(Transform):
     @property
     def domain(self) -> str:
         """What values may be."""
-        return "above 0 (at 0 or above, 'sqrt' or 'log1p' serve)"
+        return "above 0 (for values of 0 use 'sqrt' or 'log1p')"
 
     @property
     def n_free(self) -> int:
@@ -259,12 +259,12 @@ class BoxCox(Transform):
 
 @dataclass(frozen=True)
 class YeoJohnson(Transform):
-    """Box & Cox's map of ``1 + x`` above zero, and of ``1 - x`` with the power ``2 - p`` below, mirrored.
+    """Box-Cox transform of ``1 + x`` above zero, and mirrored of ``1 - x`` with the power ``2 - p`` below.
 
     Attributes
     ----------
     power : float
-        ``p``, from 0 to 2; 1 changes nothing.
+        ``p``, from 0 to 2; 1 is the identity.
     """
 
     power: float
@@ -309,9 +309,9 @@ class Bounds(Transform):
     Attributes
     ----------
     lower, upper : float or None
-        The bounds, one of which may be missing.
+        The bounds, one of which may be None.
     margin : float
-        Values closer to a bound are taken to be so far from it.
+        Values closer to a bound are moved to this distance.
     """
 
     lower: float | None

@@ -419,7 +419,7 @@ CASES = (
     Case(
         "a column without values",
         "a,b,c\n1.5,20,\n2.5,21,\n1,19,\n",
-        error="column 'c' has no values at all; leave it out",
+        error="column 'c' has no values. Leave it out",
     ),
     # Numbers
     Case(

@@ -265,8 +265,8 @@ def test_gzip_in_and_out(tmp_path):
     [
         ("", "is empty"),
         ("\n \n", "is empty"),
-        ("a,b\n", "a header and no data"),
-        ('a,b\n"1,2\n', "a quotation mark is opened and not closed"),
+        ("a,b\n", "the file has a header and no data"),
+        ('a,b\n"1,2\n', "a quotation mark is not closed"),
     ],
 )
 def test_texts_that_are_no_tables(text, message):

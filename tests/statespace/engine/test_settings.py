@@ -35,7 +35,7 @@ def results(X, times):
     ]
 
 
-@pytest.mark.filterwarnings("ignore:Observed cells left out one at a time")
+@pytest.mark.filterwarnings("ignore:Observed values left out one at a time")
 def test_rank_promotion_that_the_user_forbids_does_not_break_fits(rng):
     X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
     X[5, 1] = np.nan

@@ -1,11 +1,11 @@
-"""Maps, and what was asked for, as JSON can hold them."""
+"""Conversion of transforms, and of the parameter ``transforms``, to and from JSON."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from probsfa.statespace.transforms.asked import checked_kind, is_real
+from probsfa.statespace.transforms.argument import checked_kind, is_real
 from probsfa.statespace.transforms.maps import (
     LARGEST_POWER,
     SMALLEST_POWER,
@@ -29,7 +29,7 @@ _BY_NAME: dict[str, Callable[..., Transform]] = {
 
 
 def as_plain(asked: Any) -> Any:
-    """The parameter ``transforms`` as JSON can hold it."""
+    """Convert the parameter ``transforms`` to JSON types."""
     if isinstance(asked, Transform):
         return {"transform": asked.plain}
     if isinstance(asked, Mapping):
@@ -44,7 +44,7 @@ def _plain_key(key: Any) -> Any:
 
 
 def as_asked(plain: Any) -> Any:
-    """The parameter ``transforms`` from what :func:`as_plain` made of it."""
+    """Convert the parameter ``transforms`` back from the result of :func:`as_plain`."""
     if isinstance(plain, dict) and "transform" in plain:
         return from_plain(plain["transform"])
     if isinstance(plain, dict):
@@ -57,23 +57,23 @@ def as_asked(plain: Any) -> Any:
 
 
 def from_plain(plain: Any) -> Transform | None:
-    """A map from its name and numbers, or None.
+    """Return a transform from its name and numbers, or None.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If name or numbers are not valid.
     """
     if plain is None:
         return None
     if not (isinstance(plain, list) and plain and plain[0] in _BY_NAME):
-        raise ValueError(f"transforms holds {plain!r:.80}, which is none")
+        raise ValueError(f"transforms holds {plain!r:.80}, which is not a transform")
     numbers = plain[1:]
     bounded = plain[0] == "bounds"
     good = all(is_real(x) and np.isfinite(x) for x in numbers if not (bounded and x is None))
     expected = {"sqrt": 1, "box-cox": 1, "yeo-johnson": 1, "bounds": 3}.get(plain[0], 0)
     if len(numbers) != expected or not good:
-        raise ValueError(f"transforms holds {plain!r:.80}, which is none")
+        raise ValueError(f"transforms holds {plain!r:.80}, which is not a transform")
     made = _BY_NAME[plain[0]](*numbers)
     if isinstance(made, (BoxCox, YeoJohnson)) and not SMALLEST_POWER <= made.power <= LARGEST_POWER:
         raise ValueError(f"transforms holds the power {made.power!r}, which must lie from 0 to 2")

@@ -1,4 +1,4 @@
-"""What users ask for: a kind for all columns, one for each, or those of some by name."""
+"""The parameter ``transforms`` of the estimator: one kind for all columns, a list, or a mapping."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,25 +14,25 @@ _KINDS = ("auto", "log", "log1p", "sqrt", "box-cox", "yeo-johnson")
 
 
 def make_transforms(asked: Any, sequences: Sequences) -> tuple[Transforms, str]:
-    """Read the parameter ``transforms`` of an estimator, and learn from training data what it leaves open.
+    """Make the transforms of all columns from the parameter ``transforms`` and training data.
 
     Parameters
     ----------
     asked : None, str, Mapping or sequence
-        A kind for all columns, one for each, or those of some by their names or numbers.
+        One kind for all columns, a list with one for each, or a mapping from names or numbers.
     sequences : Sequences
-        Checked training data.
+        Validated training data.
 
     Returns
     -------
     transforms : Transforms
     sentence : str
-        What ``"auto"`` took, for the status; empty where nobody asked.
+        Report of the selection by ``"auto"``, for the status; empty if "auto" is not used.
 
     Raises
     ------
     ValueError
-        If the parameter is not valid, or a value is outside the domain of its column's map.
+        If the parameter is not valid, or a value is outside the domain of the transform of its column.
     """
     names, n_features = sequences.feature_names, sequences.n_features
     kinds = _by_column(asked, names, n_features)
@@ -50,13 +50,13 @@ def make_transforms(asked: Any, sequences: Sequences) -> tuple[Transforms, str]:
     ]
     sentence = ""
     if "auto" in [kind for kind in kinds if isinstance(kind, str)]:
-        took = ", ".join(chosen) if chosen else "none: no column is clearly better in another scale"
-        sentence = f" transforms='auto' took {took}."
+        selected = ", ".join(chosen) if chosen else "no transform"
+        sentence = f" transforms='auto' selected {selected}."
     return Transforms(tuple(made)), sentence
 
 
 def _by_column(asked: Any, names: Sequence[str] | None, n_features: int) -> list[Any]:
-    """A kind for each column."""
+    """Return a kind for each column."""
     bounds = isinstance(asked, tuple) and len(asked) == 2 and any(is_real(end) for end in asked)
     if asked is None or bounds or isinstance(asked, (str, Transform)):
         return [checked_kind(asked)] * n_features
@@ -69,12 +69,12 @@ def _by_column(asked: Any, names: Sequence[str] | None, n_features: int) -> list
     if isinstance(asked, (list, tuple, np.ndarray)):
         if len(asked) != n_features:
             raise ValueError(
-                f"transforms has {len(asked)} kinds, and X has {n_features} columns; give one for each, or "
-                "those of some by name: transforms={'rain': 'sqrt'}."
+                f"transforms has {len(asked)} kinds, and X has {n_features} columns. Give one for each, or "
+                "a mapping: transforms={'rain': 'sqrt'}."
             )
         return [checked_kind(kind) for kind in asked]
     raise ValueError(
-        f"transforms must be None, a kind such as 'sqrt', or kinds by column; got {type(asked).__name__}."
+        f"transforms must be None, a kind such as 'sqrt', a list or a mapping; got {type(asked).__name__}."
     )
 
 
@@ -84,11 +84,11 @@ def _column(column: Any, names: Sequence[str] | None, n_features: int) -> int:
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n_features:
         return int(column)
     of = f"0 to {n_features - 1}" if names is None else ", ".join(map(repr, list(names)[:10]))
-    raise ValueError(f"transforms names the column {column!r}, which X does not have; it has {of}.")
+    raise ValueError(f"transforms has the column {column!r}, which is not a column of X ({of}).")
 
 
 def checked_kind(kind: Any) -> Any:
-    """A kind as it is, once it is one."""
+    """Return a valid kind, or raise a ValueError."""
     if kind is None or isinstance(kind, Transform) or (isinstance(kind, str) and kind in _KINDS):
         return kind
     if isinstance(kind, (list, tuple)) and len(kind) == 2:
@@ -96,7 +96,9 @@ def checked_kind(kind: Any) -> Any:
         numbers = [end for end in ends if end is not None]
         if numbers and all(is_real(end) and np.isfinite(end) for end in numbers):
             if len(numbers) == 2 and not numbers[0] < numbers[1]:
-                raise ValueError(f"transforms has the bounds {kind!r}; the second must be larger.")
+                raise ValueError(
+                    f"transforms has the bounds {kind!r}; the upper bound must be larger than the lower one."
+                )
             return tuple(None if end is None else float(end) for end in ends)
     raise ValueError(
         f"transforms must be None, one of {', '.join(map(repr, _KINDS))}, or bounds such as (0, 100) or "
@@ -105,5 +107,5 @@ def checked_kind(kind: Any) -> Any:
 
 
 def is_real(value: Any) -> bool:
-    """Whether it is a number, and no truth value."""
+    """Whether a value is a real number, and not a bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

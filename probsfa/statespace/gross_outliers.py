@@ -1,8 +1,8 @@
-"""Gross outliers under a Gaussian fit: few cells that decide of it, while most errors are normal.
+"""Gross outliers: few values that dominate a Gaussian fit, while most errors are close to normal.
 
-Their size is judged by the errors of all other cells, never by the variances of the fit, which they widen:
-four wild rows in 15,000 may make these a hundred times too large. Columns whose errors are heavy-tailed
-throughout, such as rain or visibility, have no outliers in this sense, whatever their largest cells are.
+Their size is measured relative to the errors of the other values, not to the fitted variances, which outliers
+inflate: four wrong rows in 15,000 can make these a hundred times too large. Columns whose errors are
+heavy-tailed throughout, such as rain or visibility, have no outliers in this sense.
 """
 
 from typing import NamedTuple
@@ -12,29 +12,29 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.neighbours import MAD
+from probsfa.statespace.adjacent import MAD
 
 __all__ = ["Outliers", "gross_outliers", "suspicious_rows"]
 
-# Robust standard deviations beyond which a cell is a gross outlier; the least part of the sum of squares that
-# such cells have where they decide of a fit; and the largest part of all cells that they may be.
+# Robust standard deviations beyond which a value is a gross outlier; the smallest share of the sum of squares
+# with which outliers dominate a fit; and the largest share of all values that outliers can be.
 _GROSS, _LEAST_SHARE, _MOST_CELLS = 7.0, 0.3, 0.1
 # Ratio of the quantiles at 90 and 50 % of the sizes of errors: 2.4 for normal ones, 3.6 for Student-t ones of
 # two degrees of freedom.
 _MOST_RATIO = 3.5
-# Columns with fewer errors are not judged; rows from which medians of many are taken.
+# Columns with fewer errors are not tested; maximum number of rows for medians.
 _FEWEST, _MANY_ROWS = 50, 50_000
 
 
 class Outliers(NamedTuple):
-    """Columns with gross outliers, and the cells that are farthest off.
+    """Columns with gross outliers, and the largest outlier of each column.
 
     Attributes
     ----------
     columns : ndarray of bool of shape (D,)
-        In which columns.
+        Columns with gross outliers.
     cells : list of (int, int)
-        Row and column of the cells farthest off, the farthest first, one for each column.
+        Row and column of the largest outlier of each such column, the largest first.
     sizes : list of float
         Their errors, in robust standard deviations of their columns.
     """
@@ -45,14 +45,14 @@ class Outliers(NamedTuple):
 
 
 def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
-    """Rows (M,) with cells far from the mean of their neighbours, or from the median of their column.
+    """Select rows (M,) with values far from the mean of adjacent ones, or from the median of their column.
 
     Parameters
     ----------
     sequences : Sequences
         Rows, NaN where missing.
     n_rows : int
-        Most rows that are wanted.
+        Maximum number of rows.
 
     Returns
     -------
@@ -63,7 +63,7 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
     starts = np.cumsum(sequences.lengths)[:-1]
     step = max(len(values) // _MANY_ROWS, 1)
     worst = np.zeros(len(values))
-    for x in values.T:  # one column at a time: a copy of all of them would be the most memory of a fit
+    for x in values.T:  # one column at a time: a copy of all columns would be the largest array of a fit
         between = np.full(len(x), np.nan)
         between[1:-1] = x[1:-1] - 0.5 * (x[:-2] + x[2:])
         between[np.concatenate([starts, starts - 1])] = np.nan
@@ -79,17 +79,17 @@ def _median(x: FloatArray) -> float:
     return float(np.median(seen)) if seen.size else np.nan
 
 
-def gross_outliers(sample: FloatArray, suspects: FloatArray, rows: NDArray[np.intp], n_rows: int) -> Outliers:
-    """Look for outliers in standardised errors of predictions one row ahead.
+def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.intp], n_rows: int) -> Outliers:
+    """Find gross outliers in standardised one-step prediction errors.
 
     Parameters
     ----------
     sample : ndarray of shape (S, D)
-        Errors of rows that are spread over the data.
-    suspects : ndarray of shape (M, D)
+        Errors of rows that are spread evenly over the data.
+    selected : ndarray of shape (M, D)
         Errors of the rows that are most likely to have outliers.
     rows : ndarray of int of shape (M,)
-        Which rows these are.
+        Numbers of these rows.
     n_rows : int
         Number of rows of the data.
 
@@ -111,7 +111,7 @@ def gross_outliers(sample: FloatArray, suspects: FloatArray, rows: NDArray[np.in
         if np.mean(wild) > _MOST_CELLS:
             continue
         quiet = float(np.sum(size[~wild] ** 2))
-        there = np.abs(np.nan_to_num(suspects[:, j]))
+        there = np.abs(np.nan_to_num(selected[:, j]))
         beyond = np.where(there > limit, there, 0.0)
         # Of the sample, and of all rows of which these are the worst.
         for among, others in (

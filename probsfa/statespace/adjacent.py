@@ -1,4 +1,4 @@
-"""Cells beside their neighbours in time, by medians that a few wrong cells hardly move."""
+"""Comparison of values with adjacent observations, by medians, which a few outliers hardly change."""
 
 from collections.abc import Sequence
 
@@ -6,17 +6,17 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 
-__all__ = ["MAD", "from_neighbours", "robust_spread"]
+__all__ = ["MAD", "distance_from_adjacent", "robust_spread"]
 
 #: Median absolute deviation of a normal distribution of unit variance.
 MAD = 0.6744897501960817
 
-# Neighbours on either side of a cell.
+# Adjacent observations on each side of a value.
 _REACH = 2
 
 
-def from_neighbours(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
-    """Distances of cells from the median of the four observed cells of their column that are nearest in time.
+def distance_from_adjacent(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
+    """Return the distance of each value from the median of the four adjacent observations of its column.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def from_neighbours(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
     Returns
     -------
     ndarray of shape (N, D)
-        NaN where missing, and where a sequence has too few cells of a column.
+        NaN where missing, or if a sequence has too few values of the column.
     """
     out = np.full(values.shape, np.nan)
     ends = np.cumsum(lengths)
@@ -36,12 +36,12 @@ def from_neighbours(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
         for j in range(values.shape[1]):
             rows = start + np.flatnonzero(~np.isnan(values[start:stop, j]))
             if len(rows) > 2 * _REACH:
-                out[rows, j] = values[rows, j] - _median_of_neighbours(values[rows, j])
+                out[rows, j] = values[rows, j] - _median_of_adjacent(values[rows, j])
     return out
 
 
 def robust_spread(values: FloatArray) -> FloatArray:
-    """Robust standard deviations (D,) of columns about zero; zero where there are none."""
+    """Return robust standard deviations (D,) of columns about zero; zero for columns without values."""
     seen = ~np.isnan(values)
     out = np.zeros(values.shape[1])
     for j in np.flatnonzero(seen.any(axis=0)):
@@ -49,8 +49,8 @@ def robust_spread(values: FloatArray) -> FloatArray:
     return out
 
 
-def _median_of_neighbours(x: FloatArray) -> FloatArray:
-    """Median of the four neighbours of each number; of as many on one side at the ends."""
+def _median_of_adjacent(x: FloatArray) -> FloatArray:
+    """Return the median of the four adjacent numbers of each number; at the ends, of the four nearest."""
     n = len(x)
     at = np.arange(n)[:, None]
     first = np.clip(at - _REACH, 0, n - 2 * _REACH - 1)

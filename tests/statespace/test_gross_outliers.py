@@ -5,7 +5,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import load_nyc_weather, make_slow_mixture
-from probsfa.statespace.suspects import gross_outliers, suspicious_rows
+from probsfa.statespace.gross_outliers import gross_outliers, suspicious_rows
 from tests.sampling import sparsely
 from tests.statespace.support import HOLES
 
