@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa._validation import Sequences
 from probsfa.graphs import clustered
@@ -19,6 +18,7 @@ from probsfa.sfa.kernel_columns import KernelColumns, KernelFunctions
 from probsfa.sfa.kernel_preimage import PreImage
 from tests.oracles import kernel_sfa as oracle
 from tests.oracles import sfa
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 KERNELS = ["additive_chi2", "chi2", "linear", "poly", "polynomial", "rbf", "laplacian", "cosine"]
@@ -31,7 +31,7 @@ def series(rng, n, d=3, fast=0.5):
     return slow @ rng.standard_normal((d, d)) + fast * rng.standard_normal((n, d))
 
 
-@parametrize_with_checks(
+@checked(
     [
         KernelSFA(),
         KernelSFA(n_support=4, regularization=1e-3),
