@@ -26,6 +26,9 @@ _MOST_BYTES = 2**29
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_PROGRAMS))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+# Programs of tests run for milliseconds and take seconds to compile, nearly half of it to optimize them.
+# With `XLA_FLAGS=""` they are compiled as for users; `.ci/run --all` does that.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 assert "jax" not in sys.modules, "JAX was imported before the tests could say where it keeps its programs."
 
 # A shell's background jobs ignore interrupts; tests of what an interrupt does must not depend on that.

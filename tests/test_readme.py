@@ -65,13 +65,6 @@ def test_code_of_the_page_on_pipelines_runs(tmp_path):
     run_code_of("pipelines.md", tmp_path)
 
 
-def test_example_is_short():
-    [example] = blocks("python")
-    lines = [line for line in example.splitlines() if line.strip()]
-    assert len(lines) <= 20
-    assert max(map(len, lines)) <= 120
-
-
 def test_the_two_commands_are_there():
     assert "    pip install . && probsfa demo\n" in README
     assert "    pip install '.[test]' && pytest\n" in README

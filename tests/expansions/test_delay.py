@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import SFA
 from probsfa.expansions import DelayEmbedding
+from tests.sampling import checked
 
 # What scikit-learn expects of a transformer that maps each row by itself.
 BY_ITSELF = {
@@ -19,7 +19,7 @@ BY_ITSELF = {
 }
 
 
-@parametrize_with_checks(
+@checked(
     [DelayEmbedding(), DelayEmbedding(1)],
     expected_failed_checks=lambda estimator: BY_ITSELF if estimator.n_delays > 1 else {},
 )

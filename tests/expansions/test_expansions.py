@@ -8,7 +8,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa.expansions import (
     Clip,
@@ -20,6 +19,7 @@ from probsfa.expansions import (
     RadialBasis,
     is_stateless,
 )
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL, mc_tolerance
 
 ALL = [
@@ -38,7 +38,7 @@ ALL = [
 ]
 
 
-@parametrize_with_checks(ALL)
+@checked(ALL)
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)
 

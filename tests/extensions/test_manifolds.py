@@ -9,7 +9,6 @@ from sklearn.decomposition import PCA as ScikitPCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import probsfa
 from probsfa.extensions import (
@@ -22,6 +21,7 @@ from probsfa.extensions import (
 )
 from probsfa.extensions._kernel_manifold import KernelManifold, landmark_grid, project, solve_coefficients
 from tests.oracles import manifolds as oracle
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 SMALL = [
@@ -32,7 +32,7 @@ SMALL = [
 ]
 
 
-@parametrize_with_checks(SMALL)
+@checked(SMALL)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:The graph has:UserWarning")
 def test_scikit_learn_contract(estimator, check):

@@ -16,12 +16,12 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.imputation import ProbabilisticImputer
+from tests.sampling import checked
 from tests.tolerances import EXACT
 
 # Interpolation is as good as the model on some of these series, which is of no interest here.
@@ -62,7 +62,7 @@ def odd(frame):
     return odd
 
 
-@parametrize_with_checks([imputer(), imputer(add_indicator=True, keep_empty_features=True)])
+@checked([imputer(), imputer(add_indicator=True, keep_empty_features=True)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

@@ -50,6 +50,7 @@ def test_limits_are_the_quantiles_where_there_are_many_events(rng, joint):
     )
 
 
+@pytest.mark.exhaustive  # 200 simulations; tests/monitoring/test_monitor.py has the rate of a monitor
 def test_few_rows_do_not_raise_more_false_alarms_than_are_asked_for(rng):
     """Of 500 serially dependent rows 1 % are five, of fewer excursions: plain quantiles are too low."""
     decay, n_rows = 0.7, 500

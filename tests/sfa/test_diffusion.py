@@ -8,11 +8,11 @@ from sklearn.datasets import make_moons
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import graphs
 from probsfa.sfa import DiffusionMap, LaplacianEigenmaps
 from tests.oracles.eigenmaps import diffusion_map, heat_kernel, ring
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 
@@ -24,7 +24,7 @@ def expected_failures(estimator):
     return {f"check_{name}": isolated for name in checks}
 
 
-@parametrize_with_checks(
+@checked(
     [
         DiffusionMap(),
         DiffusionMap(affinity="nearest_neighbors", alpha=0.5, time=2),

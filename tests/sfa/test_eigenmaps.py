@@ -14,7 +14,6 @@ from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa.graphs import heat_kernel as graph_of_heat
 from probsfa.graphs import nearest_neighbors, serial, transition
@@ -22,6 +21,7 @@ from probsfa.sfa import SFA
 from probsfa.sfa.spectral.eigenmaps import LaplacianEigenmaps
 from tests.oracles import sfa
 from tests.oracles.eigenmaps import eigenvalues, gsfa, heat_kernel, nystroem, path, ring
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 NORMALIZATIONS = ["random_walk", "symmetric", "unnormalized"]
@@ -41,7 +41,7 @@ def expected_failures(estimator):
     return {f"check_{name}": ISOLATED for name in checks}
 
 
-@parametrize_with_checks(
+@checked(
     [
         LaplacianEigenmaps(),
         LaplacianEigenmaps(affinity="rbf"),

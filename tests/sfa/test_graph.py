@@ -14,18 +14,18 @@ from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import graphs
 from probsfa.sfa import SFA, GraphSFA
 from tests.oracles import graphs as oracle
 from tests.oracles import sfa as sfa_oracle
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 NAMES = ["temporal", "nearest_neighbors", "clustered", "serial", "mixed", "sliding_window", "reordering"]
 
 
-@parametrize_with_checks(
+@checked(
     [GraphSFA(graph=name) for name in NAMES]
     + [GraphSFA(1, graph="clustered", expansion=FunctionTransformer(np.arcsinh))]
 )

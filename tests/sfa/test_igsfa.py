@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import graphs
 from probsfa.expansions import FourierFeatures, Polynomial, Power
 from probsfa.metrics import principal_angles
 from probsfa.sfa import IGSFA, GraphSFA, HierarchicalSFA, Layer
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 
-@parametrize_with_checks(
+@checked(
     [
         IGSFA(graph="clustered"),
         IGSFA(2, graph="serial", expansion=Polynomial(2), scaling="qr"),

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import pairwise_kernels
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa._validation import Sequences
 from probsfa.graphs import clustered
@@ -20,6 +19,7 @@ from probsfa.sfa.kernel.estimator import KernelSFA, PreImage
 from probsfa.sfa.kernel.problem import KernelColumns, KernelFunctions
 from tests.oracles import kernel_sfa as oracle
 from tests.oracles import sfa
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 KERNELS = ["additive_chi2", "chi2", "linear", "poly", "polynomial", "rbf", "laplacian", "cosine"]
@@ -32,7 +32,7 @@ def series(rng, n, d=3, fast=0.5):
     return slow @ rng.standard_normal((d, d)) + fast * rng.standard_normal((n, d))
 
 
-@parametrize_with_checks(
+@checked(
     [
         KernelSFA(),
         KernelSFA(n_support=4, regularization=1e-3),

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, SplineTransformer, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa.expansions import Polynomial
 from probsfa.sfa import SFA
 from tests.oracles import sfa as oracle
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL, STREAM
 
 ESTIMATORS = [
@@ -44,7 +44,7 @@ def test_an_expansion_of_a_wrong_type_is_named(rng, expansion):
         SFA(expansion=expansion).fit(rng.standard_normal((20, 2)))
 
 
-@parametrize_with_checks(ESTIMATORS)
+@checked(ESTIMATORS)
 @pytest.mark.filterwarnings("ignore:The .* rows vary in:UserWarning", "ignore:.*SCIPY_ARRAY_API")
 @pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out:UserWarning")
 def test_scikit_learn_contract(estimator, check):

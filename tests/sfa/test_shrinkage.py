@@ -8,18 +8,16 @@ import scipy.linalg
 from sklearn.covariance import ledoit_wolf as peer_ledoit_wolf
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import graphs
 from probsfa.metrics import principal_angles
 from probsfa.sfa import GraphSFA
 from tests.oracles import graphs as oracle
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 
-@parametrize_with_checks(
-    [GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)]
-)
+@checked([GraphSFA(graph="clustered", shrinkage="auto"), GraphSFA(graph="serial", shrinkage=0.1)])
 @pytest.mark.filterwarnings("ignore:The serial graph of . groups:UserWarning", "ignore:.*SCIPY_ARRAY_API")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)

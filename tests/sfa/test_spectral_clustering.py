@@ -12,10 +12,10 @@ from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa.sfa.spectral.clustering import SpectralClustering, eigengap
 from tests.oracles.eigenmaps import path, product
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 ISOLATED = "scikit-learn gives samples without affinity to any training point: no cluster to predict"
@@ -29,7 +29,7 @@ def expected_failures(estimator):
     return {**isolated, "check_clustering": "scikit-learn gives points here, not affinities"}
 
 
-@parametrize_with_checks(
+@checked(
     [
         SpectralClustering(),
         SpectralClustering(affinity="rbf"),

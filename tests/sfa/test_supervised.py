@@ -13,7 +13,6 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NearestCentroid
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import graphs
 from probsfa.expansions import Polynomial
@@ -22,10 +21,11 @@ from probsfa.sfa._shrinkage import slowest_of_shrunk
 from probsfa.sfa.supervised.choice import _in_row_space, whole_blocks
 from probsfa.sfa.supervised.classifier import GaussianClassifier
 from probsfa.sfa.supervised.regressor import RidgeStep
+from tests.sampling import checked
 from tests.tolerances import EXACT
 
 
-@parametrize_with_checks(
+@checked(
     [
         GraphSFAClassifier(cv=2),
         GraphSFAClassifier("auto", preset="images", cv=2),

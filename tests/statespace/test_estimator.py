@@ -10,11 +10,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa import ProbabilisticSFA
 from tests.oracles import statespace as oracle
-from tests.sampling import sparsely
+from tests.sampling import checked, sparsely
 from tests.statespace.support import punch, scaled_error, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -383,7 +382,7 @@ def expected_failures(estimator):
     return {} if estimator.noise == 0.0 else EXPECTED
 
 
-@parametrize_with_checks(
+@checked(
     [ProbabilisticSFA(n_components=1), ProbabilisticSFA(n_components=1, noise=0.0)],
     expected_failed_checks=expected_failures,
 )

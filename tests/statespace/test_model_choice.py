@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from probsfa import ProbabilisticSFA, plots, select_model, select_n_components
 from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace.choice import candidates, clock, halving, proposals
+from probsfa.statespace.choice import candidates, clock, proposals
 from probsfa.statespace.choice.leftovers import Leftovers, leftovers
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.growth import enlarged, reduced
@@ -317,14 +317,6 @@ def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
 
 
 # ------------------------------------------------------------------------------------ candidates and rounds
-
-
-def test_the_halving_schedule():
-    assert halving.halving_schedule(12, 20_000) == [(12, 2000, 30), (3, 20_000, 40)]
-    assert halving.halving_schedule(30, 90_000) == [(30, 2000, 30), (8, 32_000, 40), (2, 90_000, 40)]
-    assert halving.halving_schedule(30, 500) == [(30, 500, 30), (3, 500, 40)]
-    assert halving.halving_schedule(2, 2500) == [(2, 2000, 30), (2, 2500, 40)]
-    assert halving.halving_schedule(9, 10_000, 40)[0].n_rows == 4000
 
 
 class Pretended:

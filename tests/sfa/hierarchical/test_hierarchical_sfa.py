@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from probsfa.expansions import Polynomial, Power
 from probsfa.graphs import graph_moments, heat_kernel, serial
@@ -16,6 +15,7 @@ from probsfa.sfa import SFA
 from probsfa.sfa.graph import GraphSFA
 from probsfa.sfa.hierarchical import HierarchicalSFA, Layer, cascade_layers, escalante_wiskott_layers
 from tests.oracles import hierarchical as oracle
+from tests.sampling import checked
 from tests.tolerances import EXACT, SPECTRAL
 
 
@@ -28,7 +28,7 @@ def _walk(rng, n_rows, n_columns):
     return X @ np.linalg.qr(rng.standard_normal((n_columns, n_columns)))[0]
 
 
-@parametrize_with_checks(
+@checked(
     [
         HierarchicalSFA([Layer(1)]),
         HierarchicalSFA([Layer(1, field=1), Layer(1)], n_jobs=2, storage="recompute"),

@@ -10,9 +10,7 @@ from probsfa.statespace.engine import batched, compiler, scan, segmented
 from probsfa.statespace.engine.choose import strategy_for_sampling
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
-from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.scan import ParallelScan
-from probsfa.statespace.engine.segmented import Segmented
 from probsfa.statespace.posterior import smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
@@ -116,30 +114,18 @@ def test_combining_is_summing_up_together_in_any_order(rng, monkeypatch, n, plat
         assert_same(combine(*halves), segmented.summarize(rows))
 
 
-def test_segments_divide_the_rows_and_fill_the_card():
-    def n_segments(n_rows):
-        with use_strategy("scan"):
-            return strategy_for_sampling(n_rows, 5).n_segments
-
-    for n_rows in [65, 101, 4096, 10_240, 65_521, 65_536, 163_840]:
-        assert n_rows % n_segments(n_rows) == 0
-        assert n_segments(n_rows) == n_rows or n_rows // n_segments(n_rows) <= 64
-    assert n_segments(4096) == 4096
-    assert n_segments(65_536) == 8192
-    assert n_segments(65_521) == 65_521  # a prime number
+def test_segments_divide_the_rows():
+    with use_strategy("scan"):
+        for n_rows in [65, 101, 4096, 10_240, 65_521, 65_536, 163_840]:
+            assert n_rows % strategy_for_sampling(n_rows, 5).n_segments == 0
 
 
-def test_the_platform_decides(monkeypatch):
-    chosen = strategy_for_sampling
-    assert chosen(65_536, 5) == Segmented(64)
-    assert chosen(65_536, 20) == Recursions()
+def test_accelerators_have_the_parallel_scan(monkeypatch):
+    assert not isinstance(strategy_for_sampling(65_536, 5), ParallelScan)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert chosen(65_536, 5) == chosen(65_536, 20) == ParallelScan(8192)
-    assert chosen(64, 5) == Recursions()  # a short chain needs no joining
-    with jax.default_device(jax.devices("cpu")[0]):
-        assert chosen(65_536, 5) == Segmented(64)
+    assert isinstance(strategy_for_sampling(65_536, 5), ParallelScan)
     with jax.default_device("cpu"):
-        assert chosen(65_536, 5) == Segmented(64)
+        assert not isinstance(strategy_for_sampling(65_536, 5), ParallelScan)
 
 
 @pytest.mark.exhaustive
