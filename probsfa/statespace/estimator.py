@@ -147,6 +147,9 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Variance of white noise (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
         Of Student-t noise, from 2.1 to 1000.
+    calibration_ : Calibration
+        Of a model that was selected: ``factors`` of standard deviations by the ``distances`` (rows) to the
+        nearest observed value, and ``small_sample`` by column.
     log_likelihood_ : float
         Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
@@ -553,7 +556,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
-        self.__dict__.pop("degrees_of_freedom_", None)  # of a fit before
+        for name in ("degrees_of_freedom_", "calibration_"):
+            self.__dict__.pop(name, None)  # of a fit before
+        if fitted.calibration is not None:
+            self.calibration_ = fitted.calibration
         if fitted.degrees_of_freedom is not None:
             self.degrees_of_freedom_ = fitted.degrees_of_freedom
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from probsfa import _storage
 from probsfa._times import TimeAxis, seconds_of
+from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
@@ -83,6 +84,8 @@ def write(
         arrays["exog_coef"] = model.regression.coefficients
     if fitted.constant is not None:
         arrays["constant"] = fitted.constant.astype(np.uint8)
+    if fitted.calibration is not None:
+        arrays |= {f"calibration_{name}": value for name, value in fitted.calibration._asdict().items()}
     if feature_names is not None:
         arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
@@ -172,6 +175,9 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         raise ValueError("noise='ar1' and the memory of the noise must come together")
     if "constant" in arrays:
         fitted = dataclasses.replace(fitted, constant=arrays["constant"] > 0)
+    if "calibration_factors" in arrays:
+        parts = {name: arrays[f"calibration_{name}"] for name in Calibration._fields}
+        fitted = dataclasses.replace(fitted, calibration=Calibration(**parts))
     model: FittedModel = with_noise(fitted)
     if "limit_decay" in arrays:
         square = SquareModel(*(arrays[f"limit_{name}"] for name in SquareModel._fields))
@@ -233,6 +239,11 @@ _SHAPES = {
 # Of rhythms and smooth latents, and of the noise's memory, where there are any.
 _SHAPES_OF_PAIRS = {"rhythm_decay": "Q", "rhythm_frequency": "Q", "smooth_rate": "M"}
 _SHAPES_OF_MEMORY = {"memory_decay": "D", "memory_scale": "D"}
+_SHAPES_OF_CALIBRATION = {
+    "calibration_distances": "B",
+    "calibration_factors": "B",
+    "calibration_small_sample": "D",
+}
 _SHAPES_OF_LIMIT = {"limit_decay": "R", "limit_components": "RD", "limit_loadings": "DR", "limit_mean": "D"}
 
 
@@ -245,6 +256,7 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
         **_SHAPES,
         **pairs,
         **(_SHAPES_OF_MEMORY if any(name in arrays for name in _SHAPES_OF_MEMORY) else {}),
+        **(_SHAPES_OF_CALIBRATION if any(name in arrays for name in _SHAPES_OF_CALIBRATION) else {}),
         **({"exog_coef": "DP"} if "exog_coef" in arrays else {}),
         **(_SHAPES_OF_LIMIT if any(name in arrays for name in _SHAPES_OF_LIMIT) else {}),
     }
@@ -267,6 +279,13 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} must lie between -1 and 1")
     if pairs:
         _check_pairs(checked, sizes)
+    if "calibration_distances" in arrays:
+        distances = checked["calibration_distances"]
+        if np.any(distances < 1.0) or np.any(np.diff(distances) <= 0.0):
+            raise ValueError("calibration_distances must increase from 1 or above")
+        for name in ("calibration_factors", "calibration_small_sample"):
+            if np.any(checked[name] <= 0.0):
+                raise ValueError(f"{name} must be positive")
     if "memory_scale" in arrays and np.any(checked["memory_scale"] < 0.0):
         raise ValueError("memory_scale must not be negative")
     if np.any(checked["scale"] <= 0.0) or np.any(checked["noise_variance"] < 0.0):

@@ -18,6 +18,7 @@ from probsfa._interrupts import interrupts_kept
 from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.columns import ColumnMoments, column_moments
 from probsfa.statespace.learning.budget import (
     Size,
@@ -192,6 +193,8 @@ class MaximumLikelihood:
         log-likelihood `log_likelihood` is a lower bound; None where noise is Gaussian.
     interrupted : bool, default=False
         Whether the fit was interrupted from the keyboard.
+    calibration : Calibration or None, default=None
+        Factors of the standard deviations of predictions; None where these are those of the parameters.
     """
 
     params: Parameters
@@ -208,6 +211,7 @@ class MaximumLikelihood:
     constant: BoolArray | None = None
     degrees_of_freedom: float | None = None
     interrupted: bool = False
+    calibration: Calibration | None = None
 
     @property
     def n_iter(self) -> int:
