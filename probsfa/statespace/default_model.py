@@ -23,7 +23,7 @@ from probsfa.statespace.calibration import (
     distance_to_observed,
     small_sample_factors,
 )
-from probsfa.statespace.hidden_cells import HiddenCells, crps, hide_for_choice, units_of
+from probsfa.statespace.hidden_cells import SLIGHT, HiddenCells, crps, hide_for_choice, units_of
 from probsfa.statespace.learning.budget import (
     Size,
     affordable_rows,
@@ -33,6 +33,7 @@ from probsfa.statespace.learning.budget import (
 from probsfa.statespace.learning.maximum_likelihood import InMemory
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
 from probsfa.statespace.parameters import Parameters
 
 __all__ = ["fit_default_model"]
@@ -81,7 +82,9 @@ class _Candidate(NamedTuple):
         return replace(asked, max_iter=min(asked.max_iter, _MOST_EVALUATIONS))
 
 
-def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianModel:
+def fit_default_model(
+    data: InMemory, options: FitOptions, fit: Fit, *, without_outliers: bool = False
+) -> LinearGaussianModel:
     """Choose the number of factors and the noise by hidden values, and fit to all.
 
     Parameters
@@ -92,6 +95,9 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
         What was asked for; it leaves the number of factors and the noise open.
     fit : callable
         Fits one candidate.
+    without_outliers : bool, default=False
+        Whether gross outliers are left out where a few values dominate a column and hidden values are
+        predicted better without them; otherwise the model is that of all values.
 
     Returns
     -------
@@ -99,6 +105,53 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
         Its status gives the mean score of each candidate (see :func:`.crps`), in standard deviations. Its
         prediction intervals are calibrated by the hidden values (:mod:`.calibration`).
     """
+    found = _without_outliers(data, options, fit) if without_outliers else None
+    if found is None:
+        return _fit_best(data, options, fit)
+    rest, spread = found
+    model = OutlierModel.of(_fit_best(InMemory(rest), options, fit).fitted, spread)
+    n_outliers = int(np.count_nonzero(data.sequences.mask & ~rest.mask))
+    number = f"{n_outliers:,} value{'s are' if n_outliers > 1 else ' is'}"
+    status = (
+        f"{model.fitted.status} {number} left out as outliers, far from adjacent values and from "
+        "predictions. outlier_scores(X) ranks them; robust=False uses all values."
+    )
+    return replace(model, fitted=replace(model.fitted, status=status))
+
+
+def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Sequences, FloatArray] | None:
+    """Return the rows without outliers, and the spreads of the columns that have some.
+
+    None where no few values dominate a column, or where the smallest candidate predicts hidden values no
+    better without them.
+    """
+    spread, candidates = spread_of_dominated(data.sequences.values, data.sequences.lengths), _candidates(data)
+    if not spread.any() or len(candidates) == 1:
+        return None
+    compared = candidates[0].compared(options, data.sequences.n_features)
+    rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
+    far = far_from_neighbours(rows, spread)
+    hidden, units = _draws(replace(rows, values=np.where(far, np.nan, rows.values)))[0], units_of(rows.values)
+    rest = replace(rows, values=hidden.seen(rows.values))
+    scores: list[float] = []
+    model: LinearGaussianModel
+    for clean in (False, True):
+        seen = replace(rest, values=np.where(far, np.nan, rest.values)) if clean else rest
+        model = fit(seen, compared, Size(candidates[0].size.n_components), None)
+        if clean:
+            model = OutlierModel.of(model.fitted, spread)
+        if model.fitted.interrupted:
+            return None
+        scores.append(_score(_predicted(model, rest, hidden, rows.values, units)))
+    if not scores[1] < (1.0 - SLIGHT) * scores[0]:
+        return None
+    assert isinstance(model, OutlierModel)
+    cleaned = model.cleaned(data.sequences)
+    return None if cleaned is data.sequences else (cleaned, spread)
+
+
+def _fit_best(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianModel:
+    """Fit the candidate that predicts hidden values best."""
     candidates, n_features = _candidates(data), data.sequences.n_features
     if len(candidates) == 1:
         model = fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)

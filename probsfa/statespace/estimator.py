@@ -107,8 +107,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         Scale in which columns are modelled: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``,
         ``"yeo-johnson"``, bounds such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"``
         selects by likelihood.
-    robust : bool or {"cell", "row"}, default=False
-        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row.
+    robust : bool or {"auto", "cell", "row"}, default="auto"
+        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row. ``"auto"``
+        is False; but if `n_components` and `noise` are selected, a few gross outliers are left out where
+        held-out values are then predicted better.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
         (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
@@ -209,7 +211,7 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         n_init: int = 1,
         noise_prior: str | None = "weak",
         transforms: Any = None,
-        robust: bool | str = False,
+        robust: bool | str = "auto",
         fixed: Mapping[str, Any] | None = None,
         init: Any = None,
         random_state: Seed = None,
@@ -539,7 +541,10 @@ class ProbabilisticSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         if options.leaves_noise_open and isinstance(data, InMemory):
             return fit_default_model(
-                data, options, lambda rows, asked, size, init: fitted(InMemory(rows), asked, size, init)
+                data,
+                options,
+                lambda rows, asked, size, init: fitted(InMemory(rows), asked, size, init),
+                without_outliers=isinstance(self.robust, str) and self.robust == "auto",
             )
         return fitted(data, options)
 

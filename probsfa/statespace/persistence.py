@@ -86,6 +86,8 @@ def write(
         arrays["constant"] = fitted.constant.astype(np.uint8)
     if fitted.calibration is not None:
         arrays |= {f"calibration_{name}": value for name, value in fitted.calibration._asdict().items()}
+    if fitted.outlier_spread is not None:
+        arrays["outlier_spread"] = fitted.outlier_spread
     if feature_names is not None:
         arrays["feature_names"] = np.asarray(feature_names, dtype=str)
     _storage.write(path, _KIND, scalars, arrays)
@@ -178,6 +180,8 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
     if "calibration_factors" in arrays:
         parts = {name: arrays[f"calibration_{name}"] for name in Calibration._fields}
         fitted = dataclasses.replace(fitted, calibration=Calibration(**parts))
+    if "outlier_spread" in arrays:
+        fitted = dataclasses.replace(fitted, outlier_spread=arrays["outlier_spread"])
     model: FittedModel = with_noise(fitted)
     if "limit_decay" in arrays:
         square = SquareModel(*(arrays[f"limit_{name}"] for name in SquareModel._fields))
@@ -257,6 +261,7 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
         **pairs,
         **(_SHAPES_OF_MEMORY if any(name in arrays for name in _SHAPES_OF_MEMORY) else {}),
         **(_SHAPES_OF_CALIBRATION if any(name in arrays for name in _SHAPES_OF_CALIBRATION) else {}),
+        **({"outlier_spread": "D"} if "outlier_spread" in arrays else {}),
         **({"exog_coef": "DP"} if "exog_coef" in arrays else {}),
         **(_SHAPES_OF_LIMIT if any(name in arrays for name in _SHAPES_OF_LIMIT) else {}),
     }
@@ -286,6 +291,8 @@ def _check_arrays(arrays: dict[str, Any]) -> dict[str, Any]:
         for name in ("calibration_factors", "calibration_small_sample"):
             if np.any(checked[name] <= 0.0):
                 raise ValueError(f"{name} must be positive")
+    if np.any(checked.get("outlier_spread", np.zeros(1)) < 0.0):
+        raise ValueError("outlier_spread must not be negative")
     if "memory_scale" in arrays and np.any(checked["memory_scale"] < 0.0):
         raise ValueError("memory_scale must not be negative")
     if np.any(checked["scale"] <= 0.0) or np.any(checked["noise_variance"] < 0.0):

@@ -195,6 +195,9 @@ class MaximumLikelihood:
         Whether the fit was interrupted from the keyboard.
     calibration : Calibration or None, default=None
         Factors of the standard deviations of predictions; None where these are those of the parameters.
+    outlier_spread : ndarray of shape (D,) or None, default=None
+        Robust spread from adjacent values of columns whose outliers are left out, zero for other columns;
+        None where no value is left out.
     """
 
     params: Parameters
@@ -212,6 +215,7 @@ class MaximumLikelihood:
     degrees_of_freedom: float | None = None
     interrupted: bool = False
     calibration: Calibration | None = None
+    outlier_spread: FloatArray | None = None
 
     @property
     def n_iter(self) -> int:
