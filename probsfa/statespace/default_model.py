@@ -122,13 +122,14 @@ def fit_default_model(
 def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Sequences, FloatArray] | None:
     """Return the rows without outliers, and the spreads of the columns that have some.
 
-    None where no few values dominate a column, or where the smallest candidate predicts hidden values no
-    better without them.
+    None where no few values dominate a column, or where hidden values are predicted no better without them.
+    The candidate with most factors is compared: it explains most of what columns share, so that a burst of
+    several columns is no outlier.
     """
     spread, candidates = spread_of_dominated(data.sequences.values, data.sequences.lengths), _candidates(data)
     if not spread.any() or len(candidates) == 1:
         return None
-    compared = candidates[0].compared(options, data.sequences.n_features)
+    compared = candidates[-1].compared(options, data.sequences.n_features)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     far = far_from_neighbours(rows, spread)
     hidden, units = _draws(replace(rows, values=np.where(far, np.nan, rows.values)))[0], units_of(rows.values)
@@ -137,7 +138,7 @@ def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Se
     model: LinearGaussianModel
     for clean in (False, True):
         seen = replace(rest, values=np.where(far, np.nan, rest.values)) if clean else rest
-        model = fit(seen, compared, Size(candidates[0].size.n_components), None)
+        model = fit(seen, compared, Size(candidates[-1].size.n_components), None)
         if clean:
             model = OutlierModel.of(model.fitted, spread)
         if model.fitted.interrupted:
