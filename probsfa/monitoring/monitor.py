@@ -346,7 +346,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         if not isinstance(model, (SFA, ProbabilisticSFA)):
             raise ValueError(f"model must be an SFA or a ProbabilisticSFA; got {type(model).__name__}.")
         if isinstance(model, ProbabilisticSFA):
-            if model.robust or model.transforms is not None:
+            if model.robust not in (False, "auto") or model.transforms is not None:
                 raise ValueError(
                     "model has robust=True or transforms, which would hide faults. Remove outliers from the "
                     "normal rows, and transform columns before."

@@ -14,9 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.hidden_cells import HiddenCells, crps, hide_for_choice, units_of
+from probsfa.statespace.calibration import (
+    Calibration,
+    HeldOut,
+    calibrate,
+    distance_to_observed,
+    small_sample_factors,
+)
+from probsfa.statespace.hidden_cells import SLIGHT, HiddenCells, crps, hide_for_choice, units_of
 from probsfa.statespace.learning.budget import (
     Size,
     affordable_rows,
@@ -26,6 +33,7 @@ from probsfa.statespace.learning.budget import (
 from probsfa.statespace.learning.maximum_likelihood import InMemory
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
 from probsfa.statespace.parameters import Parameters
 
 __all__ = ["fit_default_model"]
@@ -74,7 +82,9 @@ class _Candidate(NamedTuple):
         return replace(asked, max_iter=min(asked.max_iter, _MOST_EVALUATIONS))
 
 
-def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianModel:
+def fit_default_model(
+    data: InMemory, options: FitOptions, fit: Fit, *, without_outliers: bool = False
+) -> LinearGaussianModel:
     """Choose the number of factors and the noise by hidden values, and fit to all.
 
     Parameters
@@ -85,18 +95,71 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
         What was asked for; it leaves the number of factors and the noise open.
     fit : callable
         Fits one candidate.
+    without_outliers : bool, default=False
+        Whether gross outliers are left out where a few values dominate a column and hidden values are
+        predicted better without them; otherwise the model is that of all values.
 
     Returns
     -------
     LinearGaussianModel
-        Its status gives the mean score of each candidate (see :func:`.crps`), in standard deviations.
+        Its status gives the mean score of each candidate (see :func:`.crps`), in standard deviations. Its
+        prediction intervals are calibrated by the hidden values (:mod:`.calibration`).
     """
+    found = _without_outliers(data, options, fit) if without_outliers else None
+    if found is None:
+        return _fit_best(data, options, fit)
+    rest, spread = found
+    model = OutlierModel.of(_fit_best(InMemory(rest), options, fit).fitted, spread)
+    n_outliers = int(np.count_nonzero(data.sequences.mask & ~rest.mask))
+    number = f"{n_outliers:,} value{'s are' if n_outliers > 1 else ' is'}"
+    status = (
+        f"{model.fitted.status} {number} left out as outliers, far from adjacent values and from "
+        "predictions. outlier_scores(X) ranks them; robust=False uses all values."
+    )
+    return replace(model, fitted=replace(model.fitted, status=status))
+
+
+def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Sequences, FloatArray] | None:
+    """Return the rows without outliers, and the spreads of the columns that have some.
+
+    None where no few values dominate a column, or where hidden values are predicted no better without them.
+    The candidate with most factors is compared: it explains most of what columns share, so that a burst of
+    several columns is no outlier.
+    """
+    spread, candidates = spread_of_dominated(data.sequences.values, data.sequences.lengths), _candidates(data)
+    if not spread.any() or len(candidates) == 1:
+        return None
+    compared = candidates[-1].compared(options, data.sequences.n_features)
+    rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
+    far = far_from_neighbours(rows, spread)
+    hidden, units = _draws(replace(rows, values=np.where(far, np.nan, rows.values)))[0], units_of(rows.values)
+    rest = replace(rows, values=hidden.seen(rows.values))
+    scores: list[float] = []
+    model: LinearGaussianModel
+    for clean in (False, True):
+        seen = replace(rest, values=np.where(far, np.nan, rest.values)) if clean else rest
+        model = fit(seen, compared, Size(candidates[-1].size.n_components), None)
+        if clean:
+            model = OutlierModel.of(model.fitted, spread)
+        if model.fitted.interrupted:
+            return None
+        scores.append(_score(_predicted(model, rest, hidden, rows.values, units)))
+    if not scores[1] < (1.0 - SLIGHT) * scores[0]:
+        return None
+    assert isinstance(model, OutlierModel)
+    cleaned = model.cleaned(data.sequences)
+    return None if cleaned is data.sequences else (cleaned, spread)
+
+
+def _fit_best(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianModel:
+    """Fit the candidate that predicts hidden values best."""
     candidates, n_features = _candidates(data), data.sequences.n_features
     if len(candidates) == 1:
-        return fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
+        model = fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
+        return _calibrated(model, data, [])
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     draws, units = _draws(rows), units_of(rows.values)
-    scores = np.zeros((len(draws), len(candidates)))
+    held_out: list[list[HeldOut]] = [[] for _ in candidates]
     models: list[LinearGaussianModel] = []
     for i, hidden in enumerate(draws):
         rest = replace(rows, values=hidden.seen(rows.values))
@@ -107,10 +170,10 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
             )
             if model.fitted.interrupted:
                 return model
-            scores[i, j] = _score(model, rest, hidden, rows.values, units)
+            held_out[j].append(_predicted(model, rest, hidden, rows.values, units))
             if not i:
                 models.append(model)
-    mean = scores.mean(axis=0)
+    mean = np.array([_score(HeldOut.joined(each)) for each in held_out])
     best = int(np.argmin(mean))
     constant = models[best].fitted.constant
     varied = constant is None or np.array_equal(constant, data.columns.constant)
@@ -119,7 +182,8 @@ def fit_default_model(data: InMemory, options: FitOptions, fit: Fit) -> LinearGa
     model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
     table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
     status = f"{model.fitted.status} Mean error (CRPS) of held-out values, by number of factors: {table}."
-    return replace(model, fitted=replace(model.fitted, status=status))
+    model = replace(model, fitted=replace(model.fitted, status=status))
+    return _calibrated(model, data, held_out[best])
 
 
 def _candidates(data: InMemory) -> list[_Candidate]:
@@ -151,11 +215,41 @@ def _draws(sequences: Sequences) -> list[HiddenCells]:
     return draws
 
 
-def _score(
+def _predicted(
     model: LinearGaussianModel, rest: Sequences, hidden: HiddenCells, values: FloatArray, units: FloatArray
-) -> float:
-    """Return the mean score of hidden values (N, D) given the rest, in units (D,) of their columns."""
+) -> HeldOut:
+    """Predict hidden values given the rest, in units (D,) of their columns."""
     filled, here = model.impute(rest), hidden.all
     assert filled.std is not None
-    unit = np.broadcast_to(units, here.shape)[here]
-    return float(np.mean(crps((filled.values - values)[here] / unit, filled.std[here] / unit)))
+    rows, columns = np.nonzero(here)
+    # Gaps of several columns that begin in the same row are not independent: they have one number.
+    begin = np.full(hidden.group.max() + 1, len(here))
+    np.minimum.at(begin, hidden.group[here], rows)
+    factors = _small_sample(model, rest.mask)
+    return HeldOut(
+        ((filled.values - values) / units)[here],
+        (filled.std * factors / units)[here],
+        distance_to_observed(rest, model.fitted.time_unit)[here],
+        begin[hidden.group[here]],
+    )
+
+
+def _small_sample(model: LinearGaussianModel, mask: BoolArray) -> FloatArray:
+    """Return factors (D,) for the parameters of columns: loadings, mean, and AR(1) noise."""
+    params = model.fitted.params
+    return small_sample_factors(mask.sum(axis=0), params.n_components + (3 if params.has_memory else 1))
+
+
+def _score(held_out: HeldOut) -> float:
+    """Return the mean score of hidden values, with standard deviations that are calibrated."""
+    factors = calibrate(held_out, np.ones(1)).by_distance(held_out.distances)
+    return float(np.mean(crps(held_out.errors, held_out.std * factors)))
+
+
+def _calibrated(model: LinearGaussianModel, data: InMemory, held_out: list[HeldOut]) -> LinearGaussianModel:
+    """Return the model with intervals that are calibrated by hidden values, as far as there are such."""
+    small_sample = _small_sample(model, data.sequences.mask)
+    calibration = Calibration(np.ones(1), np.ones(1), small_sample)
+    if held_out:
+        calibration = calibrate(HeldOut.joined(held_out), small_sample)
+    return replace(model, fitted=replace(model.fitted, calibration=calibration))

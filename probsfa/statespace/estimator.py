@@ -106,8 +106,10 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Scale in which columns are modelled: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``,
         ``"yeo-johnson"``, bounds such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"``
         selects by likelihood.
-    robust : bool or {"cell", "row"}, default=False
-        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row.
+    robust : bool or {"auto", "cell", "row"}, default="auto"
+        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row. ``"auto"``
+        is False; but if `n_components` and `noise` are selected, a few gross outliers are left out where
+        held-out values are then predicted better.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
         (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
@@ -146,6 +148,9 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         Variance of white noise (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
         Of Student-t noise, from 2.1 to 1000.
+    calibration_ : Calibration
+        Of a model that was selected: ``factors`` of standard deviations by the ``distances`` (rows) to the
+        nearest observed value, and ``small_sample`` by column.
     log_likelihood_ : float
         Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
@@ -207,7 +212,7 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         n_init: int = 1,
         noise_prior: str | None = "weak",
         transforms: Any = None,
-        robust: bool | str = False,
+        robust: bool | str = "auto",
         fixed: Mapping[str, Any] | None = None,
         init: Any = None,
         random_state: Seed = None,
@@ -532,7 +537,10 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
         if options.leaves_noise_open and isinstance(data, InMemory):
             return fit_default_model(
-                data, options, lambda rows, asked, size, init: fitted(InMemory(rows), asked, size, init)
+                data,
+                options,
+                lambda rows, asked, size, init: fitted(InMemory(rows), asked, size, init),
+                without_outliers=isinstance(self.robust, str) and self.robust == "auto",
             )
         return fitted(data, options)
 
@@ -549,7 +557,10 @@ class ProbabilisticSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
-        self.__dict__.pop("degrees_of_freedom_", None)  # of a fit before
+        for name in ("degrees_of_freedom_", "calibration_"):
+            self.__dict__.pop(name, None)  # of a fit before
+        if fitted.calibration is not None:
+            self.calibration_ = fitted.calibration
         if fitted.degrees_of_freedom is not None:
             self.degrees_of_freedom_ = fitted.degrees_of_freedom
 

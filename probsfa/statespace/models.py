@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
+from probsfa.statespace.calibration import distance_to_observed
 from probsfa.statespace.diagnostics import (
     Diagnostics,
     PredictionErrors,
@@ -288,6 +289,18 @@ class LinearGaussianModel:
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
+        filled = self._impute(sequences, with_std=with_std)
+        if self.fitted.calibration is None or filled.std is None:
+            return filled
+        return filled._replace(std=filled.std * self._std_factors(sequences))
+
+    def _std_factors(self, sequences: Sequences) -> FloatArray:
+        """Calibration factors (N, D) of the standard deviations of values that would have been observed."""
+        assert self.fitted.calibration is not None
+        return self.fitted.calibration.at(distance_to_observed(sequences, self.fitted.time_unit))
+
+    def _impute(self, sequences: Sequences, *, with_std: bool) -> Imputation:
+        """Impute with standard deviations of the parameters as they are."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._impute_integrated(sequences, integrated, with_std)
@@ -403,6 +416,17 @@ class LinearGaussianModel:
 
     def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
+        forecasts, calibration = self._forecast(sequences, steps), self.fitted.calibration
+        if calibration is None:
+            return forecasts
+        before = distance_to_observed(sequences, self.fitted.time_unit)
+        return [
+            replace(one, std=one.std * calibration.at(before[part.stop - 1] + np.asarray(ahead)[:, None]))
+            for one, part, ahead in zip(forecasts, sequences.slices, steps, strict=True)
+        ]
+
+    def _forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+        """Predict with standard deviations of the parameters as they are."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._forecast_integrated(sequences, integrated, steps)
@@ -458,6 +482,9 @@ class LinearGaussianModel:
         else:
             drawn = params.offset + self._draw_states(sequences, n_draws, rng) @ params.loadings.T
         drawn += rng.standard_normal(drawn.shape) * np.sqrt(params.noise_variance)
+        if self.fitted.calibration is not None:
+            means = self._impute(sequences, with_std=False).values
+            drawn = means + self._std_factors(sequences) * (drawn - means)
         return np.where(np.isnan(values), drawn, values)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:

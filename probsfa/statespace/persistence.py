@@ -12,6 +12,7 @@ import numpy as np
 
 from probsfa._saving import checked_sizes
 from probsfa._times import TimeAxis
+from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
@@ -34,12 +35,15 @@ _OF_FIT = ("shift", "scale", "history", "degrees_of_freedom", *_NUMBERS)
 _REQUIRED = dict(decay="K", loadings="DS", noise_variance="D", offset="D", shift="D", scale="D", history="*")
 _OF_KINDS = {name: (kind.__name__,) for kind in KINDS for name in kind.names.values()}  # a size for each kind
 _OF_LIMIT = dict(limit_decay="R", limit_components="RD", limit_loadings="DR", limit_mean="D")
+_OF_CALIBRATION = dict(calibration_distances="B", calibration_factors="B", calibration_small_sample="D")
 _OPTIONAL: dict[str, Sequence[str]] = {
     **_OF_KINDS,
     **dict(memory_decay="D", memory_scale="D", exog_coef="DP", constant="D", feature_names="D"),
     **_OF_LIMIT,
+    **_OF_CALIBRATION,
+    **dict(outlier_spread="D"),
 }
-_POSITIVE = ("scale", *_OF_KINDS)
+_POSITIVE = ("scale", *_OF_KINDS, *_OF_CALIBRATION)
 
 
 def to_arrays(model: FittedModel, options: dict[str, Any], feature_names: Any = None) -> dict[str, Any]:
@@ -69,7 +73,13 @@ def to_arrays(model: FittedModel, options: dict[str, Any], feature_names: Any = 
         if model.regression is not None:
             state["exog_coef"] = model.regression.coefficients
             state["exog_names"] = list(model.regression.names)
-    optional = {"constant": fitted.constant, "feature_names": feature_names}
+    optional = {
+        "constant": fitted.constant,
+        "feature_names": feature_names,
+        "outlier_spread": fitted.outlier_spread,
+    }
+    if fitted.calibration is not None:
+        state |= {f"calibration_{name}": value for name, value in fitted.calibration._asdict().items()}
     return state | {name: np.asarray(value) for name, value in optional.items() if value is not None}
 
 
@@ -98,6 +108,8 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedModel, dict[str, Any]]:
         ).check(),
         axis=TimeAxis(**state.get("time_axis", {"kind": "unknown"})),
         constant=state["constant"] > 0 if "constant" in state else None,
+        calibration=_calibration(state),
+        outlier_spread=state.get("outlier_spread"),
         **{name: state[name] for name in _OF_FIT},
     )
     params = fitted.params
@@ -118,6 +130,15 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedModel, dict[str, Any]]:
             regression = Regression(state["exog_coef"], tuple(state["exog_names"]))
         model = MappedModel(model, Transforms(tuple(from_plain(one) for one in state["maps"])), regression)
     return model, options
+
+
+def _calibration(state: dict[str, Any]) -> Calibration | None:
+    if "calibration_factors" not in state:
+        return None
+    made = Calibration(*(state[f"calibration_{name}"] for name in Calibration._fields))
+    if made.distances[0] < 1.0 or np.any(np.diff(made.distances) <= 0.0):
+        raise ValueError("calibration_distances must increase from 1 or above")
+    return made
 
 
 def _check(state: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out_moments
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.news import News
+from probsfa.statespace.outlier_model import OutlierModel
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.posterior import Posterior, smooth
 from probsfa.statespace.prediction import Imputation, check_finite, fill
@@ -268,5 +269,7 @@ class StudentModel(LinearGaussianModel):
 
 
 def with_noise(fitted: MaximumLikelihood) -> LinearGaussianModel:
-    """The model of a fit: with Student-t noise where that was asked for."""
-    return LinearGaussianModel(fitted) if fitted.degrees_of_freedom is None else StudentModel(fitted)
+    """Return the model of a fit: with Student-t noise, without outliers, or Gaussian."""
+    if fitted.degrees_of_freedom is not None:
+        return StudentModel(fitted)
+    return LinearGaussianModel(fitted) if fitted.outlier_spread is None else OutlierModel(fitted)

@@ -197,7 +197,8 @@ def test_options_that_need_states_have_them(rng, monkeypatch):
 
 
 def test_sizes_of_which_noise_is_integrated_out():
-    assert not integrates_ar1_noise(3_000, 4, 40)
+    assert not integrates_ar1_noise(1_000, 4, 40)
+    assert integrates_ar1_noise(1_000, 16, 50)
     assert integrates_ar1_noise(3_000, 4, 90)
     assert integrates_ar1_noise(10, 4, 300)
     # States are cheaper than a system of very many factors and few columns.

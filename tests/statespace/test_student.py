@@ -628,7 +628,7 @@ def test_saved_models_come_back(recording, tmp_path):
 
 def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
     model, _, x, _, _, fitted = recording
-    with pytest.raises(ValueError, match="robust must be True, False, 'cell' or 'row'; got 'both'"):
+    with pytest.raises(ValueError, match="robust must be 'auto', True, False, 'cell' or 'row'; got 'both'"):
         ProbabilisticSFA(1, robust="both").fit(x)
     with pytest.raises(ValueError, match=r"noise=0\.0 is the limit of no noise"):
         ProbabilisticSFA(1, robust=True, noise=0.0).fit(x)

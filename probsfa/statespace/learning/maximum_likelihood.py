@@ -18,6 +18,7 @@ from probsfa._interrupts import interrupts_kept
 from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.columns import ColumnMoments, column_moments
 from probsfa.statespace.learning.budget import (
     Size,
@@ -188,6 +189,11 @@ class MaximumLikelihood:
         log-likelihood `log_likelihood` is a lower bound; None where noise is Gaussian.
     interrupted : bool, default=False
         Whether the fit was interrupted from the keyboard.
+    calibration : Calibration or None, default=None
+        Factors of the standard deviations of predictions; None where these are those of the parameters.
+    outlier_spread : ndarray of shape (D,) or None, default=None
+        Robust spread from adjacent values of columns whose outliers are left out, zero for other columns;
+        None where no value is left out.
     """
 
     params: Parameters
@@ -204,6 +210,8 @@ class MaximumLikelihood:
     constant: BoolArray | None = None
     degrees_of_freedom: float | None = None
     interrupted: bool = False
+    calibration: Calibration | None = None
+    outlier_spread: FloatArray | None = None
 
     @property
     def n_iter(self) -> int:

@@ -275,7 +275,10 @@ class FitOptions:
     @classmethod
     def of(cls, estimator: Any) -> Self:
         """Options from the public parameters of an estimator."""
-        return cls(**{field.name: getattr(estimator, field.name) for field in fields(cls)})
+        values = {field.name: getattr(estimator, field.name) for field in fields(cls)}
+        # Outliers are left out by the default model; each of its fits has Gaussian noise.
+        automatic = isinstance(values["robust"], str) and values["robust"] == "auto"
+        return cls(**{**values, "robust": False if automatic else values["robust"]})
 
     def check(self) -> Self:
         """Check every option.
@@ -319,7 +322,7 @@ class FitOptions:
             check_option("noise_prior", self.noise_prior, ("weak",))
         by_name = isinstance(self.robust, str) and self.robust in ("cell", "row")
         if not (by_name or isinstance(self.robust, (bool, np.bool_))):
-            raise ValueError(f"robust must be True, False, 'cell' or 'row'; got {self.robust!r}.")
+            raise ValueError(f"robust must be 'auto', True, False, 'cell' or 'row'; got {self.robust!r}.")
         if self.noise_free and self.robust:
             raise ValueError(
                 "noise=0.0 is the limit of no noise, which leaves none to be Student-t; robust=True needs "

@@ -1,0 +1,196 @@
+"""Calibration of prediction intervals by held-out values.
+
+Standard deviations of a fitted model treat its parameters as known and its dynamics as right. Both make
+intervals too narrow: the first in short series, the second in long gaps. Two factors correct them.
+
+*Number of values.* A column with ``n`` observed values and ``p`` parameters of its own is predicted like a
+regression: the maximum likelihood variance lacks the factor ``n / (n - p)``, estimated coefficients add
+``1 + p / n``, and limits are those of a t distribution with ``n - p`` degrees of freedom. The factor is one
+for long series.
+
+*Distance.* Values are held out as they are missing. The factor for values that are some rows from the nearest
+observed value of their column is the one with which 90 % intervals cover 90 % of the values that were held
+out at such distances. It is shrunk towards one by its standard error, ``1 - (error / log(factor))^2`` and at
+least zero (positive-part James-Stein), so that a model whose intervals are right keeps them.
+
+References
+----------
+Efron & Morris (1973), Journal of the American Statistical Association 68:117,
+doi:10.1080/01621459.1973.10481350.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.hidden_cells import standard_errors
+
+__all__ = ["Calibration", "HeldOut", "calibrate", "distance_to_observed", "small_sample_factors"]
+
+# Nominal coverage at which intervals are calibrated.
+_LEVEL = 0.9
+# Gaps in a class of distances, at least: with fewer the standard error of the coverage is not known.
+_FEWEST_GAPS = 8
+
+
+class Calibration(NamedTuple):
+    """Factors by which standard deviations of predictions are multiplied.
+
+    Attributes
+    ----------
+    distances : ndarray of shape (B,)
+        Distances to the nearest observed value of a column, increasing, in units of time (rows).
+    factors : ndarray of shape (B,)
+        Factors at these distances; interpolated in the logarithm of the distance, and constant beyond.
+    small_sample : ndarray of shape (D,)
+        Factors of the columns by their numbers of observed values.
+    """
+
+    distances: FloatArray
+    factors: FloatArray
+    small_sample: FloatArray
+
+    def at(self, distances: FloatArray) -> FloatArray:
+        """Return the factors (..., D) of values at some distances (..., D)."""
+        return self.small_sample * self.by_distance(distances)
+
+    def by_distance(self, distances: FloatArray) -> FloatArray:
+        """Return the factors at some distances, of any shape, without those of the columns."""
+        where = np.log(np.maximum(distances, 1.0))
+        return np.asarray(np.interp(where, np.log(self.distances), self.factors))
+
+
+class HeldOut(NamedTuple):
+    """Predictions of values that were held out.
+
+    Attributes
+    ----------
+    errors, std : ndarray of shape (n,)
+        Errors and standard deviations, in the same units.
+    distances : ndarray of shape (n,)
+        Distances to the nearest observed value of the column.
+    gaps : ndarray of int of shape (n,)
+        A number for each value, shared by values that are not independent.
+    """
+
+    errors: FloatArray
+    std: FloatArray
+    distances: FloatArray
+    gaps: NDArray[np.int64]
+
+    @classmethod
+    def joined(cls, parts: Sequence["HeldOut"]) -> "HeldOut":
+        """Join the predictions of several draws, whose gaps are different ones."""
+        first = np.cumsum([0, *(one.gaps.max(initial=-1) + 1 for one in parts[:-1])])
+        gaps = [one.gaps + start for one, start in zip(parts, first, strict=True)]
+        errors, std, distances = (np.concatenate([one[i] for one in parts]) for i in range(3))
+        return cls(errors, std, distances, np.concatenate(gaps))
+
+
+def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
+    """Return the ratio (D,) of limits of a regression's 90 % intervals to those of known parameters.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (D,)
+        Numbers of observed values.
+    n_parameters : int
+        Coefficients that each column has of its own.
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        With two degrees of freedom at least: fewer have no variance.
+    """
+    n = np.maximum(np.asarray(counts, dtype=float), 1.0)
+    degrees = np.maximum(n - n_parameters, 2.0)
+    tails = stdtrit(degrees, 0.5 + 0.5 * _LEVEL) / ndtri(0.5 + 0.5 * _LEVEL)
+    used = np.minimum(n_parameters, n)
+    return np.asarray(tails * np.sqrt((1.0 + used / n) * np.maximum(n / degrees, 1.0)))
+
+
+def distance_to_observed(sequences: Sequences, time_unit: float) -> FloatArray:
+    """Return the time (N, D) to the nearest observed value of the column in the same sequence.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows, NaN where missing.
+    time_unit : float
+        Unit of the distances.
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        Infinite where a sequence has no observed value of a column.
+    """
+    times = np.arange(sequences.n_rows, dtype=float)
+    if sequences.times is not None:
+        times = sequences.times / time_unit
+    distances = np.empty(sequences.values.shape)
+    for part in sequences.slices:
+        t, seen = times[part, None], sequences.mask[part]
+        before = np.maximum.accumulate(np.where(seen, t, -np.inf), axis=0)
+        after = np.minimum.accumulate(np.where(seen, t, np.inf)[::-1], axis=0)[::-1]
+        distances[part] = np.minimum(t - before, after - t)
+    return distances
+
+
+def calibrate(held_out: HeldOut, small_sample: FloatArray) -> Calibration:
+    """Estimate factors of standard deviations.
+
+    Parameters
+    ----------
+    held_out : HeldOut
+        Predictions of held-out values, with standard deviations multiplied by the factors of their columns.
+    small_sample : ndarray of shape (D,)
+        Factors of the columns, as of :func:`small_sample_factors`.
+
+    Returns
+    -------
+    Calibration
+        One factor for each class of distances, ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on, as far as they
+        have enough gaps; a class with too few gaps is joined with the next smaller one.
+    """
+    log_distance = np.log(np.maximum(np.where(np.isfinite(held_out.distances), held_out.distances, 1.0), 1.0))
+    known = (held_out.std > 0.0) & np.isfinite(held_out.distances)
+    octave = np.floor(log_distance / np.log(2.0) + 1e-9).astype(int)
+    distances, factors = [], []
+    last = int(octave[known].max(initial=0))
+    members = np.zeros_like(known)
+    for one in range(last, -1, -1):
+        members = members | (known & (octave == one))
+        if np.unique(held_out.gaps[members]).size < _FEWEST_GAPS:
+            continue
+        distances.append(float(np.exp(np.mean(log_distance[members]))))
+        scores = np.abs(held_out.errors[members]) / held_out.std[members]
+        factors.append(_factor(scores, held_out.gaps[members]))
+        members = np.zeros_like(known)
+    if not distances:
+        return Calibration(np.ones(1), np.ones(1), small_sample)
+    return Calibration(np.array(distances[::-1]), np.array(factors[::-1]), small_sample)
+
+
+def _factor(scores: FloatArray, gaps: NDArray[np.int64]) -> float:
+    """Return the factor with which intervals cover the nominal part of the scores, shrunk towards one."""
+    limit = float(ndtri(0.5 + 0.5 * _LEVEL))
+    estimate = float(np.quantile(scores, _LEVEL))
+    if estimate <= 0.0:
+        return 1.0
+    covered = (scores <= estimate).astype(float)
+    error = max(
+        float(standard_errors(covered[None], gaps)[0]), np.sqrt(_LEVEL * (1.0 - _LEVEL) / scores.size)
+    )
+    low, high = np.quantile(scores, [max(_LEVEL - error, 0.0), min(_LEVEL + error, 1.0)])
+    if low <= 0.0:
+        return 1.0
+    half_width = 0.5 * np.log(high / low)
+    logarithm = np.log(estimate / limit)
+    if abs(logarithm) <= half_width:
+        return 1.0
+    return float(np.exp(logarithm * (1.0 - (half_width / logarithm) ** 2)))

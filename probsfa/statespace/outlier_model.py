@@ -1,0 +1,179 @@
+"""A fitted Gaussian model that leaves out gross outliers.
+
+A value is left out if two conditions hold. It is far from the four observed values of its column that are
+nearest in time. And it contradicts the model: given all values that meet the first condition as missing, its
+log density is lower than that of its prediction by more than a stated number of nats. That is the limit of
+Student-t weights for values far out, at the cost of one more posterior: all others have a weight of one.
+
+The first condition needs no model, so that outliers cannot hide each other; the second keeps steps and
+bursts that other columns or rows explain.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.adjacent import distance_from_adjacent, robust_spread
+from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.profile import TimescaleProfile
+from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.news import News
+from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.prediction import Forecast, Imputation
+
+__all__ = ["OutlierModel", "far_from_neighbours", "spread_of_dominated"]
+
+# Robust standard deviations from the median of adjacent values beyond which a value may be an outlier.
+_FAR = 6.0
+# Nats by which an outlier is less likely than its prediction: five standard deviations, which one in two
+# million normal errors exceeds.
+_NATS = 12.5
+# Few values dominate a column if at most this part of them has at least this part of the sum of squares of
+# the distances from adjacent values.
+_FEW, _DOMINANT = 0.02, 0.5
+
+
+def spread_of_dominated(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
+    """Return robust spreads of columns in which a few values dominate, zero for other columns.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, D)
+        All rows, NaN where missing.
+    lengths : sequence of int
+        Rows of each sequence.
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        Robust standard deviations of distances from the median of the four adjacent observed values.
+    """
+    errors = distance_from_adjacent(values, lengths)
+    spread = robust_spread(errors)
+    squares = np.where(np.isnan(errors), 0.0, errors) ** 2
+    far = squares > (_FAR * spread) ** 2
+    few = far.sum(axis=0) <= _FEW * np.count_nonzero(~np.isnan(errors), axis=0)
+    dominant = np.sum(squares, axis=0, where=far) >= _DOMINANT * squares.sum(axis=0)
+    return np.where(few & dominant & far.any(axis=0), spread, 0.0)
+
+
+def far_from_neighbours(sequences: Sequences, spread: FloatArray) -> BoolArray:
+    """Return which values (N, D) are more than six spreads (D,) from the median of adjacent values."""
+    far = np.zeros(sequences.values.shape, dtype=bool)
+    judged = np.flatnonzero(spread > 0.0)
+    errors = distance_from_adjacent(sequences.values[:, judged], sequences.lengths)
+    far[:, judged] = np.abs(np.nan_to_num(errors)) > _FAR * spread[judged]
+    return far
+
+
+@dataclass(frozen=True, eq=False)
+class OutlierModel(LinearGaussianModel):
+    """A Gaussian model whose methods treat gross outliers in the data as missing.
+
+    `filter` uses all values, since later values would decide which are outliers.
+    """
+
+    @classmethod
+    def of(cls, fitted: MaximumLikelihood, spread: FloatArray) -> Self:
+        """Return the model with the spreads (D,) of columns that may have outliers, zero for others."""
+        return cls(replace(fitted, outlier_spread=spread))
+
+    def outliers(self, sequences: Sequences) -> BoolArray:
+        """Return which values (N, D) are outliers."""
+        return sequences.mask & ~self.cleaned(sequences).mask
+
+    def cleaned(self, sequences: Sequences) -> Sequences:
+        """Return the rows with outliers missing; the same rows if there are none."""
+        spread = self.fitted.outlier_spread
+        assert spread is not None
+        far = far_from_neighbours(sequences, spread)
+        if not far.any():
+            return sequences
+        rest = replace(sequences, values=np.where(far, np.nan, sequences.values))
+        predicted = super()._impute(rest, with_std=True)
+        assert predicted.std is not None
+        scores = np.zeros(far.shape)
+        scores[far] = (sequences.values[far] - predicted.values[far]) / predicted.std[far]
+        out = 0.5 * scores**2 > _NATS
+        if not out.any():
+            return sequences
+        return replace(sequences, values=np.where(out, np.nan, sequences.values))
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Distribution of the factors given all values but outliers."""
+        return super().posterior(self.cleaned(sequences))
+
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors (N, K) given all values but outliers."""
+        return super().factor_means(self.cleaned(sequences))
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Log-likelihood of all values but outliers, in nats."""
+        return super().log_likelihood(self.cleaned(sequences))
+
+    def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Means and variances (N, D) of observed values given all others but outliers."""
+        cleaned = self.cleaned(sequences)
+        means, variances = super().left_out(cleaned)
+        out = sequences.mask & ~cleaned.mask
+        if out.any():
+            filled = super()._impute(cleaned, with_std=True)
+            assert filled.std is not None
+            means, variances = np.where(out, filled.values, means), np.where(out, filled.std**2, variances)
+        return means, variances
+
+    def contributions(self, sequences: Sequences) -> FloatArray:
+        """Contribution of each factor to each value given all values but outliers."""
+        return super().contributions(self.cleaned(sequences))
+
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
+        """Missing values imputed from all values but outliers, which stay as they are."""
+        filled = super().impute(self.cleaned(sequences), with_std=with_std)
+        std = None if filled.std is None else np.where(sequences.mask, 0.0, filled.std)
+        values = np.where(sequences.mask, sequences.values, filled.values)
+        return filled._replace(values=values, std=std)
+
+    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+        """Distribution after each sequence given all values but outliers."""
+        return super().forecast(self.cleaned(sequences), steps)
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draws of the factors given all values but outliers."""
+        return super().draw_latents(self.cleaned(sequences), n_draws, rng)
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draws of missing values given all values but outliers, which stay as they are."""
+        drawn = super().draw_cells(self.cleaned(sequences), n_draws, rng)
+        return np.where(sequences.mask, sequences.values, drawn)
+
+    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
+        """News of all values but outliers."""
+        cleaned = self.cleaned(new)
+        values = np.where(cleaned.mask, old.values, np.nan)
+        return super().news(replace(old, values=values), cleaned, target)
+
+    def beside_interpolation(self, sequences: Sequences) -> Self:
+        """Compare with linear interpolation where neither meets outliers."""
+        return super().beside_interpolation(self.cleaned(sequences))
+
+    def with_gross_misfit(self, sequences: Sequences) -> Self:
+        """Report gross misfit of other values than outliers."""
+        return super().with_gross_misfit(self.cleaned(sequences))
+
+    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
+        """Tests of prediction errors of all values but outliers."""
+        return super().diagnose(self.cleaned(sequences), block)
+
+    def standard_errors(self, sequences: Sequences) -> StandardErrors:
+        """Standard errors of the parameters from all values but outliers."""
+        return super().standard_errors(self.cleaned(sequences))
+
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
+        """Profile likelihood interval of a time scale from all values but outliers."""
+        return super().profile_timescale(self.cleaned(sequences), component, level)

@@ -1,0 +1,206 @@
+"""Calibration of prediction intervals by held-out values."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import probsfa
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.statespace.calibration import (
+    Calibration,
+    HeldOut,
+    calibrate,
+    distance_to_observed,
+    small_sample_factors,
+)
+
+
+def held_out(rng, n_gaps, length, spread):
+    """Gaps of some length, with errors whose standard deviations (by distance) are not what is predicted."""
+    distance = np.tile(np.minimum(np.arange(length), np.arange(length)[::-1]) + 1.0, n_gaps)
+    gaps = np.repeat(np.arange(n_gaps), length)
+    return HeldOut(
+        spread(distance) * rng.standard_normal(distance.size), np.ones(distance.size), distance, gaps
+    )
+
+
+@pytest.mark.parametrize("with_times", [False, True])
+def test_distances_are_those_of_a_loop(rng, with_times):
+    values = np.where(rng.random((30, 3)) < 0.5, np.nan, 1.0)
+    values[12:20, 1] = np.nan  # the second sequence has no value of this column
+    times = 10.0 * np.cumsum(rng.uniform(0.5, 2.0, 30)) if with_times else None
+    sequences = Sequences(values, (12, 8, 10), times)
+    found = distance_to_observed(sequences, 10.0 if with_times else 1.0)
+    clock = np.arange(30.0) if times is None else times / 10.0
+    for part in sequences.slices:
+        for t in range(part.start, part.stop):
+            for d in range(3):
+                seen = [abs(clock[t] - clock[s]) for s in range(part.start, part.stop) if values[s, d] == 1.0]
+                np.testing.assert_allclose(found[t, d], min(seen, default=np.inf))
+
+
+@pytest.mark.parametrize("n", [4, 8, 30])
+def test_factors_of_few_values_make_intervals_of_a_mean_exact(n):
+    """The interval of the next value, from the mean and the maximum likelihood variance of n values."""
+    x = np.random.default_rng(0).standard_normal((40_000, n + 1))
+    mean, std = x[:, :n].mean(axis=1), x[:, :n].std(axis=1)
+    covered = np.abs(x[:, n] - mean) <= 1.6449 * std * small_sample_factors(np.array([float(n)]), 1)
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.006)
+
+
+def test_factors_of_many_values_are_one():
+    np.testing.assert_allclose(small_sample_factors(np.array([100_000.0]), 5), 1.0, atol=2e-4)
+
+
+def test_factors_at_distances_are_found(rng):
+    found = calibrate(held_out(rng, 400, 16, lambda d: np.where(d >= 4.0, 2.0, 1.0)), np.ones(2))
+    np.testing.assert_allclose(
+        found.by_distance(np.array([1.0, 2.0, 7.0, 50.0])), [1.0, 1.0, 2.0, 2.0], rtol=0.1
+    )
+    np.testing.assert_allclose(found.at(np.full((3, 2), 50.0)), 2.0, rtol=0.1)
+
+
+def test_intervals_that_are_too_wide_get_narrower(rng):
+    found = calibrate(held_out(rng, 400, 1, lambda d: np.full(d.shape, 0.5)), np.ones(1))
+    np.testing.assert_allclose(found.factors, 0.5, rtol=0.1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_intervals_that_are_right_are_kept(seed):
+    found = calibrate(held_out(np.random.default_rng(seed), 100, 12, np.ones_like), np.ones(1))
+    np.testing.assert_allclose(found.factors, 1.0, atol=0.1)
+
+
+def test_nothing_is_learned_from_few_gaps(rng):
+    found = calibrate(held_out(rng, 7, 20, lambda d: np.full(d.shape, 3.0)), np.full(2, 1.5))
+    np.testing.assert_array_equal(found.at(np.array([[1.0, 9.0]])), 1.5)
+
+
+def test_gaps_of_other_draws_are_other_gaps(rng):
+    one = held_out(rng, 5, 3, np.ones_like)
+    both = HeldOut.joined([one, one])
+    np.testing.assert_array_equal(both.errors, np.tile(one.errors, 2))
+    assert np.unique(both.gaps).size == 10
+
+
+def ar1(rng, n_rows, decays):
+    """Stationary AR(1) processes of unit variance (T, M)."""
+    z = rng.standard_normal((n_rows, len(decays)))
+    for t in range(1, n_rows):
+        z[t] = decays * z[t - 1] + np.sqrt(1.0 - decays**2) * z[t]
+    return z
+
+
+def of_the_model(rng, n_rows, n_columns=6):
+    """Rows of the model that the default has."""
+    factors = ar1(rng, n_rows, np.array([0.95, 0.8])) @ rng.standard_normal((2, n_columns))
+    own = ar1(rng, n_rows, np.linspace(0.6, 0.9, n_columns))
+    return factors + own + 0.3 * rng.standard_normal((n_rows, n_columns))
+
+
+def coverage(whole, hidden):
+    """Parts of hidden values in 90 % intervals of the default fit, and without its calibration."""
+    seen = np.where(hidden, np.nan, whole)
+    model = ProbabilisticSFA().fit(seen)
+    parts = []
+    plain = replace(model._model, fitted=replace(model._model.fitted, calibration=None))
+    for one in (model._model, plain):
+        filled = one.impute(Sequences(seen, (len(seen),)), with_std=True)
+        parts.append(np.mean((np.abs(filled.values - whole) <= 1.6449 * filled.std)[hidden]))
+    return parts
+
+
+@pytest.mark.parametrize("hide", [hide_cells, lambda x, part, **given: hide_blocks(x, 24, part, **given)])
+def test_coverage_where_the_model_is_right(hide):
+    found = []
+    for seed in range(3):
+        whole = of_the_model(np.random.default_rng(seed), 600)
+        found.append(coverage(whole, hide(whole, 0.1, random_state=seed))[0])
+    assert 0.88 <= np.mean(found) <= 0.92
+
+
+def test_coverage_of_short_series():
+    """Of 40 rows, few for factors with a time scale of 20 rows: not as exact as of long series."""
+    found = []
+    for seed in range(6):
+        whole = of_the_model(np.random.default_rng(seed), 40)
+        found.append(coverage(whole, hide_blocks(whole, 4, 0.15, random_state=seed)))
+    calibrated, plain = np.mean(found, axis=0)
+    assert plain < calibrated
+    assert 0.8 <= calibrated <= 0.97
+
+
+def test_coverage_of_blocks_of_columns_smoother_than_ar1_processes():
+    rng = np.random.default_rng(0)
+    t = np.arange(800.0)
+    frequencies, phases = rng.uniform(0.02, 0.2, (2, 5)), rng.uniform(0.0, 6.0, (2, 5))
+    whole = sum(np.sin(f * t[:, None] + p) for f, p in zip(frequencies, phases, strict=True))
+    whole = whole + 0.01 * rng.standard_normal(whole.shape)
+    calibrated, plain = coverage(whole, hide_blocks(whole, 16, 0.1, random_state=0))
+    assert abs(calibrated - 0.9) < abs(plain - 0.9)
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    """A model with calibrated intervals, the same without, and rows with missing values."""
+    rng = np.random.default_rng(0)
+    x = of_the_model(rng, 80, 3)
+    x[20:32, 1] = np.nan
+    x[76:, 2] = np.nan
+    model, plain = ProbabilisticSFA(random_state=0).fit(x), ProbabilisticSFA(random_state=0).fit(x)
+    factors = Calibration(np.array([1.0, 4.0]), np.array([1.0, 2.0]), np.array([1.0, 1.1, 1.2]))
+    for one, calibration in ((model, factors), (plain, None)):
+        one._model = replace(one._model, fitted=replace(one._model.fitted, calibration=calibration))
+    return model, plain, x
+
+
+def test_means_are_the_same_and_standard_deviations_are_multiplied(calibrated):
+    model, plain, x = calibrated
+    filled, std = model.impute(x, return_std=True)
+    same, before = plain.impute(x, return_std=True)
+    np.testing.assert_array_equal(filled, same)
+    np.testing.assert_allclose(std[20, 1] / before[20, 1], 1.1)
+    np.testing.assert_allclose(std[25, 1] / before[25, 1], 2.2)
+    assert np.all(std[~np.isnan(x)] == 0.0)
+    upper = model.impute(x, quantile=0.95)
+    np.testing.assert_allclose((upper - filled)[25, 1], 1.6449 * std[25, 1], rtol=1e-4)
+
+
+def test_forecasts_are_calibrated_from_the_last_observed_value(calibrated):
+    model, plain, x = calibrated
+    ratio = model.forecast(x, 5).std / plain.forecast(x, 5).std
+    np.testing.assert_allclose(ratio[[0, 4], 0], [1.0, 2.0])
+    np.testing.assert_allclose(ratio[0, 2], 2.4)  # five rows after its last value
+    np.testing.assert_array_equal(model.forecast(x, 5).means, plain.forecast(x, 5).means)
+
+
+def test_draws_have_calibrated_standard_deviations(calibrated):
+    model, _, x = calibrated
+    filled, std = model.impute(x, return_std=True)
+    drawn = model._model.draw_cells(Sequences(x, (80,)), 4000, np.random.default_rng(0))
+    missing = np.isnan(x)
+    np.testing.assert_allclose(drawn.std(axis=0)[missing], std[missing], rtol=0.08)
+    np.testing.assert_allclose(
+        drawn.mean(axis=0)[missing], filled[missing], atol=5.0 * std[missing].max() / np.sqrt(4000)
+    )
+
+
+def test_calibration_is_saved(tmp_path):
+    x = of_the_model(np.random.default_rng(0), 60, 3)
+    x[5:9, 0] = np.nan
+    model = ProbabilisticSFA().fit(x)
+    model.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    for one, other in zip(loaded.calibration_, model.calibration_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(loaded.impute(x, return_std=True)[1], model.impute(x, return_std=True)[1])
+
+
+def test_given_sizes_have_no_calibration():
+    x = of_the_model(np.random.default_rng(0), 60, 3)
+    model = ProbabilisticSFA().fit(x)
+    assert hasattr(model, "calibration_")
+    assert not hasattr(model.set_params(n_components=1).fit(x), "calibration_")

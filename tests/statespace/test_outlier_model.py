@@ -1,0 +1,154 @@
+"""Gaussian models that leave out gross outliers, and when the default is one."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import probsfa
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.datasets import hide_cells
+from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
+
+
+def ar1(rng, n_rows, decays):
+    """Stationary AR(1) processes of unit variance (T, M)."""
+    z = rng.standard_normal((n_rows, len(decays)))
+    for t in range(1, n_rows):
+        z[t] = decays * z[t - 1] + np.sqrt(1.0 - decays**2) * z[t]
+    return z
+
+
+def clean(seed, n_rows=300, n_columns=5):
+    rng = np.random.default_rng(seed)
+    factors = ar1(rng, n_rows, np.array([0.95, 0.8])) @ rng.standard_normal((2, n_columns))
+    return (
+        factors + 0.5 * ar1(rng, n_rows, np.full(n_columns, 0.8)) + 0.2 * rng.standard_normal(factors.shape)
+    )
+
+
+def with_outliers(x):
+    """The rows with single gross values and an artefact row, and where these are."""
+    bad = np.zeros(x.shape, dtype=bool)
+    bad[[40, 90, 200], [0, 1, 0]] = True
+    bad[150] = True
+    return np.where(bad, x + 40.0, x), bad
+
+
+def as_sequences(x):
+    return Sequences(x, (len(x),))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """The default fit to rows with outliers, these rows with missing values, and the outliers."""
+    x, bad = with_outliers(clean(0))
+    seen = np.where(hide_cells(x, 0.1, random_state=0) & ~bad, np.nan, x)
+    return ProbabilisticSFA().fit(seen), seen, bad
+
+
+def test_columns_in_which_few_values_dominate(rng):
+    x = rng.standard_normal((200, 4))
+    x[50, 1] = 300.0  # one gross value
+    x[:, 2] = rng.standard_t(1.2, 200)  # many large ones
+    x[:, 3] = np.repeat(rng.standard_normal(2), 100)  # a step, and no spread
+    spread = spread_of_dominated(x, (200,))
+    assert spread[1] > 0.0
+    np.testing.assert_array_equal(spread[[0, 2, 3]], 0.0)
+    far = far_from_neighbours(as_sequences(x), spread)
+    np.testing.assert_array_equal(np.argwhere(far), [[50, 1]])
+
+
+def test_outliers_are_found_and_left_out(fitted):
+    model, seen, bad = fitted
+    assert isinstance(model._model, OutlierModel) and "outliers" in model.status_
+    found = model._model.outliers(as_sequences(seen))
+    np.testing.assert_array_equal(found, bad & ~np.isnan(seen))
+
+
+def test_methods_are_those_of_the_gaussian_model_without_the_outliers(fitted):
+    model, seen, bad = fitted
+    rest = as_sequences(np.where(bad, np.nan, seen))
+    plain = LinearGaussianModel(replace(model._model.fitted, outlier_spread=None))
+    np.testing.assert_array_equal(model.transform(seen), plain.factor_means(rest))
+    np.testing.assert_array_equal(model.posterior(seen).means, plain.posterior(rest).means)
+    assert model.log_likelihood(seen) == plain.log_likelihood(rest)
+    ahead = plain.forecast(rest, [np.arange(1.0, 4.0)])[0]
+    np.testing.assert_array_equal(model.forecast(seen, 3).std, ahead.std)
+    filled, std = model.impute(seen, return_std=True)
+    expected = plain.impute(rest, with_std=True)
+    missing = np.isnan(seen)
+    np.testing.assert_array_equal(filled[missing], expected.values[missing])
+    np.testing.assert_array_equal(std[missing], expected.std[missing])
+
+
+def test_observed_values_stay_as_they_are(fitted):
+    model, seen, _ = fitted
+    observed = ~np.isnan(seen)
+    filled, std = model.impute(seen, return_std=True)
+    np.testing.assert_array_equal(filled[observed], seen[observed])
+    assert np.all(std[observed] == 0.0)
+    drawn = model._model.draw_cells(as_sequences(seen), 2, np.random.default_rng(0))
+    np.testing.assert_array_equal(drawn[:, observed], np.broadcast_to(seen[observed], (2, observed.sum())))
+
+
+def test_outliers_have_the_largest_scores(fitted):
+    model, seen, bad = fitted
+    scores = model.outlier_scores(seen)
+    assert np.nanmin(scores[bad]) > np.nanmax(scores[~bad])
+
+
+def test_the_fit_is_as_good_as_without_outliers():
+    truth = clean(1)
+    x, bad = with_outliers(truth)
+    hidden = hide_cells(truth, 0.1, random_state=0) & ~bad
+
+    def error(values, **options):
+        seen = np.where(hidden, np.nan, values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            filled = ProbabilisticSFA(**options).fit(seen).impute(seen)
+        return np.sqrt(np.mean((filled - truth)[hidden] ** 2))
+
+    found, without = error(x), error(truth)
+    assert found < 1.05 * without
+    assert error(x, robust=False) > 1.5 * without
+
+
+def test_without_outliers_the_fit_is_the_gaussian_one():
+    x = clean(2, 120, 3)
+    x[::7, 1] = np.nan
+    model, plain = (ProbabilisticSFA(robust=robust).fit(x) for robust in ("auto", False))
+    np.testing.assert_array_equal(model.loadings_, plain.loadings_)
+    assert type(model._model) is LinearGaussianModel and model.status_ == plain.status_
+
+
+def test_bursts_that_all_columns_have_are_no_outliers():
+    """A few rows dominate, and the columns predict each other there."""
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal(300)
+    shared[[60, 130, 220]] = [25.0, -30.0, 20.0]
+    x = shared[:, None] * np.array([1.0, -0.8, 1.2, 0.7]) + 0.1 * rng.standard_normal((300, 4))
+    assert spread_of_dominated(x, (300,)).any()
+    x[130, 2] = x[220, 0] = np.nan
+    model = ProbabilisticSFA().fit(x)
+    np.testing.assert_allclose(model.impute(x)[130, 2], -36.0, rtol=0.1)
+
+
+def test_the_model_is_saved(fitted, tmp_path):
+    model, seen, _ = fitted
+    model.save(tmp_path / "model.npz")
+    loaded = probsfa.load(tmp_path / "model.npz")
+    assert isinstance(loaded._model, OutlierModel) and loaded.robust == "auto"
+    np.testing.assert_array_equal(loaded.impute(seen), model.impute(seen))
+
+
+def test_given_sizes_use_all_values():
+    x, _ = with_outliers(clean(0, 210, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, plain = (ProbabilisticSFA(1, robust=robust).fit(x) for robust in ("auto", False))
+    np.testing.assert_array_equal(model.loadings_, plain.loadings_)
