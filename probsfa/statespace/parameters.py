@@ -42,6 +42,8 @@ _NONE.flags.writeable = False
 # Arrays that every model has, and those of AR(1) noise.
 _ALWAYS = ("decay", "loadings", "noise_variance", "offset")
 _OF_NOISE = ("memory_decay", "memory_scale")
+# Values of an array that a description shows.
+_MOST_SHOWN = 8
 
 
 class Latents:
@@ -300,6 +302,34 @@ class Parameters:
             arrays = {name: array for one in processes for name, array in one.arrays().items()}
             processes = _processes_of({**arrays, **of_processes})
         return type(self)(**kept, processes=processes)
+
+    def describe(self) -> str:
+        """Return the processes, the noise and their parameters as text, a line each.
+
+        Examples
+        --------
+        >>> from probsfa.statespace import make_parameters
+        >>> print(make_parameters([0.9, 0.5], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], 0.1).describe())
+        3 columns, 2 states
+        2 AR(1): decay 0.9, 0.5
+        white noise: noise_variance 0.1, 0.1, 0.1
+        """
+
+        def values(name: str, array: FloatArray) -> str:
+            shown = ", ".join(f"{value:.6g}" for value in np.ravel(array)[:_MOST_SHOWN])
+            return f"{name} {shown}{', ...' if np.size(array) > _MOST_SHOWN else ''}"
+
+        lines = [f"{self.n_features} columns, {self.n_states} states"]
+        if self.n_components:
+            lines.append(f"{self.n_components} AR(1): {values('decay', self.decay)}")
+        for one in self.processes:
+            arrays = "; ".join(values(name, array) for name, array in one.arrays().items())
+            lines.append(f"{len(one)} {type(one).__name__}: {arrays}")
+        lines.append(f"white noise: {values('noise_variance', self.noise_variance)}")
+        if self.has_memory:
+            arrays = "; ".join(values(name, getattr(self, name)) for name in _OF_NOISE)
+            lines.append(f"AR(1) noise of each column: {arrays}")
+        return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the arrays by name; those of kinds that the model lacks are left out."""

@@ -281,7 +281,7 @@ def test_an_even_grid_of_times_is_no_times(series, unit):
 def test_dates_are_times(series):
     _, data, fitted = series
     found = ProbabilisticSFA(2).fit(data, times=pd.date_range("2020-01-01", periods=100, freq="h"))
-    assert found.time_unit_ == 3600.0
+    assert (found.time_unit_, found.time_unit_seconds_) == (1.0, 3600.0)
     np.testing.assert_allclose(found.decay_, fitted.decay_, rtol=1e-6)
 
 

@@ -140,3 +140,12 @@ def test_older_pickles_of_parameters_can_be_read():
     found = copyreg.__newobj__(Parameters, *(arrays.pop(name) for name in NAMES[:4]))
     found.__setstate__(arrays)
     assert_same(found, with_every_part())
+
+
+def test_a_description_names_every_process_and_the_noise():
+    lines = with_every_part().describe().splitlines()
+    assert lines[0] == "2 columns, 5 states"
+    assert [line.split(":")[0] for line in lines[1:]] == [
+        "1 AR(1)", "1 Rhythm", "1 Matern32", "white noise", "AR(1) noise of each column"
+    ]  # fmt: skip
+    assert "rhythm_frequency 0.6" in lines[2]
