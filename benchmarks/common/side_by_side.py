@@ -46,10 +46,18 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - started, result
 
 
-def in_fresh_process(script: str, given: Any) -> Any:
-    """Return what a script prints last in a Python of its own; that and its argument are JSON there."""
+def in_fresh_process(script: str, given: Any, bytecode: str | None = None) -> Any:
+    """Return what a script prints last in a Python of its own; that and its argument are JSON there.
+
+    ``bytecode`` is a folder in which that Python keeps compiled modules, also where the environment has
+    ``PYTHONDONTWRITEBYTECODE``.
+    """
     command = [sys.executable, "-W", "ignore", "-c", script, json.dumps(given)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    environment = dict(os.environ)
+    if bytecode is not None:
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment["PYTHONPYCACHEPREFIX"] = bytecode
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return json.loads(done.stdout.splitlines()[-1])
 
 
