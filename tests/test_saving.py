@@ -3,6 +3,7 @@
 import json
 import re
 import zipfile
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from probsfa import (
     SpectralClustering,
     _saving,
 )
+from probsfa._times import seconds_of
 from probsfa.expansions import (
     Clip,
     Concatenation,
@@ -215,6 +217,33 @@ def test_what_is_not_fitted_is_refused(tmp_path):
         probsfa.save({}, tmp_path / "model.npz")
 
 
+def test_durations_are_saved_as_texts():
+    """As given in `rhythms`, for example; these texts are read as durations."""
+    durations = [timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h")]
+    node = _saving._Arrays().encode(durations, "rhythms")
+    assert _saving._decode(node, {}) == ["21600.0 s"] * 3
+    assert seconds_of("21600.0 s") == 6 * 3600.0
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([True, False]),
+        np.array(["a", "bc"], dtype=object),
+        np.array(["2024-01-01", "NaT"], dtype="datetime64[ms]"),
+        np.zeros((0, 3)),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.float32(2.5),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_arrays_come_back_with_their_types(array):
+    arrays = _saving._Arrays()
+    found = _saving._decode(json.loads(json.dumps(arrays.encode(array, "x"))), arrays.by_name)
+    assert found.dtype == array.dtype and found.shape == array.shape
+    np.testing.assert_array_equal(found, array)
+
+
 # ------------------------------------------------------------------ files of earlier versions
 
 EXPECTED = cases.read_results(VERSION1)
@@ -227,6 +256,8 @@ def test_files_of_earlier_versions_are_read(case):
     assert type(loaded) is type(estimator)
     found = cases.results(loaded, data, given)
     for name, expected in EXPECTED[case].items():
+        if name == "status_":  # its text may change
+            continue
         if expected.dtype.kind == "f":
             size = np.nanmax(np.abs(expected), initial=0.0)
             np.testing.assert_allclose(found[name], expected, rtol=1e-7, atol=1e-7 * size, err_msg=name)

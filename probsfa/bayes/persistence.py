@@ -38,6 +38,11 @@ _REQUIRED = {
 _OPTIONAL = dict(times="T", known_noise="D", least_noise="D", degrees="CN", feature_names="D")
 _POSITIVE = ("scale", "draws_noise_variance", "raw_noise_variance", "degrees")
 
+# Arrays of a run that not every method has.
+_OF_RUN = tuple(
+    name for name in Inferred._fields if name not in ("vectors", "sample_stats", "interrupted", "pareto_k")
+)
+
 
 def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: Any = None) -> dict[str, Any]:
     """Return a posterior as numbers, texts, arrays and collections of them.
@@ -81,7 +86,7 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
     }
     optional = {
         "times": sequences.times,
-        "elbo": inferred.elbo,
+        **{name: getattr(inferred, name) for name in _OF_RUN},
         "known_noise": fitted.data.known_noise,
         "degrees": fitted.degrees,
         "least_noise": fitted.data.least_noise,
@@ -135,11 +140,11 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         ),
         relabelling=Relabelling(state["permutations"].astype(np.intp), state["signs"]),
         inferred=Inferred(
-            np.zeros((sizes["C"], sizes["N"], 0)),
-            stats,
-            bool(state["interrupted"]),
-            state.get("elbo"),
-            state["pareto_k"],
+            vectors=np.zeros((sizes["C"], sizes["N"], 0)),
+            sample_stats=stats,
+            interrupted=bool(state["interrupted"]),
+            pareto_k=state["pareto_k"],
+            **{name: state.get(name) for name in _OF_RUN},
         ),
         units=units,
         target=target,
