@@ -44,6 +44,7 @@ from probsfa.expansions import (
     RadialBasis,
 )
 from probsfa.graphs import Serial, from_sparse, temporal
+from tests.sampling import sparsely
 from tests.saved import cases
 
 N = 60
@@ -66,8 +67,8 @@ ESTIMATORS = {
     "IGSFA": IGSFA(2, graph="clustered", expansion=Polynomial(2)),
     "DiffusionMap": DiffusionMap(2),
     "GraphSFA of edges": GraphSFA(2, graph=from_sparse(np.ones((N, N)))),
-    "classifier": GraphSFAClassifier(2),
-    "regressor": GraphSFARegressor(2),
+    "classifier": GraphSFAClassifier(2, cv=2),
+    "regressor": GraphSFARegressor(2, cv=2),
     "HierarchicalSFA": HierarchicalSFA([Layer(2, expansion=Polynomial(2))]),
     "eigenmaps": LaplacianEigenmaps(2, n_neighbors=8),
     "eigenmaps with a scale for each point": LaplacianEigenmaps(2, affinity="rbf", gamma="self_tuning"),
@@ -148,7 +149,7 @@ def test_names_of_columns_and_frames_are_kept(rng, tmp_path):
 def test_labels_that_are_text_are_kept(rng, tmp_path):
     X, classes, _ = data(rng)
     y = np.array(["low", "mid", "high"], dtype=object)[classes]
-    GraphSFAClassifier(2).fit(X, y).save(tmp_path / "model.npz")
+    GraphSFAClassifier(2, cv=2).fit(X, y).save(tmp_path / "model.npz")
     assert set(probsfa.load(tmp_path / "model.npz").predict(X)) <= {"low", "mid", "high"}
 
 
@@ -199,7 +200,10 @@ def test_a_file_of_version_1_does_not_contain_itself(tmp_path):
             lambda: SFA(1, expansion=FunctionTransformer(np.tanh)),
             r"SFA.expansion.func is a function \(ufunc\)|ufunc",
         ),
-        (lambda: GraphSFAClassifier(2, classifier=RandomForestClassifier(2)), "which cannot be saved"),
+        (
+            lambda: GraphSFAClassifier(2, classifier=RandomForestClassifier(2), cv=2),
+            "which cannot be saved",
+        ),
     ],
 )
 def test_what_cannot_be_saved_is_refused(rng, tmp_path, make, message):
@@ -300,7 +304,7 @@ def saved(tmp_path_factory):
     return path, X
 
 
-@pytest.mark.parametrize("seed", range(60))
+@sparsely("seed", range(60), shown=16)
 def test_changed_files_are_refused_in_a_sentence_or_do_the_same(saved, tmp_path, seed):
     path, X = saved
     rng = np.random.default_rng(seed)
@@ -336,7 +340,7 @@ def test_changed_files_are_refused_in_a_sentence_or_do_the_same(saved, tmp_path,
         np.testing.assert_allclose(model.transform(X), probsfa.load(path).transform(X), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@sparsely("seed", range(30), shown=12)
 def test_damaged_bytes_are_refused_in_a_sentence(saved, tmp_path, seed):
     path, X = saved
     rng = np.random.default_rng(seed)
@@ -440,7 +444,7 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, told=False))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@sparsely("seed", range(12), shown=4)
 @pytest.mark.parametrize("name", ["XSFA", "spectral clustering", "HierarchicalSFA", "ProbabilisticSFA"])
 def test_any_change_of_a_model_is_told(rng, tmp_path, name, seed):
     path = tmp_path / "model.npz"
