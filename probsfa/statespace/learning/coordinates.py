@@ -142,12 +142,12 @@ class Coordinates(NamedTuple):
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
         """Where dynamics, loadings, noise and offset lie in the vector."""
-        sizes = [self.latents.n_dynamics, self.n_loadings, self.n_noise, self.n_features]
-        ends = np.cumsum([0, *sizes])
-        dynamics, loadings, noise, offset = (
-            slice(int(i), int(j)) for i, j in zip(ends[:-1], ends[1:], strict=True)
-        )
-        return dynamics, loadings, noise, offset
+        # Plain integers: a fit reads this some thousand times, and np.cumsum of four took 7 % of its time.
+        first = self.latents.n_dynamics
+        second = first + self.n_loadings
+        third = second + self.n_noise
+        fourth = third + self.n_features
+        return slice(0, first), slice(first, second), slice(second, third), slice(third, fourth)
 
 
 def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:

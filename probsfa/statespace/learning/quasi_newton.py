@@ -152,28 +152,44 @@ class _Memory:
 
     def __init__(self) -> None:
         self.pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=_MEMORY)
+        self._kept: tuple[bytes, list[tuple[FloatArray, FloatArray, float]]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
 
     def clear(self) -> None:
         self.pairs.clear()
+        self._kept = None
 
     def add(self, step: FloatArray, fall: FloatArray) -> None:
         """A step, and how much less the gradient is at its end."""
         self.pairs.append((step, fall))
+        self._kept = None
 
     def turn(self, turn: Transport) -> None:
         """Bring all pairs to where a step has led."""
         for i, (step, fall) in enumerate(self.pairs):
             self.pairs[i] = (turn(step), turn(fall))
+        self._kept = None
+
+    def _among(self, free: BoolArray) -> list[tuple[FloatArray, FloatArray, float]]:
+        """Return pairs on the free coordinates, with their products, where the objective curves along them.
+
+        The result is cached: one step takes several directions, at other damping and with held coordinates.
+        """
+        key = free.tobytes()
+        if self._kept is None or self._kept[0] != key:
+            pairs = self.pairs if free.all() else [(s * free, y * free) for s, y in self.pairs]
+            products = [(s, y, float(s @ y)) for s, y in pairs]
+            curved = [(s, y, sy) for s, y, sy in products if sy > 1e-10 * np.sqrt((s @ s) * (y @ y))]
+            self._kept = key, curved
+        return self._kept[1]
 
     def direction(
         self, gradient: FloatArray, metric: Curvature, free: BoolArray, damping: float
     ) -> FloatArray:
         """Ascent direction: the two-loop recursion on the free coordinates, around the inverse metric."""
-        pairs = [(s * free, y * free) for s, y in self.pairs]
-        kept = [(s, y, float(s @ y)) for s, y in pairs if s @ y > 1e-10 * np.sqrt((s @ s) * (y @ y))]
+        kept = self._among(free)
         q = gradient * free
         alphas = []
         for s, y, sy in reversed(kept):

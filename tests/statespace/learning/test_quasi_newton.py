@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from probsfa.statespace.learning.fisher_metric import factorise
-from probsfa.statespace.learning.quasi_newton import Box, Evaluation, ascend
+from probsfa.statespace.learning.quasi_newton import Box, Evaluation, _Memory, ascend
 from tests.tolerances import OPTIM
 
 
@@ -281,3 +281,32 @@ def test_damping_that_grows_in_leaps_still_shortens_the_step():
     found = ascend(problem, np.full(n, 0.5), free_box(n, longest=1.0), 1e-6)
     assert found.ending != "stalled"
     assert found.history[-1] > -6.0
+
+
+def test_cached_pairs_follow_every_change(rng):
+    """Directions equal those of a memory that got the same pairs at once, with any coordinates held."""
+    n = 6
+    metric, gradient = Dense(np.diag(rng.uniform(1.0, 3.0, n))), rng.standard_normal(n)
+    turn, _ = np.linalg.qr(rng.standard_normal((n, n)))
+    held = np.arange(n) != 2
+
+    def fresh(pairs, free):
+        memory = _Memory()
+        for step, fall in pairs:
+            memory.add(step, fall)
+        return memory.direction(gradient, metric, free, 0.1)
+
+    memory, pairs = _Memory(), []
+    for free in (np.ones(n, dtype=bool), held, np.ones(n, dtype=bool)):
+        step = rng.standard_normal(n)
+        pairs.append((step, 2.0 * step))
+        memory.add(*pairs[-1])
+        np.testing.assert_array_equal(memory.direction(gradient, metric, free, 0.1), fresh(pairs, free))
+        np.testing.assert_array_equal(
+            memory.direction(gradient, metric, ~free | held, 0.1), fresh(pairs, ~free | held)
+        )
+        pairs = [(turn @ s, turn @ y) for s, y in pairs]
+        memory.turn(lambda change: turn @ change)
+        np.testing.assert_array_equal(memory.direction(gradient, metric, free, 0.1), fresh(pairs, free))
+    memory.clear()
+    np.testing.assert_array_equal(memory.direction(gradient, metric, held, 0.1), fresh([], held))
