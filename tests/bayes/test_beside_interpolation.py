@@ -9,15 +9,15 @@ from probsfa.bayes.predictive import beside_interpolation
 
 @pytest.fixture(scope="module")
 def walks():
-    """Five independent walks with a gap, which straight lines fill better than one latent."""
-    x = np.random.default_rng(0).standard_normal((200, 5)).cumsum(axis=0)
+    """Walks with a gap, which straight lines fill better than one latent, of the shape of `frame`."""
+    x = np.random.default_rng(0).standard_normal((80, 3)).cumsum(axis=0)
     x[50:60, 2] = np.nan
     return x
 
 
 @pytest.fixture(scope="module")
 def fitted(walks):
-    model = BayesianSFA(1, inference="svi", n_draws=20, progress_bar=False, random_state=0)
+    model = BayesianSFA(1, inference="svi", n_draws=500, progress_bar=False, random_state=0)
     return model.fit(walks)
 
 

@@ -32,6 +32,10 @@ def distribution_of(model, mask, **options):
     return FactorialAR1(*model, mask=mask, **options)
 
 
+#: Of a distribution and its values: one program, where each operation would be compiled by itself.
+log_prob_of = jax.jit(lambda series, x: series.log_prob(x))
+
+
 @sparsely("holes", HOLES, shown=["scattered", "everything"])
 @sparsely("shape", [(1, 1, 1), (2, 3, 2), (9, 4, 2), (7, 2, 3)], shown=[(9, 4, 2)])
 def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, holes):
@@ -42,7 +46,7 @@ def test_log_prob_is_that_of_the_joint_gaussian(rng, shape, holes):
         wanted = 0.0
     else:
         wanted = oracle.log_likelihood(model, [x])
-    log_prob = distribution_of(model, ~np.isnan(x)).log_prob(x)
+    log_prob = log_prob_of(distribution_of(model, ~np.isnan(x)), x)
     assert abs(float(log_prob) - wanted) < EXACT * max(1.0, abs(wanted))
 
 
@@ -52,7 +56,7 @@ def test_several_sequences_and_uneven_gaps(rng):
     xs = oracle.simulate(rng, model, [5, 3], times)
     gaps, index = np.array([0.5, 2.0]), np.array([2, 0, 1, 0, 0, 2, 1, 0])
     x = np.concatenate(xs)
-    log_prob = distribution_of(model, np.isfinite(x), gap_index=index, gaps=gaps).log_prob(x)
+    log_prob = log_prob_of(distribution_of(model, np.isfinite(x), gap_index=index, gaps=gaps), x)
     wanted = oracle.log_likelihood(model, xs, times)
     assert abs(float(log_prob) - wanted) < EXACT * abs(wanted)
 
@@ -140,7 +144,7 @@ def test_gradients_of_a_batch_are_those_one_by_one(rng):
 def test_gradient_by_gaps_of_a_process_without_values_between_steps_is_nan():
     series = {"loadings": np.ones((2, 1)), "noise_variance": 0.5, "n_steps": 3, "gap_index": [1, 0, 0]}
     slope = jax.grad(lambda gaps: FactorialAR1([-0.5], **series, gaps=gaps).log_prob(np.ones((3, 2))))
-    assert np.isnan(slope(np.array([2.0])))
+    assert np.isnan(jax.jit(slope)(np.array([2.0])))
 
 
 def test_a_latent_site_has_the_posterior_of_the_joint_gaussian(rng):
@@ -174,7 +178,8 @@ def test_offsets_by_row_are_means_of_the_rows(rng):
     still = distribution_of(model._replace(offset=np.zeros(3)), None, n_steps=5)
     drawn = jax.jit(lambda key: moving.sample(key, (4,)))(jax.random.key(0))
     assert drawn.shape == (4, 2, 5, 3)
-    np.testing.assert_allclose(moving.log_prob(drawn), still.log_prob(drawn - rows), rtol=EXACT)
+    found, wanted = log_prob_of(moving, drawn), log_prob_of(still, drawn - rows)
+    np.testing.assert_allclose(found, wanted, rtol=EXACT)
     with pytest.raises(ValueError, match=r"offset of shape \(5, 3\) may .* shape \(5, 5, 3\)"):
         FactorialAR1(np.full((5, 1), 0.5), np.ones((3, 1)), 1.0, np.zeros((5, 3)), n_steps=5)
 
@@ -201,6 +206,7 @@ def test_no_nan_from_tiny_to_huge_noise(rng, noise):
     assert all(np.all(np.isfinite(s)) for s in slopes)
 
 
+@pytest.mark.exhaustive  # tests/statespace/engine/test_likelihood.py has those of the likelihood
 def test_second_derivatives_are_those_of_differences(rng):
     model = positive_model(rng, 3, 1)
     (x,) = oracle.simulate(rng, model, [10])
@@ -245,9 +251,7 @@ def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
     np.testing.assert_allclose(
         jax.vmap(lambda series, x: series.log_prob(x))(distributions, xs), one_by_one, rtol=EXACT
     )
-    np.testing.assert_allclose(
-        jax.jit(lambda series, x: series.log_prob(x))(batch, xs), one_by_one, rtol=EXACT
-    )
+    np.testing.assert_allclose(log_prob_of(batch, xs), one_by_one, rtol=EXACT)
 
 
 def test_samples_have_the_moments_of_the_model(rng):
@@ -281,7 +285,7 @@ def test_log_prob_integrates_the_latents_out(rng):
     each = np.prod(
         np.exp(-0.5 * (x - means) ** 2 / model.noise) / np.sqrt(2 * np.pi * model.noise), axis=(1, 2)
     )
-    log_prob = np.exp(float(FactorialAR1(*model, n_steps=2).log_prob(x)))
+    log_prob = np.exp(float(log_prob_of(FactorialAR1(*model, n_steps=2), x)))
     assert abs(log_prob - each.mean()) < mc_tolerance(each.var(), len(each))
 
 
