@@ -353,7 +353,7 @@ weather = load_nyc_weather(drop_impossible=True).data["2013-03":"2013-05"]
 weather = (weather - weather.mean()) / weather.std()
 hidden = hide_blocks(weather, 24, 0.05, random_state=0)
 blocks = weather.mask(hidden)
-train, later = blocks["2013-03":"2013-04"], blocks["2013-05"]
+train, later = blocks["2013-03":"2013-04"], blocks.loc["2013-05"]
 print(
     f"{len(train)} rows to learn from, of which {100 * train.notna().all(axis=1).mean():.0f} % are complete"
 )
@@ -400,7 +400,7 @@ for method in (after_interpolation, of_complete_rows, of_the_model):
     print(f"{name:<24}{recovery[method.__name__]:>10.3f}{known:>22.0%}{slowness[method.__name__]:>24.4f}")
 
 # %% [markdown]
-# *Imputation*: the error of the hidden values. For imputation many factors are better than few, so we give the
+# *Imputation*: the error of the hidden values. For imputation many factors are better than few; we give the
 # model as many as there are columns. Classic SFA imputes by the reconstruction from its slower half.
 
 # %%
@@ -417,6 +417,16 @@ for name, value in error.items():
     print(f"{name:<24} error {value:.2f} standard deviations")
 held = coverage(truth[hidden_train], filled[hidden_train], std[hidden_train], 0.9)
 print(f"90 % prediction intervals of the model cover {100 * held:.0f} % of the hidden values")
+assert recovery["of_the_model"] > recovery["after_interpolation"]
+assert slowness["of_the_model"] < slowness["after_interpolation"]
+assert error["probabilistic SFA"] < error["classic SFA"] < error["linear interpolation"]
+assert 0.85 < held < 0.95
+
+# %% [markdown]
+# The blocks hardly change the factors of the model. Interpolation moves the features of classic SFA: straight
+# segments look slow. The complete rows alone are a good sample to learn from, but two thirds of the rows have
+# no features then. The model is also best for imputation, and its 90 % intervals have about their nominal
+# coverage.
 
 # %% [markdown]
 # ## What to remember
