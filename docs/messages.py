@@ -86,8 +86,8 @@ def page() -> str:
         "",
         "<!-- index: error messages, warnings -->",
         "",
-        f"All {len(found)} errors and warnings of the package, generated from its source. Names in braces are",
-        "replaced by values.",
+        f"All {len(found)} errors and warnings of the package, generated from its source. Names in braces",
+        "are replaced by values.",
     ]
     for part in PARTS:
         here = [message for message in found if part_of(message) == part]

@@ -2,8 +2,8 @@
 
     python docs/pages.py
 
-writes them into docs/api, docs/tutorials and docs/project, which git ignores; ``conf.py`` does so before it
-builds. Nothing here needs Sphinx, so that the tests can look at the pages without it.
+writes them into docs/api, docs/gallery, docs/tutorials and docs/project, which git ignores; ``conf.py`` does
+so before it builds. Nothing here needs Sphinx, so that the tests can look at the pages without it.
 """
 
 import base64
@@ -286,6 +286,12 @@ def message_page() -> dict[str, str]:
     return {"project/messages.md": beside("messages").page()}
 
 
+def gallery_pages() -> dict[str, str | bytes]:
+    """Return the gallery and its figures, made by ``gallery.py``."""
+    made: dict[str, str | bytes] = beside("gallery").pages()
+    return made
+
+
 def beside(name: str) -> ModuleType:
     """Return a module of this folder, which is not on the path when tests load this file."""
     spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
@@ -305,6 +311,8 @@ def notebooks() -> list[Path]:
     return sorted((ROOT / "tutorials").glob("*.ipynb"))
 
 
+#: Beginnings of the names of notebooks that are shown as advanced ones.
+ADVANCED = ("10_", "11_")
 _CARD = 240  # characters on a card of the gallery
 
 
@@ -339,7 +347,8 @@ def picture_of(notebook: dict[str, Any]) -> bytes | None:
 def tutorial_pages() -> dict[str, str | bytes]:
     """Return the notebooks with their links led to the site, their pictures, and the gallery."""
     pages: dict[str, str | bytes] = {}
-    cards, entries = [], []
+    cards: dict[bool, list[str]] = {False: [], True: []}  # by whether they are advanced
+    entries = []
     for path in notebooks():
         notebook = json.loads(path.read_text("utf-8"))
         title, first = words_of(notebook)
@@ -353,7 +362,7 @@ def tutorial_pages() -> dict[str, str | bytes]:
         pages[f"tutorials/{path.name}"] = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
         first = moved(first, f"tutorials/{path.name}", "docs/tutorials/index.md")
         image = f":img-top: pictures/{path.stem}.png\n" if picture is not None else ""
-        cards.append(
+        cards[path.name.startswith(ADVANCED)].append(
             f":::{{grid-item-card}} {title}\n:link: {path.stem}\n:link-type: doc\n{image}\n{first}\n:::\n"
         )
         entries.append(path.stem)
@@ -362,14 +371,12 @@ def tutorial_pages() -> dict[str, str | bytes]:
         "",
         "Notebooks with their outputs, executed by the tests. They need only the package.",
     ]
+    for advanced, here in cards.items():
+        if here:
+            text += ["", "## Advanced"] if advanced else []
+            text += ["", "::::{grid} 1 2 2 3", ":gutter: 3", "", *here, "::::"]
     if entries:
         text += [
-            "",
-            "::::{grid} 1 2 2 3",
-            ":gutter: 3",
-            "",
-            *cards,
-            "::::",
             "",
             "```{toctree}",
             ":hidden:",
@@ -386,9 +393,15 @@ def tutorial_pages() -> dict[str, str | bytes]:
 
 def write() -> None:
     """Write the pages that are made, and take away those that are made no more."""
-    makers: tuple[Callable[[], dict[str, Any]], ...] = (api_pages, documents, message_page, tutorial_pages)
+    makers: tuple[Callable[[], dict[str, Any]], ...] = (
+        api_pages,
+        documents,
+        message_page,
+        gallery_pages,
+        tutorial_pages,
+    )
     made = {DOCS / path: content for maker in makers for path, content in maker().items()}
-    for folder in ("api", "project", "tutorials"):
+    for folder in ("api", "gallery", "project", "tutorials"):
         for path in (DOCS / folder).rglob("*"):
             if path.is_file() and path not in made:
                 path.unlink()

@@ -30,7 +30,8 @@ def reference(pages):
 
 @pytest.fixture(scope="module")
 def made(pages, reference):
-    return {**reference, **pages.documents(), **pages.message_page(), **pages.tutorial_pages()}
+    gallery = {"gallery/index.md": "# Gallery"}  # its examples are run in test_gallery.py
+    return {**reference, **gallery, **pages.documents(), **pages.message_page(), **pages.tutorial_pages()}
 
 
 def names_by_import():

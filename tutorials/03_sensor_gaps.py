@@ -210,8 +210,8 @@ _ = ax.legend(fontsize="small")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     filled, std = model.impute(data, return_std=True)
-filled.to_csv(folder / "filled.csv")
-std.to_csv(folder / "uncertainty.csv")
+_ = filled.to_csv(folder / "filled.csv")
+_ = std.to_csv(folder / "uncertainty.csv")
 assert not filled.isna().to_numpy().any()
 assert np.array_equal(filled.to_numpy()[data.notna()], data.to_numpy()[data.notna()])
 

@@ -5,6 +5,9 @@ of code, ``# %% [markdown]`` one of text, which stands in comments. Its notebook
 beside it and has the outputs. What differs from run to run is left out, counts and times of execution and
 metadata of cells, so that a rebuilt notebook differs where the source or a result does.
 
+Assertions at the end of a cell become a cell of their own with the tag ``remove-cell``, which the site does
+not show.
+
 A cell that writes to standard error fails, as one that raises: warnings and progress bars are not for
 readers.
 
@@ -17,6 +20,7 @@ Needs what ``pip install '.[docs]'`` brings.
 """
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -24,6 +28,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +65,11 @@ def notebook_of(source: Path) -> dict[str, Any]:
             bare = [line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").split("\n")]
             cells.append({"cell_type": "markdown", **identity, "source": lines_of("\n".join(bare))})
         elif not title.strip():
-            code = {"execution_count": None, "outputs": [], "source": lines_of(body.strip("\n"))}
-            cells.append({"cell_type": "code", **identity, **code})
+            shown, checks = split_checks(body.strip("\n"))
+            if shown:
+                cells.append(code_cell(identity["id"], shown))
+            if checks:
+                cells.append(code_cell(f"{identity['id']}-checks", checks, tags=["remove-cell"]))
         else:
             raise ValueError(f"{source.name}: {MARKER + title!r} begins a cell of no known kind")
     return {
@@ -73,6 +81,25 @@ def notebook_of(source: Path) -> dict[str, Any]:
         "nbformat": 4,
         "nbformat_minor": 5,
     }
+
+
+def code_cell(identity: str, text: str, **metadata: Any) -> dict[str, Any]:
+    """Return a cell of code without outputs."""
+    code = {"execution_count": None, "outputs": [], "source": lines_of(text)}
+    return {"cell_type": "code", "id": identity, "metadata": metadata, **code}
+
+
+def split_checks(code: str) -> tuple[str, str]:
+    """Return the code of a cell without the assertions at its end, and these."""
+    statements = ast.parse(code).body
+    n_checks = len(list(takewhile(lambda one: isinstance(one, ast.Assert), reversed(statements))))
+    if not n_checks:
+        return code, ""
+    lines = code.split("\n")
+    first = statements[-n_checks].lineno - 1
+    while first and lines[first - 1].startswith("#"):  # comments on the assertions
+        first -= 1
+    return "\n".join(lines[:first]).rstrip("\n"), "\n".join(lines[first:])
 
 
 def lines_of(text: str) -> list[str]:

@@ -48,7 +48,7 @@ def filled(X: Any, model: ProbabilisticSFA | None = None, **given: Any) -> str:
         assert not np.isnan(after).any()
         np.testing.assert_array_equal(after[~np.isnan(before)], before[~np.isnan(before)])
         holes += int(np.isnan(before).sum())
-    return f"{holes} holes filled"
+    return f"{holes} missing values imputed"
 
 
 def unit(model: ProbabilisticSFA) -> str:
@@ -67,12 +67,14 @@ class Case:
 
 
 COLUMNS = (
-    Case("holes (NaN)", lambda: filled(series()), "24 holes filled"),
-    Case("holes, for an estimator without a model of them", lambda: str(SFA().fit(series())), "NaN"),
-    Case("an infinite cell", lambda: filled(with_cell(np.inf)), "infinity"),
-    Case("a cell of 1e200", lambda: filled(with_cell(1e200)), "too large"),
-    Case("a column in units of 1e160", lambda: filled(series() * [1.0, 1e160, 1.0]), "larger unit"),
-    Case("a column in units of 1e-100", lambda: filled(series() * [1.0, 1e-100, 1.0]), "holes filled"),
+    Case("missing values (NaN)", lambda: filled(series()), "24 missing values imputed"),
+    Case("missing values, for an estimator without a model of them", lambda: str(SFA().fit(series())), "NaN"),
+    Case("an infinite value", lambda: filled(with_cell(np.inf)), "infinity"),
+    Case("a value of 1e200", lambda: filled(with_cell(1e200)), "overflows"),
+    Case("a column in units of 1e160", lambda: filled(series() * [1.0, 1e160, 1.0]), "Rescale"),
+    Case(
+        "a column in units of 1e-100", lambda: filled(series() * [1.0, 1e-100, 1.0]), "missing values imputed"
+    ),
     Case(
         "a constant column",
         lambda: fitted(np.where(np.arange(3) == 1, 7.0, series())).status_.partition(". ")[2],
@@ -81,13 +83,17 @@ COLUMNS = (
     Case("nothing but constant columns", lambda: filled(np.ones((20, 3))), "constant"),
     Case("a column with nothing observed", lambda: filled(series() * [1.0, np.nan, 1.0]), "nothing observed"),
     Case(
-        "the same column twice", lambda: filled(np.column_stack([series(), series()[:, 0]])), "holes filled"
+        "the same column twice",
+        lambda: filled(np.column_stack([series(), series()[:, 0]])),
+        "missing values imputed",
     ),
     Case("text", lambda: filled([["a", "b"], ["c", "d"]]), "holds text"),
     Case("one row", lambda: filled(series()[:1]), "minimum of 2"),
     Case("a vector", lambda: filled(series()[:, 0]), "1-dimensional"),
-    Case("a list of sequences", lambda: filled([series(), series(30)]), "holes filled"),
-    Case("one array of several sequences", lambda: filled(series(), lengths=[20, 40]), "holes filled"),
+    Case("a list of sequences", lambda: filled([series(), series(30)]), "missing values imputed"),
+    Case(
+        "one array of several sequences", lambda: filled(series(), lengths=[20, 40]), "missing values imputed"
+    ),
     Case("lengths that do not add up", lambda: filled(series(), lengths=[20, 50]), "lengths"),
     Case(
         "other columns than at the fit",
@@ -117,13 +123,13 @@ TIMES = (
     Case("a date twice", lambda: filled(hourly().iloc[[0, 0, *range(2, 60)]]), "increase"),
     Case("an index of plain numbers", lambda: unit(fitted(hourly().reset_index(drop=True))), "one step is 1"),
     Case("`times=` of plain numbers", lambda: unit(fitted(times=2.5 * np.arange(60.0))), "2.5"),
-    Case("`times=` that stand still", lambda: filled(series(), times=np.zeros(60)), "increas"),
+    Case("`times=` that do not increase", lambda: filled(series(), times=np.zeros(60)), "increas"),
     Case(
         "six-minute data for an hourly model",
         lambda: filled(
             hourly().set_axis(pd.date_range("2024-01-01", periods=60, freq="6min")), fitted(hourly())
         ),
-        "holes filled",
+        "missing values imputed",
     ),
     Case(
         "plain times for a model of dates",
@@ -134,11 +140,13 @@ TIMES = (
 
 PARAMETERS = (
     Case(
-        "no number of latents", lambda: ProbabilisticSFA().fit(series()).status_, "Selected 3 latent factors"
+        "no number of factors", lambda: ProbabilisticSFA().fit(series()).status_, "Selected 3 latent factors"
     ),
     Case("`n_components=0`", lambda: str(ProbabilisticSFA(0).fit(series())), "n_components must be"),
     Case("`n_components=20000`", lambda: str(ProbabilisticSFA(20_000).fit(series())), "observed values"),
-    Case("`noise` by column", lambda: filled(series(), fitted(noise=[0.3, 0.2, 0.3])), "holes filled"),
+    Case(
+        "`noise` by column", lambda: filled(series(), fitted(noise=[0.3, 0.2, 0.3])), "missing values imputed"
+    ),
     Case("`noise` for other columns", lambda: filled(series(), fitted(noise=[0.3, 0.2])), "noise"),
     Case("`noise=1e-20`", lambda: fitted(noise=1e-20).status_.partition(". ")[2], "less than can be told"),
     Case("`noise=-1`", lambda: str(fitted(noise=-1.0)), "noise must be"),

@@ -353,7 +353,7 @@ def test_a_model_of_other_columns_is_refused(command, weather_like, tmp_path):
     assert done.code == 2
     assert "model.npz: was fitted to the columns a, b, c; weather.csv has b, a, c" in done.err
     done = command("impute", "weather.csv", "--model", "model.npz", "-k", "2", "-o", "o.csv")
-    assert "--n-components and --max-iter have no meaning with --model" in done.err
+    assert "--n-components and --max-iter cannot be given with --model" in done.err
 
 
 def test_compare(command, weather_like, tmp_path):
@@ -437,7 +437,7 @@ def test_demo_replaces_only_with_force(command, tmp_path, short_weather):
         (["impute", "data.csv"], "-o/--output"),
         (["fit", "data.csv", "-o", "m.npz", "-k", "0"], "must be an integer of at least 1; got '0'"),
         (["fit", "data.csv", "-o", "m.npz", "-k", "x"], "must be an integer of at least 1; got 'x'"),
-        (["compare", "data.csv", "--fraction", "1"], "must be above 0 and below 1, got '1'"),
+        (["compare", "data.csv", "--fraction", "1"], "must be above 0 and below 1; got '1'"),
         (["frobnicate"], "invalid choice"),
     ],
 )

@@ -183,7 +183,7 @@ def test_a_budget_chooses_the_model_and_says_why(mixture, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["--budget", "0"], "must be a positive number of seconds, got '0'"),
+        (["--budget", "0"], "must be a positive number of seconds; got '0'"),
         (["--budget", "5", "-k", "2"], "--budget chooses a model; it cannot be given with"),
         (["--budget", "5", "--model", "m.npz"], "--budget chooses a model; it cannot be given with"),
     ],

@@ -55,7 +55,7 @@ def test_building_again_gives_the_same_arrays(source_folder, tmp_path):
 
 
 def test_building_refuses_numbers_that_would_be_rounded():
-    with pytest.raises(ValueError, match="a number is not a whole one"):
+    with pytest.raises(ValueError, match="a number is not an integer"):
         _build_nowcast._whole_numbers(np.array([[0.25]]), np.array([1]))
     with pytest.raises(ValueError, match="x: 7 decimals"):
         _build_nowcast._decimals(pd.Series(["1.0000001"], name="x"))

@@ -133,7 +133,7 @@ class TestMistakes:
         X[250, 2] = np.nan
         with pytest.raises(ValueError, match=r"X\[200:300\] contains NaN: the first is in row 50, column 2"):
             distributed.fit(SFA(), da.from_array(X, chunks=(100, 4)))
-        with pytest.raises(ValueError, match=r"X\[1\] contains NaN.*row 50, column 2. SFA needs complete"):
+        with pytest.raises(ValueError, match=r"X\[1\] contains NaN.*row 50, column 2. SFA requires complete"):
             distributed.fit(SFA(), [dask.delayed(X[:200]), dask.delayed(X[200:])])
 
     def test_unequal_columns(self, X):
@@ -163,7 +163,7 @@ class TestMistakes:
         far = da.from_array(X)
         with pytest.raises(ValueError, match="graph='nearest_neighbors' is built from all rows of X"):
             distributed.fit(GraphSFA(graph="nearest_neighbors"), far)
-        with pytest.raises(ValueError, match="graph has 3 vertices; X has 400 rows"):
+        with pytest.raises(ValueError, match="graph has 3 vertices, and X has 400 rows"):
             distributed.graph_moments(graphs.temporal(3), far)
         with pytest.raises(ValueError, match="X has delayed sequences, whose numbers of rows are not known"):
             distributed.fit(GraphSFA(graph="clustered"), [dask.delayed(X)], np.zeros(400))

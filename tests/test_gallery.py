@@ -1,0 +1,36 @@
+"""Each example of the gallery runs as it is printed, is short, and makes a figure."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tests.statespace.support import needs_core
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+
+def load_gallery():
+    spec = importlib.util.spec_from_file_location("docs_gallery", DOCS / "gallery.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+gallery = load_gallery()
+
+
+@needs_core  # without the compiled engine models are compiled first
+@pytest.mark.parametrize("example", gallery.EXAMPLES, ids=lambda example: example.name)
+def test_example_makes_a_figure(example):
+    assert gallery.draw(example).startswith(b"\x89PNG")
+    assert len(example.code.splitlines()) <= 12
+
+
+def test_page_has_each_example_with_its_figure(monkeypatch):
+    monkeypatch.setattr(gallery, "draw", lambda example: example.name.encode())
+    monkeypatch.setattr(gallery, "DOCS", Path("nowhere"))
+    made = gallery.pages()
+    page = made.pop("gallery/index.md")
+    assert {f"]({Path(path).name})" in page for path in made} == {True}
+    assert page.count("```python") == len(gallery.EXAMPLES) == len(made)
