@@ -24,7 +24,8 @@ Who calls whom, from the top; nothing calls upwards:
 ``relabelling/``          one labelling for all draws: ``matching`` of one draw to a reference, the
                           ``labelling`` of a maximum, canonical ``ordering``
 ``sampling/``             ``laplace``: maximum a posteriori and its curvature; ``nuts`` and ``variational``
-                          draw in coordinates whitened by it; ``gibbs`` under Student-t noise;
+                          draw in coordinates whitened by it, the latter around each of the ``modes``;
+                          ``gibbs`` under Student-t noise;
                           ``importance`` weights; ``evaluation`` of the density on all cores
 ``coordinates/``          ``target``: the log density of a vector of real numbers. The ``chart`` of some
                           data: ``rotation`` of latents, ``offset_scale``. ``symmetry``: one of the mirror

@@ -71,7 +71,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         is by default.
     inference : {"nuts", "svi"}, default="nuts"
         The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
-        variational inference and corrected by importance weights, which takes seconds.
+        variational inference and corrected by importance weights, which takes seconds. The fit has four
+        starts; where they lead to several modes, the approximation is a mixture, and `status_` says so.
     n_warmup, n_draws, n_chains : int, default=500, 1000, 4
         Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
         and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` draws.
@@ -83,7 +84,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     max_tree_depth : int, default=10
         Longest trajectory of the sampler, as a power of two.
     n_steps_svi : int, default=100
-        Steps of the variational fit, of 16 gradients each.
+        Steps of the variational fit of each mode, of 16 gradients each.
     hierarchical : bool, default=False
         Whether each sequence of a list has noise of its own; time scales, loadings and offset are shared.
     robust : bool, default=False
@@ -130,7 +131,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     diagnostics_ : dict
         ``"rhat"`` (rank-normalized, of split chains), ``"ess"`` (effective sample size of the bulk) and
         ``"ess_tail"`` of all relabelled parameters, as in ArviZ, and ``"divergences"``. With ``"svi"`` the
-        tail index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
+        tail index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor. It cannot
+        measure modes that no start found. ``"mode_shares"`` and ``"mode_bounds"`` are the shares of the draws
+        and the evidence lower bounds of the modes.
     relabelling_ : str
         What was done to bring the draws to one labelling.
     converged_ : bool

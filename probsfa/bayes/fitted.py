@@ -53,6 +53,8 @@ class Inferred(NamedTuple):
         Estimates of the evidence lower bound, one for each step of a variational fit.
     pareto_k : float or None
         Tail index of the importance weights of a variational fit.
+    modes : ndarray (M, 2) or None
+        Share of the draws, and evidence lower bound, of each mode of a variational fit.
     """
 
     vectors: FloatArray
@@ -60,6 +62,7 @@ class Inferred(NamedTuple):
     interrupted: bool
     elbo: FloatArray | None = None
     pareto_k: float | None = None
+    modes: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,6 +94,7 @@ def write(
     optional = {
         "times": fitted.sequences.times,
         "elbo": fitted.inferred.elbo,
+        "modes": fitted.inferred.modes,
         "known_noise": fitted.data.known_noise,
         "degrees": fitted.degrees,
         "least_noise": fitted.data.least_noise,
@@ -181,6 +182,7 @@ def _assemble(
         bool(scalars["interrupted"]),
         arrays.get("elbo"),
         scalars["pareto_k"],
+        arrays.get("modes"),
     )
     if "diverging" in inferred.sample_stats:
         inferred.sample_stats["diverging"] = inferred.sample_stats["diverging"] > 0

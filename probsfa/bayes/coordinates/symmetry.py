@@ -11,6 +11,7 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -25,7 +26,8 @@ WIDTH = 2.0
 class SymmetryReference(NamedTuple):
     """A reference and the widths around it, in the coordinates of the sampled vector.
 
-    ``timescale`` and ``timescale_width`` (K,), ``loadings`` and ``loadings_width`` (D, K).
+    ``timescale`` and ``timescale_width`` (K,), ``loadings`` and ``loadings_width`` (D, K). With a leading
+    axis (M, ...) they are those of ``M`` modes of the posterior.
     """
 
     timescale: Any
@@ -42,7 +44,8 @@ def log_weight(
     Parameters
     ----------
     reference : SymmetryReference
-        Where the chosen image is.
+        Where the chosen image is. With several modes, the weight is the responsibility of normal
+        distributions around all of them among those around all of their images.
     timescale : Array (K,)
         Coordinates of the time scales.
     loadings : Array (D, K)
@@ -57,6 +60,25 @@ def log_weight(
     -------
     Array of shape ()
     """
+    if jnp.ndim(reference.timescale) == 1:
+        ours, images = _log_sums(reference, timescale, loadings, permuted, members)
+        return ours - images
+
+    def of_mode(one: SymmetryReference) -> tuple[Array, Array]:
+        # What one reference has in common for all images differs between references.
+        scaled = jnp.sum((one.loadings / one.loadings_width) ** 2)
+        widths = jnp.sum(jnp.log(one.timescale_width)) + jnp.sum(jnp.log(one.loadings_width))
+        sums = _log_sums(one, timescale, loadings, permuted, members)
+        return sums[0] - 0.5 * scaled - widths, sums[1] - 0.5 * scaled - widths
+
+    ours, images = jax.vmap(of_mode)(jax.tree.map(jnp.asarray, reference))
+    return logsumexp(ours) - logsumexp(images)
+
+
+def _log_sums(
+    reference: SymmetryReference, timescale: Array, loadings: Array, permuted: bool, members: Any
+) -> tuple[Array, Array]:
+    """Logarithms of the densities of the chosen images, and of all images, summed; up to one constant."""
     weights = 1.0 / reference.loadings_width**2
     product = loadings.T @ (reference.loadings * weights)
     apart = (timescale[:, None] - reference.timescale) / reference.timescale_width
@@ -67,11 +89,11 @@ def log_weight(
     folded = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
     own = jnp.where(folded, either, base + product)
     if not permuted or k > MOST_PERMUTED:
-        return jnp.trace(own) - jnp.trace(either)
+        return jnp.trace(own), jnp.trace(either)
     orders = np.array(list(itertools.permutations(range(k))))
     chosen = jnp.all((orders == np.arange(k)) | folded, axis=1)
     ours, images = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own, either))
-    return logsumexp(jnp.where(chosen, ours, -jnp.inf)) - logsumexp(images)
+    return logsumexp(jnp.where(chosen, ours, -jnp.inf)), logsumexp(images)
 
 
 def log_images(n_components: int, permuted: bool) -> float:
