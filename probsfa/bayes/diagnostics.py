@@ -6,7 +6,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat, tail_ess
-from probsfa.bayes.draws import Draws, timescales
+from probsfa.bayes.draws import AnyDraws, timescales
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
 from probsfa.bayes.sampling.importance import UNRELIABLE
@@ -40,7 +40,7 @@ class FitReport(NamedTuple):
 
 
 def convergence_diagnostics(
-    draws: Draws, degrees: FloatArray | None = None
+    draws: AnyDraws, degrees: FloatArray | None = None
 ) -> dict[str, dict[str, FloatArray]]:
     """Rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
 
@@ -146,7 +146,7 @@ def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
     return f" Raise n_draws: {MIN_ESS:.0f} effective draws and an R-hat of {MAX_RHAT} are wanted."
 
 
-def _doubts(draws: Draws) -> tuple[str, ...]:
+def _doubts(draws: AnyDraws) -> tuple[str, ...]:
     every = timescales(draws)
     return tuple(
         f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower one "

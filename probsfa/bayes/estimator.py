@@ -63,9 +63,10 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     n_components : int or None, default=None
         Number of latents. None takes one for each feature that varies, up to what data and time allow, which
         with ``inference="nuts"`` is often two to five; `status_` says how many.
-    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+    noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
         Observation noise: a variance for each feature, one for all, or known variances in squared data
-        units, the same for all features or one for each.
+        units, the same for all features or one for each. "ar1" adds autocorrelated noise to the white noise
+        of each feature.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of each column's standard deviation; :class:`Priors` as it
         is by default.
@@ -92,6 +93,9 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         sampling in the place of the no-U-turn sampler, and so are the degrees of freedom.
         ``noise_variance`` is then the squared scale. Takes normal priors of loadings and offset, and neither
         ``inference="svi"`` nor `hierarchical`. See Notes.
+    rhythms, smooth : int, default=0
+        Numbers of stochastic cycles, and of smooth factors with the Matern-3/2 kernel, beside the AR(1)
+        factors. See Notes.
     standardize : bool, default=True
         Whether priors are in units of each column; else they are in data units.
     n_predictive : int, default=200
@@ -101,7 +105,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     random_state : int, Generator or None, default=None
         Source of all randomness.
     **unsupported
-        Parameters of other estimators, such as `rhythms`: a TypeError that says what to use instead.
+        Parameters of other estimators, such as `exog`: a TypeError that says what to use instead.
 
     Attributes
     ----------
@@ -168,6 +172,13 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     :class:`probsfa.ProbabilisticSFA`; `log_likelihood` and `score` are lower bounds; log densities of rows in
     `posterior` are NaN, and :meth:`to_datatree` leaves ``log_likelihood`` and ``prior_predictive`` out.
 
+    *Cycles, smooth factors and AR(1) noise.* `rhythms`, `smooth` and ``noise="ar1"`` are those of
+    :class:`probsfa.ProbabilisticSFA`; all processes are integrated out. `draws_` then has further arrays,
+    named as in :class:`probsfa.statespace.Parameters`. Latents are the AR(1) factors, then two states of each
+    cycle and of each smooth factor. Several cycles, or several smooth factors, are not relabelled: their
+    periods or time scales should differ. `robust` and `hierarchical` are not supported with them, and SVI has
+    one start.
+
     Models can be fitted in several threads at once, with the results of one after the other.
 
     References
@@ -201,6 +212,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         n_steps_svi: int = 100,
         hierarchical: bool = False,
         robust: bool = False,
+        rhythms: int = 0,
+        smooth: int = 0,
         standardize: bool = True,
         n_predictive: int = 200,
         progress_bar: bool = True,
@@ -221,6 +234,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.n_steps_svi = n_steps_svi
         self.hierarchical = hierarchical
         self.robust = robust
+        self.rhythms = rhythms
+        self.smooth = smooth
         self.standardize = standardize
         self.n_predictive = n_predictive
         self.progress_bar = progress_bar
@@ -287,6 +302,8 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 self.hierarchical,
                 self.standardize,
                 bool(self.robust),
+                int(self.rhythms),
+                int(self.smooth),
             ),
             InferenceSettings(
                 self.inference,
@@ -699,7 +716,7 @@ class BayesianSFA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.decay_.shape[0])
+        return self.params_.n_states
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)

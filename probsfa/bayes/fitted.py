@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws
+from probsfa.bayes.draws import AnyDraws
 from probsfa.bayes.relabelling.matching import Relabelling
 from probsfa.statespace.parameters import Parameters
 
@@ -101,8 +102,8 @@ class FittedPosterior:
     """
 
     method: str
-    draws: Draws
-    raw_draws: Draws
+    draws: AnyDraws
+    raw_draws: AnyDraws
     maximum: Parameters
     relabelling: Relabelling
     inferred: Inferred
@@ -113,6 +114,11 @@ class FittedPosterior:
     time_index: NDArray[Any]
     seed: int
     degrees: FloatArray | None = None
+
+    @property
+    def reported_states(self) -> NDArray[np.intp]:
+        """States of :attr:`.Parameters.state_space` without those of the AR(1) noise of columns."""
+        return self.maximum.shared_states
 
     @property
     def hierarchical(self) -> bool:

@@ -15,18 +15,19 @@ from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.chart import choose_chart
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws, in_data_units, posterior_mean
+from probsfa.bayes.draws import Draws, StructuralDraws, in_data_units, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.labelling import Labelling, merges, references_of_modes
 from probsfa.bayes.relabelling.matching import Relabelling, relabel
-from probsfa.bayes.relabelling.ordering import canonical_order, relabelled, reordered
+from probsfa.bayes.relabelling.ordering import aligned_with, canonical_order, relabelled, reordered
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.bayes.sampling.gibbs import RobustProblem, sample_by_gibbs
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace
-from probsfa.bayes.sampling.modes import find_modes
+from probsfa.bayes.sampling.modes import Modes, find_modes
 from probsfa.bayes.start import Start, maximum_likelihood_start
+from probsfa.bayes.structural import Kinds
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters, rescale
 
@@ -43,6 +44,15 @@ class ModelSettings(NamedTuple):
     hierarchical: bool
     standardize: bool
     robust: bool = False
+    rhythms: int = 0
+    smooth: int = 0
+
+    @property
+    def kinds(self) -> Kinds | None:
+        """Processes beside AR(1) factors; None where there are none."""
+        ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
+        kinds = Kinds(self.rhythms, self.smooth, ar_noise)
+        return kinds if any(kinds) else None
 
 
 class InferenceSettings(NamedTuple):
@@ -115,9 +125,11 @@ def fit_posterior(
     inferred, relabelling, centre = infer(problem, inference, rng, progress)
     target, data = problem.target, problem.data
     raw = in_data_units(constrain(target, data, inferred.vectors), units.shift, units.scale)
-    draws = relabelled(raw, relabelling)
-    order, signs = canonical_order(draws, units.scale)
     top = in_data_units(constrain(target, data, centre[None, None]), units.shift, units.scale)
+    draws = relabelled(raw, relabelling)
+    if isinstance(draws, StructuralDraws):
+        draws = aligned_with(draws, top.loadings[0, 0])
+    order, signs = canonical_order(draws, units.scale)
     return FittedPosterior(
         method=inference.method,
         draws=reordered(draws, order, signs),
@@ -227,7 +239,14 @@ class _Posed(NamedTuple):
 
 def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
     """Find where to start, and state the model in the units that its priors are in."""
-    start = maximum_likelihood_start(sequences, model.n_components, model.noise, robust=model.robust)
+    start = maximum_likelihood_start(
+        sequences,
+        model.n_components,
+        model.noise,
+        robust=model.robust,
+        rhythms=model.rhythms,
+        smooth=model.smooth,
+    )
     units = start.units
     if not model.standardize:
         units = units._replace(shift=np.zeros_like(units.shift), scale=np.ones_like(units.scale))
@@ -235,9 +254,10 @@ def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
     target = Target(
         model.n_components,
         sequences.n_features,
-        str(model.noise) if isinstance(model.noise, str) else "fixed",
+        model.noise.replace("ar1", "diagonal") if isinstance(model.noise, str) else "fixed",
         DEFAULT_PRIORS if model.priors is None else model.priors,
         len(sequences.lengths) if model.hierarchical else None,
+        model.kinds,
     )
     return _Posed(start, units, inner, units.standardized(sequences), target, start_values(inner, target))
 
@@ -264,7 +284,8 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     known = None
     if target.noise == "fixed":
         known = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, least)
-    data = TargetData(series, known, least_noise=least)
+    phases = values["cycle_loadings"] if model.rhythms else None
+    data = TargetData(series, known, least_noise=least, phase_reference=phases)
     data = data._replace(chart=choose_chart(target, values, data))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)
@@ -314,7 +335,9 @@ def _run_svi(
     problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
 ) -> _Outcome:
     target, data, laplace, labelling = problem
-    found, interrupted = find_modes(target, data, laplace, labelling, rng)
+    found, interrupted = Modes([laplace], False)
+    if target.kinds is None:
+        found, interrupted = find_modes(target, data, laplace, labelling, rng)
     frame = data.chart.rotation
     labellings = {id(one): Labelling(target, one, frame) for one in found}
     data = data._replace(symmetry_reference=references_of_modes(list(labellings.values())))

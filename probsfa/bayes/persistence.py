@@ -20,17 +20,20 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws
+from probsfa.bayes.draws import AnyDraws, Draws, StructuralDraws
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.packing import pack
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.matching import Relabelling
+from probsfa.bayes.structural import Kinds
 from probsfa.statespace.learning.options import as_noise, is_number
 from probsfa.statespace.parameters import Parameters
 
 __all__ = ["KIND", "read", "write"]
 
 KIND = "BayesianSFA"
+# Arrays of draws that models with other processes than AR(1) factors have besides.
+_MORE = ("rhythm_decay", "rhythm_frequency", "smooth_rate", "memory_decay", "memory_scale")
 _DATE = "datetime64"
 
 
@@ -140,11 +143,21 @@ def _assemble(
     noise_shape = (len(lengths), d) if hierarchical else (d,)
     draws, raw = (_draws(arrays, prefix, d, noise_shape) for prefix in ("draws_", "raw_"))
     lead, k = draws.decay.shape[:2], draws.decay.shape[2]
+    n_states = draws.loadings.shape[-1]
+    structural = isinstance(draws, StructuralDraws)
+    more = {}
+    if isinstance(draws, StructuralDraws):
+        more = {
+            name: _numbers(arrays, f"maximum_{name}", 1, getattr(draws, name).shape[2:])
+            for name in _MORE
+            if getattr(draws, name).shape[-1]
+        }
     maximum = Parameters(
         _numbers(arrays, "maximum_decay", 1, (k,)),
-        _numbers(arrays, "maximum_loadings", 2, (d, k)),
+        _numbers(arrays, "maximum_loadings", 2, (d, n_states)),
         _numbers(arrays, "maximum_noise_variance", 1, (d,)),
         _numbers(arrays, "maximum_offset", 1, (d,)),
+        **more,
     )
     units = Units(
         _numbers(arrays, "shift", 1, (d,)), _numbers(arrays, "scale", 1, (d,)), scalars["time_unit"]
@@ -170,6 +183,9 @@ def _assemble(
         scalars["noise_kind"],
         DEFAULT_PRIORS if fitted_priors is None else _rebuild_priors(fitted_priors),
         len(lengths) if hierarchical else None,
+        Kinds(*(len(more.get(name, ())) for name in ("rhythm_decay", "smooth_rate")), "memory_decay" in more)
+        if structural
+        else None,
     )
     known, least = (
         _numbers(arrays, name, 1, (d,)) if name in arrays else None for name in ("known_noise", "least_noise")
@@ -221,16 +237,22 @@ def _degrees(arrays: dict[str, NDArray[Any]], lead: tuple[int, ...]) -> FloatArr
 
 def _draws(
     arrays: dict[str, NDArray[Any]], prefix: str, n_features: int, noise_shape: tuple[int, ...]
-) -> Draws:
+) -> AnyDraws:
     """Draws whose shapes fit each other, all of them finite and in range."""
     decay = _numbers(arrays, f"{prefix}decay", 3)
     lead, k = decay.shape[:2], decay.shape[2]
-    draws = Draws(
+    structural = f"{prefix}rhythm_decay" in arrays
+    more = [_numbers(arrays, f"{prefix}{name}", 3) for name in _MORE] if structural else []
+    n_states = k + sum(2 * one.shape[2] for one in (more[0], more[2])) if structural else k
+    every = (
         decay,
-        _numbers(arrays, f"{prefix}loadings", 4, (*lead, n_features, k)),
+        _numbers(arrays, f"{prefix}loadings", 4, (*lead, n_features, n_states)),
         _numbers(arrays, f"{prefix}noise_variance", 2 + len(noise_shape), (*lead, *noise_shape)),
         _numbers(arrays, f"{prefix}offset", 3, (*lead, n_features)),
     )
+    draws: AnyDraws = StructuralDraws(*every, *more) if structural else Draws(*every)
+    if any(one.shape[:2] != lead for one in more):
+        raise ValueError(f"the arrays {prefix}... must have one entry for each draw")
     if decay.size == 0 or np.any(np.abs(decay) >= 1.0) or np.any(draws.noise_variance <= 0.0):
         raise ValueError(f"{prefix}decay must lie between -1 and 1, and {prefix}noise_variance be positive")
     return draws

@@ -244,7 +244,6 @@ def test_priors_can_be_changed(frame):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda X: BayesianSFA(rhythms=1), "BayesianSFA does not support .* 'rhythms'. .* ProbabilisticSFA"),
         (
             lambda X: BayesianSFA(1).fit(X, exog=X),
             "BayesianSFA.fit does not support .* 'exog'. .*FactorialAR1",

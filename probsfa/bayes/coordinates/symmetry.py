@@ -21,6 +21,8 @@ from jax.scipy.special import logsumexp
 MOST_PERMUTED = 5
 #: Width of these distributions, in posterior standard deviations: wide, so that the weight is nearly flat.
 WIDTH = 2.0
+#: Concentration of the phases of cycles: a standard deviation of a fifth of a radian.
+CONCENTRATION = 25.0
 
 
 class SymmetryReference(NamedTuple):
@@ -94,6 +96,25 @@ def _log_sums(
     chosen = jnp.all((orders == np.arange(k)) | folded, axis=1)
     ours, images = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own, either))
     return logsumexp(jnp.where(chosen, ours, -jnp.inf)), logsumexp(images)
+
+
+def log_phase_weight(reference: Any, loadings: Array) -> Array:
+    """Logarithm of the weight that chooses the phases of stochastic cycles.
+
+    A turn of the two states of a cycle by any angle leaves the posterior unchanged: its density is a ring. A
+    von Mises density of the angle from a reference makes it a single mode. Whatever does not depend on the
+    phase keeps its distribution.
+
+    Parameters
+    ----------
+    reference, loadings : Array (D, 2 R)
+        Loadings of the two states of each cycle.
+    """
+    wanted, own = (jnp.asarray(x).reshape(len(loadings), -1, 2) for x in (reference, loadings))
+    along = jnp.sum(wanted * own, axis=(0, 2))
+    across = jnp.sum(wanted[..., 0] * own[..., 1] - wanted[..., 1] * own[..., 0], axis=0)
+    # The tiny number keeps the gradient finite where a cycle has no loadings at all.
+    return CONCENTRATION * jnp.sum(along / jnp.sqrt(along**2 + across**2 + 1e-300))
 
 
 def log_images(n_components: int, permuted: bool) -> float:
