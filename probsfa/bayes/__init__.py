@@ -32,6 +32,8 @@ Who calls whom, from the top; nothing calls upwards:
                           images. ``batches``: parameters at many vectors
 ``packing``, ``draws``    data as the model takes them; draws of its parameters
 ``model``                 the NumPyro model: ``priors``, and ``distribution`` of a series given parameters
+``structural``            the NumPyro model with cycles, smooth factors and AR(1) noise
+``whitened``              the NumPyro model in whitened coordinates, for samplers of NumPyro
 ``tracing``               what has to be seen to while NumPyro's programs are traced
 ========================  ==============================================================================
 """
@@ -46,6 +48,7 @@ from probsfa.bayes.predictive import BayesianForecast as BayesianForecast
 from probsfa.bayes.priors import Priors as Priors
 from probsfa.bayes.priors import SharedScaleNormal as SharedScaleNormal
 from probsfa.bayes.relabelling.matching import relabel as relabel
+from probsfa.bayes.whitened import whitened_model as whitened_model
 
 __all__ = [
     "BayesianFilterResult",
@@ -57,4 +60,5 @@ __all__ = [
     "SharedScaleNormal",
     "factorial_ar1_model",
     "relabel",
+    "whitened_model",
 ]
