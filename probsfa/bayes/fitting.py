@@ -17,6 +17,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import Draws, StructuralDraws, in_data_units, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
+from probsfa.bayes.modes import Modes, find_modes
 from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.labelling import Labelling, merges, references_of_modes
@@ -25,7 +26,6 @@ from probsfa.bayes.relabelling.ordering import aligned_with, canonical_order, re
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.bayes.sampling.gibbs import RobustProblem, sample_by_gibbs
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace
-from probsfa.bayes.sampling.modes import Modes, find_modes
 from probsfa.bayes.start import Start, maximum_likelihood_start
 from probsfa.bayes.structural import Kinds
 from probsfa.statespace.panel import make_panel

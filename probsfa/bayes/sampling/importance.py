@@ -4,6 +4,7 @@ Pareto smoothed importance sampling: Vehtari, Simpson, Gelman, Yao & Gabry (2024
 sampling", Journal of Machine Learning Research 25(72).
 """
 
+import importlib
 import warnings
 
 import numpy as np
@@ -50,7 +51,7 @@ def _smoothed_by_arviz(log_ratios: FloatArray) -> tuple[FloatArray, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of changes of ArviZ to come, when it is imported
         try:
-            from arviz_stats.base import array_stats
+            array_stats = importlib.import_module("arviz_stats.base").array_stats
         except ImportError:
             import arviz
 

@@ -3,9 +3,10 @@
 The guide is ``u = m + L e``. It starts at Laplace's approximation, ``m = 0`` and ``L = I``, which is close
 already, and descends the Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis &
 Hensman 2018) of the path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose noise vanishes where the
-guide fits. Where several starts lead to several modes (:mod:`.modes`), each has a guide, and they are mixed.
-Draws from them are then drawn once more, in proportion to how much denser the posterior is than the guides
-(:mod:`.importance`), which corrects shares of modes, and tails that no normal distribution has.
+guide fits. Where several starts lead to several modes (:mod:`probsfa.bayes.modes`), each has a guide, and
+they are mixed. Draws from them are then drawn once more, in proportion to how much denser the posterior is
+than the guides (:mod:`.importance`). That corrects shares of modes, and tails that no normal distribution
+has.
 """
 
 from collections.abc import Callable, Sequence
