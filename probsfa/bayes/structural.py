@@ -217,7 +217,7 @@ def marginal_log_likelihood(
 
 def _with_start(over: Transition) -> Transition:
     """Transitions over each gap, and last the one that starts a sequence."""
-    return jax.tree.map(lambda rows, start: jnp.concatenate([rows, start[:1]]), over, over.starting())  # type: ignore[no-any-return]
+    return jax.tree.map(lambda rows, start: jnp.concatenate([rows, start[:1]]), over, over.starting())
 
 
 @broadcasting()
