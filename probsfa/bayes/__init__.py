@@ -13,6 +13,7 @@ Who calls whom, from the top; nothing calls upwards:
 
 ========================  ==============================================================================
 ``estimator``             ``BayesianSFA``: checks its input, calls the functions below, keeps the result
+``whitened``              the NumPyro model in whitened coordinates, for samplers of NumPyro
 ``inference_data``        a fit as a tree for ArviZ
 ``diagnostics``           what is measured of a fit, and the sentences that a user reads; ``convergence``:
                           R-hat and effective sample sizes of chains
@@ -20,17 +21,19 @@ Who calls whom, from the top; nothing calls upwards:
 ``persistence``           a fit in a file, and back
 ``mixtures``              mean, covariance and quantiles of mixtures over draws; ``weights`` of cells
 ``fitting``               a whole fit, in the order of the lines below; ``fitted``: its record
-``start``                 the maximum of the likelihood
+``start``                 the maximum of the likelihood; ``modes``: further maxima of the posterior density
 ``relabelling/``          one labelling for all draws: ``matching`` of one draw to a reference, the
                           ``labelling`` of a maximum, canonical ``ordering``
 ``sampling/``             ``laplace``: maximum a posteriori and its curvature; ``nuts`` and ``variational``
-                          draw in coordinates whitened by it; ``gibbs`` under Student-t noise;
-                          ``importance`` weights; ``evaluation`` of the density on all cores
+                          draw in coordinates whitened by it, the latter around each of the ``modes``;
+                          ``gibbs`` under Student-t noise; ``importance`` weights;
+                          ``evaluation`` of the density on all cores
 ``coordinates/``          ``target``: the log density of a vector of real numbers. The ``chart`` of some
                           data: ``rotation`` of latents, ``offset_scale``. ``symmetry``: one of the mirror
                           images. ``batches``: parameters at many vectors
 ``packing``, ``draws``    data as the model takes them; draws of its parameters
 ``model``                 the NumPyro model: ``priors``, and ``distribution`` of a series given parameters
+``structural``            the NumPyro model with cycles, smooth factors and AR(1) noise
 ``tracing``               what has to be seen to while NumPyro's programs are traced
 ========================  ==============================================================================
 """
@@ -45,6 +48,7 @@ from probsfa.bayes.predictive import BayesianForecast as BayesianForecast
 from probsfa.bayes.priors import Priors as Priors
 from probsfa.bayes.priors import SharedScaleNormal as SharedScaleNormal
 from probsfa.bayes.relabelling.matching import relabel as relabel
+from probsfa.bayes.whitened import whitened_model as whitened_model
 
 __all__ = [
     "BayesianFilterResult",
@@ -56,4 +60,5 @@ __all__ = [
     "SharedScaleNormal",
     "factorial_ar1_model",
     "relabel",
+    "whitened_model",
 ]

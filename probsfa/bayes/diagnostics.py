@@ -6,7 +6,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat, tail_ess
-from probsfa.bayes.draws import Draws, timescales
+from probsfa.bayes.draws import AnyDraws, timescales
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
 from probsfa.bayes.sampling.importance import UNRELIABLE
@@ -23,8 +23,8 @@ class FitReport(NamedTuple):
     Attributes
     ----------
     diagnostics : dict
-        ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, ``"divergences"``; ``"pareto_k"``
-        of a variational fit.
+        ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, ``"divergences"``; of a
+        variational fit ``"pareto_k"``, ``"mode_shares"`` and ``"mode_bounds"``.
     converged : bool
         Whether the draws are good enough.
     status : str
@@ -40,7 +40,7 @@ class FitReport(NamedTuple):
 
 
 def convergence_diagnostics(
-    draws: Draws, degrees: FloatArray | None = None
+    draws: AnyDraws, degrees: FloatArray | None = None
 ) -> dict[str, dict[str, FloatArray]]:
     """Rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
 
@@ -70,8 +70,11 @@ def report(fitted: FittedPosterior) -> FitReport:
     chains, n = draws.decay.shape[:2]
     if inferred.pareto_k is not None:
         diagnostics["pareto_k"] = inferred.pareto_k
+        shares = np.ones(1) if inferred.modes is None else inferred.modes[:, 0]
+        if inferred.modes is not None:
+            diagnostics["mode_shares"], diagnostics["mode_bounds"] = inferred.modes.T
         converged = not inferred.interrupted and inferred.pareto_k <= UNRELIABLE
-        status = _svi_status(n, inferred.pareto_k, inferred.interrupted)
+        status = _svi_status(n, inferred.pareto_k, inferred.interrupted, shares)
     elif not inferred.sample_stats:
         converged = False
         status = (
@@ -104,17 +107,24 @@ def relabelling_sentence(relabelling: Relabelling) -> str:
     )
 
 
-def _svi_status(n_draws: int, pareto_k: float, interrupted: bool) -> str:
+def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatArray) -> str:
     if interrupted:
         return f"Interrupted: {n_draws} draws from the Gaussian approximation of the steps so far."
-    advice = (
-        ""
-        if pareto_k <= UNRELIABLE
-        else f" Above {UNRELIABLE} the weights do not mend it: use inference='nuts'."
-    )
+    several = ""
+    if len(shares) > 1:
+        listed = ", ".join(f"{share:.2f}" for share in shares)
+        several = (
+            f" The posterior has {len(shares)} modes, with shares {listed} of the draws: posterior means lie "
+            "between them. Compare the modes in draws_; a further factor may represent what each leaves out."
+        )
+    advice = ""
+    if pareto_k > UNRELIABLE:
+        advice = f" Above {UNRELIABLE} the weights do not correct it: use inference='nuts'"
+        advice += ", with a chain or more in each mode." if len(shares) > 1 else "."
+    kind = "a Gaussian approximation" if len(shares) == 1 else f"a mixture of {len(shares)} Gaussians"
     return (
-        f"{n_draws} draws from a Gaussian approximation in whitened coordinates, by importance weights of "
-        f"tail index {pareto_k:.2f}.{advice}"
+        f"{n_draws} draws from {kind} in whitened coordinates, by importance weights of tail index "
+        f"{pareto_k:.2f}.{several}{advice}"
     )
 
 
@@ -136,7 +146,7 @@ def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
     return f" Raise n_draws: {MIN_ESS:.0f} effective draws and an R-hat of {MAX_RHAT} are wanted."
 
 
-def _doubts(draws: Draws) -> tuple[str, ...]:
+def _doubts(draws: AnyDraws) -> tuple[str, ...]:
     every = timescales(draws)
     return tuple(
         f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower one "

@@ -1,7 +1,7 @@
 """Posterior draws of the parameters, of all chains."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,43 +34,74 @@ class Draws(NamedTuple):
     offset: FloatArray
 
 
-def timescales(draws: Draws, time_unit: float = 1.0) -> FloatArray:
+class StructuralDraws(NamedTuple):
+    """Parameters of many draws of a model with cycles, smooth factors or AR(1) noise.
+
+    The arrays have the names and the order of those of :class:`probsfa.statespace.Parameters`, with the axes
+    of the draws before them.
+    """
+
+    decay: Any
+    loadings: Any
+    noise_variance: Any
+    offset: Any
+    rhythm_decay: Any
+    rhythm_frequency: Any
+    smooth_rate: Any
+    memory_decay: Any
+    memory_scale: Any
+
+
+AnyDraws: TypeAlias = Draws | StructuralDraws
+
+
+def timescales(draws: AnyDraws, time_unit: float = 1.0) -> FloatArray:
     """Time scales (..., K) of draws, in units of time of which `time_unit` is one step."""
     return timescales_from_decay(draws.decay, time_unit)
 
 
-def in_data_units(draws: Draws, shift: FloatArray, scale: FloatArray) -> Draws:
+def in_data_units(draws: AnyDraws, shift: FloatArray, scale: FloatArray) -> AnyDraws:
     """Draws for ``shift + scale * x`` from those for ``x``."""
-    return Draws(
-        draws.decay,
-        draws.loadings * scale[:, None],
-        draws.noise_variance * scale**2,
-        shift + scale * draws.offset,
+    if isinstance(draws, StructuralDraws) and draws.memory_scale.shape[-1]:
+        draws = draws._replace(memory_scale=draws.memory_scale * scale)
+    return draws._replace(
+        loadings=draws.loadings * scale[:, None],
+        noise_variance=draws.noise_variance * scale**2,
+        offset=shift + scale * draws.offset,
     )
 
 
-def posterior_mean(draws: Draws) -> Parameters:
+def as_parameters(draws: AnyDraws, of_array: Callable[[Any], FloatArray]) -> Parameters:
+    """Parameters from a function of each array of draws."""
+    return Parameters.from_arrays({name: of_array(array) for name, array in draws._asdict().items()})
+
+
+def posterior_mean(draws: AnyDraws) -> Parameters:
     """Mean of draws (C, N, ...); of a hierarchical model's noise, also over its sequences."""
-    decay, loadings, noise, offset = (np.mean(x, axis=(0, 1)) for x in draws)
-    return Parameters(decay, loadings, noise if noise.ndim == 1 else np.mean(noise, axis=0), offset)
+    params = as_parameters(draws, lambda x: np.mean(x, axis=(0, 1)))
+    if params.noise_variance.ndim == 1:
+        return params
+    return params.replace(noise_variance=np.mean(params.noise_variance, axis=0))
 
 
-def thinned(draws: Draws, n_wanted: int) -> NDArray[np.intp]:
+def thinned(draws: AnyDraws, n_wanted: int) -> NDArray[np.intp]:
     """Which draws to use where all would be too many: evenly spread, the same in each chain."""
     chains, n = draws.decay.shape[:2]
     each = min(n, max(1, -(-n_wanted // chains)))
     return np.unique(np.linspace(0, n - 1, each).round().astype(np.intp))
 
 
-def parameters_of_draw(draws: Draws, chain: int, draw: int, n_panels: int) -> list[Parameters]:
+def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) -> list[Parameters]:
     """Parameters of each panel for one draw: they differ by their noise where the model is hierarchical."""
-    decay, loadings, noise, offset = (x[chain, draw] for x in draws)
-    if noise.ndim == 1:
-        return [Parameters(decay, loadings, noise, offset)] * n_panels
-    return [Parameters(decay, loadings, one, offset) for one in noise]
+    params = as_parameters(draws, lambda x: x[chain, draw])
+    if params.noise_variance.ndim == 1:
+        return [params] * n_panels
+    return [params.replace(noise_variance=one) for one in params.noise_variance]
 
 
-def parameters_of_draws(draws: Draws, n_panels: int, chosen: NDArray[np.intp]) -> Iterator[list[Parameters]]:
+def parameters_of_draws(
+    draws: AnyDraws, n_panels: int, chosen: NDArray[np.intp]
+) -> Iterator[list[Parameters]]:
     """Parameters of each panel for chosen draws of each chain, chain after chain."""
     for chain in range(draws.decay.shape[0]):
         for draw in chosen:

@@ -62,15 +62,17 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     n_components : int or None, default=None
         Number of latents. None takes one for each feature that varies, up to what data and time allow, which
         with ``inference="nuts"`` is often two to five; `status_` says how many.
-    noise : {"diagonal", "isotropic"}, float or array-like (D,), default="diagonal"
+    noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
         Observation noise: a variance for each feature, one for all, or known variances in squared data
-        units, the same for all features or one for each.
+        units, the same for all features or one for each. "ar1" adds autocorrelated noise to the white noise
+        of each feature.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of each column's standard deviation; :class:`Priors` as it
         is by default.
     inference : {"nuts", "svi"}, default="nuts"
         The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
-        variational inference and corrected by importance weights, which takes seconds.
+        variational inference and corrected by importance weights, which takes seconds. The fit has four
+        starts; where they lead to several modes, the approximation is a mixture, and `status_` says so.
     n_warmup, n_draws, n_chains : int, default=500, 1000, 4
         Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
         and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` draws.
@@ -82,7 +84,7 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     max_tree_depth : int, default=10
         Longest trajectory of the sampler, as a power of two.
     n_steps_svi : int, default=100
-        Steps of the variational fit, of 16 gradients each.
+        Steps of the variational fit of each mode, of 16 gradients each.
     hierarchical : bool, default=False
         Whether each sequence of a list has noise of its own; time scales, loadings and offset are shared.
     robust : bool, default=False
@@ -90,6 +92,9 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         sampling in the place of the no-U-turn sampler, and so are the degrees of freedom.
         ``noise_variance`` is then the squared scale. Takes normal priors of loadings and offset, and neither
         ``inference="svi"`` nor `hierarchical`. See Notes.
+    rhythms, smooth : int, default=0
+        Numbers of stochastic cycles, and of smooth factors with the Matern-3/2 kernel, beside the AR(1)
+        factors. See Notes.
     standardize : bool, default=True
         Whether priors are in units of each column; else they are in data units.
     n_predictive : int, default=200
@@ -99,7 +104,7 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     random_state : int, Generator or None, default=None
         Source of all randomness.
     **unsupported
-        Parameters of other estimators, such as `rhythms`: a TypeError that says what to use instead.
+        Parameters of other estimators, such as `exog`: a TypeError that says what to use instead.
 
     Attributes
     ----------
@@ -129,7 +134,9 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     diagnostics_ : dict
         ``"rhat"`` (rank-normalized, of split chains), ``"ess"`` (effective sample size of the bulk) and
         ``"ess_tail"`` of all relabelled parameters, as in ArviZ, and ``"divergences"``. With ``"svi"`` the
-        tail index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor.
+        tail index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor. It cannot
+        measure modes that no start found. ``"mode_shares"`` and ``"mode_bounds"`` are the shares of the draws
+        and the evidence lower bounds of the modes.
     relabelling_ : str
         What was done to bring the draws to one labelling.
     converged_ : bool
@@ -164,6 +171,13 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     :class:`probsfa.ProbabilisticSFA`; `log_likelihood` and `score` are lower bounds; log densities of rows in
     `posterior` are NaN, and :meth:`to_datatree` leaves ``log_likelihood`` and ``prior_predictive`` out.
 
+    *Cycles, smooth factors and AR(1) noise.* `rhythms`, `smooth` and ``noise="ar1"`` are those of
+    :class:`probsfa.ProbabilisticSFA`; all processes are integrated out. `draws_` then has further arrays,
+    named as in :class:`probsfa.statespace.Parameters`. Latents are the AR(1) factors, then two states of each
+    cycle and of each smooth factor. Several cycles, or several smooth factors, are not relabelled: their
+    periods or time scales should differ. `robust` and `hierarchical` are not supported with them, and SVI has
+    one start.
+
     Models can be fitted in several threads at once, with the results of one after the other.
 
     References
@@ -197,6 +211,8 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         n_steps_svi: int = 100,
         hierarchical: bool = False,
         robust: bool = False,
+        rhythms: int = 0,
+        smooth: int = 0,
         standardize: bool = True,
         n_predictive: int = 200,
         progress_bar: bool = True,
@@ -217,6 +233,8 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.n_steps_svi = n_steps_svi
         self.hierarchical = hierarchical
         self.robust = robust
+        self.rhythms = rhythms
+        self.smooth = smooth
         self.standardize = standardize
         self.n_predictive = n_predictive
         self.progress_bar = progress_bar
@@ -283,6 +301,8 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 self.hierarchical,
                 self.standardize,
                 bool(self.robust),
+                int(self.rhythms),
+                int(self.smooth),
             ),
             InferenceSettings(
                 self.inference,
@@ -692,7 +712,7 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.decay_.shape[0])
+        return self.params_.n_states
 
     def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
         check_is_fitted(self)

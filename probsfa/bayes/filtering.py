@@ -138,7 +138,7 @@ def _filter_one(
     state: BayesianFilterState | None,
 ) -> BayesianFilterResult:
     """Filter one sequence with the parameters of each draw, and mix: moments are summed up draw by draw."""
-    n, k = sequence.n_rows, draws[0].n_components
+    n, k = sequence.n_rows, draws[0].n_states
     mean, between, within = np.zeros((n, k)), np.zeros((n, k, k)), np.zeros((n, k, k))
     before = np.zeros(len(draws)) if state is None else state.log_likelihoods
     total = np.full(n, -np.inf)

@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws
+from probsfa.bayes.draws import AnyDraws
 from probsfa.bayes.relabelling.matching import Relabelling
 from probsfa.statespace.parameters import Parameters
 
@@ -53,6 +54,8 @@ class Inferred(NamedTuple):
         Estimates of the evidence lower bound, one for each step of a variational fit.
     pareto_k : float or None
         Tail index of the importance weights of a variational fit.
+    modes : ndarray (M, 2) or None
+        Share of the draws, and evidence lower bound, of each mode of a variational fit.
     """
 
     vectors: FloatArray
@@ -60,6 +63,7 @@ class Inferred(NamedTuple):
     interrupted: bool
     elbo: FloatArray | None = None
     pareto_k: float | None = None
+    modes: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +102,8 @@ class FittedPosterior:
     """
 
     method: str
-    draws: Draws
-    raw_draws: Draws
+    draws: AnyDraws
+    raw_draws: AnyDraws
     maximum: Parameters
     relabelling: Relabelling
     inferred: Inferred
@@ -110,6 +114,11 @@ class FittedPosterior:
     time_index: NDArray[Any]
     seed: int
     degrees: FloatArray | None = None
+
+    @property
+    def reported_states(self) -> NDArray[np.intp]:
+        """States of :attr:`.Parameters.state_space` without those of the AR(1) noise of columns."""
+        return self.maximum.shared_states
 
     @property
     def hierarchical(self) -> bool:

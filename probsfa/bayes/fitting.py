@@ -6,24 +6,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
 
 from probsfa._interrupts import interrupts_kept
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.chart import choose_chart
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws, in_data_units, posterior_mean
+from probsfa.bayes.draws import Draws, StructuralDraws, in_data_units, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
+from probsfa.bayes.modes import Modes, find_modes
 from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
-from probsfa.bayes.relabelling.labelling import Labelling, merges
-from probsfa.bayes.relabelling.matching import relabel
-from probsfa.bayes.relabelling.ordering import canonical_order, relabelled, reordered
+from probsfa.bayes.relabelling.labelling import Labelling, merges, references_of_modes
+from probsfa.bayes.relabelling.matching import Relabelling, relabel
+from probsfa.bayes.relabelling.ordering import aligned_with, canonical_order, relabelled, reordered
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.bayes.sampling.gibbs import RobustProblem, sample_by_gibbs
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace
 from probsfa.bayes.start import Start, maximum_likelihood_start
+from probsfa.bayes.structural import Kinds
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters, rescale
 
@@ -40,6 +44,15 @@ class ModelSettings(NamedTuple):
     hierarchical: bool
     standardize: bool
     robust: bool = False
+    rhythms: int = 0
+    smooth: int = 0
+
+    @property
+    def kinds(self) -> Kinds | None:
+        """Processes beside AR(1) factors; None where there are none."""
+        ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
+        kinds = Kinds(self.rhythms, self.smooth, ar_noise)
+        return kinds if any(kinds) else None
 
 
 class InferenceSettings(NamedTuple):
@@ -109,13 +122,14 @@ def fit_posterior(
         return _fit_robust(sequences, time_index, model, inference, rng, progress)
     problem, units = make_problem(sequences, model)
     infer = _run_nuts if inference.method == "nuts" else _run_svi
-    inferred = infer(problem, inference, rng, progress)
-    target, data, laplace, labelling = problem
-    relabelling = labelling.relabel(inferred.vectors.reshape(-1, target.size))
+    inferred, relabelling, centre = infer(problem, inference, rng, progress)
+    target, data = problem.target, problem.data
     raw = in_data_units(constrain(target, data, inferred.vectors), units.shift, units.scale)
+    top = in_data_units(constrain(target, data, centre[None, None]), units.shift, units.scale)
     draws = relabelled(raw, relabelling)
+    if isinstance(draws, StructuralDraws):
+        draws = aligned_with(draws, top.loadings[0, 0])
     order, signs = canonical_order(draws, units.scale)
-    top = in_data_units(constrain(target, data, laplace.centre[None, None]), units.shift, units.scale)
     return FittedPosterior(
         method=inference.method,
         draws=reordered(draws, order, signs),
@@ -225,7 +239,14 @@ class _Posed(NamedTuple):
 
 def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
     """Find where to start, and state the model in the units that its priors are in."""
-    start = maximum_likelihood_start(sequences, model.n_components, model.noise, robust=model.robust)
+    start = maximum_likelihood_start(
+        sequences,
+        model.n_components,
+        model.noise,
+        robust=model.robust,
+        rhythms=model.rhythms,
+        smooth=model.smooth,
+    )
     units = start.units
     if not model.standardize:
         units = units._replace(shift=np.zeros_like(units.shift), scale=np.ones_like(units.scale))
@@ -233,9 +254,10 @@ def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
     target = Target(
         model.n_components,
         sequences.n_features,
-        str(model.noise) if isinstance(model.noise, str) else "fixed",
+        model.noise.replace("ar1", "diagonal") if isinstance(model.noise, str) else "fixed",
         DEFAULT_PRIORS if model.priors is None else model.priors,
         len(sequences.lengths) if model.hierarchical else None,
+        model.kinds,
     )
     return _Posed(start, units, inner, units.standardized(sequences), target, start_values(inner, target))
 
@@ -262,7 +284,8 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     known = None
     if target.noise == "fixed":
         known = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, least)
-    data = TargetData(series, known, least_noise=least)
+    phases = values["cycle_loadings"] if model.rhythms else None
+    data = TargetData(series, known, least_noise=least, phase_reference=phases)
     data = data._replace(chart=choose_chart(target, values, data))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)
@@ -274,9 +297,17 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     return InferenceProblem(target, data, laplace, labelling), units
 
 
+class _Outcome(NamedTuple):
+    """Draws, their labelling, and the maximum a posteriori (P,), which is the highest of the modes found."""
+
+    inferred: Inferred
+    relabelling: Relabelling
+    centre: FloatArray
+
+
 def _run_nuts(
     problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
-) -> Inferred:
+) -> _Outcome:
     target, data, laplace, labelling = problem
     total = (settings.sampler.n_warmup + settings.n_draws) * settings.n_chains
     with progress(total, "draws") as bar:
@@ -292,27 +323,57 @@ def _run_nuts(
             fold=labelling.fold,
             report=bar.update,
         )
-    if chains.vectors.shape[1]:
-        return Inferred(chains.vectors, chains.stats, chains.interrupted)
-    # Interrupted before the first draw: what is known by then is Laplace's approximation.
-    vectors = laplace.apply(rng.standard_normal((1, settings.n_draws, target.size)))
-    return Inferred(vectors, {}, chains.interrupted)
+    vectors, stats = chains.vectors, chains.stats
+    if not vectors.shape[1]:
+        # Interrupted before the first draw: what is known by then is Laplace's approximation.
+        vectors, stats = laplace.apply(rng.standard_normal((1, settings.n_draws, target.size))), {}
+    relabelling = labelling.relabel(vectors.reshape(-1, target.size))
+    return _Outcome(Inferred(vectors, stats, chains.interrupted), relabelling, laplace.centre)
 
 
 def _run_svi(
     problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
-) -> Inferred:
-    target, data, laplace, _ = problem
-    with progress(settings.n_steps_svi, "steps") as bar:
-        fitted = variational.fit_guide(
-            target,
-            data,
-            laplace,
-            n_steps=settings.n_steps_svi,
-            seed=int(rng.integers(2**31)),
-            report=bar.update,
-        )
-    drawn = variational.draw_from_guide(
-        target, data, fitted.guide, laplace, settings.n_draws * settings.n_chains, rng
+) -> _Outcome:
+    target, data, laplace, labelling = problem
+    found, interrupted = Modes([laplace], False)
+    if target.kinds is None:
+        found, interrupted = find_modes(target, data, laplace, labelling, rng)
+    frame = data.chart.rotation
+    labellings = {id(one): Labelling(target, one, frame) for one in found}
+    data = data._replace(symmetry_reference=references_of_modes(list(labellings.values())))
+    fits: list[tuple[LaplaceApproximation, variational.GuideFit]] = []
+    with progress(settings.n_steps_svi * len(found), "steps") as bar:
+        for one in found:
+            fit = variational.fit_guide(
+                target,
+                data,
+                one,
+                n_steps=settings.n_steps_svi,
+                seed=int(rng.integers(2**31)),
+                report=bar.update,
+            )
+            interrupted |= fit.interrupted
+            # A guide whose fit was interrupted has another number of steps than the others.
+            if not fits or not fit.interrupted:
+                fits.append((one, fit))
+            if interrupted:
+                break
+    modes = variational.mix(fits)
+    drawn = variational.draw_from_guides(target, data, modes, settings.n_draws * settings.n_chains, rng)
+    permutations, signs = np.empty((2, len(drawn.vectors), target.n_components))
+    for i, mode in enumerate(modes):
+        of_mode = drawn.modes == i
+        if np.any(of_mode):
+            permutations[of_mode], signs[of_mode] = labellings[id(mode.laplace)].relabel(
+                drawn.vectors[of_mode]
+            )
+    inferred = Inferred(
+        drawn.vectors[None],
+        {},
+        interrupted,
+        logsumexp([fit.elbo for _, fit in fits], axis=0),
+        drawn.pareto_k,
+        np.array([[np.mean(drawn.modes == i), mode.bound] for i, mode in enumerate(modes)]),
     )
-    return Inferred(drawn.vectors[None], {}, fitted.interrupted, fitted.elbo, drawn.pareto_k)
+    best = min((mode.laplace for mode in modes), key=lambda one: one.potential)
+    return _Outcome(inferred, Relabelling(permutations.astype(np.intp), signs), best.centre)

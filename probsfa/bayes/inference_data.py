@@ -15,12 +15,20 @@ from numpy.typing import NDArray
 from numpyro.infer import Predictive
 from scipy.stats import norm
 
+from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.diagnostics import relabelling_sentence
-from probsfa.bayes.draws import Draws, in_data_units, parameters_of_draws, timescales
+from probsfa.bayes.draws import (
+    AnyDraws,
+    Draws,
+    StructuralDraws,
+    in_data_units,
+    parameters_of_draws,
+    timescales,
+)
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.predictive import panels_and_draws
@@ -155,19 +163,44 @@ class _Maker:
             coords["draw"] = ("draw", np.arange(shape[1]) if draws is None else np.asarray(draws))
         return xr.Dataset(variables, coords)
 
-    def parameters(self, draws: Draws) -> Any:
+    def parameters(self, draws: AnyDraws) -> Any:
         """Time scales, decays, loadings, noise and offset of draws (C, N, ...), in data units."""
         lead = ("chain", "draw")
         by_noise = (*lead, "feature") if draws.noise_variance.ndim == 3 else (*lead, "sequence", "feature")
         variables = {
             "timescale": ((*lead, "component"), timescales(draws, self._fitted.units.time_unit)),
             "decay": ((*lead, "component"), draws.decay),
-            "loadings": ((*lead, "feature", "component"), draws.loadings),
+            "loadings": ((*lead, "feature", "component"), draws.loadings[..., : draws.decay.shape[-1]]),
             "noise_std": (by_noise, np.sqrt(draws.noise_variance)),
             "noise_variance": (by_noise, draws.noise_variance),
             "offset": ((*lead, "feature"), draws.offset),
         }
+        if isinstance(draws, StructuralDraws):
+            variables |= self._of_other_processes(draws)
         return self.dataset(variables, draws.decay.shape[:2])
+
+    def _of_other_processes(self, draws: StructuralDraws) -> dict[str, Any]:
+        """Parameters of cycles, smooth factors and AR(1) noise, times in units of the model's time."""
+        lead, unit = ("chain", "draw"), self._fitted.units.time_unit
+        k, n = draws.decay.shape[-1], 2 * draws.rhythm_decay.shape[-1]
+        variables: dict[str, Any] = {}
+        if n:
+            variables["period"] = ((*lead, "cycle"), 2.0 * np.pi / draws.rhythm_frequency * unit)
+            variables["cycle_timescale"] = ((*lead, "cycle"), timescales_from_decay(draws.rhythm_decay, unit))
+            variables["cycle_loadings"] = (
+                (*lead, "feature", "cycle_state"),
+                draws.loadings[..., k : k + n],
+            )
+        if draws.smooth_rate.shape[-1]:
+            variables["smooth_timescale"] = ((*lead, "smooth"), np.sqrt(3.0) / draws.smooth_rate * unit)
+            variables["smooth_loadings"] = ((*lead, "feature", "smooth"), draws.loadings[..., k + n :: 2])
+        if draws.memory_scale.shape[-1]:
+            variables["ar_noise_timescale"] = (
+                (*lead, "feature"),
+                timescales_from_decay(draws.memory_decay, unit),
+            )
+            variables["ar_noise_std"] = ((*lead, "feature"), draws.memory_scale)
+        return variables
 
     def given_the_data(self, rng: np.random.Generator) -> dict[str, Any]:
         """Latents and observations by a simulation smoother, and log densities of rows and of values.
@@ -177,7 +210,7 @@ class _Maker:
         Statistics 36:1243).
         """
         sequences, draws = self._sequences, self._fitted.draws
-        chains, _, k = draws.decay.shape
+        chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
         affordable = max(chains, _MOST_CELLS // (sequences.n_rows * sequences.n_features))
         panels, chosen = panels_and_draws(self._fitted, min(self._n_predictive, affordable))
         shape = (chains, len(chosen))
@@ -197,7 +230,8 @@ class _Maker:
             return {"posterior_predictive": self.dataset(_named(observed, latents), shape, chosen)}
         for i, draw in enumerate(parameters_of_draws(draws, len(panels), chosen)):
             at, begin = divmod(i, len(chosen)), 0
-            for params, panel in zip(draw, panels, strict=True):
+            states = [one.state_space for one in draw]
+            for params, panel in zip(states, panels, strict=True):
                 rows = slice(begin, begin + panel.n_rows)
                 z = draw_latents(params, panel, 1, rng)[0]
                 noise = np.sqrt(params.noise_variance) * rng.standard_normal(
@@ -211,6 +245,7 @@ class _Maker:
                 left_out[(*at, rows)] = means + stds * rng.standard_normal(means.shape)
                 value_logs[(*at, rows)] = norm.logpdf(panel.values[: panel.n_rows], means, stds)
                 begin = rows.stop
+        latents = latents[..., : draws.decay.shape[-1]]
         by_value = ("chain", "draw", "value")
         predicted = {
             **_named(observed, latents),
@@ -228,6 +263,8 @@ class _Maker:
     def before_the_data(self, seed: int) -> dict[str, Any]:
         """Draws of parameters and observations from the priors."""
         fitted, sequences = self._fitted, self._sequences
+        if fitted.target.kinds is not None:
+            return {}
         n = max(10, min(_PRIOR_DRAWS, _MOST_CELLS // (sequences.n_rows * sequences.n_features)))
         with engine_settings():
             data = jax.tree.map(jnp.asarray, fitted.data)

@@ -113,7 +113,7 @@ def factorial_ar1_model(
     loadings = numpyro.sample("loadings", priors.of_loadings(n_features, n_components))
     hierarchical = len(series.values.shape) == 3
     n_sequences = series.values.shape[0] if hierarchical else None
-    variance = _noise_variance(priors, noise, n_features, n_sequences, least_noise)
+    variance = sample_noise_variance(priors, noise, n_features, n_sequences, least_noise)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (n_features,)))
     obs = None if predict else series.values
     if not hierarchical:
@@ -149,7 +149,7 @@ def at_least(variance: Any, least: Any) -> Any:
     return jnp.where(variance > 1e6 * least, variance, jnp.hypot(variance, least))
 
 
-def _noise_variance(
+def sample_noise_variance(
     priors: Priors, noise: Any, n_features: int, n_sequences: int | None, least: Any
 ) -> Array:
     """Sites of the noise, and its variance (D,) or (S, D)."""

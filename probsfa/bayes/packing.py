@@ -13,6 +13,8 @@ from probsfa.statespace.parameters import Parameters
 
 # Decays within which a start is kept: time scales from a fifth of a step to a hundred thousand steps.
 _FASTEST, _SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
+# Smallest standard deviation of the AR(1) noise of a start, as a share of a column's.
+_LEAST_SCALE = 0.05
 #: Smallest noise of a start, and of draws, as a share of a column's variance.
 LEAST_NOISE = 1e-12
 
@@ -45,13 +47,22 @@ def start_values(params: Parameters, target: Target) -> dict[str, Any]:
     noise = np.maximum(params.noise_variance, LEAST_NOISE)
     if target.noise == "isotropic":
         noise = noise[:1]
+    pairs = params.loadings[:, params.n_components :]
+    n_cycle_states = 2 * len(params.rhythm_decay)
     return {
         "timescale": timescales_from_decay(np.clip(params.decay, _FASTEST, _SLOWEST)),
-        "loadings": params.loadings,
+        "loadings": params.loadings[:, : params.n_components],
         "noise_std": np.sqrt(noise),
         "noise_variance": noise,
         "typical_noise_variance": noise,
         "noise_spread": 0.1,
         "noise_deviation": 0.0,
         "offset": params.offset,
+        "period": params.rhythm_periods,
+        "cycle_timescale": timescales_from_decay(np.clip(params.rhythm_decay, _FASTEST, _SLOWEST)),
+        "cycle_loadings": pairs[:, :n_cycle_states],
+        "smooth_timescale": params.smooth_timescales,
+        "smooth_loadings": pairs[:, n_cycle_states::2],
+        "ar_noise_timescale": timescales_from_decay(np.clip(params.memory_decay, _FASTEST, _SLOWEST)),
+        "ar_noise_std": np.maximum(params.memory_scale, _LEAST_SCALE),
     }

@@ -17,25 +17,32 @@ from probsfa._times import TimeAxis
 from probsfa._validation import Sequences, check_lengths
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws
+from probsfa.bayes.draws import AnyDraws, Draws, StructuralDraws
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.packing import pack
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.matching import Relabelling
+from probsfa.bayes.structural import Kinds
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.parameters import Parameters
 
 __all__ = ["from_arrays", "to_arrays"]
 
 # Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
-_OF_DRAWS = dict(decay="CNK", loadings="CNDK", noise_variance="CND", offset="CND")
+# States S; a letter for each kind of process beside AR(1) factors, which models of AR(1) factors alone lack.
+_OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
+_OF_KINDS = dict(rhythm_decay="Q", rhythm_frequency="Q", smooth_rate="M", memory_decay="E", memory_scale="E")
 _REQUIRED = {
     f"{kind}_{name}": shape for kind in ("draws", "raw") for name, shape in _OF_DRAWS.items()
 } | dict(
-    **{"maximum_decay": "K", "maximum_loadings": "DK", "maximum_noise_variance": "D", "maximum_offset": "D"},
+    **{"maximum_decay": "K", "maximum_loadings": "DS", "maximum_noise_variance": "D", "maximum_offset": "D"},
     **{"permutations": "LK", "signs": "LK", "shift": "D", "scale": "D", "values": "TD"},
 )
-_OPTIONAL = dict(times="T", known_noise="D", least_noise="D", degrees="CN", feature_names="D")
+_OPTIONAL = dict(times="T", known_noise="D", least_noise="D", degrees="CN", feature_names="D") | {
+    f"{part}_{name}": lead + size
+    for name, size in _OF_KINDS.items()
+    for part, lead in (("draws", "CN"), ("raw", "CN"), ("maximum", ""))
+}
 _POSITIVE = ("scale", "draws_noise_variance", "raw_noise_variance", "degrees")
 
 # Arrays of a run that not every method has.
@@ -126,6 +133,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         state["noise_kind"],
         DEFAULT_PRIORS if priors is None else _rebuild_priors(priors),
         len(lengths) if hierarchical else None,
+        _kinds(state),
     )
     packed = pack(units.standardized(sequences), hierarchical)
     stats = {name.removeprefix("stats_"): x for name, x in state.items() if name.startswith("stats_")}
@@ -133,8 +141,8 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         stats["diverging"] = stats["diverging"] > 0
     fitted = FittedPosterior(
         method=state["method"],
-        draws=Draws(*(state[f"draws_{name}"] for name in Draws._fields)),
-        raw_draws=Draws(*(state[f"raw_{name}"] for name in Draws._fields)),
+        draws=_draws(state, "draws"),
+        raw_draws=_draws(state, "raw"),
         maximum=Parameters.from_arrays(
             {name.removeprefix("maximum_"): x for name, x in state.items() if name.startswith("maximum_")}
         ),
@@ -155,6 +163,19 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         degrees=state.get("degrees"),
     )
     return fitted, options
+
+
+def _draws(state: dict[str, Any], part: str) -> AnyDraws:
+    kind = StructuralDraws if f"{part}_rhythm_decay" in state else Draws
+    return kind(*(state[f"{part}_{name}"] for name in kind._fields))
+
+
+def _kinds(state: dict[str, Any]) -> Kinds | None:
+    """Return which processes the model has beside AR(1) factors, None for factors alone."""
+    if "draws_rhythm_decay" not in state:
+        return None
+    sizes = [state[f"draws_{name}"].shape[-1] for name in ("rhythm_decay", "smooth_rate", "memory_decay")]
+    return Kinds(sizes[0], sizes[1], bool(sizes[2]))
 
 
 def _check(state: dict[str, Any]) -> dict[str, int]:

@@ -13,7 +13,13 @@ from scipy.special import logsumexp
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.draws import parameters_of_draw, parameters_of_draws, posterior_mean, thinned
+from probsfa.bayes.draws import (
+    as_parameters,
+    parameters_of_draw,
+    parameters_of_draws,
+    posterior_mean,
+    thinned,
+)
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.mixtures import (
     CellMixture,
@@ -100,6 +106,8 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     parts = mixture_posteriors(_thinned_parameters(fitted, n_predictive, len(panels)), panels)
     for one in parts:
         check_finite(sequences, posterior_mean(fitted.draws), *one)
+    if fitted.maximum.has_memory:
+        return parts[0].of(fitted.reported_states)
     if len(parts) == 1:
         return parts[0]
     k = parts[0].means.shape[1]
@@ -198,7 +206,12 @@ def predict_ahead(
             one = smooth(params, panel)
             for i, last in rows:
                 forecasts[i].append(forecast(params, one.means[last], one.covariances[last], steps[i]))
-    return [_mix_forecasts(many, ends) for many in forecasts]
+    mixed = [_mix_forecasts(many, ends) for many in forecasts]
+    shared = fitted.reported_states
+    return [
+        one._replace(latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
+        for one in mixed
+    ]
 
 
 def _mix_forecasts(
@@ -228,10 +241,10 @@ def draw_latent_paths(
         drawn = weighted_draws(fitted, panels[0], pairs)
         return np.array([draw_latents(one.params, one.panel, 1, rng)[0] for one in drawn])
     for chain, draw in zip(*picked, strict=True):
-        params = parameters_of_draw(fitted.draws, chain, draw, len(panels))
+        params = [p.state_space for p in parameters_of_draw(fitted.draws, chain, draw, len(panels))]
         parts = [draw_latents(p, panel, 1, rng)[0] for p, panel in zip(params, panels, strict=True)]
         paths.append(np.concatenate(parts))
-    return np.array(paths)
+    return np.array(paths)[:, :, fitted.reported_states]
 
 
 def draw_series(
@@ -240,11 +253,13 @@ def draw_series(
     """A new series (n_steps, D) and its latents (n_steps, K), with the parameters of one draw."""
     chains, n = fitted.draws.decay.shape[:2]
     chain, draw = int(rng.integers(chains)), int(rng.integers(n))
-    params = Parameters(*(x[chain, draw] for x in fitted.draws))
+    params = as_parameters(fitted.draws, lambda x: x[chain, draw])
     if params.noise_variance.ndim == 2:
         noise = params.noise_variance[int(rng.integers(len(params.noise_variance)))]
         params = params.replace(noise_variance=noise)
-    values, latents = simulate(params, n_steps, rng)
+    values, latents = simulate(params.state_space, n_steps, rng)
+    if params.has_memory:
+        return values, latents[:, fitted.reported_states]
     if fitted.degrees is not None:
         noise = np.sqrt(params.noise_variance) * rng.standard_t(fitted.degrees[chain, draw], values.shape)
         values = params.offset + latents @ params.loadings.T + noise
@@ -316,7 +331,8 @@ def _thinned_parameters(
     fitted: FittedPosterior, n_predictive: int, n_panels: int
 ) -> Iterator[list[Parameters]]:
     """Parameters of each panel, for the draws that predictions are mixed of."""
-    return parameters_of_draws(fitted.draws, n_panels, thinned(fitted.draws, n_predictive))
+    draws = parameters_of_draws(fitted.draws, n_panels, thinned(fitted.draws, n_predictive))
+    return ([params.state_space for params in draw] for draw in draws)
 
 
 def panels_and_draws(fitted: FittedPosterior, n_wanted: int) -> tuple[list[Panel], NDArray[np.intp]]:

@@ -38,6 +38,11 @@ _POSITIVE = {
     "noise_variance": "InverseGamma(2, 0.5)",
     "noise_spread": "HalfNormal(0.5)",
     "degrees_of_freedom": "Gamma(2, 0.1)",
+    "cycle_period": "LogNormal(2.7, 0.8)",
+    "cycle_timescale": "LogNormal(3.4, 1)",
+    "smooth_timescale": "LogNormal(2.3, 1)",
+    "ar_noise_timescale": "LogNormal(1, 1)",
+    "ar_noise_std": "LogNormal(-1, 1)",
 }
 _REAL = {"loadings": "Normal(0, 1)", "offset": "Normal(0, 1)"}
 
@@ -69,6 +74,21 @@ class Priors:
         this is; latents that the data do not need shrink to nothing (:class:`SharedScaleNormal`).
     noise_spread : Distribution, default=HalfNormal(0.5)
         Used by hierarchical models only: how much the logarithm of the noise differs between sequences.
+    cycle_period : Distribution, default=LogNormal(2.7, 0.8)
+        Period of a stochastic cycle, in sampling steps: the median is 15, and 95 % lie between 3.1 and 71.
+        Shorter periods than 2 have a probability of 0.6 %.
+    cycle_timescale : Distribution, default=LogNormal(3.4, 1)
+        Time scale of the damping of a cycle, ``-1 / log rho``, in sampling steps: the median is 30, and 95 %
+        lie between 4.2 and 213. Loadings of a cycle are normal with variance one half for each of its two
+        states.
+    smooth_timescale : Distribution, default=LogNormal(2.3, 1)
+        Time scale of a smooth factor, in sampling steps: the median is 10, and 95 % lie between 1.4 and 71.
+        Loadings are standard normal.
+    ar_noise_timescale : Distribution, default=LogNormal(1, 1)
+        Time scale of the AR(1) noise of a column, in sampling steps: the median is 2.7, and 95 % lie between
+        0.4 and 19.
+    ar_noise_std : Distribution, default=LogNormal(-1, 1)
+        Standard deviation of the AR(1) noise, in standard deviations of the columns.
     degrees_of_freedom : Distribution, default=Gamma(2, 0.1)
         Used with ``robust=True`` only: degrees of freedom of Student-t noise, cut off below 2.1 and above
         1000 (Juarez & Steel 2010, doi:10.1198/jbes.2009.07145). `noise_std` and `noise_variance` are then
@@ -97,6 +117,11 @@ class Priors:
     shrinkage: float | None = None
     noise_spread: Any = field(default_factory=lambda: dist.HalfNormal(0.5))
     degrees_of_freedom: Any = field(default_factory=lambda: dist.Gamma(2.0, 0.1))
+    cycle_period: Any = field(default_factory=lambda: dist.LogNormal(2.7, 0.8))
+    cycle_timescale: Any = field(default_factory=lambda: dist.LogNormal(3.4, 1.0))
+    smooth_timescale: Any = field(default_factory=lambda: dist.LogNormal(2.3, 1.0))
+    ar_noise_timescale: Any = field(default_factory=lambda: dist.LogNormal(1.0, 1.0))
+    ar_noise_std: Any = field(default_factory=lambda: dist.LogNormal(-1.0, 1.0))
 
     def __post_init__(self) -> None:
         if self.shrinkage is not None and not self.shrinkage > 0.0:

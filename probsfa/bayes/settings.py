@@ -26,12 +26,9 @@ _COUNTS = (
 
 
 # What to use in place of arguments that other estimators have.
-_FACTORS = "Its factors are AR(1) processes alone. Use ProbabilisticSFA, with maximum likelihood."
 _INSTEAD = {
     "exog": "Give it X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample coefficients "
     "in a NumPyro model of your own: probsfa.bayes.FactorialAR1 has an offset for each row.",
-    "rhythms": _FACTORS,
-    "smooth": _FACTORS,
 }
 
 
@@ -52,12 +49,12 @@ def check_settings(model: Any) -> None:
     """
     noise = model.noise
     if isinstance(noise, str):
-        check_option("noise", noise, ("diagonal", "isotropic"))
+        check_option("noise", noise, ("diagonal", "isotropic", "ar1"))
     elif isinstance(known := as_noise(noise), tuple) and known:
         check_variances(known)
     elif not (is_number(noise) and np.isfinite(noise) and noise > 0.0):
         raise ValueError(
-            "noise must be 'diagonal', 'isotropic', a positive variance, or one for each column; "
+            "noise must be 'diagonal', 'isotropic', 'ar1', a positive variance, or one for each column; "
             f"got {noise!r}. "
             "The limit of no noise is ProbabilisticSFA(noise=0.0)."
         )
@@ -74,6 +71,15 @@ def check_settings(model: Any) -> None:
         )
     if model.robust and model.hierarchical:
         raise ValueError("robust=True is for one noise of all sequences; choose it or hierarchical=True.")
+    structural = [name for name in ("rhythms", "smooth") if _is_positive(name, getattr(model, name))]
+    if isinstance(noise, str) and noise == "ar1":
+        structural.append("noise='ar1'")
+    for name in ("robust", "hierarchical"):
+        if structural and getattr(model, name):
+            raise ValueError(
+                f"{name}=True is not supported with {structural[0]}. Set {name}=False, or use AR(1) factors "
+                "and white noise alone."
+            )
     check_option("chain_method", model.chain_method, CHAIN_METHODS)
     for name in _COUNTS:
         if getattr(model, name) is not None or name != "n_components":
@@ -84,6 +90,13 @@ def check_settings(model: Any) -> None:
         raise ValueError(f"priors must be probsfa.bayes.Priors; got {type(model.priors).__name__}.")
     if model.robust and model.priors is not None:
         check_normal_priors(model.priors)
+
+
+def _is_positive(name: str, count: Any) -> bool:
+    """Return whether a number of processes is positive; raise a ValueError if it is not a count."""
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+        raise ValueError(f"{name} must be a number of processes, 0 or more; got {count!r}.")
+    return bool(count)
 
 
 def default_n_components(sequences: Sequences, inference: str) -> int:

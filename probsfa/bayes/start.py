@@ -23,7 +23,13 @@ class Start(NamedTuple):
 
 
 def maximum_likelihood_start(
-    sequences: Sequences, n_components: int, noise: Any, *, robust: bool = False
+    sequences: Sequences,
+    n_components: int,
+    noise: Any,
+    *,
+    robust: bool = False,
+    rhythms: int = 0,
+    smooth: int = 0,
 ) -> Start:
     """Maximise the likelihood, roughly.
 
@@ -37,6 +43,8 @@ def maximum_likelihood_start(
         As in :class:`probsfa.BayesianSFA`.
     robust : bool, default=False
         Whether noise is Student-t.
+    rhythms, smooth : int, default=0
+        Numbers of stochastic cycles and of smooth factors.
 
     Raises
     ------
@@ -45,7 +53,15 @@ def maximum_likelihood_start(
     KeyboardInterrupt
         If an interrupt from the keyboard cut it short: there is nothing to draw from yet.
     """
-    options = FitOptions(n_components, noise=noise, robust=robust, max_iter=_MAX_ITER, tol=_TOL)
+    options = FitOptions(
+        n_components,
+        noise=noise,
+        robust=robust,
+        rhythms=rhythms,
+        smooth=smooth,
+        max_iter=_MAX_ITER,
+        tol=_TOL,
+    )
     fitted = maximum_likelihood(InMemory(sequences), options)
     if fitted.interrupted:
         raise KeyboardInterrupt

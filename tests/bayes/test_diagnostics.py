@@ -92,6 +92,15 @@ def test_a_variational_fit_is_judged_by_its_weights(rng, pareto_k, interrupted, 
     assert ("use inference='nuts'" in judged.status) == (pareto_k > 0.7)
 
 
+def test_modes_of_a_variational_fit_are_named(rng):
+    modes = np.array([[0.6, -10.0], [0.4, -10.5]])
+    outcome = {"sample_stats": {}, "elbo": np.zeros(3), "pareto_k": 0.4, "modes": modes}
+    judged = report(fitted(make_draws(rng, 1, 100), **outcome))
+    assert judged.converged and "2 modes, with shares 0.60, 0.40" in judged.status
+    np.testing.assert_array_equal(judged.diagnostics["mode_shares"], modes[:, 0])
+    np.testing.assert_array_equal(judged.diagnostics["mode_bounds"], modes[:, 1])
+
+
 def test_latents_of_one_time_scale_are_in_doubt(rng):
     draws = make_draws(rng)
     twice = draws._replace(decay=rng.uniform(0.85, 0.9, (4, 500, 2)), loadings=np.tile(draws.loadings, 2))

@@ -19,10 +19,10 @@ import probsfa
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
 from probsfa.bayes import Priors
+from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
 from tests.sampling import sparsely
@@ -102,7 +102,7 @@ def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
     std = few.impute(frame[0], return_std=True)[1].to_numpy()[hole]
     means, variances = [], []
     for chain, draw in itertools.product(range(4), (0, 149)):
-        one = Parameters(*(x[chain, draw] for x in sampled.draws_))
+        one = parameters_of_draw(sampled.draws_, chain, draw, 1)[0]
         panel = make_panel(Sequences(frame[0].to_numpy(), (80,)))
         latents = smooth(one, panel)
         mean, variance = observation_moments(one, latents.means, latents.covariances)
@@ -244,7 +244,6 @@ def test_priors_can_be_changed(frame):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda X: BayesianSFA(rhythms=1), "BayesianSFA does not support .* 'rhythms'. .* ProbabilisticSFA"),
         (
             lambda X: BayesianSFA(1).fit(X, exog=X),
             "BayesianSFA.fit does not support .* 'exog'. .*FactorialAR1",

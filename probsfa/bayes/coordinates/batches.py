@@ -12,7 +12,7 @@ from probsfa._typing import FloatArray
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.rotation import RotationFrame
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws
+from probsfa.bayes.draws import AnyDraws, Draws, StructuralDraws
 from probsfa.bayes.model import Series
 from probsfa.statespace.engine.settings import engine_settings
 
@@ -44,7 +44,7 @@ def _constrain_all(target: Target, data: TargetData, vectors: Array) -> tuple[Ar
     return jax.vmap(target.constrain, in_axes=(0, None))(vectors, data)
 
 
-def constrain(target: Target, data: TargetData, vectors: FloatArray) -> Draws:
+def constrain(target: Target, data: TargetData, vectors: FloatArray) -> AnyDraws:
     """Parameters at vectors (..., P)."""
     # Parameters do not depend on the rows: one row keeps the program small.
     row = jax.tree.map(np.asarray, _first_row(data.series))
@@ -52,7 +52,8 @@ def constrain(target: Target, data: TargetData, vectors: FloatArray) -> Draws:
     with engine_settings():
         program = functools.partial(_constrain_all, target, one)
         flat = in_blocks(program, vectors.reshape(-1, target.size))
-    return Draws(*(x.reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat))
+    shaped = (x.reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat)
+    return Draws(*shaped) if target.kinds is None else StructuralDraws(*shaped)
 
 
 def _first_row(series: Series) -> Series:

@@ -29,7 +29,7 @@ def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Ch
     -------
     Chart
     """
-    if not target.by_innovation:
+    if not target.by_innovation or target.kinds is not None:
         return Chart()
     noise = np.asarray(data.known_noise if target.noise == "fixed" else values["noise_variance"])
     noise = np.broadcast_to(noise, (target.n_features,))

@@ -38,6 +38,8 @@ class TargetData(NamedTuple):
         What the coordinates refer to.
     least_noise : Array (D,) or None
         Variances below which noise is too small to compute with.
+    phase_reference : Array (D, 2 R) or None
+        Loadings of the cycles whose phases are wanted, if there are cycles.
     """
 
     series: Series
@@ -45,3 +47,4 @@ class TargetData(NamedTuple):
     symmetry_reference: SymmetryReference | None = None
     chart: Chart = Chart()
     least_noise: Any = None
+    phase_reference: Any = None

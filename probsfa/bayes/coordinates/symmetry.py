@@ -11,6 +11,7 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -20,12 +21,15 @@ from jax.scipy.special import logsumexp
 MOST_PERMUTED = 5
 #: Width of these distributions, in posterior standard deviations: wide, so that the weight is nearly flat.
 WIDTH = 2.0
+#: Concentration of the phases of cycles: a standard deviation of a fifth of a radian.
+CONCENTRATION = 25.0
 
 
 class SymmetryReference(NamedTuple):
     """A reference and the widths around it, in the coordinates of the sampled vector.
 
-    ``timescale`` and ``timescale_width`` (K,), ``loadings`` and ``loadings_width`` (D, K).
+    ``timescale`` and ``timescale_width`` (K,), ``loadings`` and ``loadings_width`` (D, K). With a leading
+    axis (M, ...) they are those of ``M`` modes of the posterior.
     """
 
     timescale: Any
@@ -42,7 +46,8 @@ def log_weight(
     Parameters
     ----------
     reference : SymmetryReference
-        Where the chosen image is.
+        Where the chosen image is. With several modes, the weight is the responsibility of normal
+        distributions around all of them among those around all of their images.
     timescale : Array (K,)
         Coordinates of the time scales.
     loadings : Array (D, K)
@@ -57,6 +62,25 @@ def log_weight(
     -------
     Array of shape ()
     """
+    if jnp.ndim(reference.timescale) == 1:
+        ours, images = _log_sums(reference, timescale, loadings, permuted, members)
+        return ours - images
+
+    def of_mode(one: SymmetryReference) -> tuple[Array, Array]:
+        # What one reference has in common for all images differs between references.
+        scaled = jnp.sum((one.loadings / one.loadings_width) ** 2)
+        widths = jnp.sum(jnp.log(one.timescale_width)) + jnp.sum(jnp.log(one.loadings_width))
+        sums = _log_sums(one, timescale, loadings, permuted, members)
+        return sums[0] - 0.5 * scaled - widths, sums[1] - 0.5 * scaled - widths
+
+    ours, images = jax.vmap(of_mode)(jax.tree.map(jnp.asarray, reference))
+    return logsumexp(ours) - logsumexp(images)
+
+
+def _log_sums(
+    reference: SymmetryReference, timescale: Array, loadings: Array, permuted: bool, members: Any
+) -> tuple[Array, Array]:
+    """Logarithms of the densities of the chosen images, and of all images, summed; up to one constant."""
     weights = 1.0 / reference.loadings_width**2
     product = loadings.T @ (reference.loadings * weights)
     apart = (timescale[:, None] - reference.timescale) / reference.timescale_width
@@ -67,11 +91,30 @@ def log_weight(
     folded = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
     own = jnp.where(folded, either, base + product)
     if not permuted or k > MOST_PERMUTED:
-        return jnp.trace(own) - jnp.trace(either)
+        return jnp.trace(own), jnp.trace(either)
     orders = np.array(list(itertools.permutations(range(k))))
     chosen = jnp.all((orders == np.arange(k)) | folded, axis=1)
     ours, images = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own, either))
-    return logsumexp(jnp.where(chosen, ours, -jnp.inf)) - logsumexp(images)
+    return logsumexp(jnp.where(chosen, ours, -jnp.inf)), logsumexp(images)
+
+
+def log_phase_weight(reference: Any, loadings: Array) -> Array:
+    """Logarithm of the weight that chooses the phases of stochastic cycles.
+
+    A turn of the two states of a cycle by any angle leaves the posterior unchanged: its density is a ring. A
+    von Mises density of the angle from a reference makes it a single mode. Whatever does not depend on the
+    phase keeps its distribution.
+
+    Parameters
+    ----------
+    reference, loadings : Array (D, 2 R)
+        Loadings of the two states of each cycle.
+    """
+    wanted, own = (jnp.asarray(x).reshape(len(loadings), -1, 2) for x in (reference, loadings))
+    along = jnp.sum(wanted * own, axis=(0, 2))
+    across = jnp.sum(wanted[..., 0] * own[..., 1] - wanted[..., 1] * own[..., 0], axis=0)
+    # The tiny number keeps the gradient finite where a cycle has no loadings at all.
+    return CONCENTRATION * jnp.sum(along / jnp.sqrt(along**2 + across**2 + 1e-300))
 
 
 def log_images(n_components: int, permuted: bool) -> float:

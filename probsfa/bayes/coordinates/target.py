@@ -34,9 +34,10 @@ from probsfa._typing import FloatArray
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.offset_scale import scaled_offset
 from probsfa.bayes.coordinates.rotation import RotationFrame, diagonalize
-from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_weight
+from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_phase_weight, log_weight
 from probsfa.bayes.model import OBSERVATIONS, Series, at_least, factorial_ar1_model
 from probsfa.bayes.priors import Priors
+from probsfa.bayes.structural import Kinds, structural_model
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.statespace.engine.settings import engine_settings
 
@@ -68,6 +69,8 @@ class Target:
         Priors of the standardised data.
     n_sequences : int or None
         Number of sequences of a hierarchical model.
+    kinds : Kinds or None
+        Processes beside AR(1) factors; None where there are none.
     """
 
     n_components: int
@@ -75,10 +78,20 @@ class Target:
     noise: str
     priors: Priors
     n_sequences: int | None = None
+    kinds: Kinds | None = None
 
     def model(self, data: TargetData, predict: bool = False) -> Any:
         """The NumPyro model of the data."""
         noise = data.known_noise if self.noise == "fixed" else self.noise
+        if self.kinds is not None:
+            return structural_model(
+                data.series,
+                self.n_components,
+                self.kinds,
+                self.priors,
+                noise,
+                least_noise=data.least_noise,
+            )
         return factorial_ar1_model(
             data.series,
             self.n_components,
@@ -219,6 +232,8 @@ class Target:
         free, log_det = self.unravel(vector, data)
         with handlers_lock:
             energy = potential_energy(self.model, (data,), {}, free) - log_det
+        if data.phase_reference is not None:
+            energy -= log_phase_weight(data.phase_reference, free["cycle_loadings"])
         if data.symmetry_reference is None:
             return energy
         return energy - self.log_weight(vector, data.symmetry_reference, data.chart.rotation)
@@ -249,11 +264,14 @@ class Target:
             signs = bool(np.allclose(upright, turned))
         return Symmetry(shared and signs, signs)
 
-    def constrain(self, vector: Array, data: TargetData) -> tuple[Array, Array, Array, Array]:
-        """Decay, loadings, noise variance and offset at a vector."""
+    def constrain(self, vector: Array, data: TargetData) -> tuple[Array, ...]:
+        """Decay, loadings, noise variance and offset at a vector, and parameters of other processes."""
         free = self.unravel(vector, data)[0]
         values = {name: biject_to(site.support)(free[name]) for name, site in self.sites.items()}
         fixed = numpyro.handlers.substitute(self.model, data=values)
+        if self.kinds is not None:
+            with handlers_lock, numpyro.handlers.block():
+                return tuple(fixed(data))
         with handlers_lock, numpyro.handlers.block():
             series = numpyro.handlers.trace(fixed).get_trace(data)[OBSERVATIONS]["fn"]
         while not hasattr(series, "decay"):  # inside a plate

@@ -1,5 +1,8 @@
 """Draws of a target brought to the labelling of its maximum, as far as its priors leave latents alike."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from probsfa._typing import FloatArray
@@ -47,6 +50,15 @@ class Labelling:
             timescale_width=WIDTH * reference.timescale_width, loadings_width=WIDTH * reference.loadings_width
         )
 
+    def place(self, values: dict[str, Any]) -> FloatArray:
+        """Coordinates (P,) of values of all sites."""
+        vector = self._target.to_vector(values)
+        if self._frame is not None:
+            loadings = vector[self._loadings].reshape(-1, self._target.n_components)
+            timescale, loadings = align(self._frame, vector[self._timescale], loadings)
+            vector[self._timescale], vector[self._loadings] = timescale, loadings.ravel()
+        return vector
+
     def _read(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coordinates of the time scales (N, K) and of the loadings (N, D, K), the latter not rotated."""
         return latent_coordinates(self._target, self._frame, vectors)
@@ -79,6 +91,14 @@ class Labelling:
         flat[:, self._timescale] = timescales
         flat[:, self._loadings] = loadings.reshape(len(flat), -1)
         return flat.reshape(vectors.shape)
+
+
+def references_of_modes(labellings: Sequence[Labelling]) -> SymmetryReference | None:
+    """References of the weight of several modes, along a first axis; None where none is needed."""
+    references = [one for one in (labelling.symmetry_reference for labelling in labellings) if one]
+    if len(references) <= 1:
+        return references[0] if references else None
+    return SymmetryReference(*(np.stack(parts) for parts in zip(*references, strict=True)))
 
 
 def merges(target: Target, frame: RotationFrame | None, laplace: LaplaceApproximation) -> bool:

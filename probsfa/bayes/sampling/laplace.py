@@ -19,6 +19,8 @@ from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 _STEP = 0.02
 # Rounds of climbing in whitened coordinates, and the gain (nats) that is not worth another.
 _MOST_ROUNDS, _WORTH = 6, 1e-2
+# Rounds from a start that may be far from any mode, each of at most 100 steps.
+_ROUGH_ROUNDS = 2
 # Smallest curvature, relative to that of the round before: no direction widens more at once.
 _FLATTEST = 1e-3
 
@@ -98,6 +100,22 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
             if round_already and gain < _WORTH:
                 break
         return LaplaceApproximation(centre, factor, value, evaluate.count)
+
+
+def climb_from(evaluate: PotentialEvaluator, start: FloatArray) -> tuple[FloatArray, float] | None:
+    """Maximize the density roughly, from a start (P,) that may be far from any mode.
+
+    Returns
+    -------
+    tuple of ndarray (P,) and float, or None
+        The vector reached and the potential there; None if the density is not finite at the start.
+    """
+    vector, value = start, evaluate.one(start)[0]
+    if not np.isfinite(value):
+        return None
+    for _ in range(_ROUGH_ROUNDS):
+        vector, value = _climb(evaluate, vector, _scales(evaluate, vector), value)
+    return vector, value
 
 
 def _scales(evaluate: PotentialEvaluator, vector: FloatArray) -> FloatArray:

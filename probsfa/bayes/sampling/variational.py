@@ -3,14 +3,18 @@
 The guide is ``u = m + L e``. It starts at Laplace's approximation, ``m = 0`` and ``L = I``, which is close
 already, and descends the Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis &
 Hensman 2018) of the path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose noise vanishes where the
-guide fits. Draws from it are then drawn once more, in proportion to how much denser the posterior is than
-the guide (:mod:`.importance`), which mends tails that no normal distribution has.
+guide fits. Where several starts lead to several modes (:mod:`probsfa.bayes.modes`), each has a guide, and
+they are mixed. Draws from them are then drawn once more, in proportion to how much denser the posterior is
+than the guides (:mod:`.importance`). That corrects shares of modes, and tails that no normal distribution
+has.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from probsfa._typing import FloatArray
 from probsfa.bayes.coordinates.data import TargetData
@@ -25,6 +29,8 @@ _BATCH = 16
 _AVERAGED = 0.5
 # Length of the first steps, and after how many steps they get shorter.
 _RATE, _SLOWING = 0.5, 15.0
+#: Share of a mixture that is left out: 4 of the 4,000 draws that are made by default.
+NEGLIGIBLE = 1e-3
 
 
 class Guide(NamedTuple):
@@ -52,10 +58,27 @@ class GuideFit(NamedTuple):
     interrupted: bool
 
 
+class Mode(NamedTuple):
+    """A part of a mixture: coordinates around a mode, the guide in them, its share and its bound."""
+
+    laplace: LaplaceApproximation
+    guide: Guide
+    share: float
+    bound: float = np.nan
+
+    def log_density(self, vectors: FloatArray) -> FloatArray:
+        """Log density (N,) of the guide at vectors (N, P)."""
+        root = self.laplace.factor @ self.guide.root
+        normals = np.linalg.solve(root, (vectors - self.laplace.apply(self.guide.mean)).T)
+        constant = 0.5 * len(root) * np.log(2.0 * np.pi) + np.linalg.slogdet(root)[1]
+        return -0.5 * np.sum(normals**2, axis=0) - constant
+
+
 class GuideDraws(NamedTuple):
-    """Draws from a guide: ``vectors`` (N, P) and the tail index of their weights (see `draw`)."""
+    """Draws from guides: ``vectors`` (N, P), the mode (N,) of each, and the tail index of their weights."""
 
     vectors: FloatArray
+    modes: NDArray[np.intp]
     pareto_k: float
 
 
@@ -134,20 +157,34 @@ def _average(guides: list[Guide]) -> Guide:
     return Guide(*(np.mean(parts, axis=0) for parts in zip(*last, strict=True)))
 
 
-def draw_from_guide(
-    target: Target,
-    data: TargetData,
-    guide: Guide,
-    laplace: LaplaceApproximation,
-    n_draws: int,
-    rng: np.random.Generator,
+def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
+    """The mixture of guides with the largest evidence lower bound, that of the largest share first.
+
+    The bound of a mixture of guides that do not overlap is largest with shares in proportion to the
+    exponentials of their own bounds (Jaakkola & Jordan 1998). Guides with a negligible share are left out.
+    """
+    bounds = np.array([np.mean(fit.elbo[-max(1, len(fit.elbo) // 2) :]) for _, fit in fits])
+    shares = np.exp(bounds - np.max(bounds))
+    shares = np.where(shares < NEGLIGIBLE * np.sum(shares), 0.0, shares)
+    shares /= np.sum(shares)
+    parts = [
+        Mode(one, fit.guide, float(share), float(bound))
+        for (one, fit), share, bound in zip(fits, shares, bounds, strict=True)
+    ]
+    return sorted((part for part in parts if part.share > 0.0), key=lambda part: -part.share)
+
+
+def draw_from_guides(
+    target: Target, data: TargetData, modes: Sequence[Mode], n_draws: int, rng: np.random.Generator
 ) -> GuideDraws:
-    """Draws from the guide, and among them draws by how much denser the posterior is.
+    """Draws from a mixture of guides, and among them draws by how much denser the posterior is.
 
     Parameters
     ----------
-    target, data, guide, laplace
-        As in and from `fit_guide`.
+    target, data
+        As in `fit_guide`.
+    modes : sequence of Mode
+        The mixture; its shares add to one.
     n_draws : int
         Draws wanted; twice as many are made, in pairs of opposite ones, and weighed.
     rng : Generator
@@ -156,16 +193,25 @@ def draw_from_guide(
     Returns
     -------
     GuideDraws
-        ``pareto_k`` tells how far the guide is from the posterior: below 0.7 the weights mend it, above they
-        do not (Vehtari et al. 2024); NaN after an interrupt, which leaves the guide's draws as they are.
+        ``pareto_k`` measures how far the mixture is from the posterior where it has draws: up to 0.7 the
+        weights correct the difference, above they do not (Vehtari et al. 2024). It is NaN after an interrupt,
+        which leaves the draws of the mixture as they are.
     """
-    half = rng.standard_normal((n_draws, target.size))
-    normals = np.concatenate([half, -half])
-    vectors = laplace.apply(guide.mean + normals @ guide.root.T)
+    counts = np.bincount(
+        resample(np.array([mode.share for mode in modes]), n_draws, rng), minlength=len(modes)
+    )
+    parts = []
+    for mode, count in zip(modes, counts, strict=True):
+        half = rng.standard_normal((count, target.size))
+        both = np.stack([half, -half], axis=1).reshape(-1, target.size)
+        parts.append(mode.laplace.apply(mode.guide.mean + both @ mode.guide.root.T))
+    vectors, origins = np.concatenate(parts), np.repeat(np.arange(len(modes)), 2 * counts)
     try:
         with PotentialEvaluator(target, data) as evaluate:
             potentials = evaluate.values(vectors)
     except KeyboardInterrupt:
-        return GuideDraws(vectors[:n_draws], np.nan)
-    weights, pareto_k = smoothed_weights(0.5 * np.sum(normals**2, axis=1) - potentials)
-    return GuideDraws(vectors[resample(weights, n_draws, rng)], pareto_k)
+        return GuideDraws(vectors[::2], origins[::2], np.nan)
+    by_mode = np.array([np.log(mode.share) + mode.log_density(vectors) for mode in modes])
+    weights, pareto_k = smoothed_weights(-potentials - logsumexp(by_mode, axis=0))
+    chosen = resample(weights, n_draws, rng)
+    return GuideDraws(vectors[chosen], np.argmax(by_mode[:, chosen], axis=0), pareto_k)

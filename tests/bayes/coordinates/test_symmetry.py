@@ -30,6 +30,22 @@ def test_weights_add_to_one_over_the_images(rng, k, permuted):
     assert abs(math.exp(log_images(k, permuted)) - len(all_images)) < 1e-9
 
 
+def test_weights_of_several_modes_add_to_one_and_choose_an_image_of_each(rng):
+    timescales, loadings = rng.standard_normal((2, 2)), 3.0 * rng.standard_normal((2, 4, 2))
+    widths = rng.uniform(0.1, 0.5, (2, 1, 1))
+    reference = SymmetryReference(
+        timescales, loadings, np.repeat(widths[:, 0], 2, axis=1), np.ones((2, 4, 2)) * widths
+    )
+    draw, c = rng.standard_normal(2), rng.standard_normal((4, 2))
+    with jax.enable_x64(True):
+        total = sum(math.exp(log_weight(reference, t, x, True)) for t, x in images(draw, c))
+        chosen = [
+            math.exp(log_weight(reference, *mode, True)) for mode in zip(timescales, loadings, strict=True)
+        ]
+    assert abs(total - 1.0) < EXACT
+    np.testing.assert_allclose(chosen, 1.0, atol=1e-6)
+
+
 @pytest.mark.parametrize("members", [(), (0,), (0, 2), (0, 1, 2)])
 def test_images_that_are_one_point_of_the_coordinates_count_together(rng, members):
     """Over all images the weights add to the number of images that each point stands for."""

@@ -1,9 +1,15 @@
 """The variational guide: exact for a normal density, wherever its coordinates begin."""
 
-import numpy as np
+from dataclasses import dataclass
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
-from probsfa.bayes.sampling.variational import draw_from_guide, fit_guide
+from probsfa.bayes.sampling.variational import Guide, GuideFit, Mode, draw_from_guides, fit_guide, mix
 from tests.bayes.sampling.gaussian import GaussianTarget
 from tests.tolerances import mc_tolerance
 
@@ -28,10 +34,63 @@ def test_guide_draws_and_bound_are_those_of_the_posterior(rng):
     np.testing.assert_allclose(
         root @ root.T / np.outer(std, std), target.covariance() / np.outer(std, std), atol=0.05
     )
-    drawn = draw_from_guide(target, target.data(), fit.guide, laplace, 2000, rng)
+    (mode,) = mix([(laplace, fit)])
+    assert mode.share == 1.0
+    drawn = draw_from_guides(target, target.data(), [mode], 2000, rng)
     assert drawn.vectors.shape == (2000, 3) and drawn.pareto_k < 0.5
     np.testing.assert_allclose((drawn.vectors.mean(axis=0) - target.mean()) / std, 0.0, atol=0.15)
     np.testing.assert_allclose(drawn.vectors.std(axis=0) / std, 1.0, atol=0.15)
+
+
+def test_a_mixture_has_the_shares_of_two_modes_whatever_those_of_its_guides(rng):
+    """The weights of draws correct shares that the bounds of the guides estimate wrongly."""
+    target = TwoGaussians(3, rng.standard_normal((3, 3)))
+    modes = [
+        Mode(LaplaceApproximation(centre, root, 0.0, 0), Guide(np.zeros(3), 1.1 * np.eye(3)), share)
+        for centre, root, share in zip(target.centres, target.roots, (0.5, 0.5), strict=True)
+    ]
+    drawn = draw_from_guides(target, target.data(), modes, 4000, rng)
+    assert drawn.pareto_k < 0.5
+    assert abs(np.mean(drawn.modes == 0) - target.shares[0]) < 0.02
+    for i, (centre, root) in enumerate(zip(target.centres, target.roots, strict=True)):
+        of_mode = np.linalg.solve(root, (drawn.vectors[drawn.modes == i] - centre).T).T
+        np.testing.assert_allclose(of_mode.mean(axis=0), 0.0, atol=0.15)
+        np.testing.assert_allclose(of_mode.std(axis=0), 1.0, atol=0.1)
+
+
+def test_shares_of_a_mixture_are_those_of_the_evidence():
+    """Guides that are exact have bounds equal to the log evidence of their modes."""
+    laplace = LaplaceApproximation(np.zeros(2), np.eye(2), 0.0, 0)
+    guide = Guide(np.zeros(2), np.eye(2))
+    fits = [(laplace, GuideFit(guide, np.full(4, bound), False)) for bound in np.log([0.2, 0.8, 1e-4])]
+    shares = [mode.share for mode in mix(fits)]
+    np.testing.assert_allclose(shares, [0.8, 0.2])
+
+
+@dataclass(frozen=True, eq=False)
+class TwoGaussians:
+    """Stands for a target with two modes that do not overlap, of known shares."""
+
+    size: int
+    directions: np.ndarray
+    shares = (0.7, 0.3)
+
+    @property
+    def centres(self):
+        return [np.zeros(3), np.full(3, 30.0)]
+
+    @property
+    def roots(self):
+        return [np.eye(3), np.linalg.cholesky(self.directions @ self.directions.T + np.eye(3))]
+
+    def data(self):
+        return TargetData((np.array(self.centres), np.array(self.roots)))
+
+    def potential(self, vector, data):
+        centres, roots = data.series
+        apart = jax.vmap(jnp.linalg.solve)(roots, vector - centres)
+        log_dets = jnp.linalg.slogdet(roots)[1]
+        return -logsumexp(jnp.log(jnp.array(self.shares)) - 0.5 * jnp.sum(apart**2, axis=1) - log_dets)
 
 
 def test_the_same_seed_gives_the_same_guide():

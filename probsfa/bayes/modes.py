@@ -1,0 +1,134 @@
+"""Modes of a posterior, found from several starts.
+
+A Gaussian approximation covers one mode, and its importance weights cannot reveal others: none of its draws
+is there. So the density is maximized from further starts as well. The second start has the factors of the
+largest variance that those of the first mode leave; the others have random directions of the largest
+variance and random time scales.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.bayes.coordinates.batches import constrain
+from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.packing import start_values
+from probsfa.bayes.relabelling.labelling import Labelling
+from probsfa.bayes.sampling.evaluation import PotentialEvaluator
+from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace, climb_from
+from probsfa.statespace.parameters import Parameters
+
+#: Starts of a search, that of the first mode included.
+N_STARTS = 4
+# Two maxima are one if they are closer than this, in standard deviations (Euclidean).
+_SAME = 1.0
+# A maximum that was reached roughly is not refined if it is this close to a mode, or lower by so many nats.
+_NEAR, _LOW = 3.0, 12.0
+# Approximate log evidence below the largest at which a mode is left out: its share is below a thousandth.
+_NO_SHARE = 7.0
+# Share of a column's variance that is noise at least in a start.
+_LEAST_NOISE = 0.1
+
+
+class Modes(NamedTuple):
+    """Modes of a posterior: their approximations, that of the first start first, and whether it is a part."""
+
+    found: list[LaplaceApproximation]
+    interrupted: bool
+
+
+def find_modes(
+    target: Target,
+    data: TargetData,
+    first: LaplaceApproximation,
+    labelling: Labelling,
+    rng: np.random.Generator,
+    n_starts: int = N_STARTS,
+) -> Modes:
+    """Maximize a posterior density from several starts.
+
+    Parameters
+    ----------
+    target : Target
+        The posterior.
+    data : TargetData
+        What it is conditioned on.
+    first : LaplaceApproximation
+        The mode that is known.
+    labelling : Labelling
+        Labelling of the factors there, in which the others are given.
+    rng : Generator
+        Source of the random starts.
+    n_starts : int, default=4
+        Starts, that of the first mode included.
+
+    Returns
+    -------
+    Modes
+        Without those whose approximate evidence is below a thousandth of the largest. After an interrupt
+        from the keyboard those that were found until then.
+    """
+    data = data._replace(symmetry_reference=None)
+    found = [first]
+    try:
+        for values in _starts(target, data, first, n_starts - 1, rng):
+            with PotentialEvaluator(target, data) as evaluate:
+                reached = climb_from(evaluate, labelling.place(values))
+            if reached is None:
+                continue
+            vector, potential = labelling.fold(reached[0][None])[0], reached[1]
+            lowest = min(mode.potential for mode in found)
+            near = any(_distance(mode, vector) < _NEAR for mode in found)
+            if near or potential > lowest + _LOW:
+                continue
+            mode = approximate_by_laplace(target, data, vector)
+            apart = [min(_distance(mode, one.centre), _distance(one, mode.centre)) for one in found]
+            if min(apart) > _SAME:
+                found.append(mode)
+    except KeyboardInterrupt:
+        return Modes(found, True)
+    most = max(mode.log_evidence for mode in found)
+    return Modes([mode for mode in found if mode.log_evidence > most - _NO_SHARE], False)
+
+
+def _distance(mode: LaplaceApproximation, vector: FloatArray) -> float:
+    """Distance of a vector from a mode, in its standard deviations."""
+    return float(np.linalg.norm(np.linalg.solve(mode.factor, vector - mode.centre)))
+
+
+def _starts(
+    target: Target, data: TargetData, first: LaplaceApproximation, n_starts: int, rng: np.random.Generator
+) -> list[dict[str, FloatArray]]:
+    """Values of the sites of the model to start from."""
+    known = constrain(target, data, first.centre)
+    values = np.where(data.series.mask, data.series.values, np.nan).reshape(-1, target.n_features)
+    counts = np.maximum(np.sum(~np.isnan(values), axis=0), 1)
+    centred = np.nan_to_num(values - np.nansum(values, axis=0) / counts)
+    seen = (~np.isnan(values)).astype(np.float64)
+    covariance = centred.T @ centred / np.maximum(seen.T @ seen, 1.0)
+    n_rows = max(int(np.sum(np.any(seen > 0.0, axis=1))), 10)
+    starts = []
+    for i in range(n_starts):
+        decay = known.decay
+        if i == 0:
+            loadings = _largest(covariance - known.loadings @ known.loadings.T, target.n_components)
+        else:
+            directions = rng.standard_normal((target.n_features, target.n_components))
+            directions /= np.linalg.norm(directions, axis=0) * np.sqrt(max(target.n_components / 2.0, 1.0))
+            loadings = _largest(covariance, target.n_features) @ directions
+            decay = np.exp(-1.0 / np.exp(rng.uniform(0.0, np.log(n_rows / 5.0), target.n_components)))
+        power = np.diagonal(covariance)
+        noise = np.maximum(power - np.sum(loadings**2, axis=1), _LEAST_NOISE * power)
+        starts.append(start_values(Parameters(decay, loadings, noise, known.offset), target))
+    return starts
+
+
+def _largest(covariance: FloatArray, n_components: int) -> FloatArray:
+    """Loadings (D, n_components) of the largest principal components, as far as there are so many."""
+    sizes, axes = np.linalg.eigh(covariance)
+    chosen = axes[:, ::-1] * np.sqrt(np.maximum(sizes[::-1], 0.0))
+    out = np.zeros((len(covariance), n_components))
+    out[:, : chosen.shape[1]] = chosen[:, :n_components]
+    return out

@@ -1,0 +1,272 @@
+"""The NumPyro model with stochastic cycles, smooth factors and AR(1) noise, its states integrated out.
+
+It is the model of :class:`probsfa.statespace.Parameters`. AR(1) factors, cycles (damped oscillators of two
+states), smooth factors (Matern-3/2 processes of two states) and the AR(1) noise of each column are blocks of
+one linear Gaussian state-space model, whose likelihood is exact with missing values.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from probsfa.bayes.draws import StructuralDraws
+from probsfa.bayes.model import OBSERVATIONS, Series, sample_noise_variance
+from probsfa.bayes.priors import Priors, expand_prior
+from probsfa.bayes.tracing import kernel_hints_outside_loops
+from probsfa.statespace.engine.choose import strategy_for_sampling
+from probsfa.statespace.engine.dynamics import Group, Transition, block_slices, transition_score
+from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
+from probsfa.statespace.engine.recursions import stationary
+from probsfa.statespace.engine.settings import broadcasting
+from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+
+#: Standard deviation of the loadings of each state of a cycle: a cycle has two, with unit variance together.
+CYCLE_LOADING = 0.5**0.5
+# Terms of the series of an incomplete gamma function below one: the next is 1e-17 of the first.
+_TERMS = 16
+
+
+class Kinds(NamedTuple):
+    """Processes of a model beside AR(1) factors.
+
+    Attributes
+    ----------
+    n_cycles, n_smooth : int
+        Numbers of stochastic cycles and of smooth factors.
+    ar_noise : bool
+        Whether each column has AR(1) noise.
+    """
+
+    n_cycles: int = 0
+    n_smooth: int = 0
+    ar_noise: bool = False
+
+
+def structural_model(
+    series: Series,
+    n_components: int,
+    kinds: Kinds,
+    priors: Priors,
+    noise: Any = "diagonal",
+    *,
+    least_noise: Any = None,
+) -> StructuralDraws:
+    """NumPyro model of a series with several kinds of processes.
+
+    Sites: those of :func:`probsfa.bayes.factorial_ar1_model`; ``period``, ``cycle_timescale`` (R,) and
+    ``cycle_loadings`` (D, 2 R) of cycles; ``smooth_timescale`` (M,) and ``smooth_loadings`` (D, M) of smooth
+    factors; ``ar_noise_timescale`` and ``ar_noise_std`` (D,) of AR(1) noise.
+
+    Parameters
+    ----------
+    series : Series
+        Packed observations of one panel.
+    n_components : int
+        Number of AR(1) factors, ``K``.
+    kinds : Kinds
+        The other processes.
+    priors : Priors
+        Priors of all sites.
+    noise : {"diagonal", "isotropic"} or Array (D,), default="diagonal"
+        White noise.
+    least_noise : float or Array (D,), optional
+        As in :func:`probsfa.bayes.factorial_ar1_model`.
+
+    Returns
+    -------
+    StructuralDraws
+        The parameters.
+    """
+    d, r, m = series.values.shape[-1], kinds.n_cycles, kinds.n_smooth
+
+    def positive(name: str, prior: Any, size: int) -> Any:
+        if not size:
+            return jnp.ones(0)
+        return numpyro.sample(name, expand_prior(name, prior, (size,)))
+
+    def normal(name: str, scale: float, size: int) -> Any:
+        if not size:
+            return jnp.zeros((d, 0))
+        return numpyro.sample(name, dist.Normal(0.0, scale).expand((d, size)).to_event(2))
+
+    timescale = positive("timescale", priors.timescale, n_components)
+    loadings = numpyro.sample("loadings", priors.of_loadings(d, n_components))
+    period = positive("period", priors.cycle_period, r)
+    cycle_timescale = positive("cycle_timescale", priors.cycle_timescale, r)
+    cycle_loadings = normal("cycle_loadings", CYCLE_LOADING, 2 * r)
+    smooth_timescale = positive("smooth_timescale", priors.smooth_timescale, m)
+    smooth_loadings = normal("smooth_loadings", 1.0, m)
+    own = d if kinds.ar_noise else 0
+    ar_timescale = positive("ar_noise_timescale", priors.ar_noise_timescale, own)
+    ar_std = positive("ar_noise_std", priors.ar_noise_std, own)
+    variance = sample_noise_variance(priors, noise, d, None, least_noise)
+    offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (d,)))
+    # No column sees the second state of a smooth factor.
+    seen = jnp.stack([smooth_loadings, jnp.zeros_like(smooth_loadings)], axis=-1).reshape(d, 2 * m)
+    params = StructuralDraws(
+        jnp.exp(-1.0 / timescale),
+        jnp.concatenate([loadings, cycle_loadings, seen], axis=1),
+        variance,
+        offset,
+        jnp.exp(-1.0 / cycle_timescale),
+        2.0 * jnp.pi / period,
+        jnp.sqrt(3.0) / smooth_timescale,
+        jnp.exp(-1.0 / ar_timescale) if own else jnp.zeros(0),
+        ar_std if own else jnp.zeros(0),
+    )
+    numpyro.factor(OBSERVATIONS, log_likelihood(params, series))
+    return params
+
+
+def log_likelihood(params: StructuralDraws, series: Series) -> Array:
+    """Log-likelihood of a series (T, D), in nats, as a differentiable function of the parameters."""
+    k, n = params.decay.shape[-1], params.memory_decay.shape[-1]
+    alone = jnp.concatenate([params.decay, params.memory_decay])
+    loadings = jnp.concatenate(
+        [params.loadings[:, :k], *([jnp.diag(params.memory_scale)] if n else []), params.loadings[:, k:]],
+        axis=1,
+    )
+    over = _transitions(alone, params, jnp.asarray(series.gaps))
+    mask = jnp.asarray(series.mask)
+    values = jnp.where(mask, series.values, 0.0)
+    with kernel_hints_outside_loops():
+        return marginal_log_likelihood(
+            over,
+            loadings,
+            params.noise_variance,
+            params.offset,
+            values,
+            mask.astype(values.dtype),
+            jnp.asarray(series.gap_index),
+        )
+
+
+@broadcasting()
+def _transitions(alone: Array, params: StructuralDraws, gaps: Array) -> Transition:
+    """Transitions over each of gaps (U,); see :func:`probsfa.statespace.engine.dynamics.transition_over`."""
+    elapsed = gaps[:, None]
+    decays = alone**elapsed
+    if not params.rhythm_decay.shape[-1] + params.smooth_rate.shape[-1]:
+        return Transition(decays)
+    size, angle = params.rhythm_decay**elapsed, params.rhythm_frequency * elapsed
+    c, s = size * jnp.cos(angle), size * jnp.sin(angle)
+    spread = -jnp.expm1(2.0 * elapsed * jnp.log(params.rhythm_decay))
+    zero = jnp.zeros_like(spread)
+    d = params.smooth_rate * elapsed
+    a = jnp.exp(-d)
+    cross = 2.0 * (a * d) ** 2
+    velocity = -jnp.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
+
+    def blocks(cycles: tuple[Array, ...], smooth: tuple[Array, ...]) -> Array:
+        """Matrices (U, P, 2, 2) from their entries, row after row."""
+        both = jnp.concatenate([jnp.stack(one, axis=-1) for one in (cycles, smooth)], axis=1)
+        return both.reshape(*both.shape[:2], 2, 2)
+
+    matrix = blocks((c, -s, s, c), (a * (1.0 + d), a * d, -a * d, a * (1.0 - d)))
+    innovation = blocks((spread, zero, zero, spread), (_gammainc_3(2.0 * d), cross, cross, velocity))
+    return Transition(decays, (Group(matrix, innovation),))
+
+
+def _gammainc_3(x: Array) -> Array:
+    """``1 - exp(-x) (1 + x + x^2 / 2)``, with all digits where ``x`` is small."""
+    small = jnp.where(x < 1.0, x, 0.5)
+    total, term = jnp.zeros_like(x), small**3 / 6.0
+    for i in range(_TERMS):
+        total, term = total + term, term * small / (4.0 + i)
+    large = jnp.where(x < 1.0, 1.0, x)
+    return jnp.where(x < 1.0, total * jnp.exp(-small), 1.0 - jnp.exp(-large) * (1.0 + large + 0.5 * large**2))
+
+
+@jax.custom_vjp
+@broadcasting()
+def marginal_log_likelihood(
+    over: Transition,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    gap_index: Array,
+) -> Array:
+    """Log-likelihood of a state-space model of blocks, its states integrated out.
+
+    Parameters
+    ----------
+    over : Transition
+        Transitions over each of ``U`` gaps, arrays (U, ...).
+    loadings, noise_variance, offset, values, mask, gap_index
+        As in :func:`probsfa.statespace.engine.likelihood.marginal_log_likelihood`.
+
+    Returns
+    -------
+    Array of shape ()
+        Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity). The
+        others are not differentiated.
+    """
+    model, rows = Model(_with_start(over), loadings, noise_variance, offset), Rows(values, mask, gap_index)
+    problem = make_problem(model, rows, model.n_gaps)
+    prior = stationary(model.n_states, values.dtype)
+    return jnp.sum(strategy_for_sampling(values.shape[0], model.n_states).forward(problem, prior)[1])
+
+
+def _with_start(over: Transition) -> Transition:
+    """Transitions over each gap, and last the one that starts a sequence."""
+    return jax.tree.map(lambda rows, start: jnp.concatenate([rows, start[:1]]), over, over.starting())
+
+
+@broadcasting()
+def _value_and_score(
+    over: Transition,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    gap_index: Array,
+) -> tuple[Array, tuple[Transition, Array, Array, Array]]:
+    table = _with_start(over)
+    model, rows = Model(table, loadings, noise_variance, offset), Rows(values, mask, gap_index)
+    n_gaps = model.n_gaps
+    problem = make_problem(model, rows, n_gaps)
+    prior = stationary(model.n_states, values.dtype)
+    strategy = strategy_for_sampling(values.shape[0], model.n_states)
+    result, log_likelihoods = strategy.forward(problem, prior)
+    nothing = jax.tree.map(jnp.zeros_like, prior)
+    moments = strategy.packed_moments(problem, result, nothing)
+    counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
+    transitions, innovation_power, innovation_moments, _ = transition_statistics(
+        problem.following, following_index(rows, n_gaps), n_gaps, moments, nothing
+    )
+    by_transition = _score(over, transitions, innovation_power, innovation_moments)
+    by_latent = crossed / noise_variance[:, None]
+    by_noise = 0.5 * (power / noise_variance - counts) / noise_variance
+    return jnp.sum(log_likelihoods), (by_transition, by_latent[:, :-1], by_noise, by_latent[:, -1])
+
+
+def _score(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
+    """Derivatives by all entries of the transitions, in the place of the entries.
+
+    For blocks those by ``A`` are ``Q^-1 M`` and those by ``Q`` are ``(Q^-1 E Q^-1 - n Q^-1) / 2``, with the
+    terms ``M`` and ``E`` of :class:`probsfa.statespace.engine.dynamics.TransitionTerms`.
+    """
+    k, shapes = over.decay.shape[1], [group.matrix.shape[1:3] for group in over.groups]
+    alone = transition_score(Transition(over.decay), counts, power[:, :k], moments[:, :k]).decay
+    groups = []
+    for group, own in zip(over.groups, block_slices(k, shapes), strict=True):
+        of_blocks, moved = (x[:, own].reshape(group.matrix.shape) for x in (power, moments))
+        inverse = jnp.linalg.inv(group.innovation)
+        by_innovation = 0.5 * (inverse @ of_blocks @ inverse - counts[:, None, None, None] * inverse)
+        groups.append(Group(inverse @ moved, by_innovation))
+    return Transition(alone, tuple(groups))
+
+
+@broadcasting()
+def _pull_back(score: tuple[Transition, Array, Array, Array], cotangent: Array) -> tuple[Any, ...]:
+    return (*jax.tree.map(lambda part: cotangent * part, score), None, None, None)
+
+
+marginal_log_likelihood.defvjp(_value_and_score, _pull_back)
