@@ -88,8 +88,10 @@ class HeldOut(NamedTuple):
         """Join the predictions of several draws, whose gaps are different ones."""
         first = np.cumsum([0, *(one.gaps.max(initial=-1) + 1 for one in parts[:-1])])
         gaps = [one.gaps + start for one, start in zip(parts, first, strict=True)]
-        by_field = (np.concatenate(field) for field in list(zip(*parts, strict=True))[:3])
-        return cls(*by_field, np.concatenate(gaps))
+        errors, std, distances = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("errors", "std", "distances")
+        )
+        return cls(errors, std, distances, np.concatenate(gaps))
 
 
 def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
