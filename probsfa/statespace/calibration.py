@@ -88,7 +88,9 @@ class HeldOut(NamedTuple):
         """Join the predictions of several draws, whose gaps are different ones."""
         first = np.cumsum([0, *(one.gaps.max(initial=-1) + 1 for one in parts[:-1])])
         gaps = [one.gaps + start for one, start in zip(parts, first, strict=True)]
-        errors, std, distances = (np.concatenate([one[i] for one in parts]) for i in range(3))
+        errors, std, distances = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("errors", "std", "distances")
+        )
         return cls(errors, std, distances, np.concatenate(gaps))
 
 

@@ -54,6 +54,9 @@ _FITS = 3
 # Most likelihood evaluations of a candidate that is compared.
 _MOST_EVALUATIONS = 40
 
+# Score of a hidden value, in standard deviations, above which all are the same where outliers are judged.
+_LARGEST_SCORE = 6.0
+
 #: Fits a model of given options and size to sequences, from given parameters or none.
 Fit = Callable[[Sequences, FitOptions, Size, Parameters | None], LinearGaussianModel]
 
@@ -132,7 +135,9 @@ def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Se
     compared = candidates[-1].compared(options, data.sequences.n_features)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     far = far_from_neighbours(rows, spread)
-    hidden, units = _draws(replace(rows, values=np.where(far, np.nan, rows.values)))[0], units_of(rows.values)
+    # Hidden values may be far ones: a burst that the columns share is predicted from all of them. Scores are
+    # bounded, since no model predicts an artefact, and a few would dominate.
+    hidden, units = _draws(rows)[0], units_of(rows.values)
     rest = replace(rows, values=hidden.seen(rows.values))
     scores: list[float] = []
     model: LinearGaussianModel
@@ -143,7 +148,7 @@ def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Se
             model = OutlierModel.of(model.fitted, spread)
         if model.fitted.interrupted:
             return None
-        scores.append(_score(_predicted(model, rest, hidden, rows.values, units)))
+        scores.append(_score(_predicted(model, rest, hidden, rows.values, units), _LARGEST_SCORE))
     if not scores[1] < (1.0 - SLIGHT) * scores[0]:
         return None
     assert isinstance(model, OutlierModel)
@@ -240,10 +245,10 @@ def _small_sample(model: LinearGaussianModel, mask: BoolArray) -> FloatArray:
     return small_sample_factors(mask.sum(axis=0), params.n_components + (3 if params.has_memory else 1))
 
 
-def _score(held_out: HeldOut) -> float:
-    """Return the mean score of hidden values, with standard deviations that are calibrated."""
+def _score(held_out: HeldOut, largest: float = np.inf) -> float:
+    """Return the mean score of hidden values, bounded by the largest, with calibrated standard deviations."""
     factors = calibrate(held_out, np.ones(1)).by_distance(held_out.distances)
-    return float(np.mean(crps(held_out.errors, held_out.std * factors)))
+    return float(np.mean(np.minimum(crps(held_out.errors, held_out.std * factors), largest)))
 
 
 def _calibrated(model: LinearGaussianModel, data: InMemory, held_out: list[HeldOut]) -> LinearGaussianModel:

@@ -39,7 +39,7 @@ _POSTERIOR = 1e10
 _EVALUATION = 1e9
 # Above so many, AR(1) noise of columns is integrated out: with 50 columns and 1,000 rows fits are as good and
 # take half the time, because steps with a state for each column also form the information of all parameters.
-_EVALUATION_BY_STATES = 2e8
+_EVALUATION_BY_STATES = 5e8
 # The most with AR(1) noise of all columns. Fewer factors are chosen rather than a part of the rows.
 _EVALUATION_AR1 = 1.5e9
 # Products of a value in a tridiagonal solution, with the weights before and after.
@@ -145,7 +145,7 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
     Returns
     -------
     bool
-        True where a posterior of ``K + D`` states takes more than 2e8 products and more than its alternative,
+        True where a posterior of ``K + D`` states takes more than 5e8 products and more than its alternative,
         or the compiled engine does not support so many states.
     """
     n_states = n_components + n_features
