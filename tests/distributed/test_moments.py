@@ -9,6 +9,7 @@ import pytest
 from probsfa import SFA, GraphSFA, graphs
 from probsfa.expansions import Polynomial
 from tests.oracles import sfa as oracle
+from tests.sampling import sparsely
 from tests.tolerances import EXACT
 
 dask = pytest.importorskip("dask", reason="needs probsfa[dask]")
@@ -34,8 +35,8 @@ def assert_same(found, expected):
     assert found.rank_ == expected.rank_
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 16, 60])
-@pytest.mark.parametrize("lag", [1, 5, 20])
+@sparsely("chunk", [1, 3, 16, 60], shown=[1, 16])
+@sparsely("lag", [1, 5, 20], shown=[1, 20])
 @pytest.mark.parametrize("lengths", [None, [25, 2, 1, 32], [16, 16, 28]])
 def test_moments_equal_the_definition(X, chunk, lag, lengths):
     X = X[:60]

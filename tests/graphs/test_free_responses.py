@@ -6,6 +6,7 @@ import scipy.linalg
 
 from probsfa import graphs
 from probsfa.graphs import _free_responses
+from tests.sampling import sparsely
 from tests.tolerances import EXACT, SPECTRAL
 
 Y = np.random.default_rng(0).standard_normal(60)
@@ -40,7 +41,7 @@ def test_of_the_temporal_graph_are_cosines(n):
 
 @pytest.mark.parametrize("sparse", ["dense", "inverse", "Lanczos"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("k", [1, 4, 30])
+@sparsely("k", [1, 4, 30], shown=[4])
 def test_are_the_generalised_eigenvectors(monkeypatch, kind, k, sparse):
     graph = KINDS[kind]
     if sparse != "dense":

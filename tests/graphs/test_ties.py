@@ -11,6 +11,7 @@ from probsfa import graphs
 from probsfa.graphs._labels import label_groups
 from probsfa.sfa import GraphSFA
 from tests.oracles import graphs as oracle
+from tests.sampling import sparsely
 from tests.tolerances import EXACT, STREAM, mc_tolerance
 
 # At most 4! 3! orders, and each label stands alone, in pairs and in a crowd.
@@ -42,7 +43,7 @@ def test_reordering_of_equal_labels_is_the_mean_over_their_orders(name):
 
 @pytest.mark.parametrize("shape", [None, "any"])
 @pytest.mark.parametrize("mirrored", [True, False])
-@pytest.mark.parametrize("d", [1, 2, 4, 5])
+@sparsely("d", [1, 2, 4, 5], shown=[2, 5])
 @pytest.mark.parametrize("name", TIED)
 def test_window_over_equal_labels_is_the_mean_over_their_orders(rng, name, d, mirrored, shape):
     y = TIED[name]

@@ -52,7 +52,7 @@ def test_moments_and_sums_are_those_of_the_joint_gaussian(rng, algorithm, holes,
 
 @pytest.mark.parametrize("name", COMPILED)
 @pytest.mark.parametrize("n_components", [1, 2, 4, 5, 6, 7, 8, 9, 13])
-@pytest.mark.parametrize("holes", ["none", "scattered", "empty rows", "everything"])
+@sparsely("holes", ["none", "scattered", "empty rows", "everything"], shown=["scattered", "everything"])
 def test_compiled_kernels_for_any_number_of_states(rng, name, n_components, holes):
     skip_without_core(name)
     model = model_of(rng, 3, n_components)

@@ -8,6 +8,7 @@ from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, comp
 from probsfa.statespace.learning.processes import frequencies, latent_spectra
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import of_decay, scaled_error, to_panel, to_parameters, uneven_times
 
 
@@ -145,10 +146,10 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
     )
 
 
-@pytest.mark.parametrize("damping", [0.0, 1e-3, 1.0])
-@pytest.mark.parametrize("variance", [0.3, 1e-5])
+@sparsely("damping", [0.0, 1e-3, 1.0], shown=[0.0, 1e-3])
+@sparsely("variance", [0.3, 1e-5], shown=[1e-5])
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
-@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (3, 3), (7, 3)])
+@sparsely("shape", [(1, 1), (2, 3), (3, 3), (7, 3)], shown=[(2, 3), (7, 3)])
 def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     """On the free coordinates; gaps, gradients and small noise included."""
     d, k = shape
