@@ -31,8 +31,8 @@ fig, axes = plt.subplots(2, 1, figsize=(7.5, 3), sharex=True, layout="constraine
 for j, ax in enumerate(axes):
     ax.plot(t, X[:, j], color="0.4", lw=1)
     ax.set_ylabel(f"column {j + 1}")
-axes[0].set_title("what is recorded")
-_ = axes[1].set_xlabel("time")
+axes[0].set_title("the two observed columns (no units)")
+_ = axes[1].set_xlabel("time (radians)")
 
 # %% [markdown]
 # The secret is a sine with a single period. It is hidden by a square: column 1 less the *square* of column 2
@@ -51,15 +51,15 @@ assert agreement > 0.999999
 fig, ax = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
 ax.plot(t, X[:, 0], color="0.8", lw=1, label="column 1")
 ax.plot(t, slowest * np.sign(slowest @ secret), lw=2.5, label="slowest feature")
-ax.plot(t, secret / secret.std(), "k--", lw=1, label="secret, at unit variance")
-ax.set(xlabel="time", title="SFA takes the fast part away")
+ax.plot(t, secret / secret.std(), "k--", lw=1, label="hidden sine, unit variance")
+ax.set(xlabel="time (radians)", ylabel="standard deviations", title="SFA removes the fast part")
 _ = ax.legend(ncols=3, fontsize="small", loc="lower left")
 
 # %% [markdown]
 # ## How slow is slow?
 #
 # Slowness has a number, the **delta value**: the mean squared change from row to row, divided by the
-# variance. It is 0 for something that never changes and 2 for pure noise. The same slowness can be said as a
+# variance. It is 0 for something that never changes and 2 for pure noise. It can also be expressed as a
 # number of periods, the *eta value*: how many periods a sine of that slowness would have in the whole record.
 
 # %%
@@ -88,7 +88,10 @@ print("time scales of the three slowest features, in hours:", sfa.timescales_.ro
 # %%
 axes = plt.subplots(3, 1, figsize=(8, 4.5), sharex=True, layout="constrained")[1]
 plots.plot_slow_features(features, times=weather.index, axes=axes)
-_ = axes[0].set_title("the three slowest combinations of 18 columns")
+for ax in axes:
+    ax.set_ylabel(f"{ax.get_ylabel()} (sd)")
+axes[0].set_title("the three slowest combinations of 18 columns, in standard deviations")
+_ = axes[-1].set_xlabel("date (UTC)")
 
 # %% [markdown]
 # The slowest feature is the season. The method had no information about seasons. No single column is as

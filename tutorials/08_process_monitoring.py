@@ -63,7 +63,7 @@ axes = plt.subplots(4, 1, figsize=(8, 4.2), sharex=True, layout="constrained")[1
 for ax, name in zip(axes, SENSORS[:4], strict=True):
     ax.plot(normal[name].iloc[:600], lw=0.7)
     ax.set_ylabel(name)
-axes[0].set_title("four of eight sensors, normal operation")
+axes[0].set_title("four of eight sensors, normal operation (simulated units)")
 _ = axes[-1].set_xlabel("row")
 
 # %% [markdown]
@@ -143,10 +143,10 @@ image = axes[0].imshow(
     np.log10(contributions.T + 1.0), aspect="auto", cmap="magma_r", interpolation="nearest"
 )
 axes[0].set_yticks(range(8), SENSORS)
-axes[0].set(xlabel="row", title="contribution of each cell (logarithm)")
-fig.colorbar(image, ax=axes[0], shrink=0.8)
+axes[0].set(xlabel="row", title="contribution of each value to the residual")
+fig.colorbar(image, ax=axes[0], shrink=0.8, label="log10(1 + contribution)")
 axes[1].barh(SENSORS[::-1], contributions[truth].mean()[::-1])
-_ = axes[1].set(title="mean after row 300")
+_ = axes[1].set(xlabel="contribution to the residual", title="mean after row 300")
 
 # %%
 ranking = contributions[truth].mean().sort_values(ascending=False)
