@@ -16,7 +16,7 @@ from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, as_noise
 from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import FittedModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
@@ -61,7 +61,12 @@ def to_arrays(model: FittedModel, options: dict[str, Any], feature_names: Any = 
     fitted = model.fitted
     state = {
         # A parameter that was set after the fit is the estimator's, not the model's.
-        "options": {**options, "init": None, "transforms": as_plain(options["transforms"])},
+        "options": {
+            **options,
+            "noise": as_noise(options["noise"]),
+            "init": None,
+            "transforms": as_plain(options["transforms"]),
+        },
         "fitted_with": dataclasses.asdict(fitted.options),
         "time_axis": fitted.axis._asdict(),
         **{name: _plain(getattr(fitted, name)) for name in _OF_FIT},

@@ -90,16 +90,16 @@ def test_errors_of_a_constant_column_count_as_they_are():
 
 
 def test_nothing_hidden_is_refused():
-    with pytest.raises(ValueError, match="too few observed cells"):
+    with pytest.raises(ValueError, match="Too few observed values"):
         errors_of(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
 
 
 def test_a_hole_that_is_left_is_not_passed_over():
     truth, seen = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
     left = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
-    with pytest.raises(ValueError, match="filled has cells that were not filled"):
+    with pytest.raises(ValueError, match="filled"):
         errors_of(truth, seen, left)
-    with pytest.raises(ValueError, match="filled has cells that were not filled"):
+    with pytest.raises(ValueError, match="filled"):
         errors_of(truth, seen, Filled(np.ones((3, 1))))
 
 

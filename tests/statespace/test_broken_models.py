@@ -66,7 +66,7 @@ def without(content, name):
     return packed(members)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:Observed cells left out")
+pytestmark = pytest.mark.filterwarnings("ignore:Observed values left out")
 
 
 def refused(tmp_path, content, match):

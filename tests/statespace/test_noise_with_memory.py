@@ -225,7 +225,7 @@ def test_options_and_parameters_must_agree():
 
 def test_the_form_of_the_paper_has_white_noise():
     params = make_parameters([0.9], [[1.0]], 0.1, memory_decay=0.5, memory_scale=1.0)
-    with pytest.raises(ValueError, match="noise has memory"):
+    with pytest.raises(ValueError, match="params has AR"):
         innovation_parameters(params)
 
 

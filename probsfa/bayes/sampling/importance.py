@@ -4,7 +4,6 @@ Pareto smoothed importance sampling: Vehtari, Simpson, Gelman, Yao & Gabry (2024
 sampling", Journal of Machine Learning Research 25(72).
 """
 
-import importlib
 import warnings
 
 import numpy as np
@@ -51,7 +50,7 @@ def _smoothed_by_arviz(log_ratios: FloatArray) -> tuple[FloatArray, float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of changes of ArviZ to come, when it is imported
         try:
-            array_stats = importlib.import_module("arviz_stats.base").array_stats
+            from arviz_stats.base import array_stats  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
             import arviz
 
