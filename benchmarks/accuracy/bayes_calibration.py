@@ -138,7 +138,7 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
             progress_bar=False,
             random_state=seed,
         ).fit(X)
-        if min(float(np.nanmin(x)) for x in fitted.diagnostics_["ess"].values()) >= KEPT:
+        if min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values()) >= KEPT:
             break
     draws: Any = [x.reshape(-1, *x.shape[2:]) for x in fitted.draws_]
     panel, below, below_latents = make_panel(Sequences(X, (T,))), np.zeros(len(true)), 0.0
