@@ -144,7 +144,6 @@ def _assemble(
     draws, raw = (_draws(arrays, prefix, d, noise_shape) for prefix in ("draws_", "raw_"))
     lead, k = draws.decay.shape[:2], draws.decay.shape[2]
     n_states = draws.loadings.shape[-1]
-    structural = isinstance(draws, StructuralDraws)
     more = {}
     if isinstance(draws, StructuralDraws):
         more = {
@@ -177,15 +176,17 @@ def _assemble(
     if scalars["method"] not in ("nuts", "svi") or not isinstance(scalars["seed"], int):
         raise ValueError("the method must be 'nuts' or 'svi', and the seed a number")
     fitted_priors = scalars["fitted_priors"]
+    kinds = None
+    if isinstance(draws, StructuralDraws):
+        n_cycles, n_smooth = draws.rhythm_decay.shape[-1], draws.smooth_rate.shape[-1]
+        kinds = Kinds(n_cycles, n_smooth, bool(draws.memory_decay.shape[-1]))
     target = Target(
         k,
         d,
         scalars["noise_kind"],
         DEFAULT_PRIORS if fitted_priors is None else _rebuild_priors(fitted_priors),
         len(lengths) if hierarchical else None,
-        Kinds(*(len(more.get(name, ())) for name in ("rhythm_decay", "smooth_rate")), "memory_decay" in more)
-        if structural
-        else None,
+        kinds,
     )
     known, least = (
         _numbers(arrays, name, 1, (d,)) if name in arrays else None for name in ("known_noise", "least_noise")

@@ -30,7 +30,7 @@ def test_its_density_is_that_of_the_plain_model_by_change_of_variables(rng):
         parts = np.split(np.asarray(values(u)), np.cumsum([2, 6, 3]))
         sites = dict(zip(("timescale", "loadings", "noise_std", "offset"), parts, strict=True))
         sites["loadings"] = sites["loadings"].reshape(3, 2)
-        jacobian = np.asarray(jax.jacfwd(values)(u))
+        jacobian = np.asarray(jax.jacrev(values)(u))
         return log_density(factorial_ar1_model, (X, 2), {}, sites)[0] + np.linalg.slogdet(jacobian)[1]
 
     with jax.enable_x64(True):
