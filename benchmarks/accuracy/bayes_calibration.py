@@ -138,9 +138,9 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
             progress_bar=False,
             random_state=seed,
         ).fit(X)
-        if min(float(np.nanmin(x)) for x in fitted.diagnostics_["ess"].values()) >= KEPT:
+        if min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values()) >= KEPT:
             break
-    draws: Any = [x.reshape(-1, *x.shape[2:]) for x in fitted.draws_]
+    draws: Any = [x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]) for x in fitted.draws_]
     panel, below, below_latents = make_panel(Sequences(X, (T,))), np.zeros(len(true)), 0.0
     for i in np.linspace(0, len(draws[0]) - 1, KEPT).round().astype(int):
         params = Parameters(*(x[i] for x in draws))

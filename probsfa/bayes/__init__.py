@@ -13,7 +13,6 @@ Who calls whom, from the top; nothing calls upwards:
 
 ========================  ==============================================================================
 ``estimator``             ``BayesianSFA``: checks its input, calls the functions below, keeps the result
-``whitened``              the NumPyro model in whitened coordinates, for samplers of NumPyro
 ``inference_data``        a fit as a tree for ArviZ
 ``diagnostics``           what is measured of a fit, and the sentences that a user reads; ``convergence``:
                           R-hat and effective sample sizes of chains
@@ -48,7 +47,6 @@ from probsfa.bayes.predictive import BayesianForecast as BayesianForecast
 from probsfa.bayes.priors import Priors as Priors
 from probsfa.bayes.priors import SharedScaleNormal as SharedScaleNormal
 from probsfa.bayes.relabelling.matching import relabel as relabel
-from probsfa.bayes.whitened import whitened_model as whitened_model
 
 __all__ = [
     "BayesianFilterResult",
@@ -60,5 +58,4 @@ __all__ = [
     "SharedScaleNormal",
     "factorial_ar1_model",
     "relabel",
-    "whitened_model",
 ]
