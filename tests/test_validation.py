@@ -167,7 +167,7 @@ def test_a_row_with_nothing_observed_is_fine():
 def test_wrong_dimensions():
     refused(r"X is 1-dimensional, shape \(6,\).*Reshape your data", X[:, 0])
     refused("X is 0-dimensional", 3.0)
-    with pytest.raises(TypeError, match=r"X is a dict with the keys 'data', 'time'; .* such as X\['data'\]"):
+    with pytest.raises(TypeError, match=r"X is a dict with the keys 'data', 'time'. .* such as X\['data'\]"):
         check({"data": np.zeros((3, 2)), "time": [0, 1, 2]})
     refused("X is 3-dimensional.*list of 2-dimensional arrays", np.zeros((2, 3, 4)))
     refused("X is 3-dimensional.*list of 2-dimensional arrays", [[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
