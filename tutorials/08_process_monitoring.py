@@ -143,10 +143,10 @@ image = axes[0].imshow(
     np.log10(contributions.T + 1.0), aspect="auto", cmap="magma_r", interpolation="nearest"
 )
 axes[0].set_yticks(range(8), SENSORS)
-axes[0].set(xlabel="row", title="contribution of each value to the residual")
+axes[0].set(xlabel="row", title="contribution of each value")
 fig.colorbar(image, ax=axes[0], shrink=0.8, label="log10(1 + contribution)")
 axes[1].barh(SENSORS[::-1], contributions[truth].mean()[::-1])
-_ = axes[1].set(xlabel="contribution to the residual", title="mean after row 300")
+_ = axes[1].set(xlabel="contribution", title="mean after row 300")
 
 # %%
 ranking = contributions[truth].mean().sort_values(ascending=False)
