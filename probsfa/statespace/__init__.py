@@ -10,14 +10,17 @@ Who calls whom, from the top down; nothing imports upwards::
     selection, model_choice            how many latents, and which
     choice/                            candidates, rounds of fits and a budget of time, for these
     estimator                          ProbabilisticSFA: checks its input, keeps its parameters, calls these
+    methods                            the public methods of all probabilistic estimators
     growth, hidden_cells               larger models from smaller ones; what hidden cells say of models
     persistence, streaming, progress   files; series that are read block by block; a bar
     mapped                             a fitted model about columns in their own scale, with covariates
     student_model                      the same with Student-t noise
-    models, noise_free                 a fitted model and its verbs, with noise and in the limit of none
+    models, noise_free                 a fitted model and its methods, with noise and in the limit of none
+    fitted_model                       the methods that fitted models have in common
     learning/                          maximum likelihood: starts, objectives, climbs, standard errors
     diagnostics                        whether a model fits, by the tests of whiteness
-    filtering, prediction, simulation  what the verbs compute, as functions
+    filtering, prediction, simulation  what these methods compute, as functions
+    summary                            the table of the parameters
     noise_free_gaps                    the limit of no noise, where cells are missing
     noise_free_likelihood              the likelihood of that limit, with its edge terms and without
     student, suspects                  weights of cells under Student-t noise; outliers of Gaussian fits
@@ -60,6 +63,7 @@ from probsfa.statespace.posterior import Posterior as Posterior
 from probsfa.statespace.prediction import Forecast as Forecast
 from probsfa.statespace.selection import Selection as Selection
 from probsfa.statespace.selection import select_n_components as select_n_components
+from probsfa.statespace.summary import Summary as Summary
 
 __all__ = [
     "Diagnostics",
@@ -75,6 +79,7 @@ __all__ = [
     "ProbabilisticSFA",
     "Selection",
     "StandardErrors",
+    "Summary",
     "TimescaleProfile",
     "calendar_terms",
     "harmonics",

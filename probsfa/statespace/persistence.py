@@ -11,11 +11,11 @@ import numpy as np
 from probsfa import _storage
 from probsfa._times import TimeAxis, seconds_of
 from probsfa.statespace.covariates import Regression
+from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, as_fixed, as_latents, as_noise, is_number
 from probsfa.statespace.mapped import MappedModel
-from probsfa.statespace.models import FittedModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.student import MOST_DEGREES
@@ -28,7 +28,10 @@ _KIND = "ProbabilisticSFA"
 
 
 def write(
-    path: str | os.PathLike[str], model: FittedModel, options: dict[str, Any], feature_names: Any = None
+    path: str | os.PathLike[str],
+    model: MaximumLikelihoodModel,
+    options: dict[str, Any],
+    feature_names: Any = None,
 ) -> None:
     """Write a fitted model to a file.
 
@@ -36,7 +39,7 @@ def write(
     ----------
     path : path-like
         File to write; what is there is replaced in one piece.
-    model : FittedModel
+    model : MaximumLikelihoodModel
         The model.
     options : dict
         Parameters of its estimator.
@@ -119,12 +122,12 @@ def _option_names() -> tuple[list[str], list[str]]:
     return [option.name for option in options], defaulted
 
 
-def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any]:
+def read(path: str | os.PathLike[str]) -> tuple[MaximumLikelihoodModel, dict[str, Any], Any]:
     """Read what :func:`write` wrote; errors as of :func:`probsfa._storage.read`.
 
     Returns
     -------
-    model : FittedModel
+    model : MaximumLikelihoodModel
         The model.
     options : dict
         Parameters of its estimator.
@@ -136,7 +139,9 @@ def read(path: str | os.PathLike[str]) -> tuple[FittedModel, dict[str, Any], Any
         return _assemble(scalars, arrays)
 
 
-def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedModel, dict[str, Any], Any]:
+def _assemble(
+    scalars: dict[str, Any], arrays: dict[str, Any]
+) -> tuple[MaximumLikelihoodModel, dict[str, Any], Any]:
     """A model from what a file holds; a KeyError, TypeError or ValueError says what is wrong with it."""
     options = scalars["options"]
     _check_scalars(scalars)
@@ -172,7 +177,7 @@ def _assemble(scalars: dict[str, Any], arrays: dict[str, Any]) -> tuple[FittedMo
         raise ValueError("noise='ar1' and the memory of the noise must come together")
     if "constant" in arrays:
         fitted = dataclasses.replace(fitted, constant=arrays["constant"] > 0)
-    model: FittedModel = with_noise(fitted)
+    model: MaximumLikelihoodModel = with_noise(fitted)
     if "limit_decay" in arrays:
         square = SquareModel(*(arrays[f"limit_{name}"] for name in SquareModel._fields))
         model = NoiseFreeModel(fitted, square)

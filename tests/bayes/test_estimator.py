@@ -247,7 +247,7 @@ def test_priors_can_be_changed(frame):
         (lambda X: BayesianSFA(rhythms=1), "BayesianSFA does not support .* 'rhythms'. .* ProbabilisticSFA"),
         (
             lambda X: BayesianSFA(1).fit(X, exog=X),
-            "BayesianSFA.fit does not support .* 'exog'. .*FactorialAR1",
+            "BayesianSFA does not support .* 'exog'. .*FactorialAR1",
         ),
         (lambda X: BayesianSFA(n_component=1), "does not support the argument 'n_component'"),
     ],

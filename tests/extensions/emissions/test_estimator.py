@@ -313,7 +313,8 @@ def test_progress_is_shown(capsys):
 def test_default_number_of_latents():
     X = draw("poisson", parameters(3, (0.9,)), 60)[0]
     model = EmissionSFA(emission="poisson").fit(X)
-    assert model.transform(X).shape == (60, 3) and "n_components=None took 3 latents" in model.status_
+    assert model.transform(X).shape == (60, 3)
+    assert "n_components=None selected 3 latent factors" in model.status_
 
 
 EXPECTED = {
