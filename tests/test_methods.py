@@ -41,7 +41,7 @@ def X():
 
 @pytest.fixture(scope="module")
 def bayesian(X):
-    model = probsfa.BayesianSFA(1, n_predictive=30, progress_bar=False, **SVI)
+    model = probsfa.BayesianSFA(1, n_predictive=30, verbose=False, **SVI)
     return model.fit(X)
 
 
@@ -217,7 +217,7 @@ def test_bayesian_diagnostics_are_those_at_the_posterior_means(X, bayesian):
 
 
 def test_hierarchical_noise_has_no_single_model(X):
-    model = probsfa.BayesianSFA(1, hierarchical=True, progress_bar=False, **SVI).fit([X[:30], X[30:]])
+    model = probsfa.BayesianSFA(1, hierarchical=True, verbose=False, **SVI).fit([X[:30], X[30:]])
     with pytest.raises(ValueError, match="one noise for all sequences; hierarchical=True has several"):
         model.diagnose([X[:30], X[30:]])
 
@@ -259,3 +259,15 @@ def test_long_summaries_are_cut(X):
         np.tile(X, (1, 5)) + np.random.default_rng(0).normal(size=(60, 15))
     )
     assert str(model.summary()).endswith("more rows; see to_frame().")
+
+
+def test_old_names_warn_for_one_release():
+    with pytest.warns(FutureWarning, match="is now verbose"):
+        assert probsfa.BayesianSFA(progress_bar=False).verbose is False
+    model = probsfa.EmissionSFA()
+    model.mean_ = np.ones(2)
+    with pytest.warns(FutureWarning, match="EmissionSFA.offset_ is now mean_"):
+        np.testing.assert_array_equal(model.offset_, model.mean_)
+    assert not hasattr(model, "df_") and not hasattr(model, "rhythm_decays_")
+    vars(model)["df_"] = np.array([4.0])  # of a file of an earlier version
+    np.testing.assert_array_equal(model.degrees_of_freedom_, [4.0])

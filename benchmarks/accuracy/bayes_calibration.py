@@ -75,7 +75,7 @@ def rank(X: np.ndarray, truth: dict[str, np.ndarray], n_draws: int, seed: int) -
             n_warmup=200,
             n_draws=times * n_draws,
             n_chains=2,
-            progress_bar=False,
+            verbose=False,
             random_state=seed,
         ).fit(X)
         if min(float(np.nanmin(x)) for x in model.diagnostics_["ess"].values()) >= KEPT:

@@ -38,6 +38,11 @@ from probsfa.statespace.timeline import describe_index
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
 
+_PROGRESS_BAR = (
+    "BayesianSFA(progress_bar=...) is now verbose=..., as in all estimators; the old name will be removed in "
+    "the next minor version."
+)
+
 
 class BayesianSFA(StateSpaceMethods):
     """Slow feature analysis with a posterior for everything: time scales, loadings, noise, latents, holes.
@@ -84,7 +89,7 @@ class BayesianSFA(StateSpaceMethods):
         Whether priors are in units of each column; else they are in data units.
     n_predictive : int, default=200
         Draws, spread over the chains, of which predictions are mixed.
-    progress_bar : bool, default=True
+    verbose : bool, default=True
         Show progress on standard error.
     random_state : int, Generator or None, default=None
         Source of all randomness.
@@ -166,7 +171,7 @@ class BayesianSFA(StateSpaceMethods):
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> model.draws_.loadings.shape, model.transform(X).shape
     ((1, 4000, 3, 1), (100, 1))
     """
@@ -196,10 +201,13 @@ class BayesianSFA(StateSpaceMethods):
         robust: bool = False,
         standardize: bool = True,
         n_predictive: int = 200,
-        progress_bar: bool = True,
+        verbose: bool = True,
         random_state: Seed = None,
         **unsupported: Any,
     ) -> None:
+        if "progress_bar" in unsupported:
+            verbose = unsupported.pop("progress_bar")
+            warnings.warn(_PROGRESS_BAR, FutureWarning, stacklevel=2)
         refuse("BayesianSFA", unsupported)
         self.n_components = n_components
         self.noise = noise
@@ -216,7 +224,7 @@ class BayesianSFA(StateSpaceMethods):
         self.robust = robust
         self.standardize = standardize
         self.n_predictive = n_predictive
-        self.progress_bar = progress_bar
+        self.verbose = verbose
         self.random_state = random_state
 
     # ------------------------------------------------------------------ fitting
@@ -394,12 +402,14 @@ class BayesianSFA(StateSpaceMethods):
         return hasattr(self, "draws_")
 
     def _bar(self, total: int, unit: str) -> Any:
-        return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.progress_bar)
+        return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.verbose)
 
 
 def load(path: str | os.PathLike[str]) -> BayesianSFA:
     """Load a model that :meth:`BayesianSFA.save` wrote; errors as of :func:`probsfa.load`."""
     fitted, options, names = persistence.read(path)
+    if "progress_bar" in options:  # of a file of an earlier version
+        options["verbose"] = options.pop("progress_bar")
     _storage.check_parameters(path, options, BayesianSFA().get_params())
     estimator = BayesianSFA(**options)
     with _storage.usable(path):

@@ -61,7 +61,7 @@ class BayesianForecast(Forecast):
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> future = model.forecast(X, 5)
     >>> future.means.shape, bool((future.lower < future.upper).all())
     ((5, 3), True)

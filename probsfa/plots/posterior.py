@@ -56,7 +56,7 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> ax = plot_timescales(model)
     >>> ax.get_xlabel()
     'time scale'
@@ -119,7 +119,7 @@ def plot_loadings(
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> [ax] = plot_loadings(model)
     >>> ax.get_title()
     'component 1'
@@ -181,7 +181,7 @@ def plot_latents(
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> [ax] = plot_latents(model)
     >>> ax.get_ylabel()
     'component 1'
@@ -241,7 +241,7 @@ def plot_predictive_check(
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> ax = plot_predictive_check(model, lags=10)
     >>> ax.get_ylabel()
     'autocorrelation of 0'
@@ -324,7 +324,7 @@ def plot_imputation_fan(
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> X[20:30, 0] = np.nan
     >>> ax = plot_imputation_fan(model, X, levels=(0.5, 0.9))
     >>> ax.get_ylabel()

@@ -75,6 +75,17 @@ class ProbabilisticSFA(StateSpaceMethods):
         units. ``"ar1"`` adds to each column an AR(1) process of its own (idiosyncratic component). ``"auto"``
         is ``"diagonal"``, or with ``n_components=None`` selected with the number of factors. ``0.0`` fits
         slow feature analysis in closed form, to complete rows.
+    robust : bool or {"cell", "row"}, default=False
+        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row.
+    transforms : None, "auto", str, tuple, mapping or sequence, default=None
+        Scale in which columns are modelled: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``,
+        ``"yeo-johnson"``, bounds such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"``
+        selects by likelihood.
+    verbose : bool, default=False
+        Show progress on standard error.
+
+    Other Parameters
+    ----------------
     solver : {"auto", "lbfgs", "em"}, default="auto"
         Quasi-Newton method with the exact gradient ("auto" too), or EM algorithm.
     max_iter : int, default=200
@@ -89,12 +100,6 @@ class ProbabilisticSFA(StateSpaceMethods):
         Number of optimization runs; the best is kept. Increase it for many factors and missing values.
     noise_prior : {"weak"} or None, default="weak"
         Prior that keeps noise variances away from zero; None is maximum likelihood.
-    transforms : None, "auto", str, tuple, mapping or sequence, default=None
-        Scale in which columns are modelled: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``,
-        ``"yeo-johnson"``, bounds such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"``
-        selects by likelihood.
-    robust : bool or {"cell", "row"}, default=False
-        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
         (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
@@ -102,8 +107,6 @@ class ProbabilisticSFA(StateSpaceMethods):
         Initial parameters in data units, or a fitted model. None compares several starting points.
     random_state : int, Generator or None, default=None
         Random numbers of `sample` and `sample_posterior`.
-    verbose : bool, default=False
-        Show progress on standard error.
 
     Attributes
     ----------
@@ -115,7 +118,7 @@ class ProbabilisticSFA(StateSpaceMethods):
         Time step of `decay_`: one row, or the median time step of irregular data.
     time_unit_seconds_ : float or None
         The same in seconds, where rows have dates or durations.
-    rhythm_periods_, rhythm_decays_ : ndarray (R,)
+    rhythm_periods_, rhythm_decay_ : ndarray (R,)
         Periods, longest first, in the unit of `timescales_`; damping in one `time_unit_`.
     rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
         Root mean square amplitude by column, and phase lag in radians.
@@ -180,6 +183,7 @@ class ProbabilisticSFA(StateSpaceMethods):
     _without: ClassVar[Mapping[str, str]] = {
         "lower_bound": "its likelihood is computed by log_likelihood, with robust= its lower bound.",
     }
+    _renamed: ClassVar[Mapping[str, str]] = {"rhythm_decays_": "rhythm_decay_"}
 
     def __init__(
         self,
@@ -188,18 +192,18 @@ class ProbabilisticSFA(StateSpaceMethods):
         rhythms: int | Sequence[Any] = 0,
         smooth: int | Sequence[Any] = 0,
         noise: str | float | ArrayLike = "auto",
+        robust: bool | str = False,
+        transforms: Any = None,
+        verbose: bool = False,
         solver: str = "auto",
         max_iter: int = 200,
         tol: float | str = "auto",
         noise_floor: float | str = "auto",
         n_init: int = 1,
         noise_prior: str | None = "weak",
-        transforms: Any = None,
-        robust: bool | str = False,
         fixed: Mapping[str, Any] | None = None,
         init: Any = None,
         random_state: Seed = None,
-        verbose: bool = False,
     ) -> None:
         self.n_components = n_components
         self.rhythms = rhythms
@@ -537,7 +541,7 @@ class ProbabilisticSFA(StateSpaceMethods):
         params, latents = fitted.params, fitted.options
         of_rhythms = {
             "rhythm_periods_": params.rhythm_periods * fitted.time_unit,
-            "rhythm_decays_": params.rhythm_decay,
+            "rhythm_decay_": params.rhythm_decay,
             "rhythm_amplitudes_": np.sqrt(2.0) * np.abs(params.rhythm_vectors),
             "rhythm_phases_": np.angle(params.rhythm_vectors),
         }

@@ -29,7 +29,7 @@ _ERRORS = {
     "timescales_": "timescales",
     "decay_": "decay",
     "rhythm_periods_": "rhythm_periods",
-    "rhythm_decays_": "rhythm_decays",
+    "rhythm_decay_": "rhythm_decays",
     "smooth_timescales_": "smooth_timescales",
     "noise_decay_": "memory_decay",
     "memory_scale_": "memory_scale",

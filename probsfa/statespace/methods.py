@@ -9,6 +9,7 @@ A new method is written here and in the models that have it. An estimator that c
 `_without`.
 """
 
+import inspect
 import numbers
 import warnings
 from collections.abc import Mapping, Sequence
@@ -72,17 +73,38 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Methods that the estimator does not have, and the reason with a remedy.
     _without_arguments : mapping of str to str
         Arguments of all methods (`times`, `exog`) that it does not support, with a remedy.
+    _renamed : mapping of str to str
+        Old names of fitted attributes, which warn for one release, and their names.
     """
 
     _model: Any
     _without: ClassVar[Mapping[str, str]] = {}
     _without_arguments: ClassVar[Mapping[str, str]] = {}
+    _renamed: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Remove the methods that an estimator declares as missing."""
         super().__init_subclass__(**kwargs)
         for name, reason in vars(cls).get("_without", {}).items():
             setattr(cls, name, Unavailable(name, reason))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute by its old name, or one of a file that was saved with the old name."""
+        missing = inspect.getattr_static(type(self), name, None)
+        if isinstance(missing, Unavailable):
+            missing.__get__(self, type(self))
+        for old, new in self._renamed.items():
+            if name == new and old in vars(self):
+                return vars(self)[old]
+            if name == old and hasattr(self, new):
+                warnings.warn(
+                    f"{type(self).__name__}.{old} is now {new}; the old name will be removed in the next "
+                    "minor version.",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                return getattr(self, new)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
         """Return the names of attributes, without methods that the estimator does not have."""

@@ -20,7 +20,7 @@ _PARAMETERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("timescales_", "time scale", "time", ("factor",)),
     ("decay_", "decay", "", ("factor",)),
     ("rhythm_periods_", "period", "time", ("cycle",)),
-    ("rhythm_decays_", "decay of cycle", "", ("cycle",)),
+    ("rhythm_decay_", "decay of cycle", "", ("cycle",)),
     ("smooth_timescales_", "smooth time scale", "time", ("smooth factor",)),
     ("switching_", "switching", "", ("gate", "direction")),
     ("noise_decay_", "decay of AR(1) noise", "", ("column",)),

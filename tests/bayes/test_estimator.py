@@ -34,7 +34,7 @@ def quick(n_components=1, **options):
         "inference": "svi",
         "n_draws": 50,
         "n_steps_svi": 50,
-        "progress_bar": False,
+        "verbose": False,
         "random_state": 0,
     }
     return BayesianSFA(n_components, **{**settings, **options})

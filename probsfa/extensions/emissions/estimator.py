@@ -82,7 +82,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         How each latent shows in each predictor, per standard deviation of the latent: in data units for
         "gaussian" and "student_t", in log-odds or logarithms of the mean else. ``E`` is the number of
         columns, but for "categorical" ones, which have as many predictors as levels but one.
-    offset_ : ndarray (E,)
+    mean_ : ndarray (E,)
         Mean of each predictor.
     links_ : tuple of str
         The link of each column. Predictors of columns with one are in units of its argument, not of the data.
@@ -92,7 +92,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         Levels of the categorical columns, by the number of the column, in rising order.
     noise_variance_ : ndarray (D,)
         Variance of Gaussian noise, and squared scale of Student's t; NaN elsewhere.
-    df_ : ndarray (D,)
+    degrees_of_freedom_ : ndarray (D,)
         Degrees of freedom of Student's t; NaN elsewhere.
     size_ : ndarray (D,)
         Sizes of negative binomials, large where there is hardly more variance than Poisson's; NaN elsewhere.
@@ -163,6 +163,11 @@ class EmissionSFA(Saved, StateSpaceMethods):
         "standard_errors": "the curvature of the lower bound is not that of the likelihood. Fit again to "
         "series of sample().",
         "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
+    }
+    _renamed: ClassVar[Mapping[str, str]] = {
+        "rhythm_decays_": "rhythm_decay_",
+        "offset_": "mean_",
+        "df_": "degrees_of_freedom_",
     }
     _without_arguments: ClassVar[Mapping[str, str]] = {"exog": "Use ProbabilisticSFA, which has covariates."}
 
@@ -278,13 +283,13 @@ class EmissionSFA(Saved, StateSpaceMethods):
         self.emissions_ = tuple(column.emission for column in columns)
         self.decay_ = params.decay
         self.loadings_ = params.loadings * scale[:, None]
-        self.offset_ = shift + scale * params.offset
+        self.mean_ = shift + scale * params.offset
         self.predictor_columns_ = np.repeat(np.arange(len(columns)), n_cells)
         self.levels_ = {d: column.levels for d, column in enumerate(columns) if len(column.levels)}
         self.time_unit_ = model.time_unit
         self.time_unit_seconds_ = model.time_axis.seconds(model.time_unit)
         self.timescales_ = timescales_from_decay(params.decay, model.time_unit)
-        self.noise_variance_, self.df_, self.size_ = model.shape_parameters()
+        self.noise_variance_, self.degrees_of_freedom_, self.size_ = model.shape_parameters()
         self._rhythms_and_smooth(params)
         self.lower_bound_, self.history_ = fit.lower_bound, fit.history
         self.n_iter_, self.n_evaluations_ = len(fit.history), fit.n_evaluations
@@ -295,7 +300,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         unit = self._model.time_unit
         of_rhythms = {
             "rhythm_periods_": params.rhythm_periods * unit,
-            "rhythm_decays_": params.rhythm_decay,
+            "rhythm_decay_": params.rhythm_decay,
         }
         of_smooth = {"smooth_timescales_": params.smooth_timescales * unit}
         set_where_asked(self, [(len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)])
@@ -427,7 +432,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         column : str or int
             Name or number of the column, which is not categorical.
         predictor : array-like
-            Values of ``eta``, in the units of `offset_`.
+            Values of ``eta``, in the units of `mean_`.
 
         Returns
         -------

@@ -250,7 +250,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return out
 
     def column_mean(self, which: int, predictor: FloatArray) -> FloatArray:
-        """Means of the cells of a column, in data units, at values of its predictor in units of `offset_`."""
+        """Means of the cells of a column, in data units, at values of its predictor in units of `mean_`."""
         column = self.columns[which]
         family, shape = FAMILIES[column.family], shapes_by_cell(self.columns, self.shapes)[column.first]
         eta = predictor.reshape(-1, 1)

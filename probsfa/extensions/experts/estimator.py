@@ -97,7 +97,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         ``-1 / log(decay_)`` in rows; NaN where the decay is not positive.
     loadings_ : ndarray (E, K)
         How each latent shows in each output of the expansion, in its units.
-    noise_variance_, offset_ : ndarray (E,)
+    noise_variance_, mean_ : ndarray (E,)
         Noise variance of each output, without the width of the local experts, and its mean, under the global
         expert.
     expansion_ : transformer
@@ -167,6 +167,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         "log_likelihood(X, return_error=True) of held-out rows.",
         "lower_bound": "its likelihood is estimated by log_likelihood.",
     }
+    _renamed: ClassVar[Mapping[str, str]] = {"offset_": "mean_"}
     _without_arguments: ClassVar[Mapping[str, str]] = {
         "times": "Its rows are regular. Use ProbabilisticSFA for irregular times.",
         "exog": "Use ProbabilisticSFA, which has covariates.",
@@ -311,7 +312,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         self.timescales_ = timescales_from_decay(params.decay)
         self.loadings_ = params.loadings * features.scale[:, None]
         self.noise_variance_ = (params.noise_variance - width**2) * features.scale**2
-        self.offset_ = features.shift + features.scale * params.offset
+        self.mean_ = features.shift + features.scale * params.offset
         self._fitted = ExpertModel(
             features._replace(transformer=None),
             params.decay,

@@ -40,11 +40,11 @@ def fitted():
 def test_attributes(fitted):
     frame, model = fitted
     assert model.emissions_ == tuple(frame.columns)
-    assert model.loadings_.shape == (7, 1) and model.offset_.shape == (7,)
+    assert model.loadings_.shape == (7, 1) and model.mean_.shape == (7,)
     assert model.predictor_columns_.tolist() == [0, 1, 2, 3, 4, 5, 5]
     np.testing.assert_array_equal(model.levels_[5], [0.0, 10.0, 20.0])
     assert np.flatnonzero(np.isfinite(model.noise_variance_)).tolist() == [3, 4]
-    assert np.flatnonzero(np.isfinite(model.df_)).tolist() == [4]
+    assert np.flatnonzero(np.isfinite(model.degrees_of_freedom_)).tolist() == [4]
     assert np.flatnonzero(np.isfinite(model.size_)).tolist() == [2]
     assert model.time_unit_seconds_ == 3600.0 and "index of X" in model.status_
     assert model.converged_ and np.all(np.diff(model.history_) >= 0.0)
