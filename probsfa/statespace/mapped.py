@@ -105,10 +105,10 @@ class MappedModel(MaximumLikelihoodModel):
 
     inner: MaximumLikelihoodModel
     transforms: Transforms
-    regression: Regression | None = field(default=None)  # type: ignore[assignment]
+    regression: Regression | None = field(default=None)
 
     @property
-    def fitted(self) -> MaximumLikelihood:
+    def fitted(self) -> MaximumLikelihood:  # type: ignore[override]
         """Parameters in the scales of the columns, and how the fit ended."""
         return self.inner.fitted
 

@@ -148,7 +148,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             As from ``fit(X, ...).transform(X, ...)``, with the same `lengths`, `times` and `exog`.
         """
         given = {name: value for name, value in {"times": times, "exog": exog}.items() if value is not None}
-        fitted = self.fit(X, y, lengths=lengths, **given)  # type: ignore[attr-defined]
+        fitted = self.fit(X, y, lengths=lengths, **given)
         return fitted.transform(X, lengths=lengths, **given)
 
     def posterior(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
@@ -951,7 +951,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return generator(given)
 
 
-def _probabilities(interval: float | None, quantile: float | Sequence[float] | None) -> list[float]:
+def _probabilities(interval: float | None, quantile: Any) -> list[float]:
     """Return the probabilities of the quantiles that are asked for, those of an interval or others."""
     if interval is not None:
         return list(ends_of(interval))
