@@ -37,7 +37,7 @@ ESTIMATORS = {
     "ProbabilisticSFA": lambda: ProbabilisticSFA(1),
     "isotropic": lambda: ProbabilisticSFA(1, noise="isotropic"),
     "no noise": lambda: ProbabilisticSFA(1, noise=0.0),
-    "BayesianSFA": lambda: BayesianSFA(1, inference="svi", progress_bar=False),
+    "BayesianSFA": lambda: BayesianSFA(1, inference="svi", verbose=False),
     "SFA": lambda: SFA(1),
     "GraphSFA": lambda: GraphSFA(1, graph="temporal"),
     "KernelSFA": lambda: KernelSFA(1),
@@ -111,7 +111,7 @@ def test_celsius_beside_fahrenheit_is_filled_without_nan(rng):
     whole = np.column_stack([celsius, 1.8 * celsius + 32])
     X = whole.copy()
     X.flat[rng.choice(X.size, 21, replace=False)] = np.nan
-    model = BayesianSFA(2, inference="svi", n_steps_svi=20, progress_bar=False, random_state=0).fit(X)
+    model = BayesianSFA(2, inference="svi", n_steps_svi=20, verbose=False, random_state=0).fit(X)
     filled = model.impute(X)
     assert np.isfinite(filled).all() and np.isfinite(model.elbo_).all()
     alone = np.isnan(X) & ~np.isnan(X[:, ::-1])  # its partner tells it exactly

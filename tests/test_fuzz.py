@@ -123,7 +123,7 @@ def estimator(rng, kinds):
     if kind is ProbabilisticSFA:
         return ProbabilisticSFA(pick(rng, [1, 1, 4]), noise=pick(rng, NOISES), max_iter=8)
     if kind is BayesianSFA:
-        few = {"n_steps_svi": 2, "n_draws": 5, "n_chains": 2, "n_predictive": 3, "progress_bar": False}
+        few = {"n_steps_svi": 2, "n_draws": 5, "n_chains": 2, "n_predictive": 3, "verbose": False}
         noise = pick(rng, ["diagonal", "isotropic", 0.3, 1e-300])
         return BayesianSFA(1, noise=noise, inference="svi", random_state=0, **few)
     if kind is SFA:

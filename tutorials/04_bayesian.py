@@ -45,7 +45,7 @@ print("true time scales in days:", true_timescales.round(1))
 point = ProbabilisticSFA(2).fit(X)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the run is kept short; its status says what a warning would
-    model = BayesianSFA(2, n_warmup=300, n_draws=500, progress_bar=False, random_state=0).fit(X)
+    model = BayesianSFA(2, n_warmup=300, n_draws=500, verbose=False, random_state=0).fit(X)
 low, high = np.quantile(model.inference_data_["posterior"]["timescale"].to_numpy()[..., 0], [0.05, 0.95])
 print("slowest time scale, days")
 print(f"  maximum likelihood    {point.timescales_[0]:.0f}")
@@ -143,7 +143,7 @@ _ = fig.suptitle("how each latent shows in each column: medians, 50 % and 90 %",
 long = make_slow_mixture(1100, 4, decay=decay, noise_variance=0.3, random_state=8).data
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    quick = BayesianSFA(2, inference="svi", progress_bar=False, random_state=0).fit(long)
+    quick = BayesianSFA(2, inference="svi", verbose=False, random_state=0).fit(long)
 records = {110: slow.ravel(), 1100: quick.to_datatree()["posterior"]["timescale"].to_numpy()[..., 0].ravel()}
 people = {
     "expects a week": dist.LogNormal(np.log(7.0), 0.5),

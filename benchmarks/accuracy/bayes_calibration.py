@@ -135,7 +135,7 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
             n_warmup=200,
             n_draws=times * n_draws,
             n_chains=2,
-            progress_bar=False,
+            verbose=False,
             random_state=seed,
         ).fit(X)
         if min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values()) >= KEPT:

@@ -48,7 +48,7 @@ def from_the_model(n_series: int, inference: str) -> None:
         hidden = rng.random(X.shape) < 0.2
         seen = np.where(hidden, np.nan, X)
         model = BayesianSFA(
-            2, inference=inference, n_warmup=200, n_draws=200, progress_bar=False, random_state=seed
+            2, inference=inference, n_warmup=200, n_draws=200, verbose=False, random_state=seed
         ).fit(seen)
         covered.append(inside(model, seen, X, hidden))
     show(f"data from the model ({inference})", np.concatenate(covered, axis=1), time.perf_counter() - began)
@@ -65,7 +65,7 @@ def weather(inference: str, step: int, n_components: int) -> None:
         began = time.perf_counter()
         seen = np.where(hidden, np.nan, X)
         model = BayesianSFA(
-            n_components, inference=inference, n_predictive=40, progress_bar=False, random_state=0
+            n_components, inference=inference, n_predictive=40, verbose=False, random_state=0
         ).fit(seen)
         covered = inside(model, seen, X, hidden)
         show(f"{name} ({inference})", covered, time.perf_counter() - began)

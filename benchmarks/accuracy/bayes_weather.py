@@ -59,7 +59,7 @@ def main() -> None:
         "n_draws": args.draws,
         "n_warmup": args.warmup,
         "n_chains": args.chains,
-        "progress_bar": False,
+        "verbose": False,
         "random_state": 0,
     }
     models = {

@@ -41,7 +41,7 @@ def main() -> None:
         sfa = probsfa.SFA().fit(X)
         for noise in (1e-1, 1e-2, 1e-4, 1e-6, 1e-8):
             model = probsfa.BayesianSFA(
-                2, noise=noise, n_warmup=200, n_draws=200, progress_bar=False, random_state=0
+                2, noise=noise, n_warmup=200, n_draws=200, verbose=False, random_state=0
             ).fit(X)
             degrees = angles(model.draws_.loadings.reshape(-1, 2, 2), sfa)
             logs = np.log(-1.0 / np.log(model.draws_.decay)).reshape(-1, 2)

@@ -59,7 +59,7 @@ def recover(seeds: range) -> None:
         print(
             f"{seed:4} {period:7.3f} {model.rhythm_periods_[0]:8.3f} {100 * error:9.3f}"
             f" {100 * expected:12.3f}"
-            f"   0.9990 {model.rhythm_decays_[0]:7.4f} {gain:17.1f} {seconds:8.1f}",
+            f"   0.9990 {model.rhythm_decay_[0]:7.4f} {gain:17.1f} {seconds:8.1f}",
             flush=True,
         )
     within = sum(error < 0.01 for error in errors)

@@ -56,7 +56,7 @@ def marginal(X: np.ndarray, n_draws: int) -> float:
         standardize=False,
         n_warmup=300,
         n_draws=n_draws,
-        progress_bar=False,
+        verbose=False,
         random_state=1,
     )
     model.fit(X)

@@ -13,6 +13,7 @@ Who calls whom, from the top; nothing calls upwards:
 
 ========================  ==============================================================================
 ``estimator``             ``BayesianSFA``: checks its input, calls the functions below, keeps the result
+``fitted_model``          the posterior of a fit as a model with the methods of all estimators
 ``inference_data``        a fit as a tree for ArviZ
 ``diagnostics``           what is measured of a fit, and the sentences that a user reads; ``convergence``:
                           R-hat and effective sample sizes of chains

@@ -2,54 +2,48 @@
 
 import sys
 import warnings
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
-from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_input, like_rows
 from probsfa._random import generator
 from probsfa._saving import Saved
-from probsfa._typing import FloatArray, Seed
-from probsfa._validation import Sequences, check_count, check_sequences
+from probsfa._typing import Seed
+from probsfa._validation import check_sequences
 from probsfa.bayes import inference_data, persistence
 from probsfa.bayes.diagnostics import FitReport, relabelling_sentence, report
 from probsfa.bayes.draws import posterior_mean, timescales
-from probsfa.bayes.filtering import BayesianFilterResult, BayesianFilterState, filter_sequences
 from probsfa.bayes.fitted import FittedPosterior
+from probsfa.bayes.fitted_model import BayesianModel
 from probsfa.bayes.fitting import InferenceSettings, ModelSettings, fit_posterior
 from probsfa.bayes.predictive import (
     BayesianForecast,
-    beside_interpolation,
-    draw_latent_paths,
-    draw_series,
-    log_predictive_density,
-    outlier_scores,
-    predict_ahead,
-    predict_latents,
-    predict_missing,
 )
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import SamplerSettings
 from probsfa.bayes.settings import (
-    central_interval,
+    INSTEAD,
     check_settings,
     default_n_components,
     refuse,
 )
-from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.timeline import describe_index, in_model_time, make_horizon
+from probsfa.statespace.methods import StateSpaceMethods
+from probsfa.statespace.timeline import describe_index
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
 
+_PROGRESS_BAR = (
+    "BayesianSFA(progress_bar=...) is now verbose=..., as in all estimators; the old name will be removed in "
+    "the next minor version."
+)
 
-@lists_in_lists_out
-class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+
+class BayesianSFA(Saved, StateSpaceMethods):
     """Slow feature analysis with a posterior for everything: time scales, loadings, noise, latents, holes.
 
     The model is that of :class:`probsfa.ProbabilisticSFA`, with priors on its parameters. The latents are
@@ -99,7 +93,7 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Whether priors are in units of each column; else they are in data units.
     n_predictive : int, default=200
         Draws, spread over the chains, of which predictions are mixed.
-    progress_bar : bool, default=True
+    verbose : bool, default=True
         Show progress on standard error.
     random_state : int, Generator or None, default=None
         Source of all randomness.
@@ -190,10 +184,17 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> model.draws_.loadings.shape, model.transform(X).shape
     ((1, 4000, 3, 1), (100, 1))
     """
+
+    _without: ClassVar[Mapping[str, str]] = {
+        "lower_bound": "its likelihood is computed by log_likelihood, with robust=True its lower bound.",
+        "standard_errors": "use the posterior standard deviations, of draws_ or in summary().",
+        "profile_timescale": "use quantiles of the posterior, of draws_ or in summary().",
+    }
+    _without_arguments: ClassVar[Mapping[str, str]] = {"exog": INSTEAD["exog"]}
 
     def __init__(
         self,
@@ -215,10 +216,13 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         smooth: int = 0,
         standardize: bool = True,
         n_predictive: int = 200,
-        progress_bar: bool = True,
+        verbose: bool = True,
         random_state: Seed = None,
         **unsupported: Any,
     ) -> None:
+        if "progress_bar" in unsupported:
+            verbose = unsupported.pop("progress_bar")
+            warnings.warn(_PROGRESS_BAR, FutureWarning, stacklevel=2)
         refuse("BayesianSFA", unsupported)
         self.n_components = n_components
         self.noise = noise
@@ -237,14 +241,12 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.smooth = smooth
         self.standardize = standardize
         self.n_predictive = n_predictive
-        self.progress_bar = progress_bar
+        self.verbose = verbose
         self.random_state = random_state
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(
-        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, **unsupported: Any
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Draw from the posterior of the parameters.
 
         Parameters
@@ -257,8 +259,8 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those
             that the index of a frame of pandas tells, as for :class:`probsfa.ProbabilisticSFA`.
-        **unsupported
-            Arguments of other estimators, such as `exog`: a TypeError that says what to use instead.
+        exog : None
+            Not supported; use :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
@@ -281,7 +283,7 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         UserWarning
             If two time scales are too close to tell which latent is which.
         """
-        refuse("BayesianSFA.fit", unsupported)
+        self._refuse_arguments(exog=exog)
         check_settings(self)
         sequences = check_sequences(
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
@@ -317,7 +319,7 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         )
         outcome = report(fitted)
         if self.n_components is None:
-            chosen = f"{outcome.status} n_components=None took {n_components} latents."
+            chosen = f"{outcome.status} n_components=None selected {n_components} latent factors."
             outcome = outcome._replace(status=chosen)
         self._set_fitted(fitted, outcome)
         if not outcome.converged:
@@ -325,25 +327,6 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         for doubt in outcome.doubts:
             warnings.warn(doubt, UserWarning, stacklevel=2)
         return self
-
-    def fit_transform(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Any:
-        """Fit, and return the posterior means of the latents of the same rows.
-
-        Parameters
-        ----------
-        X, y, lengths, times
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-            As from ``fit(X, ...).transform(X, ...)``, with the same `lengths` and `times`.
-
-        See Also
-        --------
-        fit, transform : The two steps.
-        """
-        return self.fit(X, y, lengths=lengths, times=times).transform(X, lengths=lengths, times=times)
 
     def _set_fitted(self, fitted: FittedPosterior, outcome: FitReport) -> None:
         """Set the fitted attributes."""
@@ -368,279 +351,9 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.status_ = outcome.status + describe_index(fitted.sequences.axis, self.time_unit_)
         self._tree: Any = None
 
-    # ---------------------------------------------------------------- inference
-
-    def transform(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Return the posterior means of the latents, parameters averaged over their posterior.
-
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing. New rows are read with the parameters' posterior as it
-            is; they do not change it.
-        lengths, times : optional
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-        """
-        sequences = self._check(X, lengths, times)
-        return sequences.restore(predict_latents(self.fitted_, sequences, self.n_predictive).means)
-
-    def posterior(self, X: Any, *, lengths: Any = None, times: Any = None) -> Posterior | list[Posterior]:
-        """Return the distribution of the latents given all rows of each sequence.
-
-        Parameters
-        ----------
-        X, lengths, times
-            As in `transform`.
-
-        Returns
-        -------
-        Posterior, or list of Posterior
-            Means (T, K), covariances (T, K, K) and lag-one covariances (T - 1, K, K) of the mixture over the
-            draws, and the log densities of the rows given those before.
-        """
-        sequences = self._check(X, lengths, times)
-        whole = predict_latents(self.fitted_, sequences, self.n_predictive)
-        return whole.split(sequences.slices) if sequences.is_list else whole
-
-    def impute(
-        self,
-        X: Any,
-        return_std: bool = False,
-        *,
-        interval: float | None = None,
-        lengths: Any = None,
-        times: Any = None,
-    ) -> Any:
-        """Fill missing cells with their posterior means.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or Table (T, D), or list of them
-            Rows in order of time, NaN where missing.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
-        interval : float, optional
-            Probability of a central interval, to return its ends too.
-        lengths, times : optional
-            As in `fit`.
-
-        Returns
-        -------
-        filled : like X
-            Observed cells as they were, missing ones filled.
-        std : like X
-            With `return_std`: standard deviation of each filled cell, noise and uncertain parameters
-            included; zero for observed ones.
-        lower, upper : like X
-            With `interval`: its ends, quantiles of the mixture over the draws; the values of observed cells.
-
-        Warns
-        -----
-        UserWarning
-            If observed cells, left out one at a time, are found no better than by linear interpolation.
-        """
-        ends = () if interval is None else central_interval(interval)
-        sequences = self._check(X, lengths, times)
-        cells = predict_missing(self.fitted_, sequences, self.n_predictive)
-        comparison = beside_interpolation(self.fitted_, sequences)
-        if comparison is not None and comparison.sentence:
-            warnings.warn(comparison.sentence, UserWarning, stacklevel=2)
-        observed = sequences.values
-        out = [like_input(X, sequences, _with_missing(observed, observed, cells.mean))]
-        if return_std:
-            zeros = np.zeros_like(observed)
-            out.append(like_input(X, sequences, _with_missing(zeros, observed, cells.std)))
-        for p in ends:
-            out.append(like_input(X, sequences, _with_missing(observed, observed, cells.quantile(p))))
-        return out[0] if len(out) == 1 else tuple(out)
-
-    def filter(
-        self, X: Any, state: BayesianFilterState | None = None, *, lengths: Any = None, times: Any = None
-    ) -> BayesianFilterResult | list[BayesianFilterResult]:
-        """Return the distribution of each latent state given the rows up to its own.
-
-        The posterior of the parameters stays as it is; the rows tell the latents alone.
-
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing.
-        state : BayesianFilterState, optional
-            ``state`` of the result for the rows before, to go on with one sequence.
-        lengths, times : optional
-            As in `fit`.
-
-        Returns
-        -------
-        BayesianFilterResult, or list of BayesianFilterResult
-            Causal means and covariances, log densities of the rows, and the state from which to go on. An
-            array cut by `lengths` gives a list.
-
-        Raises
-        ------
-        ValueError
-            If a state comes with several sequences, or does not fit the model or the times.
-        """
-        sequences = self._check(X, lengths, times)
-        results = filter_sequences(self.fitted_, sequences, self.n_predictive, state)
-        return results if sequences.is_list or lengths is not None else results[0]
-
-    def forecast(
-        self,
-        X: Any,
-        n_steps: int | None = None,
-        *,
-        fh: Any = None,
-        interval: float = 0.9,
-        lengths: Any = None,
-        times: Any = None,
-    ) -> BayesianForecast | list[BayesianForecast]:
-        """Forecast what follows each sequence.
-
-        Parameters
-        ----------
-        X, lengths, times
-            As in `transform`; the rows from which to forecast.
-        n_steps : int, optional
-            Number of steps, each of one `time_unit_`.
-        fh : array-like (H,), optional
-            Forecasting horizon, in the place of `n_steps`, rising: numbers of steps ahead of the last row,
-            fractions of one `time_unit_` as well; durations ahead of it; or the dates to forecast, where the
-            rows have dates. Uneven steps are as exact as even ones.
-        interval : float, default=0.9
-            Probability of the interval from ``lower`` to ``upper``.
-
-        Returns
-        -------
-        BayesianForecast, or list of BayesianForecast
-            An array cut by `lengths` gives a list, and frames give frames, as from
-            :meth:`probsfa.ProbabilisticSFA.forecast`.
-
-        Raises
-        ------
-        ValueError
-            If not exactly one of `n_steps` and `fh` is given, or `fh` does not rise or cannot be compared
-            with the times of the rows.
-        """
-        check_is_fitted(self)
-        if n_steps is not None:
-            check_count("n_steps", n_steps)
-        ends = central_interval(interval)
-        sequences = self._check(X, lengths, times)
-        axis = self.fitted_.sequences.axis
-        horizon = make_horizon(X, sequences, axis, self.time_unit_, n_steps=n_steps, fh=fh)
-        steps = [each.steps for each in horizon]
-        mixed = predict_ahead(self.fitted_, sequences, self.n_predictive, steps, ends)
-        frames = X if sequences.is_list else [X] * len(mixed)
-        latents = self.get_feature_names_out()
-        out = [
-            BayesianForecast(
-                **{
-                    name: like_rows(
-                        frame, values, index=each.index, columns=latents if "latent" in name else None
-                    )
-                    for name, values in one._asdict().items()
-                }
-            )
-            for frame, one, each in zip(frames, mixed, horizon, strict=True)
-        ]
-        return out if sequences.is_list or lengths is not None else out[0]
-
-    def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
-        """Draw a series from the posterior predictive: parameters from their posterior, then a new series.
-
-        Parameters
-        ----------
-        n_steps : int, default=1
-            Number of rows, one `time_unit_` apart.
-        random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
-
-        Returns
-        -------
-        X : ndarray (n_steps, D)
-            Observations.
-        latents : ndarray (n_steps, K)
-            The latents behind them.
-        """
-        check_is_fitted(self)
-        check_count("n_steps", n_steps)
-        rng = generator(self.random_state if random_state is None else random_state)
-        return draw_series(self.fitted_, n_steps, rng)
-
-    def sample_posterior(
-        self, X: Any, n_draws: int = 1, *, lengths: Any = None, times: Any = None, random_state: Seed = None
-    ) -> FloatArray | list[FloatArray]:
-        """Draw courses of the latents given the data, each with other parameters of the posterior.
-
-        Parameters
-        ----------
-        X, lengths, times
-            As in `transform`.
-        n_draws : int, default=1
-            Number of draws.
-        random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
-
-        Returns
-        -------
-        ndarray (n_draws, T, K), or list of ndarrays (n_draws, T_i, K)
-        """
-        check_count("n_draws", n_draws)
-        sequences = self._check(X, lengths, times)
-        rng = generator(self.random_state if random_state is None else random_state)
-        paths = draw_latent_paths(self.fitted_, sequences, n_draws, rng)
-        return [paths[:, s] for s in sequences.slices] if sequences.is_list else paths
-
-    def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Say how far each observed cell is from what all others say.
-
-        Parameters
-        ----------
-        X, lengths, times
-            As in `transform`.
-
-        Returns
-        -------
-        like X
-            Distances in standard deviations of what is predicted, with noise of weight one; NaN where a cell
-            is missing. Without `robust` outliers bend what they are judged by.
-
-        See Also
-        --------
-        probsfa.ProbabilisticSFA.outlier_scores : The same at parameters of maximum likelihood.
-
-        Examples
-        --------
-        >>> from probsfa import BayesianSFA
-        >>> from probsfa.datasets import make_slow_mixture
-        >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-        >>> X[40, 1] += 30.0
-        >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
-        >>> int(model.outlier_scores(X)[:, 1].argmax())
-        40
-        """
-        sequences = self._check(X, lengths, times)
-        return like_input(X, sequences, outlier_scores(self.fitted_, sequences, self.n_predictive))
-
-    # -------------------------------------------------------------------- scores
-
-    def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
-        """Return the log predictive density of all rows, in nats. Parameters as in `transform`.
-
-        The likelihood, not its logarithm, is averaged over the draws; with `robust` lower bounds of it.
-        """
-        sequences = self._check(X, lengths, times)
-        return log_predictive_density(self.fitted_, sequences, self.n_predictive)
-
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
-        """Return the log predictive density per row, in nats. Parameters as in `transform`."""
-        sequences = self._check(X, lengths, times)
-        return log_predictive_density(self.fitted_, sequences, self.n_predictive) / sequences.n_rows
+    @property
+    def _model(self) -> BayesianModel:
+        return BayesianModel(self.fitted_, self.n_predictive)
 
     # --------------------------------------------------------------------- ArviZ
 
@@ -704,37 +417,5 @@ class BayesianSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Whether there are draws."""
         return hasattr(self, "draws_")
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.params_.n_states
-
-    def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
-        check_is_fitted(self)
-        axis = self.fitted_.sequences.axis
-        sequences = check_sequences(
-            self, X, reset=False, allow_nan=True, lengths=lengths, times=times, index="use", axis=axis
-        )
-        sequences = in_model_time(sequences, axis, self.time_unit_)
-        n = self.fitted_.target.n_sequences
-        if n is not None and len(sequences.lengths) != n:
-            raise ValueError(
-                f"A hierarchical model knows the noise of the {n} sequences it was fitted to; X has "
-                f"{len(sequences.lengths)}. Give those sequences, in the same order."
-            )
-        return sequences
-
     def _bar(self, total: int, unit: str) -> Any:
-        return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.progress_bar)
-
-
-def _with_missing(values: FloatArray, observed: FloatArray, cells: FloatArray) -> FloatArray:
-    """Values (T, D) with others in the cells that are NaN where observed, row by row."""
-    out = values.copy()
-    out[np.isnan(observed)] = cells
-    return out
+        return tqdm(total=total, desc="fit", unit=unit, file=sys.stderr, disable=not self.verbose)

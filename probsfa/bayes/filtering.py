@@ -65,7 +65,7 @@ class BayesianFilterResult(NamedTuple):
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> first = model.filter(X[:60])
     >>> model.filter(X[60:], first.state).means.shape
     (40, 1)

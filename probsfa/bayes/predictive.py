@@ -5,7 +5,8 @@ Each answer is a mixture over draws of the parameters; with the parameters of on
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,8 @@ _COMPARED_DRAWS = 8
 _BOUNDED_DRAWS, _WORTH_A_ROUND = 40, 1e-3
 
 
-class BayesianForecast(NamedTuple):
-    """Distribution of the ``H`` steps after the last row, the parameters as uncertain as they are.
+class BayesianForecast(Forecast):
+    """Forecast of ``H`` steps after the last row, with the uncertainty of the parameters.
 
     Attributes
     ----------
@@ -56,7 +57,7 @@ class BayesianForecast(NamedTuple):
     latent_means, latent_std : ndarray or frame of shape (H, K)
         Means and standard deviations of the latents.
     lower, upper : ndarray or frame of shape (H, D)
-        Ends of the central interval of the observations, of the probability asked for.
+        Limits of prediction intervals of the observations: quantiles of the mixture over the draws.
 
     See Also
     --------
@@ -67,18 +68,45 @@ class BayesianForecast(NamedTuple):
     >>> from probsfa import BayesianSFA
     >>> from probsfa.datasets import make_slow_mixture
     >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    >>> model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0).fit(X)
+    >>> model = BayesianSFA(1, inference="svi", verbose=False, random_state=0).fit(X)
     >>> future = model.forecast(X, 5)
     >>> future.means.shape, bool((future.lower < future.upper).all())
     ((5, 3), True)
     """
 
-    means: Any
-    std: Any
-    latent_means: Any
-    latent_std: Any
-    lower: Any
-    upper: Any
+
+class MissingCells(NamedTuple):
+    """Distribution of missing values.
+
+    Attributes
+    ----------
+    values : ndarray (N, D)
+        Observed values, NaN where missing.
+    mixture : CellMixture
+        Distribution of the missing values, row by row.
+    """
+
+    values: FloatArray
+    mixture: CellMixture
+
+    def _imputed(self, observed: FloatArray, cells: FloatArray) -> FloatArray:
+        out = observed.copy()
+        out[np.isnan(self.values)] = cells
+        return out
+
+    @property
+    def means(self) -> FloatArray:
+        """Missing values imputed by their means, shape (N, D)."""
+        return self._imputed(self.values, self.mixture.mean)
+
+    @property
+    def std(self) -> FloatArray:
+        """Standard deviations, zero for observed values, shape (N, D)."""
+        return self._imputed(np.zeros_like(self.values), self.mixture.std)
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Missing values imputed by quantiles of the mixture, shape (N, D)."""
+        return self._imputed(self.values, self.mixture.quantile(probability))
 
 
 def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Posterior:
@@ -176,7 +204,6 @@ def predict_ahead(
     sequences: Sequences,
     n_predictive: int,
     steps: list[FloatArray],
-    ends: tuple[float, float],
 ) -> list[BayesianForecast]:
     """Forecast of each sequence.
 
@@ -186,8 +213,6 @@ def predict_ahead(
         As in :func:`predict_latents`.
     steps : list of ndarray (H,)
         For each sequence, units of time after its last row.
-    ends : (float, float)
-        Probabilities below the two ends of the intervals.
     """
     panels, last_rows = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     forecasts: list[list[Forecast]] = [[] for _ in sequences.lengths]
@@ -200,23 +225,21 @@ def predict_ahead(
                 forecasts[i].append(ahead)
                 explained = np.maximum(ahead.std**2 - params.noise_variance, 0.0)
                 spreads[i].append(np.sqrt(explained + weighted.variances(ahead.std.shape)))
-        return [_mix_forecasts(many, ends, stds) for many, stds in zip(forecasts, spreads, strict=True)]
+        return [_mix_forecasts(many, stds) for many, stds in zip(forecasts, spreads, strict=True)]
     for draw in _thinned_parameters(fitted, n_predictive, len(panels)):
         for params, panel, rows in zip(draw, panels, last_rows, strict=True):
             one = smooth(params, panel)
             for i, last in rows:
                 forecasts[i].append(forecast(params, one.means[last], one.covariances[last], steps[i]))
-    mixed = [_mix_forecasts(many, ends) for many in forecasts]
+    mixed = [_mix_forecasts(many) for many in forecasts]
     shared = fitted.reported_states
     return [
-        one._replace(latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
+        replace(one, latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
         for one in mixed
     ]
 
 
-def _mix_forecasts(
-    many: list[Forecast], ends: tuple[float, float], spreads: list[FloatArray] | None = None
-) -> BayesianForecast:
+def _mix_forecasts(many: list[Forecast], spreads: list[FloatArray] | None = None) -> BayesianForecast:
     """Mixture of the forecasts of the draws; quantiles of parts with other standard deviations, if given."""
     observed = make_cell_mixture(np.array([one.means for one in many]), np.array([one.std for one in many]))
     latent = make_cell_mixture(
@@ -224,27 +247,69 @@ def _mix_forecasts(
     )
     if spreads is not None:
         observed = observed._replace(stds=np.array(spreads))
-    lower, upper = (observed.quantile(p) for p in ends)
-    return BayesianForecast(observed.mean, observed.std, latent.mean, latent.std, lower, upper)
+    return BayesianForecast(observed.mean, observed.std, latent.mean, latent.std, _cells=observed)
 
 
 def draw_latent_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
     """Paths of the latents given the data (n_draws, T, K), each with parameters of another draw."""
+    return np.array(
+        [
+            np.concatenate([path for _, path in parts])
+            for parts, _ in _drawn_paths(fitted, sequences, n_draws, rng)
+        ]
+    )
+
+
+def draw_observations(
+    fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
+) -> FloatArray:
+    """Series (n_draws, T, D) with missing values drawn, each with parameters of another draw."""
+    drawn = []
+    for parts, degrees in _drawn_paths(fitted, sequences, n_draws, rng):
+        rows = []
+        for params, path in parts:
+            shape = len(path), len(params.offset)
+            noise = rng.standard_normal(shape) if degrees is None else rng.standard_t(degrees, shape)
+            rows.append(params.offset + path @ params.loadings.T + noise * np.sqrt(params.noise_variance))
+        drawn.append(np.where(sequences.mask, sequences.values, np.concatenate(rows)))
+    return np.array(drawn)
+
+
+def _drawn_paths(
+    fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
+) -> Iterator[tuple[list[tuple[Parameters, FloatArray]], float | None]]:
+    """For each draw the parameters and paths (T_i, K) of the panels, and degrees of freedom, if any."""
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     chains, n = fitted.draws.decay.shape[:2]
     picked = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
-    paths = []
+    pairs = [(int(chain), int(draw)) for chain, draw in zip(*picked, strict=True)]
     if fitted.degrees is not None:
-        pairs = [(int(chain), int(draw)) for chain, draw in zip(*picked, strict=True)]
-        drawn = weighted_draws(fitted, panels[0], pairs)
-        return np.array([draw_latents(one.params, one.panel, 1, rng)[0] for one in drawn])
-    for chain, draw in zip(*picked, strict=True):
-        params = [p.state_space for p in parameters_of_draw(fitted.draws, chain, draw, len(panels))]
-        parts = [draw_latents(p, panel, 1, rng)[0] for p, panel in zip(params, panels, strict=True)]
-        paths.append(np.concatenate(parts))
-    return np.array(paths)[:, :, fitted.reported_states]
+        for one in weighted_draws(fitted, panels[0], pairs):
+            yield [(one.params, draw_latents(one.params, one.panel, 1, rng)[0])], one.degrees
+        return
+    for chain, draw in pairs:
+        params = parameters_of_draw(fitted.draws, chain, draw, len(panels))
+        yield [(p, draw_latents(p, panel, 1, rng)[0]) for p, panel in zip(params, panels, strict=True)], None
+
+
+def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
+    """Means over the draws of posterior means of the latents times loadings, (T, D, K)."""
+    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    found = RunningMean()
+    if fitted.degrees is not None:
+        for weighted in _weighted(fitted, panels, n_predictive):
+            means = smooth(weighted.params, weighted.panel).means
+            found.add(means[:, None, :] * weighted.params.loadings)
+        return found.value
+    for draw in _thinned_parameters(fitted, n_predictive, len(panels)):
+        parts = [
+            smooth(params, panel).means[:, None, :] * params.loadings
+            for params, panel in zip(draw, panels, strict=True)
+        ]
+        found.add(np.concatenate(parts))
+    return found.value
 
 
 def draw_series(

@@ -26,7 +26,7 @@ _COUNTS = (
 
 
 # What to use in place of arguments that other estimators have.
-_INSTEAD = {
+INSTEAD = {
     "exog": "Give it X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample coefficients "
     "in a NumPyro model of your own: probsfa.bayes.FactorialAR1 has an offset for each row.",
 }
@@ -35,7 +35,7 @@ _INSTEAD = {
 def refuse(where: str, unsupported: dict[str, Any]) -> None:
     """Raise a TypeError for the first of some arguments that are not supported, with what to use instead."""
     for name in unsupported:
-        fix = _INSTEAD.get(name, "Its parameters are in help(BayesianSFA).")
+        fix = INSTEAD.get(name, "Its parameters are in help(BayesianSFA).")
         raise TypeError(f"{where} does not support the argument {name!r}. {fix}")
 
 
@@ -103,16 +103,3 @@ def default_n_components(sequences: Sequences, inference: str) -> int:
     """Number of latents that serve to fill holes, up to what data and time allow."""
     columns = column_moments(sequences)
     return most_components(sequences.n_rows, columns.counts, ~columns.constant, _PRODUCTS[inference])
-
-
-def central_interval(probability: float) -> tuple[float, float]:
-    """Probabilities below the two ends of a central interval.
-
-    Raises
-    ------
-    ValueError
-        If it is not the probability of an interval.
-    """
-    if not 0.0 < probability < 1.0:
-        raise ValueError(f"interval must be a probability above 0 and below 1; got {probability!r}.")
-    return 0.5 - probability / 2.0, 0.5 + probability / 2.0

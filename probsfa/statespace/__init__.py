@@ -10,14 +10,17 @@ Modules import only modules below their own::
     selection, model_choice            choice of the number of factors, and of the model
     choice/                            its candidates, rounds of fits, and time budget
     estimator                          ProbabilisticSFA: input validation, parameters, scikit-learn API
+    methods                            the public methods of all probabilistic estimators
     growth                             larger models from smaller ones
     persistence, streaming, progress   files; series that are read in blocks; progress bar
     mapped                             a fitted model with transforms and covariates
     student_model                      a fitted model with Student-t noise
     models, noise_free                 a fitted model and its methods, with noise and in the zero-noise limit
+    fitted_model                       methods that fitted models have in common
     learning/                          maximum likelihood: starting points, objectives, optimizers
     diagnostics                        tests of the residuals
     filtering, prediction, simulation  methods as functions of parameters and data
+    summary                            the table of the parameters
     noise_free_gaps                    the zero-noise limit with missing values
     noise_free_likelihood              the likelihood of that limit, with edge terms and without
     student, gross_outliers            weights of values under Student-t noise; outliers of Gaussian fits
@@ -59,6 +62,7 @@ from probsfa.statespace.posterior import Posterior as Posterior
 from probsfa.statespace.prediction import Forecast as Forecast
 from probsfa.statespace.selection import Selection as Selection
 from probsfa.statespace.selection import select_n_components as select_n_components
+from probsfa.statespace.summary import Summary as Summary
 
 __all__ = [
     "Diagnostics",
@@ -74,6 +78,7 @@ __all__ = [
     "ProbabilisticSFA",
     "Selection",
     "StandardErrors",
+    "Summary",
     "TimescaleProfile",
     "calendar_terms",
     "harmonics",

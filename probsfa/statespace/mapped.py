@@ -12,25 +12,25 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
+from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.regression import standard_errors_with
 from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
-from probsfa.statespace.models import FittedModel, LinearGaussianModel
+from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.news import News
 from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.prediction import CellDistribution, Forecast, Imputation
+from probsfa.statespace.prediction import CellDistribution, Forecast, Imputation, ImputedCells
 from probsfa.statespace.transforms import Transforms
 
-__all__ = ["MappedFilterResult", "MappedModel", "fill_quantile", "mapped"]
+__all__ = ["MappedFilterResult", "MappedModel", "mapped"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,8 @@ class MappedFilterResult(FilterResult):
 
 
 @dataclass(frozen=True, eq=False)
-class MappedModel:
-    """Verbs as of :class:`~probsfa.statespace.models.FittedModel`, about data in their own units.
+class MappedModel(MaximumLikelihoodModel):
+    """A model of transformed columns, less effects of covariates; its methods are of data in their own units.
 
     Attributes
     ----------
@@ -103,19 +103,23 @@ class MappedModel:
         Coefficients of covariates.
     """
 
-    inner: FittedModel
+    inner: MaximumLikelihoodModel
     transforms: Transforms
     regression: Regression | None = field(default=None)
 
     @property
-    def fitted(self) -> MaximumLikelihood:
+    def fitted(self) -> MaximumLikelihood:  # type: ignore[override]
         """Parameters in the scales of the columns, and how the fit ended."""
         return self.inner.fitted
 
     @property
-    def takes_missing(self) -> bool:
+    def factors_of_complete_rows(self) -> bool:
         """As of the model of the mapped rows."""
-        return self.inner.takes_missing
+        return self.inner.factors_of_complete_rows
+
+    def check(self, sequences: Sequences) -> None:
+        """As of the model of the mapped rows."""
+        self.inner.check(sequences)
 
     @property
     def n_parameters(self) -> int:
@@ -182,7 +186,14 @@ class MappedModel:
         comparison = filled.beside_interpolation
         if comparison is not None:
             comparison = self._compare(sequences) or comparison
-        return Imputation(values, np.where(missing, std, 0.0) if with_std else None, comparison)
+        if not with_std:
+            return Imputation(values, None, comparison)
+        assert filled.std is not None
+        mapped_cells = CellDistribution(
+            filled.values + self.effects(sequences), filled.std, self.transforms.inverse
+        )
+        cells = ImputedCells(sequences.values, mapped_cells)
+        return Imputation(values, np.where(missing, std, 0.0), comparison, cells)
 
     def _compare(self, sequences: Sequences) -> Comparison | None:
         """How the model and straight lines find observed cells again, in data units."""
@@ -193,13 +204,6 @@ class MappedModel:
         told = ~np.isnan(means)
         by_model = self._to_data(means, np.sqrt(variances), self.effects(sample), told)[0]
         return compare_with_interpolation(sample, by_model)
-
-    def fill_quantile(self, sequences: Sequences, probability: float) -> FloatArray:
-        """Values with missing cells filled by a quantile of their distribution."""
-        filled = self.inner.impute(self.map(sequences), with_std=True)
-        assert filled.std is not None
-        cells = CellDistribution(filled.values + self.effects(sequences), filled.std, self.transforms.inverse)
-        return np.where(sequences.mask, sequences.values, cells.quantile(probability))
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
         """The same model; its status says so where straight lines find observed cells as well."""
@@ -252,7 +256,7 @@ class MappedModel:
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    ) -> tuple[FloatArray, ...]:
         """Observations and latents drawn from the model, in data units."""
         drawn, latents = self.inner.sample(n_steps, rng)
         effects = 0.0 if self.regression is None else self.regression.effects(exog)
@@ -319,12 +323,3 @@ def mapped(sequences: Sequences, transforms: Transforms, regression: Regression 
     if regression is not None:
         values = values - regression.effects(sequences.exog)
     return replace(sequences, values=values, exog=None)
-
-
-def fill_quantile(model: FittedModel, sequences: Sequences, probability: float) -> FloatArray:
-    """Values (N, D) with missing cells filled by a quantile of what would have been observed."""
-    if isinstance(model, MappedModel):
-        return model.fill_quantile(sequences, probability)
-    filled = model.impute(sequences, with_std=True)
-    assert filled.std is not None
-    return filled.values + float(ndtri(probability)) * filled.std

@@ -1,13 +1,8 @@
-"""A fitted model and its verbs: what can be asked of it about checked data.
+"""The model with Gaussian observation noise, and its methods on validated data."""
 
-There are two kinds, :class:`LinearGaussianModel` with observation noise and
-:class:`~probsfa.statespace.noise_free.NoiseFreeModel` without. Both obey the protocol :class:`FittedModel`,
-so that the estimator asks its questions without knowing which it holds.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +28,7 @@ from probsfa.statespace.filtering import (
     run_filter,
     standardised_errors,
 )
+from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.gross_outliers import gross_outliers, suspicious_rows
 from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning.budget import (
@@ -86,98 +82,11 @@ _SUSPECTS, _ROWS_BEFORE = 10, 30
 # Relative noise below which rounding has its part in such predictions.
 _LEAST_NOISE_LOOKED_AT = 1e-8
 
-__all__ = ["FittedModel", "LinearGaussianModel"]
-
-
-class FittedModel(Protocol):
-    """What a fitted model can be asked.
-
-    Data come as checked sequences, with times as they were given. Results are for all their rows, one
-    sequence after the other, unless they are lists with one entry for each sequence.
-    """
-
-    @property
-    def fitted(self) -> MaximumLikelihood:
-        """Parameters, units, and how the fit ended."""
-        ...
-
-    @property
-    def takes_missing(self) -> bool:
-        """Whether cells may be missing."""
-        ...
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of free parameters."""
-        ...
-
-    def posterior(self, sequences: Sequences) -> Posterior:
-        """Distribution of the latents given all rows of each sequence."""
-        ...
-
-    def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors (N, K) given all rows of each sequence."""
-        ...
-
-    def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
-        """Distribution of the latents of each sequence given the rows up to their own."""
-        ...
-
-    def log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood of all rows, in nats."""
-        ...
-
-    def impute(self, sequences: Sequences, *, with_std: bool) -> Imputation:
-        """Values with missing cells filled, and their standard deviations."""
-        ...
-
-    def contributions(self, sequences: Sequences) -> FloatArray:
-        """What each latent contributes to each cell (N, D, K); last, where there is such, the memory."""
-        ...
-
-    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
-        """Distribution so many units of time after each sequence, steps (H,) for each."""
-        ...
-
-    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Observations (n_steps, D) and latents (n_steps, K) drawn from the model."""
-        ...
-
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of the latents (n_draws, N, K), from their joint distribution given the data."""
-        ...
-
-    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """What prediction errors say of the model; blocks of so many rows are hidden."""
-        ...
-
-    def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """How improbable each observed cell (N, D) is given the others; NaN where a cell is missing."""
-        ...
-
-    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
-        """What moved the prediction of a cell from the old rows of one sequence to the new ones."""
-        ...
-
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Cells (n_draws, N, D), missing ones drawn from their joint distribution given the others."""
-        ...
-
-    def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Standard errors of the parameters, which were fitted to these data."""
-        ...
-
-    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
-        """Interval of the time scale of a latent by profile likelihood of these data."""
-        ...
-
-    def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
-        """What a file holds of the model beyond its parameters."""
-        ...
+__all__ = ["LinearGaussianModel"]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearGaussianModel:
+class LinearGaussianModel(MaximumLikelihoodModel):
     """The factorial AR(1) model with observation noise, at fitted parameters.
 
     Attributes
@@ -187,11 +96,6 @@ class LinearGaussianModel:
     """
 
     fitted: MaximumLikelihood
-
-    @property
-    def takes_missing(self) -> bool:
-        """Missing cells say nothing, and get a distribution."""
-        return True
 
     @property
     def n_parameters(self) -> int:
@@ -414,15 +318,17 @@ class LinearGaussianModel:
         ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
         return standardised_errors(timed.values, *ahead)
 
-    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+    def forecast(
+        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+    ) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
         forecasts, calibration = self._forecast(sequences, steps), self.fitted.calibration
         if calibration is None:
             return forecasts
         before = distance_to_observed(sequences, self.fitted.time_unit)
         return [
-            replace(one, std=one.std * calibration.at(before[part.stop - 1] + np.asarray(ahead)[:, None]))
-            for one, part, ahead in zip(forecasts, sequences.slices, steps, strict=True)
+            replace(one, std=one.std * calibration.at(before[part.stop - 1] + np.asarray(elapsed)[:, None]))
+            for one, part, elapsed in zip(forecasts, sequences.slices, steps, strict=True)
         ]
 
     def _forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
@@ -433,9 +339,9 @@ class LinearGaussianModel:
         whole, shared = self._posterior(sequences), self.fitted.params.shared_states
         forecasts = [
             forecast(
-                self.fitted.predictive_params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], ahead
+                self.fitted.predictive_params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], later
             )
-            for s, ahead in zip(sequences.slices, steps, strict=True)
+            for s, later in zip(sequences.slices, steps, strict=True)
         ]
         return [
             replace(one, latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
@@ -455,7 +361,9 @@ class LinearGaussianModel:
             found.append(Forecast(means, np.sqrt(variances + noise), of_factors, np.sqrt(spread)))
         return found
 
-    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def sample(
+        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
+    ) -> tuple[FloatArray, ...]:
         """Observations and latents drawn from the model."""
         values, states = simulate(self.fitted.predictive_params, n_steps, rng)
         return values, states[:, self.fitted.params.shared_states]
@@ -581,10 +489,6 @@ class LinearGaussianModel:
         learned = fitted.options.learned_noise(fitted.scale)
         noise = learned if learned.prior > 0.0 else None
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
-
-    def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
-        """Nothing: the parameters are the model."""
-        return {}
 
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.retimed(self.fitted.time_unit))

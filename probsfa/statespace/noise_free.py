@@ -9,14 +9,14 @@ reported. :mod:`probsfa.statespace.noise_free_likelihood` has the edge terms, an
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.filtering import FilterState
+from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood, check_lengths_for_timescales
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
@@ -32,6 +32,7 @@ from probsfa.statespace.prediction import (
     observation_moments,
 )
 from probsfa.statespace.simulation import simulate
+from probsfa.statespace.timeline import check_steps_of_limit
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
@@ -113,8 +114,8 @@ def _log_volume(loadings: FloatArray) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseFreeModel:
-    """The model without observation noise; verbs as of :class:`~probsfa.statespace.models.FittedModel`.
+class NoiseFreeModel(MaximumLikelihoodModel):
+    """The model without observation noise.
 
     Attributes
     ----------
@@ -124,13 +125,30 @@ class NoiseFreeModel:
         The model with as many latents as the data have directions.
     """
 
+    refusals: ClassVar[Mapping[str, str]] = {
+        "filter": "filter needs observation noise; without it (noise=0.0), complete rows tell their own "
+        "latents, by transform.",
+        # The weight of an observation is one over its noise.
+        "news": "news needs observation noise; noise=0.0 is a limit of none.",
+        "diagnose": "diagnose needs observation noise; without it (noise=0.0) complete rows have no noise to "
+        "test. Fit with noise to see what these latents leave over.",
+        "outlier_scores": "outlier_scores need observation noise; noise=0.0 is the limit of none. Fit with "
+        "robust=True.",
+        "standard_errors": "standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.",
+        "profile_timescale": "profile_timescale needs observation noise; noise=0.0 is a limit of no "
+        "uncertainty.",
+    }
     fitted: MaximumLikelihood
     square: SquareModel
 
     @property
-    def takes_missing(self) -> bool:
-        """Observed cells are equations for the latents; what they leave open gets a distribution."""
+    def factors_of_complete_rows(self) -> bool:
+        """Whether means of the factors alone need complete rows."""
         return True
+
+    def check(self, sequences: Sequences) -> None:
+        """Raise a ValueError unless rows are one unit of time apart."""
+        check_steps_of_limit(sequences, self.fitted.time_unit)
 
     @property
     def n_components(self) -> int:
@@ -141,10 +159,6 @@ class NoiseFreeModel:
     def n_parameters(self) -> int:
         """Decays, directions and mean of the square model within the data's span."""
         return self.square.rank * (self.square.rank + 2)
-
-    def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors given all rows of each sequence."""
-        return self.posterior(sequences).means
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Latents given all observed cells; those of complete rows have no uncertainty."""
@@ -170,13 +184,6 @@ class NoiseFreeModel:
             self.square.row_log_likelihoods(sequences),
         )
 
-    def filter(self, sequences: Sequences, state: FilterState | None) -> NoReturn:
-        """Raise a ValueError: there is nothing to filter."""
-        raise ValueError(
-            "filter needs observation noise; without it (noise=0.0), complete rows tell their own "
-            "latents, by transform."
-        )
-
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
         return float(np.sum(self._full_posterior(sequences).row_log_likelihoods))
@@ -198,21 +205,25 @@ class NoiseFreeModel:
         means = self.posterior(sequences).means
         return np.asarray(means[:, None, :] * self.fitted.predictive_params.loadings)
 
-    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+    def forecast(
+        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+    ) -> list[Forecast]:
         """Forecasts from the last rows: observations from all latents, of which the slowest are reported."""
         k, rank = self.n_components, self.square.rank
         params = self.square.parameters(rank)
         forecasts = []
         posterior = self._full_posterior(sequences)
-        for s, ahead in zip(sequences.slices, steps, strict=True):
+        for s, later in zip(sequences.slices, steps, strict=True):
             last = s.stop - 1
-            full = forecast(params, posterior.means[last], posterior.covariances[last], ahead)
+            full = forecast(params, posterior.means[last], posterior.covariances[last], later)
             forecasts.append(
                 replace(full, latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
             )
         return forecasts
 
-    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def sample(
+        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
+    ) -> tuple[FloatArray, ...]:
         """Observations drawn from all latents, of which the slowest are reported."""
         observations, latents = simulate(self.square.parameters(self.square.rank), n_steps, rng)
         return observations, latents[:, : self.n_components]
@@ -231,31 +242,6 @@ class NoiseFreeModel:
             return np.repeat(values[None], n_draws, axis=0)
         drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
         return np.where(np.isnan(values), self.square.mean + drawn @ self.square.loadings.T, values)
-
-    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> NoReturn:
-        """Raise a ValueError: the weight of a cell is one over its noise."""
-        raise ValueError("news needs observation noise; noise=0.0 is a limit of none.")
-
-    def diagnose(self, sequences: Sequences, block: int) -> NoReturn:
-        """Raise a ValueError: without noise, rows determine what they leave out."""
-        raise ValueError(
-            "diagnose needs observation noise; without it (noise=0.0) complete rows have no noise to test. "
-            "Fit with noise to see what these latents leave over."
-        )
-
-    def outlier_scores(self, sequences: Sequences) -> NoReturn:
-        """Raise a ValueError: without noise, there is nothing that an error could be compared with."""
-        raise ValueError(
-            "outlier_scores need observation noise; noise=0.0 is the limit of none. Fit with robust=True."
-        )
-
-    def standard_errors(self, sequences: Sequences) -> NoReturn:
-        """Raise a ValueError: there is no uncertainty."""
-        raise ValueError("standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.")
-
-    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> NoReturn:
-        """Raise a ValueError: there is no uncertainty."""
-        raise ValueError("profile_timescale needs observation noise; noise=0.0 is a limit of no uncertainty.")
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """The square model."""

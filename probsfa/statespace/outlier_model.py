@@ -139,9 +139,11 @@ class OutlierModel(LinearGaussianModel):
         values = np.where(sequences.mask, sequences.values, filled.values)
         return filled._replace(values=values, std=std)
 
-    def forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
+    def forecast(
+        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+    ) -> list[Forecast]:
         """Distribution after each sequence given all values but outliers."""
-        return super().forecast(self.cleaned(sequences), steps)
+        return super().forecast(self.cleaned(sequences), steps, ahead)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draws of the factors given all values but outliers."""

@@ -14,11 +14,11 @@ from probsfa._saving import checked_sizes
 from probsfa._times import TimeAxis
 from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.covariates import Regression
+from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, as_noise
 from probsfa.statespace.mapped import MappedModel
-from probsfa.statespace.models import FittedModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.processes import KINDS
@@ -46,12 +46,14 @@ _OPTIONAL: dict[str, Sequence[str]] = {
 _POSITIVE = ("scale", *_OF_KINDS, *_OF_CALIBRATION)
 
 
-def to_arrays(model: FittedModel, options: dict[str, Any], feature_names: Any = None) -> dict[str, Any]:
+def to_arrays(
+    model: MaximumLikelihoodModel, options: dict[str, Any], feature_names: Any = None
+) -> dict[str, Any]:
     """Return a fitted model as numbers, texts, arrays and collections of them.
 
     Parameters
     ----------
-    model : FittedModel
+    model : MaximumLikelihoodModel
         The model.
     options : dict
         Parameters of its estimator.
@@ -92,7 +94,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def from_arrays(state: dict[str, Any]) -> tuple[FittedModel, dict[str, Any]]:
+def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str, Any]]:
     """Return the model and the parameters of its estimator from the values of :func:`to_arrays`.
 
     Raises
@@ -122,7 +124,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedModel, dict[str, Any]]:
         raise ValueError(f"loadings has {params.n_states} columns, which does not fit the other arrays")
     if fitted.options.has_memory != params.has_memory:
         raise ValueError("noise='ar1' and the parameters of AR(1) noise must come together")
-    model: FittedModel = with_noise(fitted)
+    model: MaximumLikelihoodModel = with_noise(fitted)
     if any(name.startswith("limit_") for name in state):
         model = NoiseFreeModel(fitted, SquareModel(*(state[f"limit_{name}"] for name in SquareModel._fields)))
     elif np.any(params.noise_variance <= 0.0):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -35,12 +35,45 @@ class CellDistribution(NamedTuple):
         return self.inverse(self.means + float(ndtri(check_probability(probability))) * self.std)
 
 
-def check_probability(probability: Any) -> float:
-    """Return the probability of a quantile, or raise a ValueError."""
+class ImputedCells(NamedTuple):
+    """Distribution of values, of which some are observed.
+
+    Attributes
+    ----------
+    values : ndarray of shape (N, D)
+        Observed values, NaN where missing.
+    cells : HasQuantiles
+        Distribution of all of them (N, D), if they were not observed.
+    """
+
+    values: FloatArray
+    cells: Any
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Quantiles of missing values, and observed values."""
+        return np.where(np.isnan(self.values), self.cells.quantile(probability), self.values)
+
+
+class HasQuantiles(Protocol):
+    """A distribution of several values."""
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Quantiles, in data units."""
+        ...
+
+
+def check_probability(probability: Any, name: str = "quantile") -> float:
+    """Return the probability of a quantile or of an interval, or raise a ValueError."""
     number = isinstance(probability, (int, float, np.integer, np.floating))
     if not number or isinstance(probability, bool) or not 0.0 < probability < 1.0:
-        raise ValueError(f"quantile must be a probability above 0 and below 1; got {probability!r}.")
+        raise ValueError(f"{name} must be a probability above 0 and below 1; got {probability!r}.")
     return float(probability)
+
+
+def ends_of(interval: Any) -> tuple[float, float]:
+    """Return the probabilities below the two ends of a central interval."""
+    probability = check_probability(interval, "interval")
+    return 0.5 - probability / 2.0, 0.5 + probability / 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,22 +90,23 @@ class Forecast:
         Means of the factors.
     latent_std : ndarray or frame of shape (H, K)
         Standard deviations of the factors.
+    lower, upper : ndarray or frame of shape (H, D)
+        Limits of central prediction intervals of the observations, with the probability `interval` of the
+        call.
     """
 
     means: Any
     std: Any
     latent_means: Any
     latent_std: Any
+    lower: Any = None
+    upper: Any = None
     # The distribution of the observations where it is not Gaussian.
-    _cells: CellDistribution | None = field(default=None, repr=False)
+    _cells: HasQuantiles | None = field(default=None, repr=False)
 
-    def of_cells(self, cells: CellDistribution, means: Any, std: Any) -> Self:
+    def of_cells(self, cells: HasQuantiles, means: Any, std: Any) -> Self:
         """The same of the latents, with observations of another distribution."""
         return replace(self, means=means, std=std, _cells=cells)
-
-    def with_moments(self, means: Any, std: Any, latent_means: Any, latent_std: Any) -> Self:
-        """The same distribution with its moments in another type, such as frames."""
-        return replace(self, means=means, std=std, latent_means=latent_means, latent_std=latent_std)
 
     def quantile(self, probability: float) -> Any:
         """Return quantiles of the observations: limits of prediction intervals, or with 0.5 the median.
@@ -88,8 +122,24 @@ class Forecast:
         """
         if self._cells is None:
             return self.means + float(ndtri(check_probability(probability))) * self.std
-        values = self._cells.quantile(probability)
+        values = self._cells.quantile(check_probability(probability))
         return like_rows(self.means, values, index=getattr(self.means, "index", None))
+
+    def with_interval(self, interval: float) -> Self:
+        """The same forecast with limits of central prediction intervals of this probability."""
+        lower, upper = (self.quantile(p) for p in ends_of(interval))
+        return replace(self, lower=lower, upper=upper)
+
+    def like(self, x: Any, index: Any, latents: Any) -> Self:
+        """The same forecast with arrays of the type of `x`, such as frames, with this index."""
+        of_factors = ("latent_means", "latent_std")
+        arrays = {name: getattr(self, name) for name in ("means", "std", *of_factors, "lower", "upper")}
+        made = {
+            name: like_rows(x, values, index=index, columns=latents if name in of_factors else None)
+            for name, values in arrays.items()
+            if values is not None
+        }
+        return replace(self, **made)
 
 
 def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
@@ -178,22 +228,31 @@ def forecast(
 
 
 class Imputation(NamedTuple):
-    """Values without holes.
+    """Imputed values.
 
     Attributes
     ----------
     values : ndarray of shape (N, D)
-        Observed cells as they were, missing ones filled.
+        Observed values unchanged, missing values imputed.
     std : ndarray of shape (N, D), or None
-        Standard deviations of what would have been observed, zero where something was; None where nobody
-        asked.
+        Standard deviations of predicted observations, zero where one exists; None if not computed.
     beside_interpolation : Comparison, or None, default=None
-        How the model and straight lines find observed cells again; None where nothing is missing.
+        Leave-one-out errors of the model and of linear interpolation; None where nothing is missing.
+    cells : HasQuantiles, or None, default=None
+        Distribution of all values (N, D) where it is not Gaussian.
     """
 
     values: FloatArray
     std: FloatArray | None
     beside_interpolation: Comparison | None = None
+    cells: HasQuantiles | None = None
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Missing values imputed by quantiles, with observed values unchanged."""
+        if self.cells is not None:
+            return self.cells.quantile(probability)
+        assert self.std is not None
+        return self.values + float(ndtri(probability)) * self.std
 
 
 def fill(values: FloatArray, means: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:

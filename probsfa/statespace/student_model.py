@@ -4,12 +4,14 @@ Weights of cells are found anew for the rows that are asked about, at the parame
 :mod:`.student`); given them, the posterior is that of a Gaussian model. Log-likelihoods are lower bounds.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NoReturn, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
+from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
@@ -18,13 +20,12 @@ from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, left_o
 from probsfa.statespace.engine.dynamics import simulate_latents, transition_table
 from probsfa.statespace.filtering import FilterResult, FilterState, one_step, run_filter
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.profile import TimescaleProfile
-from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out_moments
 from probsfa.statespace.models import LinearGaussianModel
-from probsfa.statespace.news import News
 from probsfa.statespace.outlier_model import OutlierModel
 from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters, canonical
 from probsfa.statespace.posterior import Posterior, smooth
 from probsfa.statespace.prediction import Imputation, check_finite, fill
 from probsfa.statespace.simulation import draw_latents
@@ -37,12 +38,23 @@ from probsfa.statespace.student import (
     normal_scores,
 )
 
-__all__ = ["StudentModel", "with_noise"]
+__all__ = ["StudentModel", "model_of", "with_noise"]
 
 
 @dataclass(frozen=True, eq=False)
 class StudentModel(LinearGaussianModel):
     """The factorial AR(1) model with Student-t noise, at fitted parameters."""
+
+    refusals: ClassVar[Mapping[str, str]] = {
+        # Weights change with the news, so that it is no sum over values.
+        "news": "news has no share for each cell of a model with robust noise: a new cell changes the "
+        "weights of others. Compare `impute` or `forecast` before and after.",
+        "standard_errors": "standard_errors are not known of a model with robust noise: the curvature of the "
+        "lower bound that is maximised is not that of the likelihood. Fit again to series that `sample` "
+        "draws.",
+        "profile_timescale": "profile_timescale is not known of a model with robust noise: the lower bound "
+        "that is maximised falls otherwise than the likelihood. Fit again to series that `sample` draws.",
+    }
 
     @property
     def noise(self) -> StudentNoise:
@@ -154,7 +166,9 @@ class StudentModel(LinearGaussianModel):
         """The same model: large errors are what its noise is for."""
         return self
 
-    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def sample(
+        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
+    ) -> tuple[FloatArray, ...]:
         """Observations and latents drawn from the model."""
         params = self._states
         states = simulate_latents(params, n_steps, rng)
@@ -241,31 +255,49 @@ class StudentModel(LinearGaussianModel):
         degrees = nu + others
         return normal_scores(values - mean, left, scale * (nu + power) / degrees, degrees), rows
 
-    def _refuse(self, what: str, instead: str) -> NoReturn:
-        raise ValueError(f"{what} of a model with robust noise: {instead}")
 
-    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
-        """Refused: weights change with the news, so that it is no sum over cells."""
-        self._refuse(
-            "news has no share for each cell",
-            "a new cell changes the weights of others. Compare `impute` or `forecast` before and after.",
-        )
+def model_of(
+    params: Parameters,
+    *,
+    time_unit: float = 1.0,
+    axis: TimeAxis | None = None,
+    degrees_of_freedom: float | None = None,
+    options: FitOptions | None = None,
+) -> LinearGaussianModel:
+    """Return the model with given parameters, in data units, to which nothing was fitted.
 
-    def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Refused: the curvature of the bound is not that of the likelihood."""
-        self._refuse(
-            "standard_errors are not known",
-            "the curvature of the lower bound that is maximised is not that of the likelihood. Fit again to "
-            "series that `sample` draws.",
+    Parameters
+    ----------
+    params : Parameters
+        Factors may be in any order.
+    time_unit : float, default=1.0
+        Unit of time of the decays.
+    axis : TimeAxis, optional
+        What times are counted in; rows by default.
+    degrees_of_freedom : float, optional
+        Of Student-t noise.
+    options : FitOptions, optional
+        Options of later fits.
+    """
+    scale = np.sqrt(np.sum(params.state_space.loadings**2, axis=1) + params.noise_variance)
+    if options is None:
+        options = FitOptions(params.n_components, robust=degrees_of_freedom is not None)
+    return with_noise(
+        MaximumLikelihood(
+            params=canonical(params, scale),
+            shift=params.offset,
+            scale=scale,
+            time_unit=time_unit,
+            log_likelihood=np.nan,
+            history=np.empty(0),
+            n_evaluations=0,
+            converged=True,
+            status="The parameters were given; nothing was fitted.",
+            options=options,
+            axis=TimeAxis() if axis is None else axis,
+            degrees_of_freedom=degrees_of_freedom,
         )
-
-    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
-        """Refused: the profile of the bound is not that of the likelihood."""
-        self._refuse(
-            "profile_timescale is not known",
-            "the lower bound that is maximised falls otherwise than the likelihood. Fit again to series that "
-            "`sample` draws.",
-        )
+    )
 
 
 def with_noise(fitted: MaximumLikelihood) -> LinearGaussianModel:

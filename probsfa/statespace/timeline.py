@@ -7,6 +7,7 @@ two compare.
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ __all__ = [
     "Horizon",
     "check_steps_of_limit",
     "describe_index",
+    "followed_by_empty_rows",
     "in_model_time",
     "make_horizon",
     "refuse_uneven",
@@ -244,6 +246,31 @@ def make_horizon(
             ahead = _continued(given, index, frame, steps, by_rows, seconds, calendar)
         out.append(Horizon(steps, ahead))
     return out
+
+
+def followed_by_empty_rows(
+    sequences: Sequences, n_steps: int, unit: float, ahead: Sequence[FloatArray] | None = None
+) -> Sequences:
+    """Append rows without observations to each sequence, one unit of time apart.
+
+    Their covariates (n_steps, P) are `ahead`, for each sequence, where there are any.
+    """
+    if n_steps == 0:
+        return sequences
+    empty = np.full((n_steps, sequences.n_features), np.nan)
+    values = np.concatenate([part for s in sequences.slices for part in (sequences.values[s], empty)])
+    times = None
+    if sequences.times is not None:
+        later = unit * np.arange(1, n_steps + 1)
+        pieces = [sequences.times[s] for s in sequences.slices]
+        times = np.concatenate([part for piece in pieces for part in (piece, piece[-1] + later)])
+    step = sequences.step if sequences.step == unit else None
+    lengths = tuple(n + n_steps for n in sequences.lengths)
+    exog = None
+    if sequences.exog is not None and ahead is not None:
+        rows = [sequences.exog[s] for s in sequences.slices]
+        exog = np.concatenate([part for pair in zip(rows, ahead, strict=True) for part in pair])
+    return replace(sequences, values=values, times=times, lengths=lengths, step=step, exog=exog)
 
 
 def _read_fh(fh: Any) -> Any:

@@ -24,7 +24,7 @@ def frame():
 @pytest.fixture(scope="session")
 def sampled(frame):
     """A model fitted by NUTS."""
-    model = BayesianSFA(1, n_warmup=100, n_draws=150, n_chains=4, progress_bar=False, random_state=0)
+    model = BayesianSFA(1, n_warmup=100, n_draws=150, n_chains=4, verbose=False, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer effective draws than are wanted of a user
         return model.fit(frame[0])
@@ -33,5 +33,5 @@ def sampled(frame):
 @pytest.fixture(scope="session")
 def guided(frame):
     """The same fitted by SVI."""
-    model = BayesianSFA(1, inference="svi", n_draws=500, progress_bar=False, random_state=0)
+    model = BayesianSFA(1, inference="svi", n_draws=500, verbose=False, random_state=0)
     return model.fit(frame[0])

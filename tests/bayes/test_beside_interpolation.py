@@ -17,7 +17,7 @@ def walks():
 
 @pytest.fixture(scope="module")
 def fitted(walks):
-    model = BayesianSFA(1, inference="svi", n_draws=500, progress_bar=False, random_state=0)
+    model = BayesianSFA(1, inference="svi", n_draws=500, verbose=False, random_state=0)
     return model.fit(walks)
 
 

@@ -34,7 +34,7 @@ def quick(n_components=1, **options):
         "inference": "svi",
         "n_draws": 50,
         "n_steps_svi": 50,
-        "progress_bar": False,
+        "verbose": False,
         "random_state": 0,
     }
     return BayesianSFA(n_components, **{**settings, **options})
@@ -246,7 +246,7 @@ def test_priors_can_be_changed(frame):
     [
         (
             lambda X: BayesianSFA(1).fit(X, exog=X),
-            "BayesianSFA.fit does not support .* 'exog'. .*FactorialAR1",
+            "BayesianSFA does not support .* 'exog'. .*FactorialAR1",
         ),
         (lambda X: BayesianSFA(n_component=1), "does not support the argument 'n_component'"),
     ],

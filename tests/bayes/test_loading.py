@@ -12,7 +12,7 @@ import {first}
 import numpy as np
 from probsfa import BayesianSFA
 X = np.random.default_rng(0).standard_normal((30, 2))
-print(BayesianSFA(1, inference="svi", n_steps_svi=25, progress_bar=False, random_state=0).fit(X).status_)
+print(BayesianSFA(1, inference="svi", n_steps_svi=25, verbose=False, random_state=0).fit(X).status_)
 """
 
 

@@ -20,7 +20,7 @@ from tests.sampling import sparsely
 from tests.saved import cases
 from tests.tolerances import EXACT
 
-FAST = {"inference": "svi", "n_steps_svi": 3, "n_draws": 20, "n_chains": 2, "progress_bar": False}
+FAST = {"inference": "svi", "n_steps_svi": 3, "n_draws": 20, "n_chains": 2, "verbose": False}
 
 
 def fit(X, **options):

@@ -20,7 +20,7 @@ from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.parameters import Parameters
 from tests.statespace.support import to_panel
 
-FEW = dict(n_warmup=100, n_draws=60, n_chains=2, n_predictive=30, progress_bar=False, random_state=0)
+FEW = dict(n_warmup=100, n_draws=60, n_chains=2, n_predictive=30, verbose=False, random_state=0)
 
 
 def test_slices_have_the_distribution_that_is_asked_for():
@@ -216,9 +216,7 @@ def test_what_robust_noise_does_not_go_with_is_refused(rng):
 def test_outlier_scores_of_normal_noise_are_cells_left_out(rng):
     x = rng.standard_normal((60, 3)).cumsum(axis=0)
     x[20, 1] += 50.0
-    fitted = BayesianSFA(1, inference="svi", n_draws=20, n_chains=1, progress_bar=False, random_state=0).fit(
-        x
-    )
+    fitted = BayesianSFA(1, inference="svi", n_draws=20, n_chains=1, verbose=False, random_state=0).fit(x)
     scores = fitted.outlier_scores(x)
     assert np.unravel_index(np.argmax(scores), x.shape) == (20, 1)
     assert not hasattr(fitted, "degrees_of_freedom_")

@@ -20,7 +20,7 @@ FEW = {"inference": "svi", "n_steps_svi": 3, "n_draws": 5, "n_chains": 2, "n_pre
 
 
 @parametrize_with_checks(
-    [BayesianSFA(n_components=1, progress_bar=False, random_state=0, **FEW)],
+    [BayesianSFA(n_components=1, verbose=False, random_state=0, **FEW)],
     expected_failed_checks=lambda estimator: EXPECTED,
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # few draws

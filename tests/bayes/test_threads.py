@@ -68,7 +68,7 @@ def test_fits_in_several_threads_are_those_of_one(rng):
 
     def fit(i):
         settings = {"inference": "svi", "n_steps_svi": 5, "n_draws": 20, "n_chains": 1}
-        return BayesianSFA(1, priors=priors[i], progress_bar=False, random_state=i, **settings).fit(X).draws_
+        return BayesianSFA(1, priors=priors[i], verbose=False, random_state=i, **settings).fit(X).draws_
 
     with ThreadPoolExecutor(2) as pool:
         together = list(pool.map(fit, (0, 1)))

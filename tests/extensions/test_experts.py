@@ -434,9 +434,7 @@ def test_without_an_expansion_it_is_the_linear_model():
     linear = ProbabilisticSFA.from_parameters([0.9], [[1.0], [-0.5]], [0.3, 0.4], [2.0, 0.0])
     X = linear.sample(60, random_state=0)[0]
     model = ProductOfExpertsSFA(1, expansion=Identity(), max_iter=60, random_state=0, tol=1.0).fit(X)
-    same = ProbabilisticSFA.from_parameters(
-        model.decay_, model.loadings_, model.noise_variance_, model.offset_
-    )
+    same = ProbabilisticSFA.from_parameters(model.decay_, model.loadings_, model.noise_variance_, model.mean_)
     np.testing.assert_allclose(model.transform(X), same.transform(X), atol=1e-8)
     # The expansion is standardised, which the potential does not know.
     scales = len(X) * np.log(X.std(axis=0)).sum()

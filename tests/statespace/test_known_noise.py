@@ -87,7 +87,7 @@ def test_known_variances_that_do_not_fit_are_named(data, estimator, noise, messa
 @pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_bayesian_fits_keep_known_variances(data):
-    settings = {"inference": "svi", "n_steps_svi": 5, "progress_bar": False, "random_state": 0}
+    settings = {"inference": "svi", "n_steps_svi": 5, "verbose": False, "random_state": 0}
     model = BayesianSFA(1, noise=KNOWN, **settings).fit(data)
     np.testing.assert_allclose(model.noise_variance_, KNOWN, rtol=1e-12)
     assert np.isfinite(model.impute(data)).all()

@@ -65,7 +65,7 @@ def test_parameters_of_stochastic_cycles_stay_when_others_are_replaced(fitted):
 
 def test_what_was_fitted_has_names(fitted, series):
     assert abs(fitted.rhythm_periods_[0] / PERIOD - 1.0) < 0.02
-    assert fitted.rhythm_decays_.shape == fitted.smooth_timescales_.shape == (1,)
+    assert fitted.rhythm_decay_.shape == fitted.smooth_timescales_.shape == (1,)
     assert fitted.rhythm_amplitudes_.shape == fitted.rhythm_phases_.shape == (5, 1)
     largest = np.argmax(fitted.rhythm_amplitudes_[:, 0] / np.nanstd(series, axis=0))
     assert fitted.rhythm_phases_[largest, 0] == 0.0
@@ -182,7 +182,7 @@ def test_standard_errors_equal_the_numerical_ones(series):
     assert np.isnan(errors.loadings).sum() == 1 + 2  # the phase that is held, and the velocity
     for name, estimate in (
         ("rhythm_periods", model.rhythm_periods_),
-        ("rhythm_decays", model.rhythm_decays_),
+        ("rhythm_decays", model.rhythm_decay_),
         ("smooth_timescales", model.smooth_timescales_),
     ):
         lower, upper = errors.interval(name)

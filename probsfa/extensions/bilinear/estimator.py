@@ -1,16 +1,14 @@
 """Bilinear slow feature analysis as a scikit-learn estimator."""
 
 import warnings
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_input
 from probsfa._random import generator
 from probsfa._saving import Saved
 from probsfa._timescales import timescales_from_decay
@@ -18,17 +16,17 @@ from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.expansions._base import check_positive
 from probsfa.extensions._status import status_sentence
-from probsfa.extensions.bilinear.inference import BilinearPosterior, infer
 from probsfa.extensions.bilinear.learning import Climb, learn
-from probsfa.extensions.bilinear.parameters import BilinearParameters, canonical, rescale, simulate
+from probsfa.extensions.bilinear.model import BilinearModel
+from probsfa.extensions.bilinear.parameters import canonical, rescale
+from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.progress import Progress
 
 __all__ = ["BilinearSFA"]
 
 
-@lists_in_lists_out
-class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
+class BilinearSFA(Saved, StateSpaceMethods):
     """Slow features of two kinds: binary "what" chains that gate continuous "where" latents.
 
     Slow feature analysis puts what is seen and where it is into one kind of feature, and so mixes them.
@@ -114,7 +112,8 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
     >>> import numpy as np
     >>> from probsfa.extensions import BilinearSFA
     >>> from probsfa.extensions.bilinear import BilinearParameters
-    >>> from probsfa.extensions.bilinear.parameters import simulate
+    >>> from probsfa.extensions.bilinear.model import BilinearModel
+    from probsfa.extensions.bilinear.parameters import simulate
     >>> rng = np.random.default_rng(0)
     >>> truth = BilinearParameters(
     ...     np.array([0.95]), np.array([0.03]), np.array([0.03]), rng.standard_normal((6, 1, 1)),
@@ -126,6 +125,23 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
     >>> features.shape, bool(np.mean((features[:, 1] > 0.5) == what[:, 0]) > 0.95)
     ((200, 2), True)
     """
+
+    _without: ClassVar[Mapping[str, str]] = {
+        "filter": "its approximate posterior is of all rows together. Use ProbabilisticSFA.filter, or "
+        "posterior(X) of the rows so far.",
+        "sample_posterior": "its approximate posterior has no joint distribution over rows. Use "
+        "ProbabilisticSFA.",
+        "contributions": "values are products of factors and gates. Use posterior(X) and loadings_.",
+        "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
+        "diagnose": "it has no one-step predictions. Use outlier_scores, or ProbabilisticSFA.diagnose.",
+        "standard_errors": "the curvature of the lower bound is not that of the likelihood. Fit again to "
+        "series of sample().",
+        "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
+    }
+    _without_arguments: ClassVar[Mapping[str, str]] = {
+        "times": "Its rows are regular. Use ProbabilisticSFA for irregular times.",
+        "exog": "Use ProbabilisticSFA, which has covariates.",
+    }
 
     def __init__(
         self,
@@ -150,7 +166,7 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Find the parameters by variational expectation maximisation.
 
         Parameters
@@ -160,6 +176,8 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         y : ignored
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
+        times, exog : None
+            Not supported; use :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
@@ -176,12 +194,15 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         ConvergenceWarning
             If the fit was interrupted or took `max_iter` rounds.
         """
+        self._refuse_arguments(times=times, exog=exog)
         for name in ("n_components", "n_gates", "n_init", "max_iter"):
             check_count(name, getattr(self, name))
         check_option("noise", self.noise, ("diagonal", "isotropic"))
         check_positive("tol", self.tol)
         check_positive("noise_floor", self.noise_floor)
-        sequences = self._check(X, lengths, reset=True)
+        sequences = check_sequences(
+            self, X, reset=True, allow_nan=True, lengths=lengths, min_rows=2, index="warn"
+        )
         shift = np.nanmean(sequences.values, axis=0)
         spread = np.nanstd(sequences.values, axis=0)
         if not np.any(spread > 0.0):
@@ -232,128 +253,9 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
             best="these are the best parameters",
         )
 
-    # ---------------------------------------------------------------- inference
-
-    def transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return posterior means of latents and probabilities of gates, given all rows of each sequence.
-
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing.
-        lengths : array-like of int, optional
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray (T, K + M), or list of ndarrays (T_i, K + M)
-            First "where", means of the continuous latents, then "what", probabilities of the chains to be on.
-        """
-        check_is_fitted(self)
-        sequences = self._check(X, lengths)
-        posterior = self._infer(sequences)
-        return sequences.restore(np.hstack([posterior.means, posterior.gate_probabilities]))
-
-    def posterior(self, X: Any, *, lengths: Any = None) -> BilinearPosterior:
-        """Return the approximate distribution of latents and gates, given all rows of each sequence.
-
-        Parameters
-        ----------
-        X, lengths
-            As in `transform`.
-
-        Returns
-        -------
-        BilinearPosterior
-            Of all rows, one sequence after the other.
-        """
-        check_is_fitted(self)
-        return self._infer(self._check(X, lengths))
-
-    def lower_bound(self, X: Any, *, lengths: Any = None) -> float:
-        """Return a lower bound on the log-likelihood of data, in nats.
-
-        Parameters
-        ----------
-        X, lengths
-            As in `transform`.
-
-        Returns
-        -------
-        float
-        """
-        return self.posterior(X, lengths=lengths).lower_bound
-
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return the lower bound on the log-likelihood per row.
-
-        Parameters
-        ----------
-        X, lengths
-            As in `transform`.
-        y : ignored
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        sequences = self._check(X, lengths)
-        return self._infer(sequences).lower_bound / sequences.n_rows
-
-    def impute(self, X: Any, return_std: bool = False, *, lengths: Any = None) -> Any:
-        """Fill missing cells with their posterior means.
-
-        Parameters
-        ----------
-        X : array-like or DataFrame (T, D), or list of them
-            Rows in order of time, NaN where missing.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
-        lengths : array-like of int, optional
-            As in `fit`.
-
-        Returns
-        -------
-        filled : like X
-            Observed cells as they were, missing ones filled.
-        std : like X
-            With `return_std`: standard deviation of each filled cell, noise included; zero for observed ones.
-        """
-        check_is_fitted(self)
-        sequences = self._check(X, lengths)
-        posterior = self._infer(sequences)
-        means, variances = _cells(self.params_, posterior)
-        filled = like_input(X, sequences, np.where(sequences.mask, sequences.values, means))
-        if not return_std:
-            return filled
-        return filled, like_input(X, sequences, np.where(sequences.mask, 0.0, np.sqrt(variances)))
-
-    def sample(
-        self, n_steps: int = 1, *, random_state: Seed = None
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Draw a series from the model.
-
-        Parameters
-        ----------
-        n_steps : int, default=1
-            Number of rows.
-        random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
-
-        Returns
-        -------
-        X : ndarray (n_steps, D)
-            Observations.
-        where : ndarray (n_steps, K)
-            Continuous latents.
-        what : ndarray (n_steps, M)
-            Gates, 0.0 and 1.0.
-        """
-        check_is_fitted(self)
-        check_count("n_steps", n_steps)
-        rng = generator(self.random_state if random_state is None else random_state)
-        return simulate(self.params_, n_steps, rng)
+    @property
+    def _model(self) -> BilinearModel:
+        return BilinearModel(self.params_, self.scale_, self.noise == "isotropic")
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of what `transform` gives: ``where0``, ..., ``what0``, ..."""
@@ -361,36 +263,3 @@ class BilinearSFA(Saved, TransformerMixin, BaseEstimator):
         _, n_gates, n_components = self.loadings_.shape
         names = [f"where{k}" for k in range(n_components)] + [f"what{m}" for m in range(n_gates)]
         return np.asarray(names, dtype=object)
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def _check(self, X: Any, lengths: Any, *, reset: bool = False) -> Sequences:
-        return check_sequences(
-            self, X, reset=reset, allow_nan=True, lengths=lengths, min_rows=2 if reset else 1, index="warn"
-        )
-
-    def _infer(self, sequences: Sequences) -> BilinearPosterior:
-        shift, scale = self.mean_, self.scale_
-        params = rescale(self.params_, -shift / scale, 1.0 / scale)
-        posterior = infer(params, make_panel(sequences.standardised(shift, scale)))
-        in_data_units = float(sequences.mask.sum(axis=0) @ np.log(scale))
-        return posterior._replace(lower_bound=posterior.lower_bound - in_data_units)
-
-
-def _cells(params: BilinearParameters, posterior: BilinearPosterior) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (T, D) of all cells, noise included."""
-    gates, means = posterior.gate_probabilities, posterior.means
-    n_features = len(params.offset)
-    second = posterior.covariances + means[:, :, None] * means[:, None, :]
-    both = gates[:, :, None] * gates[:, None, :]
-    both += (gates * (1.0 - gates))[:, :, None] * np.eye(gates.shape[1])
-    products = np.einsum("tm,tk->tmk", gates, means).reshape(len(means), -1)
-    raw = np.einsum("tmn,tkl->tmknl", both, second).reshape(len(means), products.shape[1], -1)
-    spread = raw - products[:, :, None] * products[:, None, :]
-    loadings = params.loadings.reshape(n_features, -1)
-    variances = np.einsum("di,tij,dj->td", loadings, spread, loadings, optimize=True)
-    return params.offset + products @ loadings.T, np.maximum(variances, 0.0) + params.noise_variance

@@ -1,32 +1,25 @@
 """Slow features behind counts, zeros and ones, categories and numbers with heavy tails, as an estimator."""
 
 import warnings
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_input, like_rows
 from probsfa._optional_attributes import set_where_asked
 from probsfa._random import generator
 from probsfa._saving import Saved
 from probsfa._timescales import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
-from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa._validation import check_count, check_sequences
 from probsfa.extensions.emissions.columns import read_emission, read_link
-from probsfa.extensions.emissions.filtering import EmissionFilter
 from probsfa.extensions.emissions.model import EmissionFit, EmissionModel, fit_model
-from probsfa.extensions.emissions.prediction import EmissionForecast
-from probsfa.statespace.estimator import followed_by_empty_rows
-from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.learning.options import FitOptions, is_number
-from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.timeline import describe_index, in_model_time, make_horizon
+from probsfa.statespace.timeline import describe_index
 
 __all__ = ["EmissionSFA"]
 
@@ -36,8 +29,7 @@ _MOST_LATENTS = 5
 _MOST_START_EVALUATIONS = 40
 
 
-@lists_in_lists_out
-class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class EmissionSFA(Saved, StateSpaceMethods):
     """Slow feature analysis of counts, events, categories and numbers with outliers, with holes or without.
 
     A few independent latents, as those of :class:`probsfa.ProbabilisticSFA`, drive what each cell is drawn
@@ -90,7 +82,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         How each latent shows in each predictor, per standard deviation of the latent: in data units for
         "gaussian" and "student_t", in log-odds or logarithms of the mean else. ``E`` is the number of
         columns, but for "categorical" ones, which have as many predictors as levels but one.
-    offset_ : ndarray (E,)
+    mean_ : ndarray (E,)
         Mean of each predictor.
     links_ : tuple of str
         The link of each column. Predictors of columns with one are in units of its argument, not of the data.
@@ -100,7 +92,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Levels of the categorical columns, by the number of the column, in rising order.
     noise_variance_ : ndarray (D,)
         Variance of Gaussian noise, and squared scale of Student's t; NaN elsewhere.
-    df_ : ndarray (D,)
+    degrees_of_freedom_ : ndarray (D,)
         Degrees of freedom of Student's t; NaN elsewhere.
     size_ : ndarray (D,)
         Sizes of negative binomials, large where there is hardly more variance than Poisson's; NaN elsewhere.
@@ -162,6 +154,22 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     """
 
     _model: EmissionModel
+    _without: ClassVar[Mapping[str, str]] = {
+        "contributions": "values are not sums over factors, except on the scale of the predictors. Use "
+        "transform(X) and loadings_.",
+        "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
+        "diagnose": "use the quantile residuals of filter(X).residuals, which are independent and standard "
+        "normal if the model is right.",
+        "standard_errors": "the curvature of the lower bound is not that of the likelihood. Fit again to "
+        "series of sample().",
+        "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
+    }
+    _renamed: ClassVar[Mapping[str, str]] = {
+        "rhythm_decays_": "rhythm_decay_",
+        "offset_": "mean_",
+        "df_": "degrees_of_freedom_",
+    }
+    _without_arguments: ClassVar[Mapping[str, str]] = {"exog": "Use ProbabilisticSFA, which has covariates."}
 
     def __init__(
         self,
@@ -188,7 +196,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Find the parameters with the highest lower bound of the likelihood.
 
         Parameters
@@ -200,6 +208,8 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             Cuts one array into consecutive sequences.
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, as for :class:`probsfa.ProbabilisticSFA`.
+        exog : None
+            Not supported; use :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
@@ -217,6 +227,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         ConvergenceWarning
             If the fit stopped before a maximum; `status_` says how.
         """
+        self._refuse_arguments(exog=exog)
         self._check_parameters()
         sequences = check_sequences(
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
@@ -246,7 +257,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             )
         status = fit.status
         if self.n_components is None:
-            status = f"{status} n_components=None took {n_components} latents."
+            status = f"{status} n_components=None selected {n_components} latent factors."
         status += describe_index(sequences.axis, fit.model.time_unit)
         self._set_fitted(fit._replace(status=status))
         if not self.converged_:
@@ -272,13 +283,13 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.emissions_ = tuple(column.emission for column in columns)
         self.decay_ = params.decay
         self.loadings_ = params.loadings * scale[:, None]
-        self.offset_ = shift + scale * params.offset
+        self.mean_ = shift + scale * params.offset
         self.predictor_columns_ = np.repeat(np.arange(len(columns)), n_cells)
         self.levels_ = {d: column.levels for d, column in enumerate(columns) if len(column.levels)}
         self.time_unit_ = model.time_unit
         self.time_unit_seconds_ = model.time_axis.seconds(model.time_unit)
         self.timescales_ = timescales_from_decay(params.decay, model.time_unit)
-        self.noise_variance_, self.df_, self.size_ = model.shape_parameters()
+        self.noise_variance_, self.degrees_of_freedom_, self.size_ = model.shape_parameters()
         self._rhythms_and_smooth(params)
         self.lower_bound_, self.history_ = fit.lower_bound, fit.history
         self.n_iter_, self.n_evaluations_ = len(fit.history), fit.n_evaluations
@@ -289,39 +300,27 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         unit = self._model.time_unit
         of_rhythms = {
             "rhythm_periods_": params.rhythm_periods * unit,
-            "rhythm_decays_": params.rhythm_decay,
+            "rhythm_decay_": params.rhythm_decay,
         }
         of_smooth = {"smooth_timescales_": params.smooth_timescales * unit}
         set_where_asked(self, [(len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)])
 
     # ---------------------------------------------------------------- inference
 
-    def transform(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Return the posterior means of the latents, given all rows of each sequence.
-
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing.
-        lengths, times : optional
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-            Posterior means, slowest first.
-        """
-        sequences = self._check(X, lengths, times)
-        return sequences.restore(self._model.infer(sequences)[1].means)
-
     def posterior(
-        self, X: Any, *, level_and_scale: bool = False, lengths: Any = None, times: Any = None
-    ) -> Posterior | list[Posterior]:
+        self,
+        X: Any,
+        *,
+        level_and_scale: bool = False,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
+    ) -> Any:
         """Return the Gaussian distribution of the latents given all rows of each sequence.
 
         Parameters
         ----------
-        X, lengths, times
+        X, lengths, times, exog
             As in `transform`.
         level_and_scale : bool, default=False
             Whether to add the uncertainty of the level and the scale of the AR(1) latent factors, which short
@@ -341,19 +340,20 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         `level_and_scale`; in series of 400 rows in 69 to 86 %, and in 91 to 93 %. With two factors, of which
         further rotations are uncertain, it is 79 to 84 %.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         whole = self._model.posterior(sequences, level_and_scale=bool(level_and_scale))
         return whole.split(sequences.slices) if sequences.is_list else whole
 
     def filter(
         self,
         X: Any,
-        state: FilterState | None = None,
+        state: Any = None,
         *,
         lengths: Any = None,
         times: Any = None,
+        exog: Any = None,
         random_state: Seed = None,
-    ) -> EmissionFilter | list[EmissionFilter]:
+    ) -> Any:
         """Return causal distributions of the latents, and what the rows before each predicted.
 
         Parameters
@@ -362,7 +362,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             Rows in order of time, NaN where missing.
         state : FilterState, optional
             ``state`` of the result for the rows before, to go on with one sequence.
-        lengths, times : optional
+        lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None
             Where residuals of counts lie between two probabilities; the same each time where there is none.
@@ -387,55 +387,11 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Each row's distribution is the Gaussian with the highest bound, given the Gaussian one before it, so
         that the sum of the bounds of the rows is not quite the lower bound of all rows together.
         """
-        sequences = self._check(X, lengths, times)
+        sequences = self._check(X, lengths, times, exog)
         given = self.random_state if random_state is None else random_state
-        results = self._model.filter(sequences, state, generator(0 if given is None else given))
+        rng = generator(0 if given is None else given)
+        results = self._model.filter(sequences, state, rng)
         return results if sequences.is_list or lengths is not None else results[0]
-
-    def impute(
-        self,
-        X: Any,
-        return_std: bool = False,
-        *,
-        interval: float | None = None,
-        lengths: Any = None,
-        times: Any = None,
-    ) -> Any:
-        """Fill missing cells with their posterior means.
-
-        Parameters
-        ----------
-        X : array-like, DataFrame or Table (T, D), or list of them
-            Rows in order of time, NaN where missing.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
-        interval : float, optional
-            Probability of a central interval, to return its ends too.
-        lengths, times : optional
-            As in `fit`.
-
-        Returns
-        -------
-        filled : like X
-            Observed cells as they were. Missing ones are filled with their means: of counts a mean number, of
-            zeros and ones the probability of a one; a categorical one with its most probable level.
-        std : like X
-            With `return_std`: standard deviation of each filled cell, of a categorical one the root of ``p (1
-            - p)``; zero for observed ones.
-        lower, upper : like X
-            With `interval`: quantiles of filled cells, whole numbers for counts, which cover with that
-            probability or more; NaN for categorical ones; the values of observed cells.
-        """
-        ends = () if interval is None else _central_interval(interval)
-        sequences = self._check(X, lengths, times)
-        observed, mask = sequences.values, sequences.mask
-        cells = self._model.cell_moments(sequences, ends)
-        out = [like_input(X, sequences, np.where(mask, observed, cells.means))]
-        if return_std:
-            out.append(like_input(X, sequences, np.where(mask, 0.0, cells.std)))
-        for quantile in cells.quantiles:
-            out.append(like_input(X, sequences, np.where(mask, observed, quantile)))
-        return out[0] if len(out) == 1 else tuple(out)
 
     def level_probabilities(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
         """Return the probabilities of the levels of columns that have such, given all rows.
@@ -476,7 +432,7 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         column : str or int
             Name or number of the column, which is not categorical.
         predictor : array-like
-            Values of ``eta``, in the units of `offset_`.
+            Values of ``eta``, in the units of `mean_`.
 
         Returns
         -------
@@ -500,181 +456,8 @@ class EmissionSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             )
         return self._model.column_mean(int(which), np.asarray(predictor, dtype=np.float64))
 
-    def forecast(
-        self,
-        X: Any,
-        n_steps: int | None = None,
-        *,
-        fh: Any = None,
-        interval: float = 0.9,
-        lengths: Any = None,
-        times: Any = None,
-    ) -> EmissionForecast | list[EmissionForecast]:
-        """Forecast what follows each sequence.
-
-        Parameters
-        ----------
-        X, lengths, times
-            As in `transform`; the rows from which to forecast.
-        n_steps : int, optional
-            Number of steps, each of one `time_unit_`.
-        fh : array-like (H,), optional
-            Forecasting horizon, as for :meth:`probsfa.ProbabilisticSFA.forecast`.
-        interval : float, default=0.9
-            Probability of the interval from ``lower`` to ``upper``, or more where values are whole numbers.
-
-        Returns
-        -------
-        EmissionForecast, or list of EmissionForecast
-            An array cut by `lengths` gives a list, and frames give frames.
-
-        Raises
-        ------
-        ValueError
-            If not exactly one of `n_steps` and `fh` is given, or `fh` does not rise or cannot be compared
-            with the times of the rows.
-        """
-        check_is_fitted(self)
-        if n_steps is not None:
-            check_count("n_steps", n_steps)
-        ends = _central_interval(interval)
-        sequences = self._check(X, lengths, times)
-        horizon = make_horizon(X, sequences, self._model.time_axis, self.time_unit_, n_steps=n_steps, fh=fh)
-        forecasts = self._model.forecast(sequences, [each.steps for each in horizon], ends)
-        frames = X if sequences.is_list else [X] * len(forecasts)
-        latents = self.get_feature_names_out()
-        out = [
-            EmissionForecast(
-                **{
-                    name: like_rows(
-                        frame, values, index=each.index, columns=latents if "latent" in name else None
-                    )
-                    for name, values in one._asdict().items()
-                }
-            )
-            for frame, one, each in zip(frames, forecasts, horizon, strict=True)
-        ]
-        return out if sequences.is_list or lengths is not None else out[0]
-
-    def sample(self, n_steps: int = 1, *, random_state: Seed = None) -> tuple[FloatArray, FloatArray]:
-        """Draw a series from the model.
-
-        Parameters
-        ----------
-        n_steps : int, default=1
-            Number of rows, one `time_unit_` apart.
-        random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
-
-        Returns
-        -------
-        X : ndarray (n_steps, D)
-            Observations.
-        latents : ndarray (n_steps, K)
-            The latents behind them.
-        """
-        check_is_fitted(self)
-        check_count("n_steps", n_steps)
-        return self._model.sample(n_steps, self._generator(random_state))
-
-    def sample_posterior(
-        self,
-        X: Any,
-        n_draws: int = 1,
-        *,
-        of: str = "latents",
-        n_steps: int = 0,
-        lengths: Any = None,
-        times: Any = None,
-        random_state: Seed = None,
-    ) -> FloatArray | list[FloatArray]:
-        """Draw courses of the latents, or missing cells and what follows, from their joint distribution.
-
-        Parameters
-        ----------
-        X, lengths, times
-            As in `transform`.
-        n_draws : int, default=1
-            Number of draws.
-        of : {"latents", "cells"}, default="latents"
-            What to draw. ``"cells"`` gives series without holes: observed cells as they were, missing ones
-            drawn, all of a draw together.
-        n_steps : int, default=0
-            Rows that follow each sequence, each one `time_unit_` after the one before, drawn with the rest.
-        random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
-
-        Returns
-        -------
-        ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
-            With ``of="cells"`` D in the place of K.
-        """
-        check_count("n_draws", n_draws)
-        check_count("n_steps", n_steps, minimum=0)
-        check_option("of", of, ("latents", "cells"))
-        sequences = followed_by_empty_rows(self._check(X, lengths, times), n_steps, self.time_unit_)
-        draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
-        drawn = draw(sequences, n_draws, self._generator(random_state))
-        return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
-
-    # -------------------------------------------------------------------- scores
-
-    def lower_bound(self, X: Any, *, lengths: Any = None, times: Any = None) -> float:
-        """Return the lower bound of the log-likelihood of all rows, in nats. Parameters as in `transform`."""
-        return self._model.lower_bound(self._check(X, lengths, times))
-
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None) -> float:
-        """Return the mean lower bound per row, in nats. Parameters as in `transform`."""
-        sequences = self._check(X, lengths, times)
-        return self._model.lower_bound(sequences) / sequences.n_rows
-
     # ------------------------------------------------------------------ plumbing
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there are parameters."""
         return hasattr(self, "_model")
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return the names of the columns of `transform`.
-
-        Parameters
-        ----------
-        input_features : ignored
-
-        Returns
-        -------
-        ndarray of str
-            The name of the class with a number for AR(1) latents, and those of the states of rhythms and
-            smooth latents, as for :class:`probsfa.ProbabilisticSFA`.
-        """
-        names = super().get_feature_names_out(input_features)
-        pairs = self._model.params.latents.names
-        return names if not pairs else np.append(names[: -len(pairs)], np.array(pairs, dtype=object))
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._model.params.n_states
-
-    def _check(self, X: Any, lengths: Any, times: Any) -> Sequences:
-        check_is_fitted(self)
-        axis = self._model.time_axis
-        sequences = check_sequences(
-            self, X, reset=False, allow_nan=True, lengths=lengths, times=times, index="use", axis=axis
-        )
-        return in_model_time(sequences, axis, self._model.time_unit)
-
-    def _generator(self, random_state: Seed) -> np.random.Generator:
-        return generator(self.random_state if random_state is None else random_state)
-
-
-def _central_interval(probability: float) -> tuple[float, float]:
-    """Probabilities below the two ends of a central interval."""
-    if not (is_number(probability) and 0.0 < probability < 1.0):
-        raise ValueError(f"interval must be a probability above 0 and below 1; got {probability!r}.")
-    return 0.5 - probability / 2.0, 0.5 + probability / 2.0

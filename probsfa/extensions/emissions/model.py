@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
@@ -14,11 +15,11 @@ from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequen
 from probsfa.extensions.emissions.learning import Report, climb
 from probsfa.extensions.emissions.level_and_scale import level_and_scale_variances
 from probsfa.extensions.emissions.prediction import (
-    CellMoments,
+    CellDistribution,
     EmissionForecast,
     draw_cells,
     level_probabilities,
-    predict,
+    log_predictive,
     shapes_by_cell,
 )
 from probsfa.extensions.emissions.sites import (
@@ -35,10 +36,11 @@ from probsfa.extensions.emissions.sites import (
 from probsfa.extensions.emissions.start import start_of
 from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.filtering import FilterState
+from probsfa.statespace.fitted_model import FittedModel, parts_without
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Parameters, canonical
 from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.prediction import propagate
+from probsfa.statespace.prediction import Forecast, Imputation, ImputedCells, propagate
 from probsfa.statespace.simulation import draw_latents
 
 __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
@@ -62,8 +64,24 @@ _ENDINGS = {
 }
 
 
-class EmissionModel(NamedTuple):
-    """Parameters of a fitted model, in plain arrays.
+class _EmissionParameters(NamedTuple):
+    """Parameters of a fitted model, in plain arrays; see :class:`EmissionModel`."""
+
+    decay: FloatArray
+    loadings: FloatArray
+    offset: FloatArray
+    rhythm_decay: FloatArray
+    rhythm_frequency: FloatArray
+    smooth_rate: FloatArray
+    shapes: Shapes
+    columns: tuple[Column, ...]
+    time_unit: float
+    axis: tuple[str, str | None, bool, bool, float]
+    level_and_scale: FloatArray | None = None
+
+
+class EmissionModel(_EmissionParameters, FittedModel):
+    """A fitted model, with its parameters in plain arrays.
 
     Attributes
     ----------
@@ -81,18 +99,6 @@ class EmissionModel(NamedTuple):
         Variances of the level and the logarithm of the scale of AR(1) latents; absent from files of earlier
         versions.
     """
-
-    decay: FloatArray
-    loadings: FloatArray
-    offset: FloatArray
-    rhythm_decay: FloatArray
-    rhythm_frequency: FloatArray
-    smooth_rate: FloatArray
-    shapes: Shapes
-    columns: tuple[Column, ...]
-    time_unit: float
-    axis: tuple[str, str | None, bool, bool, float]
-    level_and_scale: FloatArray | None = None
 
     @property
     def time_axis(self) -> TimeAxis:
@@ -159,7 +165,28 @@ class EmissionModel(NamedTuple):
             lag_one[:, k, k] += level + scale * means[:-1, k] * means[1:, k]
         return Posterior(means, covariances, lag_one, bounds)
 
-    def lower_bound(self, sequences: Sequences) -> float:
+    @property
+    def n_states(self) -> int:
+        """Number of columns of `transform`."""
+        return self.params.n_states
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the states of stochastic cycles and smooth factors."""
+        return tuple(self.params.latents.names)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters, those of links included."""
+        of_factors = (self.decay, self.rhythm_decay, self.rhythm_frequency, self.smooth_rate)
+        sizes = [part.size for part in (*of_factors, self.loadings, self.offset, *self.shapes)]
+        return int(sum(sizes))
+
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors given all rows of each sequence."""
+        return self.infer(sequences)[1].means
+
+    def log_likelihood(self, sequences: Sequences) -> float:
         """Lower bound of the log-likelihood of all rows, in nats of the data's units."""
         return self.infer(sequences)[1].bound - self.log_scale(sequences)
 
@@ -172,18 +199,39 @@ class EmissionModel(NamedTuple):
         """Logarithms of the scales of the columns (D,)."""
         return np.log([column.scale for column in self.columns])
 
-    def cell_moments(self, sequences: Sequences, probabilities: Sequence[float] = ()) -> CellMoments:
-        """Means, standard deviations and quantiles of all cells; quantiles of missing ones alone."""
+    def cell_distribution(self, sequences: Sequences) -> CellDistribution:
+        """Distribution of all values given the observed ones; quantiles of missing values alone."""
         _, inference = self.infer(sequences)
-        return predict(
+        return CellDistribution(
             self.params,
             self.columns,
             self.shapes,
             inference.means,
             inference.covariances,
-            probabilities,
-            wanted=~sequences.mask,
+            ~sequences.mask,
         )
+
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
+        """Missing values imputed by means, or by the most probable level of a categorical column."""
+        cells = self.cell_distribution(sequences)
+        moments, mask = cells.moments(), sequences.mask
+        values = np.where(mask, sequences.values, moments.means)
+        std = np.where(mask, 0.0, moments.std)
+        return Imputation(values, std, cells=ImputedCells(sequences.values, cells))
+
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """Standardized errors of observed values, predicted without a tenth; of levels by probability."""
+        scores = np.full_like(sequences.values, np.nan)
+        levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
+        for hidden, rest in parts_without(sequences):
+            cells = self.cell_distribution(rest)
+            means, std, _ = cells.moments()
+            log_density = log_predictive(*cells[:5], values=sequences.values)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                errors = np.abs(sequences.values - means) / std
+                by_level = -special.ndtri(0.5 * np.exp(log_density))
+            scores[hidden] = np.where(levels, by_level, errors)[hidden]
+        return scores
 
     def probabilities(self, sequences: Sequences) -> dict[int, FloatArray]:
         """Probabilities (N, L) of the levels of columns that have levels, by the number of the column."""
@@ -202,7 +250,7 @@ class EmissionModel(NamedTuple):
         return out
 
     def column_mean(self, which: int, predictor: FloatArray) -> FloatArray:
-        """Means of the cells of a column, in data units, at values of its predictor in units of `offset_`."""
+        """Means of the cells of a column, in data units, at values of its predictor in units of `mean_`."""
         column = self.columns[which]
         family, shape = FAMILIES[column.family], shapes_by_cell(self.columns, self.shapes)[column.first]
         eta = predictor.reshape(-1, 1)
@@ -212,11 +260,12 @@ class EmissionModel(NamedTuple):
         return (column.shift + column.scale * mean).reshape(predictor.shape)
 
     def filter(
-        self, sequences: Sequences, state: FilterState | None, rng: np.random.Generator
+        self, sequences: Sequences, state: FilterState | None, rng: np.random.Generator | None = None
     ) -> list[EmissionFilter]:
-        """Causal distributions of each sequence."""
+        """Causal distributions of each sequence; residuals of counts are drawn, by default with one seed."""
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X has several.")
+        rng = np.random.default_rng(0) if rng is None else rng
         parts = [sequences.one(i) for i in range(len(sequences.lengths))]
         encoded = [encode(part, self.columns).retimed(self.time_unit) for part in parts]
         return [
@@ -225,22 +274,25 @@ class EmissionModel(NamedTuple):
         ]
 
     def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], probabilities: tuple[float, float]
-    ) -> list[EmissionForecast]:
+        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+    ) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
         _, inference = self.infer(sequences)
-        out = []
-        for rows, ahead in zip(sequences.slices, steps, strict=True):
+        out: list[Forecast] = []
+        for rows, later in zip(sequences.slices, steps, strict=True):
             last = rows.stop - 1
             means, covariances = propagate(
-                self.params, inference.means[last], inference.covariances[last], ahead
+                self.params, inference.means[last], inference.covariances[last], later
             )
-            moments = predict(self.params, self.columns, self.shapes, means, covariances, probabilities)
+            cells = CellDistribution(self.params, self.columns, self.shapes, means, covariances)
+            moments = cells.moments()
             std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-            out.append(EmissionForecast(moments.means, moments.std, means, std, *moments.quantiles))
+            out.append(EmissionForecast(moments.means, moments.std, means, std, _cells=cells))
         return out
 
-    def sample(self, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    def sample(
+        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
+    ) -> tuple[FloatArray, ...]:
         """Observations and latents drawn from the model."""
         latents = simulate_latents(self.params, n_steps, rng)
         return draw_cells(self.params, self.columns, self.shapes, latents, rng), latents

@@ -1,7 +1,7 @@
 """From the latents to the cells of users: means, spreads, quantiles and draws, in data units."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -12,8 +12,10 @@ from probsfa.extensions.emissions.columns import Column, blocks_of
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.sites import Shapes, predictor_moments
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.prediction import Forecast
 
 __all__ = [
+    "CellDistribution",
     "CellMoments",
     "EmissionForecast",
     "draw_cells",
@@ -27,8 +29,8 @@ __all__ = [
 _N_POINTS, _CHUNK = 256, 1024
 
 
-class EmissionForecast(NamedTuple):
-    """Distribution of the ``H`` steps after the last row.
+class EmissionForecast(Forecast):
+    """Forecast of ``H`` steps after the last row, of columns that are not Gaussian.
 
     Attributes
     ----------
@@ -38,15 +40,9 @@ class EmissionForecast(NamedTuple):
     latent_means, latent_std : ndarray or frame of shape (H, K)
         Means and standard deviations of the latents.
     lower, upper : ndarray or frame of shape (H, D)
-        Ends of the central interval, which are values that a column may have; NaN for categorical ones.
+        Limits of the prediction interval, which are values that a column may have, so that it covers with
+        its probability or more; NaN for categorical columns.
     """
-
-    means: Any
-    std: Any
-    latent_means: Any
-    latent_std: Any
-    lower: Any
-    upper: Any
 
 
 class CellMoments(NamedTuple):
@@ -55,6 +51,25 @@ class CellMoments(NamedTuple):
     means: FloatArray
     std: FloatArray
     quantiles: tuple[FloatArray, ...]
+
+
+class CellDistribution(NamedTuple):
+    """Distribution of values (N, D), given that of the factors; attributes as parameters of `predict`."""
+
+    params: Parameters
+    columns: Sequence[Column]
+    shapes: Shapes
+    means: FloatArray
+    covariances: FloatArray
+    wanted: BoolArray | None = None
+
+    def moments(self) -> CellMoments:
+        """Means and standard deviations."""
+        return predict(*self[:5])
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Quantiles (N, D) of the wanted values, NaN elsewhere and where a column is categorical."""
+        return predict(*self[:5], (probability,), self.wanted).quantiles[0]
 
 
 def shapes_by_cell(columns: Sequence[Column], shapes: Shapes) -> list[FloatArray]:

@@ -1,17 +1,15 @@
 """The product of experts as a scikit-learn estimator."""
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_input
 from probsfa._random import generator
 from probsfa._saving import Saved
 from probsfa._timescales import timescales_from_decay
@@ -21,16 +19,15 @@ from probsfa.expansions import Polynomial
 from probsfa.expansions._base import check_positive
 from probsfa.extensions.experts.learning import Data, Learned, Settings, learn
 from probsfa.extensions.experts.linear_rows import LinearRows
-from probsfa.extensions.experts.model import ExpertModel, LatentMoments
+from probsfa.extensions.experts.model import ExpertModel
 from probsfa.extensions.experts.potential import Features
+from probsfa.extensions.experts.sampled_model import N_DRAWS, SampledModel
 from probsfa.extensions.experts.sampling import Columns
 from probsfa.sfa._expand import Expander
-from probsfa.statespace.estimator import followed_by_empty_rows
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.panel import make_panel
+from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import smooth
 from probsfa.statespace.progress import Progress
 
 __all__ = ["ProductOfExpertsSFA"]
@@ -41,12 +38,9 @@ _MOST_START_EVALUATIONS = 60
 _SLOWEST = 0.9999
 # How far out, in standard deviations, an expansion must have grown to how much, so that there is a density.
 _FAR, _GROWN = 1e4, 1e2
-# Draws that means over hidden cells are taken over, where nobody says how many.
-_N_DRAWS = 200
 
 
-@lists_in_lists_out
-class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     """Slow features of nonlinear expansions, by a model of the rows that can be.
 
     Slow feature analysis of an expansion such as ``(y, y^2)`` takes its outputs for any numbers, although
@@ -103,7 +97,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         ``-1 / log(decay_)`` in rows; NaN where the decay is not positive.
     loadings_ : ndarray (E, K)
         How each latent shows in each output of the expansion, in its units.
-    noise_variance_, offset_ : ndarray (E,)
+    noise_variance_, mean_ : ndarray (E,)
         Noise variance of each output, without the width of the local experts, and its mean, under the global
         expert.
     expansion_ : transformer
@@ -159,6 +153,26 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
     ((20, 2), (20, 2))
     """
 
+    _without: ClassVar[Mapping[str, str]] = {
+        "filter": "its rows are sampled together. Use ProbabilisticSFA.",
+        "forecast": "use means and quantiles of sample_posterior(X, n_draws, of='cells', n_steps=...).",
+        "contributions": "rows are not linear functions of the factors. Use ProbabilisticSFA.",
+        "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
+        "outlier_scores": "each score would need samples of its own. Use ProbabilisticSFA, or compare hidden "
+        "values with impute(X, return_std=True).",
+        "diagnose": "it has no one-step predictions. Use ProbabilisticSFA.diagnose.",
+        "standard_errors": "parameters are learned from samples. Fit again to series of sample().",
+        "profile_timescale": "its likelihood is estimated by sampling. Use ProbabilisticSFA or BayesianSFA.",
+        "bic": "its likelihood is estimated by sampling, with an error near a nat. Compare "
+        "log_likelihood(X, return_error=True) of held-out rows.",
+        "lower_bound": "its likelihood is estimated by log_likelihood.",
+    }
+    _renamed: ClassVar[Mapping[str, str]] = {"offset_": "mean_"}
+    _without_arguments: ClassVar[Mapping[str, str]] = {
+        "times": "Its rows are regular. Use ProbabilisticSFA for irregular times.",
+        "exog": "Use ProbabilisticSFA, which has covariates.",
+    }
+
     def __init__(
         self,
         n_components: int = 2,
@@ -194,7 +208,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     # ------------------------------------------------------------------ fitting
 
-    def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Find the parameters of the global expert by the difference between data and samples.
 
         Parameters
@@ -204,6 +218,8 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         y : ignored
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
+        times, exog : None
+            Not supported; use :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
@@ -220,8 +236,11 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         ConvergenceWarning
             If the fit was interrupted, or its parameters were still moving by more than `tol`.
         """
+        self._refuse_arguments(times=times, exog=exog)
         self._check_parameters()
-        sequences = self._check(X, lengths, reset=True)
+        sequences = check_sequences(
+            self, X, reset=True, allow_nan=True, lengths=lengths, min_rows=2, index="warn"
+        )
         rng = generator(self.random_state)
         values = sequences.values
         columns = Columns.of(values, sequences.lengths)
@@ -293,7 +312,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.timescales_ = timescales_from_decay(params.decay)
         self.loadings_ = params.loadings * features.scale[:, None]
         self.noise_variance_ = (params.noise_variance - width**2) * features.scale**2
-        self.offset_ = features.shift + features.scale * params.offset
+        self.mean_ = features.shift + features.scale * params.offset
         self._fitted = ExpertModel(
             features._replace(transformer=None),
             params.decay,
@@ -326,151 +345,60 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
             )
 
     @property
-    def _model(self) -> ExpertModel:
+    def _experts(self) -> ExpertModel:
         return self._fitted._replace(features=self._fitted.features._replace(transformer=self.expansion_))
 
-    # ---------------------------------------------------------------- inference
+    @property
+    def _model(self) -> SampledModel:
+        return SampledModel(self._experts, lambda: self._repeatable(None))
 
-    def transform(self, X: Any, *, lengths: Any = None) -> Any:
-        """Return the posterior means of the latents, given all rows of each sequence.
-
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing.
-        lengths : array-like of int, optional
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-            Posterior means, slowest first: exact for rows that are known, means over 200 draws of the rows
-            where cells are missing or seen in noise. Without a `random_state` these are the same each time.
-        """
-        sequences = self._check(X, lengths)
-        return sequences.restore(self._moments(sequences)[0])
-
-    def posterior(self, X: Any, *, lengths: Any = None) -> LatentMoments | list[LatentMoments]:
-        """Return means and standard deviations of the latents, given all rows of each sequence.
-
-        Parameters
-        ----------
-        X, lengths
-            As in `transform`.
-
-        Returns
-        -------
-        LatentMoments, or list of LatentMoments
-            ``means`` (T, K) and ``std`` (T, K).
-        """
-        sequences = self._check(X, lengths)
-        means, spread = self._moments(sequences)
-        # Covariances given the rows are the same whatever the rows.
-        zeros = np.zeros((sequences.n_rows, len(self.offset_)))
-        panel = make_panel(replace(sequences, values=zeros, feature_names=None))
-        given = np.diagonal(smooth(self._model.params, panel).covariances, axis1=1, axis2=2)
-        std = np.sqrt(given + spread)
-        if not sequences.is_list:
-            return LatentMoments(means, std)
-        return [LatentMoments(means[s], std[s]) for s in sequences.slices]
+    # Methods with arguments of their own; the others are those of all probabilistic estimators.
 
     def impute(
         self,
         X: Any,
         return_std: bool = False,
         *,
-        n_draws: int = _N_DRAWS,
+        interval: float | None = None,
+        quantile: float | Sequence[float] | None = None,
+        n_draws: int = N_DRAWS,
         lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
         random_state: Seed = None,
     ) -> Any:
-        """Fill missing cells with means over draws of them, given all that is observed.
+        """Impute missing values by means over draws of them, given all that is observed, or by quantiles.
 
         Parameters
         ----------
-        X : array-like or DataFrame (T, D), or list of them
-            Rows in order of time, NaN where missing.
-        return_std : bool, default=False
-            Whether to return standard deviations too.
+        X, return_std, interval, quantile, lengths, times, exog
+            As in :meth:`probsfa.ProbabilisticSFA.impute`.
         n_draws : int, default=200
             Number of draws.
-        lengths : array-like of int, optional
-            As in `fit`.
         random_state : int, Generator or None
             Source of randomness; the estimator's by default, and the same each time where it has none.
 
         Returns
         -------
-        filled : like X
-            Observed cells as they were, missing ones filled.
-        std : like X
-            With `return_std`: standard deviation of each filled cell; zero for observed ones.
+        filled, std, lower, upper : like X
+            As from :meth:`probsfa.ProbabilisticSFA.impute`.
         """
         check_count("n_draws", n_draws, minimum=2)
-        sequences = self._check(X, lengths)
-        mask, rows = sequences.mask, sequences.values[None]
-        if not mask.all():
-            rows = self._draws(sequences, n_draws, self._repeatable(random_state)).rows
-        noise = np.where(mask, 0.0, self._model.noise**2)
-        filled = like_input(X, sequences, np.where(mask, sequences.values, rows.mean(axis=0)))
-        if not return_std:
-            return filled
-        std = np.where(mask, 0.0, np.sqrt(rows.var(axis=0) + noise))
-        return filled, like_input(X, sequences, std)
-
-    def sample_posterior(
-        self,
-        X: Any,
-        n_draws: int = 1,
-        *,
-        of: str = "latents",
-        n_steps: int = 0,
-        lengths: Any = None,
-        random_state: Seed = None,
-    ) -> FloatArray | list[FloatArray]:
-        """Draw courses of the latents, or missing cells and what follows, given all that is observed.
-
-        Parameters
-        ----------
-        X, lengths
-            As in `transform`.
-        n_draws : int, default=1
-            Number of draws.
-        of : {"latents", "cells"}, default="latents"
-            What to draw. ``"cells"`` gives series without holes: observed cells as they were, missing ones
-            drawn, all of a draw together.
-        n_steps : int, default=0
-            Rows that follow each sequence, drawn with the rest: forecasts, where there are any.
-        random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
-
-        Returns
-        -------
-        ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
-            With ``of="cells"`` D in the place of K.
-
-        Raises
-        ------
-        ValueError
-            If `of` is none of these.
-        """
-        check_count("n_draws", n_draws)
-        check_count("n_steps", n_steps, minimum=0)
-        if of not in ("latents", "cells"):
-            raise ValueError(f"of must be one of 'latents', 'cells'; got {of!r}.")
-        sequences = followed_by_empty_rows(self._check(X, lengths), n_steps, 1.0)
-        rng = self._generator(random_state)
-        result = self._draws(sequences, n_draws, rng)
-        if of == "latents":
-            drawn = result.latents
-        else:
-            noisy = result.rows + self._model.noise * rng.standard_normal(result.rows.shape)
-            drawn = np.where(sequences.mask, sequences.values, noisy)
-        return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
+        sequences = self._check(X, lengths, times, exog)
+        rng = self._repeatable(random_state)
+        model = SampledModel(self._experts, lambda: rng, n_draws)
+        return self._imputed(X, sequences, model, return_std, interval, quantile)
 
     def sample(
-        self, n_steps: int = 1, *, n_moves: int = 500, expanded: bool = False, random_state: Seed = None
+        self,
+        n_steps: int = 1,
+        *,
+        n_moves: int = 500,
+        expanded: bool = False,
+        exog: Any = None,
+        random_state: Seed = None,
     ) -> tuple[FloatArray, ...]:
-        """Draw a series from the model.
+        """Simulate a series from the model.
 
         Parameters
         ----------
@@ -480,6 +408,8 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
             Moves of the chain, from rows of independent columns on.
         expanded : bool, default=False
             Whether to return the expanded rows too.
+        exog : None
+            Not supported.
         random_state : int, Generator or None
             Source of randomness; the estimator's by default.
 
@@ -494,15 +424,15 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
             about the width of the local experts, and on it where that is zero.
         """
         check_is_fitted(self)
+        self._refuse_arguments(exog=exog)
         check_count("n_steps", n_steps)
         check_count("n_moves", n_moves)
-        rng = self._generator(random_state)
-        model = self._model
-        drawn = model.draw_series(n_steps, n_moves, rng)
-        rows = drawn.rows[0] + model.noise * rng.standard_normal(drawn.rows[0].shape)
+        rng, experts = self._generator(random_state), self._experts
+        drawn = experts.draw_series(n_steps, n_moves, rng)
+        rows = drawn.rows[0] + experts.noise * rng.standard_normal(drawn.rows[0].shape)
         if not expanded:
             return rows, drawn.latents[0]
-        return rows, drawn.latents[0], model.expanded(drawn, rng)[0]
+        return rows, drawn.latents[0], experts.expanded(drawn, rng)[0]
 
     # -------------------------------------------------------------------- scores
 
@@ -530,7 +460,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, index="warn")
-        return self._model.log_potential(sequences.values, sequences.lengths)
+        return self._experts.log_potential(sequences.values, sequences.lengths)
 
     def log_likelihood(
         self,
@@ -540,6 +470,8 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         n_temperatures: int | None = None,
         return_error: bool = False,
         lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
         random_state: Seed = None,
     ) -> Any:
         """Return an estimate of the log-likelihood of observed cells, in nats.
@@ -556,7 +488,7 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return_error : bool, default=False
             Whether to return the standard error too: from the spread of the chains, and from the distance
             between the results of the two directions, which too few temperatures leave apart.
-        lengths : array-like of int, optional
+        lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None
             Source of randomness; the estimator's by default, and the same each time where it has none.
@@ -577,30 +509,11 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         check_count("n_chains", n_chains, minimum=2)
         if n_temperatures is not None:
             check_count("n_temperatures", n_temperatures)
-        sequences = self._check(X, lengths)
-        found = self._model.log_likelihood(
+        sequences = self._check(X, lengths, times, exog)
+        found = self._experts.log_likelihood(
             sequences.values, sequences.lengths, n_chains, n_temperatures, self._repeatable(random_state)
         )
         return (found.value, found.error) if return_error else found.value
-
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return an estimate of the mean log-likelihood per row, in nats.
-
-        The error of ``log_likelihood(X, return_error=True)`` is that of the sum over all rows.
-
-        Parameters
-        ----------
-        X, lengths
-            As in `transform`.
-        y : ignored
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
-        sequences = self._check(X, lengths)
-        return self.log_likelihood(X, lengths=lengths) / sequences.n_rows
 
     # ------------------------------------------------------------------ plumbing
 
@@ -608,42 +521,10 @@ class ProductOfExpertsSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """Whether there are parameters."""
         return hasattr(self, "_fitted")
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.decay_)
-
-    def _check(self, X: Any, lengths: Any, *, reset: bool = False) -> Sequences:
-        if not reset:
-            check_is_fitted(self)
-        return check_sequences(
-            self, X, reset=reset, allow_nan=True, lengths=lengths, min_rows=2 if reset else 1, index="warn"
-        )
-
-    def _generator(self, random_state: Seed) -> np.random.Generator:
-        return generator(self.random_state if random_state is None else random_state)
-
     def _repeatable(self, random_state: Seed) -> np.random.Generator:
         """A source of randomness that gives the same each time where nobody gave one."""
         given = self.random_state if random_state is None else random_state
         return generator(0 if given is None else given)
-
-    def _draws(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> Any:
-        return self._model.draw(sequences.values, sequences.lengths, n_draws, rng)
-
-    def _moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Means (N, K) of the latents, and what not knowing the rows adds to their variances."""
-        model = self._model
-        if model.is_known(sequences.values):
-            means = model.means(sequences.values, sequences.lengths)
-            return means, np.zeros_like(means)
-        each = self._draws(sequences, _N_DRAWS, self._repeatable(None)).latent_means
-        return each.mean(axis=0), each.var(axis=0)
 
 
 def _check_growth(features: Features, columns: Columns, rng: np.random.Generator) -> None:

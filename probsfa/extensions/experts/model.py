@@ -1,5 +1,6 @@
 """A fitted product of experts, and what is drawn from it, on checked data."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,10 @@ class LatentMoments(NamedTuple):
 
     means: FloatArray
     std: FloatArray
+
+    def split(self, parts: Iterable[slice]) -> "list[LatentMoments]":
+        """Return the moments of segments of the rows, such as the sequences of a list."""
+        return [LatentMoments(self.means[s], self.std[s]) for s in parts]
 
 
 class Drawn(NamedTuple):

@@ -43,7 +43,7 @@ class Rhythm(Process):
     sought: ClassVar[bool] = True
     attribute_names: ClassVar[tuple[str, ...]] = (
         "rhythm_periods_",
-        "rhythm_decays_",
+        "rhythm_decay_",
         "rhythm_amplitudes_",
         "rhythm_phases_",
     )
@@ -209,7 +209,7 @@ class Rhythm(Process):
         vectors = self.vectors(loadings)
         return {
             "rhythm_periods_": self.periods * time_unit,
-            "rhythm_decays_": self.decay,
+            "rhythm_decay_": self.decay,
             "rhythm_amplitudes_": np.sqrt(2.0) * np.abs(vectors),
             "rhythm_phases_": np.angle(vectors),
         }

@@ -40,11 +40,11 @@ def fitted():
 def test_attributes(fitted):
     frame, model = fitted
     assert model.emissions_ == tuple(frame.columns)
-    assert model.loadings_.shape == (7, 1) and model.offset_.shape == (7,)
+    assert model.loadings_.shape == (7, 1) and model.mean_.shape == (7,)
     assert model.predictor_columns_.tolist() == [0, 1, 2, 3, 4, 5, 5]
     np.testing.assert_array_equal(model.levels_[5], [0.0, 10.0, 20.0])
     assert np.flatnonzero(np.isfinite(model.noise_variance_)).tolist() == [3, 4]
-    assert np.flatnonzero(np.isfinite(model.df_)).tolist() == [4]
+    assert np.flatnonzero(np.isfinite(model.degrees_of_freedom_)).tolist() == [4]
     assert np.flatnonzero(np.isfinite(model.size_)).tolist() == [2]
     assert model.time_unit_seconds_ == 3600.0 and "index of X" in model.status_
     assert model.converged_ and np.all(np.diff(model.history_) >= 0.0)
@@ -313,7 +313,8 @@ def test_progress_is_shown(capsys):
 def test_default_number_of_latents():
     X = draw("poisson", parameters(3, (0.9,)), 60)[0]
     model = EmissionSFA(emission="poisson").fit(X)
-    assert model.transform(X).shape == (60, 3) and "n_components=None took 3 latents" in model.status_
+    assert model.transform(X).shape == (60, 3)
+    assert "n_components=None selected 3 latent factors" in model.status_
 
 
 EXPECTED = {

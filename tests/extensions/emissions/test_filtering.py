@@ -18,7 +18,7 @@ def test_of_gaussian_columns_it_is_the_filter_of_the_gaussian_model():
     X[50] = np.nan
     model = EmissionSFA(2, emission="gaussian").fit(X)
     same = ProbabilisticSFA.from_parameters(
-        model.decay_, model.loadings_, model.noise_variance_, model.offset_
+        model.decay_, model.loadings_, model.noise_variance_, model.mean_
     ).filter(X)
     ours = model.filter(X)
     np.testing.assert_allclose(ours.means, same.means, atol=1e-8)

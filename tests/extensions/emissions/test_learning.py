@@ -66,7 +66,7 @@ def test_gaussian_columns_alone_are_the_gaussian_model():
     X[30:50, 0] = np.nan
     model = EmissionSFA(2, emission="gaussian", tol=1e-5).fit(X)
     gaussian = ProbabilisticSFA.from_parameters(
-        model.decay_, model.loadings_, model.noise_variance_, model.offset_
+        model.decay_, model.loadings_, model.noise_variance_, model.mean_
     )
     assert model.lower_bound_ == pytest.approx(gaussian.log_likelihood(X), abs=1e-8)
     np.testing.assert_allclose(model.transform(X), gaussian.transform(X), atol=1e-8)
@@ -155,7 +155,7 @@ def test_a_column_that_is_the_same_throughout_ends(name, value):
     X[:, 2] = value
     model = EmissionSFA(1, emission=name).fit(X)
     assert model.converged_ and np.all(np.isfinite(model.loadings_))
-    assert np.abs(model.loadings_[2]).max() < 2.0 and np.abs(model.offset_[2]) < 20.0
+    assert np.abs(model.loadings_[2]).max() < 2.0 and np.abs(model.mean_[2]) < 20.0
 
 
 def test_heavy_tails_do_not_carry_the_latents_away():
@@ -167,7 +167,7 @@ def test_heavy_tails_do_not_carry_the_latents_away():
     plain = ProbabilisticSFA(1).fit(X)
     quality = [abs(np.corrcoef(m.transform(X)[:, 0], latents[:, 0])[0, 1]) for m in (robust, plain)]
     assert quality[0] > 0.95 and quality[0] > quality[1] + 0.05
-    assert np.all(robust.df_ < 5.0)
+    assert np.all(robust.degrees_of_freedom_ < 5.0)
 
 
 def test_rhythms_are_found_in_counts():
@@ -240,7 +240,7 @@ def test_a_link_is_learned(name):
     signal = 20.0 + 3.0 * FUNCTIONS[name](latents @ params.loadings[2])
     off = []
     for each in (model, linear):
-        eta = each.offset_[2] + each.transform(X) @ each.loadings_[2]
+        eta = each.mean_[2] + each.transform(X) @ each.loadings_[2]
         off.append(np.sqrt(np.mean((each.column_mean(2, eta) - signal) ** 2)))
     assert off[0] < 0.9 * off[1]
     rising = np.diff(model.column_mean(2, np.linspace(-300.0, 300.0, 50))) > 0.0

@@ -1,0 +1,177 @@
+"""A fitted posterior as a model: predictions are mixtures over the draws of the parameters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from probsfa._times import TimeAxis
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.bayes.draws import posterior_mean, timescales
+from probsfa.bayes.filtering import BayesianFilterResult, BayesianFilterState, filter_sequences
+from probsfa.bayes.fitted import FittedPosterior
+from probsfa.bayes.predictive import (
+    MissingCells,
+    beside_interpolation,
+    draw_latent_paths,
+    draw_observations,
+    draw_series,
+    log_predictive_density,
+    mean_contributions,
+    outlier_scores,
+    predict_ahead,
+    predict_latents,
+    predict_missing,
+)
+from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.fitted_model import FittedModel
+from probsfa.statespace.news import News
+from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.prediction import Forecast, Imputation
+from probsfa.statespace.student_model import model_of
+from probsfa.statespace.summary import ParameterErrors
+
+__all__ = ["BayesianModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class BayesianModel(FittedModel):
+    """The posterior of a fit, and its predictions.
+
+    Attributes
+    ----------
+    fitted : FittedPosterior
+        The posterior.
+    n_predictive : int
+        Number of draws that predictions are mixed of.
+    """
+
+    fitted: FittedPosterior
+    n_predictive: int
+
+    @property
+    def time_unit(self) -> float:
+        """Unit of time of the decays."""
+        return self.fitted.units.time_unit
+
+    @property
+    def time_axis(self) -> TimeAxis:
+        """What times are counted in."""
+        return self.fitted.sequences.axis
+
+    @property
+    def n_states(self) -> int:
+        """Number of factors."""
+        return int(self.fitted.draws.decay.shape[-1])
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters of the plug-in model."""
+        return int(self.plug_in.n_parameters)
+
+    def check(self, sequences: Sequences) -> None:
+        """Raise a ValueError for other sequences than those of a hierarchical model."""
+        n = self.fitted.target.n_sequences
+        if n is not None and len(sequences.lengths) != n:
+            raise ValueError(
+                f"A hierarchical model knows the noise of the {n} sequences it was fitted to; X has "
+                f"{len(sequences.lengths)}. Give those sequences, in the same order."
+            )
+
+    @cached_property
+    def plug_in(self) -> Any:
+        """The linear-Gaussian or Student-t model at the posterior means of the parameters."""
+        if self.fitted.hierarchical:
+            raise ValueError(
+                "diagnose, news and bic need one noise for all sequences; hierarchical=True has several. Use "
+                "to_datatree() with ArviZ, or fit with hierarchical=False."
+            )
+        degrees = None if self.fitted.degrees is None else float(np.mean(self.fitted.degrees))
+        return model_of(
+            posterior_mean(self.fitted.draws),
+            time_unit=self.time_unit,
+            axis=self.time_axis,
+            degrees_of_freedom=degrees,
+        )
+
+    def posterior(self, sequences: Sequences) -> Posterior:
+        """Moments of the factors, of the mixture over the draws."""
+        return predict_latents(self.fitted, sequences, self.n_predictive)
+
+    def filter(self, sequences: Sequences, state: BayesianFilterState | None) -> list[BayesianFilterResult]:
+        """Moments of the factors of each sequence given the rows so far."""
+        return filter_sequences(self.fitted, sequences, self.n_predictive, state)
+
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
+        """Missing values imputed by the means of mixtures over the draws."""
+        cells = MissingCells(sequences.values, predict_missing(self.fitted, sequences, self.n_predictive))
+        comparison = beside_interpolation(self.fitted, sequences)
+        return Imputation(cells.means, cells.std, comparison, cells)
+
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """Leave-one-out errors in standard deviations of predictions."""
+        return outlier_scores(self.fitted, sequences, self.n_predictive)
+
+    def contributions(self, sequences: Sequences) -> FloatArray:
+        """Means over the draws of each factor times its loading (N, D, K)."""
+        return mean_contributions(self.fitted, sequences, self.n_predictive)
+
+    def forecast(
+        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+    ) -> list[Forecast]:
+        """Mixture of the forecasts of the draws."""
+        return list(predict_ahead(self.fitted, sequences, self.n_predictive, list(steps)))
+
+    def sample(
+        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
+    ) -> tuple[FloatArray, ...]:
+        """A new series and its factors, with the parameters of one draw."""
+        return draw_series(self.fitted, n_steps, rng)
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Factors given the data, each with the parameters of another draw."""
+        return draw_latent_paths(self.fitted, sequences, n_draws, rng)
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Series with missing values drawn, each with the parameters of another draw."""
+        return draw_observations(self.fitted, sequences, n_draws, rng)
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Logarithm of the likelihood averaged over the draws, in nats."""
+        return log_predictive_density(self.fitted, sequences, self.n_predictive)
+
+    def maximum_log_likelihood(self, sequences: Sequences) -> float:
+        """Log-likelihood at the posterior means of the parameters."""
+        return float(self.plug_in.log_likelihood(sequences))
+
+    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
+        """Tests of prediction errors, at the posterior means of the parameters."""
+        found: Diagnostics = self.plug_in.diagnose(sequences, block)
+        return found
+
+    def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
+        """Posterior standard deviations, and central intervals of the draws."""
+        draws = self.fitted.draws
+        noise = draws.noise_variance
+        by_attribute = {
+            "timescales_": timescales(draws, self.time_unit),
+            "decay_": draws.decay,
+            "loadings_": draws.loadings,
+            "noise_variance_": noise if noise.ndim == 3 else noise.mean(axis=2),  # of several sequences
+            "mean_": draws.offset,
+        }
+        if self.fitted.degrees is not None:
+            by_attribute["degrees_of_freedom_"] = self.fitted.degrees
+        tail = 0.5 - 0.5 * level
+        return {
+            name: ParameterErrors(np.std(x, axis=(0, 1)), *np.quantile(x, (tail, 1.0 - tail), axis=(0, 1)))
+            for name, x in by_attribute.items()
+        }
+
+    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
+        """Revision of a prediction, at the posterior means of the parameters."""
+        found: News = self.plug_in.news(old, new, target)
+        return found

@@ -1,0 +1,111 @@
+"""A fitted product of experts as a model of validated data: moments over draws of what is not known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.extensions.experts.model import Drawn, ExpertModel, LatentMoments
+from probsfa.statespace.fitted_model import FittedModel
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.posterior import smooth
+from probsfa.statespace.prediction import Imputation
+
+__all__ = ["N_DRAWS", "SampledModel"]
+
+# Draws over which means of missing values are taken by default.
+N_DRAWS = 200
+
+
+class _DrawnCells(NamedTuple):
+    """Distribution of missing values: draws ``rows`` (n, N, D), observed with noise ``std`` (D,)."""
+
+    values: FloatArray
+    rows: FloatArray
+    std: FloatArray
+    rng: np.random.Generator
+
+    def quantile(self, probability: float) -> FloatArray:
+        """Missing values imputed by quantiles of the draws."""
+        noisy = self.rows
+        if self.std.any():
+            noisy = noisy + self.std * self.rng.standard_normal(noisy.shape)
+        return np.where(np.isnan(self.values), np.quantile(noisy, probability, axis=0), self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledModel(FittedModel):
+    """A fitted model, and the random numbers with which it is sampled.
+
+    Attributes
+    ----------
+    experts : ExpertModel
+        The fitted model.
+    generator : callable
+        Returns the random numbers of a call.
+    n_draws : int, default=200
+        Number of draws over which means are taken.
+    """
+
+    experts: ExpertModel
+    generator: Callable[[], np.random.Generator]
+    n_draws: int = N_DRAWS
+
+    @property
+    def n_states(self) -> int:
+        """Number of factors."""
+        return len(self.experts.decay)
+
+    def draws(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> Drawn:
+        """Rows drawn given observed values, with factors given these."""
+        return self.experts.draw(sequences.values, sequences.lengths, n_draws, rng)
+
+    def moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Means (N, K) of the factors, and the part of their variances that is due to unknown rows."""
+        if self.experts.is_known(sequences.values):
+            means = self.experts.means(sequences.values, sequences.lengths)
+            return means, np.zeros_like(means)
+        each = self.draws(sequences, self.n_draws, self.generator()).latent_means
+        return each.mean(axis=0), each.var(axis=0)
+
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors: exact for known rows, else means over draws."""
+        return self.moments(sequences)[0]
+
+    def posterior(self, sequences: Sequences) -> LatentMoments:
+        """Means and standard deviations of the factors."""
+        means, spread = self.moments(sequences)
+        # Covariances given the rows are the same whatever the rows.
+        zeros = np.zeros((sequences.n_rows, len(self.experts.offset)))
+        panel = make_panel(replace(sequences, values=zeros, feature_names=None))
+        given = np.diagonal(smooth(self.experts.params, panel).covariances, axis1=1, axis2=2)
+        return LatentMoments(means, np.sqrt(given + spread))
+
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
+        """Missing values imputed by means over draws."""
+        mask, rows, rng = sequences.mask, sequences.values[None], self.generator()
+        if not mask.all():
+            rows = self.draws(sequences, self.n_draws, rng).rows
+        noise = np.where(mask, 0.0, self.experts.noise**2)
+        values = np.where(mask, sequences.values, rows.mean(axis=0))
+        std = np.where(mask, 0.0, np.sqrt(rows.var(axis=0) + noise))
+        return Imputation(values, std, cells=_DrawnCells(sequences.values, rows, self.experts.noise, rng))
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Factors given the observed values."""
+        return self.draws(sequences, n_draws, rng).latents
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Series with missing values drawn."""
+        rows = self.draws(sequences, n_draws, rng).rows
+        noisy = rows + self.experts.noise * rng.standard_normal(rows.shape)
+        return np.where(sequences.mask, sequences.values, noisy)
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Estimate of the log-likelihood of observed values."""
+        return self.experts.log_likelihood(
+            sequences.values, sequences.lengths, 8, None, self.generator()
+        ).value

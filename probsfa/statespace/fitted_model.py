@@ -1,0 +1,277 @@
+"""What the estimators use of a fitted model: the methods that every model has, and what it can leave out.
+
+:class:`FittedModel` is the base of the four models of this package (with Gaussian noise, with Student-t
+noise, without noise, and of transformed columns) and of the models of :class:`probsfa.BayesianSFA` and of
+:mod:`probsfa.extensions`. The public methods, in :mod:`.methods`, validate data and call these.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._times import TimeAxis
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.statespace.covariates import Regression
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.prediction import Forecast, Imputation
+from probsfa.statespace.summary import ParameterErrors
+
+__all__ = ["FittedModel", "MaximumLikelihoodModel", "parts_without"]
+
+# Parts into which observed values are divided at random for scores; each is predicted from the others.
+_N_PARTS = 10
+# Fitted attributes and the standard errors of the same parameters.
+_ERRORS = {
+    "timescales_": "timescales",
+    "decay_": "decay",
+    "rhythm_periods_": "rhythm_periods",
+    "rhythm_decay_": "rhythm_decays",
+    "smooth_timescales_": "smooth_timescales",
+    "noise_decay_": "memory_decay",
+    "memory_scale_": "memory_scale",
+    "mean_": "offset",
+    "noise_variance_": "noise_variance",
+    "loadings_": "loadings",
+    "exog_coef_": "exog_coef",
+}
+
+
+class FittedModel:
+    """A fitted model, in the units of the data.
+
+    Data are validated sequences with times in the unit of the model. Results are for all their rows, one
+    sequence after the other, unless they are lists with one entry for each sequence. Methods without
+    parameters of their own return what the method of the same name in :mod:`.methods` documents.
+
+    Attributes
+    ----------
+    refusals : mapping of str to str
+        Methods that the model does not have, and the message of the ValueError that they raise.
+    takes_missing : bool
+        Whether values may be missing.
+    factors_of_complete_rows : bool
+        Whether means of the factors alone need complete rows.
+    regression : Regression or None
+        Coefficients of covariates.
+    time_unit : float
+        Unit of time of the decays.
+    time_axis : TimeAxis
+        What times are counted in.
+    """
+
+    refusals: ClassVar[Mapping[str, str]] = {}
+    takes_missing: ClassVar[bool] = True
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let each method that a model declares as missing raise the error that it declares."""
+        super().__init_subclass__(**kwargs)
+        for name, message in vars(cls).get("refusals", {}).items():
+            setattr(cls, name, _refusing(name, message))
+
+    @property
+    def factors_of_complete_rows(self) -> bool:
+        """Whether means of the factors alone need complete rows."""
+        return False
+
+    @property
+    def regression(self) -> Regression | None:
+        """Coefficients of covariates; None for a model without."""
+        return None
+
+    @property
+    def time_unit(self) -> float:
+        """Unit of time of the decays: rows by default."""
+        return 1.0
+
+    @property
+    def time_axis(self) -> TimeAxis:
+        """What times are counted in: rows by default."""
+        return TimeAxis()
+
+    def check(self, sequences: Sequences) -> None:
+        """Raise a ValueError for rows that the model does not support."""
+
+    # Every model has these. Their types are those of the models.
+
+    def posterior(self, sequences: Sequences) -> Any:
+        """Distribution of the factors given all rows of each sequence."""
+        raise NotImplementedError
+
+    def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
+        """Missing values imputed, with their distributions, unless only means are needed."""
+        raise NotImplementedError
+
+    def forecast(
+        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
+    ) -> list[Forecast]:
+        """Distribution so many units of time (H,) after each sequence, with covariates (H, P) of each."""
+        raise NotImplementedError
+
+    def sample(
+        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
+    ) -> tuple[FloatArray, ...]:
+        """Observations (n_steps, D), and factors."""
+        raise NotImplementedError
+
+    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Factors (n_draws, N, K), from their joint distribution given the data."""
+        raise NotImplementedError
+
+    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Series (n_draws, N, D), missing values drawn from their joint distribution given the others."""
+        raise NotImplementedError
+
+    def log_likelihood(self, sequences: Sequences) -> float:
+        """Log-likelihood of all rows, in nats, or its lower bound."""
+        raise NotImplementedError
+
+    # Models that cannot do one of these declare it in `refusals`, or their estimator leaves the method out.
+
+    def filter(self, sequences: Sequences, state: Any) -> list[Any]:
+        """Distribution of the factors of each sequence given the rows so far."""
+        raise NotImplementedError
+
+    def contributions(self, sequences: Sequences) -> FloatArray:
+        """Contribution of each factor to each value (N, D, K); last, if there is any, of the AR(1) noise."""
+        raise NotImplementedError
+
+    def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> Any:
+        """Revision of the prediction of a value from old rows to new ones."""
+        raise NotImplementedError
+
+    def diagnose(self, sequences: Sequences, block: int) -> Any:
+        """Tests of prediction errors; blocks of so many rows are hidden."""
+        raise NotImplementedError
+
+    def standard_errors(self, sequences: Sequences) -> Any:
+        """Standard errors of the parameters, which were fitted to these data."""
+        raise NotImplementedError
+
+    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> Any:
+        """Interval of the time scale of a factor by profile likelihood of these data."""
+        raise NotImplementedError
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of free parameters."""
+        raise NotImplementedError
+
+    @property
+    def n_states(self) -> int:
+        """Number of columns of `transform`."""
+        raise NotImplementedError
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the last columns of `transform`: the states of stochastic cycles and smooth factors."""
+        return ()
+
+    # What follows from the others.
+
+    def maximum_log_likelihood(self, sequences: Sequences) -> float:
+        """Log-likelihood at one set of parameters, for criteria such as BIC."""
+        return self.log_likelihood(sequences)
+
+    def factor_means(self, sequences: Sequences) -> FloatArray:
+        """Posterior means of the factors (N, K) given all rows of each sequence."""
+        means: FloatArray = self.posterior(sequences).means
+        return means
+
+    def posteriors(self, sequences: Sequences) -> list[Any]:
+        """The distribution of the factors of each sequence."""
+        parts: list[Any] = self.posterior(sequences).split(sequences.slices)
+        return parts
+
+    def outlier_scores(self, sequences: Sequences) -> FloatArray:
+        """Standardized errors (N, D) of observed values, each predicted without a tenth that contains it."""
+        scores = np.full_like(sequences.values, np.nan)
+        for hidden, rest in parts_without(sequences):
+            filled = self.impute(rest)
+            assert filled.std is not None
+            with np.errstate(divide="ignore", invalid="ignore"):
+                errors = np.abs(sequences.values - filled.values) / filled.std
+            scores[hidden] = errors[hidden]
+        return scores
+
+    def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
+        """Standard errors and intervals of parameters, by fitted attribute; of training data, if given."""
+        return {}
+
+    def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
+        """Arrays that a file contains beside the parameters."""
+        return {}
+
+
+class MaximumLikelihoodModel(FittedModel):
+    """A model with parameters that were fitted by maximum likelihood.
+
+    Attributes
+    ----------
+    fitted : MaximumLikelihood
+        Parameters, units, and how the fit ended.
+    """
+
+    fitted: MaximumLikelihood
+
+    @property
+    def time_unit(self) -> float:
+        """Unit of time of the decays."""
+        return self.fitted.time_unit
+
+    @property
+    def time_axis(self) -> TimeAxis:
+        """What times are counted in."""
+        return self.fitted.axis
+
+    @property
+    def n_states(self) -> int:
+        """Number of columns of `transform`."""
+        return self.fitted.params.n_states
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the states of stochastic cycles and smooth factors."""
+        return tuple(self.fitted.params.latents.names)
+
+    def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
+        """Standard errors from the observed information of the training data, if these are given."""
+        if sequences is None:
+            return {}
+        errors = self.standard_errors(sequences)
+        return {
+            attribute: ParameterErrors(getattr(errors, name), *errors.interval(name, level))
+            for attribute, name in _ERRORS.items()
+            if np.size(getattr(errors, name, ()))
+        }
+
+    def beside_interpolation(self, sequences: Sequences) -> Self:
+        """The same model; its status reports if interpolation predicts observed values as well."""
+        return self
+
+    def with_gross_misfit(self, sequences: Sequences) -> Self:
+        """The same model; its status reports one-step predictions with very large errors."""
+        return self
+
+
+def parts_without(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequences]]:
+    """Return disjoint random parts of the observed values, each with the rows from which it is removed."""
+    rows, columns = np.nonzero(sequences.mask)
+    order = np.random.default_rng(0).permutation(len(rows))  # the same at each call
+    found = []
+    for part in np.array_split(order, min(_N_PARTS, len(order)) or 1):
+        hidden = np.zeros(sequences.values.shape, dtype=bool)
+        hidden[rows[part], columns[part]] = True
+        found.append((hidden, replace(sequences, values=np.where(hidden, np.nan, sequences.values))))
+    return found
+
+
+def _refusing(name: str, message: str) -> Callable[..., NoReturn]:
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        raise ValueError(message)
+
+    refuse.__name__, refuse.__doc__ = name, f"Raise a ValueError: {message}"
+    return refuse

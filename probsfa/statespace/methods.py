@@ -1,0 +1,958 @@
+"""The public methods of the probabilistic estimators, and their documentation, once for all of them.
+
+:class:`StateSpaceMethods` is the base of :class:`probsfa.ProbabilisticSFA`, :class:`probsfa.BayesianSFA`,
+:class:`probsfa.EmissionSFA`, :class:`probsfa.BilinearSFA` and :class:`probsfa.ProductOfExpertsSFA`. Each
+method validates its arguments, calls the method of the same name of the fitted model
+(:class:`~probsfa.statespace.fitted_model.FittedModel`), and returns results of the type of the input.
+
+A new method is written here and in the models that have it. An estimator that cannot have it declares so in
+`_without`.
+"""
+
+import inspect
+import numbers
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from probsfa._frames import lists_in_lists_out
+from probsfa._like_input import like_input
+from probsfa._random import generator
+from probsfa._typing import FloatArray, Seed
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.statespace.covariates import Ahead, with_exog
+from probsfa.statespace.criterion import bayesian_criterion
+from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.fitted_model import FittedModel
+from probsfa.statespace.learning.profile import TimescaleProfile
+from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
+from probsfa.statespace.prediction import check_probability, ends_of
+from probsfa.statespace.summary import Summary, summarize
+from probsfa.statespace.timeline import followed_by_empty_rows, in_model_time, make_horizon
+
+__all__ = ["StateSpaceMethods", "Unavailable"]
+
+
+class Unavailable:
+    """In the place of a method that an estimator does not have: access raises an AttributeError.
+
+    So ``hasattr`` is False, as for methods of scikit-learn that depend on the estimator.
+
+    Parameters
+    ----------
+    name : str
+        The method.
+    reason : str
+        Why there is none, and what to use instead.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = reason
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        """Raise an AttributeError with the reason."""
+        raise AttributeError(f"{owner.__name__} has no method {self.name!r}: {self.reason}")
+
+
+@lists_in_lists_out
+class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the probabilistic estimators: what can be done with a fitted model.
+
+    Attributes
+    ----------
+    _model : FittedModel
+        The fitted model.
+    _without : mapping of str to str
+        Methods that the estimator does not have, and the reason with a remedy.
+    _without_arguments : mapping of str to str
+        Arguments of all methods (`times`, `exog`) that it does not support, with a remedy.
+    _renamed : mapping of str to str
+        Old names of fitted attributes, which warn for one release, and their names.
+    """
+
+    _model: Any
+    _without: ClassVar[Mapping[str, str]] = {}
+    _without_arguments: ClassVar[Mapping[str, str]] = {}
+    _renamed: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Remove the methods that an estimator declares as missing."""
+        super().__init_subclass__(**kwargs)
+        for name, reason in vars(cls).get("_without", {}).items():
+            setattr(cls, name, Unavailable(name, reason))
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute by its old name, or one of a file that was saved with the old name."""
+        missing = inspect.getattr_static(type(self), name, None)
+        if isinstance(missing, Unavailable):
+            missing.__get__(self, type(self))
+        for old, new in self._renamed.items():
+            if name == new and old in vars(self):
+                return vars(self)[old]
+            if name == old and hasattr(self, new):
+                warnings.warn(
+                    f"{type(self).__name__}.{old} is now {new}; the old name will be removed in the next "
+                    "minor version.",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                return getattr(self, new)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        """Return the names of attributes, without methods that the estimator does not have."""
+        return sorted(set(super().__dir__()) - set(self._without))
+
+    # ---------------------------------------------------------------- inference
+
+    def transform(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
+        """Return the posterior means of the factors, given all rows of each sequence (Kalman smoother).
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        lengths, times, exog : optional
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            Posterior means, slowest first, as named by `get_feature_names_out`; of
+            :class:`probsfa.BayesianSFA` averaged over the posterior of the parameters. With ``noise=0.0``
+            rows must be complete; use `posterior` for rows with missing values.
+        """
+        sequences = self._check(X, lengths, times, exog, factors_only=True)
+        return sequences.restore(self._model.factor_means(sequences))
+
+    def fit_transform(
+        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> Any:
+        """Fit, and return the posterior means of the factors of the same rows.
+
+        Parameters
+        ----------
+        X, y, lengths, times, exog
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray (T, K), or list of ndarrays (T_i, K)
+            As from ``fit(X, ...).transform(X, ...)``, with the same `lengths`, `times` and `exog`.
+        """
+        given = {name: value for name, value in {"times": times, "exog": exog}.items() if value is not None}
+        fitted = self.fit(X, y, lengths=lengths, **given)
+        return fitted.transform(X, lengths=lengths, **given)
+
+    def posterior(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
+        """Return the distribution of the factors given all rows of each sequence (Kalman smoother).
+
+        Parameters
+        ----------
+        X, lengths, times, exog
+            As in `transform`.
+
+        Returns
+        -------
+        Posterior, or list of Posterior
+            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), log-likelihoods of the
+            rows (of :class:`probsfa.EmissionSFA` lower bounds). Of :class:`probsfa.BayesianSFA` the moments
+            of the mixture over the draws; of :class:`probsfa.BilinearSFA` a ``BilinearPosterior``, with
+            probabilities of the gates; of :class:`probsfa.ProductOfExpertsSFA` means and standard deviations.
+        """
+        sequences = self._check(X, lengths, times, exog)
+        return self._posteriors(X, sequences, self._model)
+
+    def _posteriors(self, X: Any, sequences: Sequences, model: FittedModel) -> Any:
+        return model.posteriors(sequences) if sequences.is_list else model.posterior(sequences)
+
+    def filter(
+        self,
+        X: Any,
+        state: Any = None,
+        *,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
+    ) -> Any:
+        """Return the distribution of the factors given the rows so far (Kalman filter).
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing.
+        state : FilterState or BayesianFilterState, optional
+            ``state`` of the result for earlier rows, to continue one sequence.
+        lengths, times, exog : optional
+            As in `fit`.
+
+        Returns
+        -------
+        FilterResult, BayesianFilterResult or EmissionFilter, or list of them
+            Filtered means and covariances, log-likelihoods of the rows, one-step predictions (not of
+            :class:`probsfa.BayesianSFA`), and the state from which to continue; a list if `lengths` is given.
+            With `robust` and of :class:`probsfa.EmissionSFA` each row is approximated from this row and the
+            rows before; log-likelihoods are lower bounds.
+
+        Raises
+        ------
+        ValueError
+            If a state is given for several sequences, or does not match the model or the times.
+
+        See Also
+        --------
+        posterior : Given all rows.
+        """
+        sequences = self._check(X, lengths, times, exog)
+        return self._filtered(X, sequences, lengths, self._model, state)
+
+    def _filtered(self, X: Any, sequences: Sequences, lengths: Any, model: FittedModel, state: Any) -> Any:
+        results = model.filter(sequences, state)
+        return results if sequences.is_list or lengths is not None else results[0]
+
+    def impute(
+        self,
+        X: Any,
+        return_std: bool = False,
+        *,
+        interval: float | None = None,
+        quantile: float | Sequence[float] | None = None,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
+    ) -> Any:
+        """Impute missing values by their posterior means, or by quantiles.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or Table (T, D), or list of them
+            Rows in order of time, NaN where missing.
+        return_std : bool, default=False
+            Whether to return standard deviations too.
+        interval : float, optional
+            Probability of central prediction intervals, whose limits are returned too, such as 0.9.
+        quantile : float or sequence of float, optional
+            Impute quantiles instead of means: 0.5 for medians, ``[0.05, 0.95]`` for 90 % intervals.
+        lengths, times, exog : optional
+            As in `fit`.
+
+        Returns
+        -------
+        filled : like X, or list of them
+            Observed values unchanged, missing values imputed; of the type of `X`. With several quantiles a
+            list with one for each. Means of counts are not whole numbers; of zeros and ones they are the
+            probability of a one; a categorical value is its most probable level.
+        std : like X
+            With `return_std`: standard deviation of each imputed value (prediction of the observation, noise
+            included; of a categorical value ``sqrt(p (1 - p))``); zero for observed values.
+        lower, upper : like X
+            With `interval`: quantiles of imputed values, of :class:`probsfa.BayesianSFA` those of the mixture
+            over the draws, of counts whole numbers; observed values unchanged. NaN where a value is
+            categorical.
+
+        Raises
+        ------
+        ValueError
+            If `quantile` is given together with `return_std` or `interval`.
+
+        Warns
+        -----
+        UserWarning
+            If the leave-one-out error of observed values is not smaller than that of linear interpolation.
+        """
+        sequences = self._check(X, lengths, times, exog)
+        return self._imputed(X, sequences, self._model, return_std, interval, quantile)
+
+    def _imputed(
+        self,
+        X: Any,
+        sequences: Sequences,
+        model: FittedModel,
+        return_std: bool,
+        interval: float | None,
+        quantile: float | Sequence[float] | None,
+    ) -> Any:
+        """Impute missing values of validated rows; see `impute`."""
+        if quantile is not None and (return_std or interval is not None):
+            raise ValueError("give either quantile or return_std and interval, not both.")
+        wanted = _probabilities(interval, quantile)
+        filled = model.impute(sequences, with_std=bool(return_std or wanted))
+        comparison = filled.beside_interpolation
+        if comparison is not None and comparison.sentence and quantile is None:
+            warnings.warn(comparison.sentence, UserWarning, stacklevel=3)
+        quantiles = [like_input(X, sequences, filled.quantile(p)) for p in wanted]
+        if quantile is not None:
+            return quantiles[0] if isinstance(quantile, numbers.Real) else quantiles
+        out = [like_input(X, sequences, filled.values)]
+        if return_std:
+            out.append(like_input(X, sequences, filled.std))  # type: ignore[arg-type]
+        out += quantiles
+        return out[0] if len(out) == 1 else tuple(out)
+
+    def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
+        """Return a score for each observed value that is large for outliers.
+
+        Parameters
+        ----------
+        X : array-like, DataFrame or Table (T, D), or list of them
+            Rows in order of time, NaN where missing: those of the fit, or others.
+        lengths, times, exog : optional
+            As in `fit`.
+
+        Returns
+        -------
+        scores : like X
+            Absolute leave-one-out error of each value (given all others), in standard deviations of its
+            prediction; NaN where a value is missing, or its noise is below 1e-13 of its variance. With
+            `robust` the other values are weighted, and the standard deviation is that of regular values: 4
+            and more are rare among these. :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA`
+            leave out a random tenth of the values at a time; the score of a level (of zeros and ones, or of
+            categories) with probability ``p`` is the normal quantile of ``1 - p / 2``.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``).
+
+        See Also
+        --------
+        diagnose : Test for heavy tails and other misfit.
+
+        Notes
+        -----
+        Without `robust`, outliers inflate the noise variances and distort the factors, and several outliers
+        can mask each other.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(200, 4, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> X[50, 2] += 20.0
+        >>> scores = ProbabilisticSFA(1, robust=True).fit(X).outlier_scores(X)
+        >>> row, column = np.unravel_index(np.argmax(scores), scores.shape)
+        >>> int(row), int(column), bool(np.sort(scores.ravel())[-2] < 5.0)
+        (50, 2, True)
+        """
+        sequences = self._check(X, lengths, times, exog)
+        return like_input(X, sequences, self._model.outlier_scores(sequences))
+
+    def contributions(
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> FloatArray | list[FloatArray]:
+        """Return the contribution of each factor to each value.
+
+        Parameters
+        ----------
+        X, lengths, times, exog
+            As in `transform`.
+
+        Returns
+        -------
+        ndarray (T, D, K), or list of ndarrays (T_i, D, K)
+            Posterior mean of each factor times its loading, in data units (with `transforms` of the
+            transformed columns). With ``noise="ar1"`` a further entry is the AR(1) noise, ``(T, D, K + 1)``.
+            With covariates the last P entries are their effects. The sum over the last axis plus `mean_` is
+            the imputed value. Of :class:`probsfa.BayesianSFA` averages over the draws.
+
+        See Also
+        --------
+        news : Effect of each new observation on a forecast.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9, 0.5], noise_variance=0.3, random_state=0).data
+        >>> X[7, 1] = float("nan")
+        >>> model = ProbabilisticSFA(2).fit(X)
+        >>> parts = model.contributions(X)
+        >>> parts.shape, bool(abs(parts[7, 1].sum() + model.mean_[1] - model.impute(X)[7, 1]) < 1e-9)
+        ((100, 3, 2), True)
+        """
+        sequences = self._check(X, lengths, times, exog)
+        restored: FloatArray | list[FloatArray] = sequences.restore(self._model.contributions(sequences))
+        return restored
+
+    def news(self, X_old: Any, X_new: Any, target: tuple[int, Any], *, exog: Any = None) -> News:
+        """Attribute the revision of a prediction to new observations.
+
+        Parameters
+        ----------
+        X_old : array-like (T_old, D)
+            Earlier data, NaN where missing: rows one `time_unit_` apart, or a DataFrame with dates.
+        X_new : array-like (T_new, D)
+            The same rows and later ones, with new or revised values. With dates, new rows may lie between old
+            ones.
+        target : tuple
+            Row and column of the predicted value, which must be missing. The row is a number or a date, also
+            after the last row; the column is a number or a name.
+        exog : array-like or frame, optional
+            Covariates of the rows of `X_new` and of later rows up to the target.
+
+        Returns
+        -------
+        News
+            Predictions ``before`` and ``after``, and the impact of each new value; impacts add up to the
+            difference. ``table`` lists the largest first. Of :class:`probsfa.BayesianSFA` at the posterior
+            means of the parameters.
+
+        Raises
+        ------
+        ValueError
+            If rows or values of `X_old` are missing in `X_new`, or the target is observed.
+
+        See Also
+        --------
+        contributions : Contribution of each factor to each value.
+
+        References
+        ----------
+        Banbura & Modugno (2014), Journal of Applied Econometrics 29:133, doi:10.1002/jae.2306.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+        >>> X[-1, 0] = float("nan")
+        >>> model = ProbabilisticSFA(1).fit(X[:90])
+        >>> news = model.news(X[:99], X, target=(99, 0))
+        >>> news.table["column"].tolist(), bool(abs(news.impacts.sum() - (news.after - news.before)) < 1e-9)
+        (['2', '1'], True)
+        """
+        old, new = (self._check(X, None, None, later=True) for X in (X_old, X_new))
+        if any(len(each.lengths) > 1 for each in (old, new)):
+            raise ValueError("X_old and X_new must each be one sequence.")
+        old = on_rows_of(old, new, self._model.time_unit)
+        row, column = target
+        row = row_of(row, X_new, new, self._model.time_axis, self._model.time_unit)
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and column in list(names):
+            column = list(names).index(column)
+        if not isinstance(column, numbers.Integral) or int(column) not in range(new.n_features):
+            raise ValueError(f"target must name one of the {new.n_features} columns; got {target[1]!r}.")
+        n_rows = max(new.n_rows, row + 1)
+        new, ahead = self._with_exog(new, X_new, exog, n_steps=n_rows - new.n_rows)
+        old = followed_by_empty_rows(old, n_rows - old.n_rows, self._model.time_unit)
+        new = followed_by_empty_rows(new, n_rows - new.n_rows, self._model.time_unit, ahead)
+        old = replace(old, exog=new.exog)
+        if np.any(old.mask & ~new.mask):
+            where = np.argwhere(old.mask & ~new.mask)[0]
+            raise ValueError(f"X_new has no value in row {where[0]}, column {where[1]}, where X_old has one.")
+        if new.mask[row, column]:
+            raise ValueError(
+                f"target is row {row}, column {column}, which is observed: nothing is predicted."
+            )
+        news, dates = self._model.news(old, new, (row, int(column))), dates_of(new)
+        return news if dates is None else news._replace(times=dates[news.rows])
+
+    def forecast(
+        self,
+        X: Any,
+        n_steps: int | None = None,
+        *,
+        fh: Any = None,
+        interval: float = 0.9,
+        quantile: float | Sequence[float] | None = None,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
+    ) -> Any:
+        """Forecast the rows after each sequence.
+
+        Parameters
+        ----------
+        X, lengths, times
+            As in `transform`; the rows from which to forecast.
+        exog : array-like or frame (T + H, P), or list of them, optional
+            Covariates of the rows and of the forecast steps; or a DataFrame whose index contains both.
+        n_steps : int, optional
+            Number of steps, each of one `time_unit_`.
+        fh : array-like (H,), optional
+            Forecasting horizon instead of `n_steps`, increasing: numbers of steps after the last row, also
+            fractions; durations after the last row; or dates.
+        interval : float, default=0.9
+            Probability of the prediction intervals from ``lower`` to ``upper``.
+        quantile : float or sequence of float, optional
+            Return these quantiles of the observations, like `impute`, instead of a Forecast.
+
+        Returns
+        -------
+        Forecast, or list of Forecast
+            Means and standard deviations of observations (H, D) and factors (H, K), and prediction intervals
+            of observations; a list if `lengths` is given. Of :class:`probsfa.BayesianSFA` they include the
+            uncertainty of the parameters. With `robust` and of :class:`probsfa.BilinearSFA` intervals are
+            those of a normal distribution with the same moments; others are quantiles of
+            ``sample_posterior(X, of="cells", n_steps=...)``. For DataFrames the moments are DataFrames, whose
+            index continues that of `X`, or counts the steps ahead.
+        quantiles : ndarray or frame (H, D), or list of them
+            With `quantile`; with several quantiles a list with one for each.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of `n_steps` and `fh` is given, `fh` does not increase or does not match the
+            times of the rows, or a step is a fraction and a decay is negative.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd
+        >>> from probsfa import ProbabilisticSFA
+        >>> X = np.random.default_rng(0).standard_normal((60, 2)).cumsum(axis=0)
+        >>> hourly = pd.DataFrame(X, columns=["a", "b"], index=pd.date_range("2024", periods=60, freq="h"))
+        >>> model = ProbabilisticSFA(n_components=1).fit(hourly)
+        >>> print(model.forecast(hourly, 2).means.index[-1])
+        2024-01-03 13:00:00
+        >>> model.forecast(hourly, fh=pd.to_timedelta(["20min", "5h"])).std.shape
+        (2, 2)
+        """
+        check_is_fitted(self)
+        if n_steps is not None:
+            check_count("n_steps", n_steps)
+        sequences = self._check(X, lengths, times, later=True)
+        horizon = make_horizon(
+            X, sequences, self._model.time_axis, self._model.time_unit, n_steps=n_steps, fh=fh
+        )
+        steps = [each.steps for each in horizon]
+        sequences, following = self._with_exog(
+            sequences, X, exog, [Ahead(len(each.steps), each.index) for each in horizon]
+        )
+        forecasts = self._model.forecast(sequences, steps, following)
+        frames = X if sequences.is_list else [X] * len(forecasts)
+        latents = self.get_feature_names_out()
+        made = [
+            one.with_interval(interval).like(frame, each.index, latents)
+            for frame, one, each in zip(frames, forecasts, horizon, strict=True)
+        ]
+        if quantile is not None:
+            several = not isinstance(quantile, numbers.Real)
+            wanted = _probabilities(None, quantile)
+            made = [[one.quantile(p) for p in wanted] if several else one.quantile(wanted[0]) for one in made]
+        return made if sequences.is_list or lengths is not None else made[0]
+
+    def sample(
+        self, n_steps: int = 1, *, exog: Any = None, random_state: Seed = None
+    ) -> tuple[FloatArray, ...]:
+        """Simulate a series from the model; of :class:`probsfa.BayesianSFA` with parameters of one draw.
+
+        Parameters
+        ----------
+        n_steps : int, default=1
+            Number of rows, one `time_unit_` apart.
+        exog : array-like (n_steps, P), optional
+            Covariates of the rows, if the model has any.
+        random_state : int, Generator or None
+            Random numbers; those of the estimator by default.
+
+        Returns
+        -------
+        X : ndarray (n_steps, D)
+            Observations.
+        latents : ndarray (n_steps, K)
+            Factors. :class:`probsfa.BilinearSFA` returns those, and the gates (n_steps, M), 0.0 and 1.0.
+        """
+        check_is_fitted(self)
+        check_count("n_steps", n_steps)
+        rows = Sequences(np.full((n_steps, self.n_features_in_), np.nan), (n_steps,))
+        rows, _ = self._with_exog(rows, None, exog)
+        drawn: tuple[FloatArray, ...] = self._model.sample(n_steps, self._generator(random_state), rows.exog)
+        return drawn
+
+    def sample_posterior(
+        self,
+        X: Any,
+        n_draws: int = 1,
+        *,
+        of: str = "latents",
+        n_steps: int = 0,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
+        random_state: Seed = None,
+    ) -> FloatArray | list[FloatArray]:
+        """Draw factors, or missing and future values, from their joint posterior distribution.
+
+        Parameters
+        ----------
+        X, lengths, times, exog
+            As in `transform`.
+        n_draws : int, default=1
+            Number of draws.
+        of : {"latents", "cells"}, default="latents"
+            What to draw. ``"cells"`` returns complete series: observed values unchanged, missing values drawn
+            jointly, noise included, so that sums, maxima and other functions of a draw are draws of these.
+        n_steps : int, default=0
+            Number of future rows after each sequence, one `time_unit_` apart.
+        random_state : int, Generator or None
+            Random numbers; those of the estimator by default.
+
+        Returns
+        -------
+        ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
+            With ``of="cells"``, D instead of K. Of :class:`probsfa.BayesianSFA` each draw has parameters of
+            its own.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+        >>> X[40:60, 0] = np.nan
+        >>> model = ProbabilisticSFA(1).fit(X)
+        >>> draws = model.sample_posterior(X, 200, of="cells", n_steps=5, random_state=0)
+        >>> largest = draws[:, 40:60, 0].max(axis=1)  # of the missing block, 200 draws
+        >>> draws.shape, largest.shape
+        ((200, 105, 3), (200,))
+        """
+        check_count("n_draws", n_draws)
+        check_count("n_steps", n_steps, minimum=0)
+        check_option("of", of, ("latents", "cells"))
+        sequences = self._check(X, lengths, times, later=True)
+        sequences, ahead = self._with_exog(sequences, X, exog, n_steps=n_steps, times=times)
+        sequences = followed_by_empty_rows(sequences, n_steps, self._model.time_unit, ahead)
+        draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
+        drawn = draw(sequences, n_draws, self._generator(random_state))
+        return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
+
+    # -------------------------------------------------------------------- scores
+
+    def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
+        """Return the log-likelihood of all rows, in nats.
+
+        With `robust`, of :class:`probsfa.EmissionSFA` and of :class:`probsfa.BilinearSFA` it is a lower
+        bound; of :class:`probsfa.BayesianSFA` the logarithm of the likelihood averaged over the draws.
+        Parameters as in `transform`.
+        """
+        sequences = self._check(X, lengths, times, exog)
+        return self._model.log_likelihood(sequences)
+
+    def lower_bound(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
+        """Return the lower bound of the log-likelihood of all rows, in nats. Parameters as in `transform`."""
+        sequences = self._check(X, lengths, times, exog)
+        return float(self._model.log_likelihood(sequences))
+
+    def score(
+        self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> float:
+        """Return `log_likelihood` per row, in nats. Parameters as in `transform`; `y` is ignored."""
+        sequences = self._check(X, lengths, times, exog)
+        return float(self._model.log_likelihood(sequences) / sequences.n_rows)
+
+    def bic(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
+        """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
+
+        ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows with at least one observed value.
+        With ``noise=0.0``, ``L`` and ``P`` are those of the model with as many factors as columns. Where
+        `log_likelihood` is a lower bound, this is an upper bound of the criterion. Of
+        :class:`probsfa.BayesianSFA` ``L`` is at the posterior means of the parameters.
+        """
+        sequences = self._check_observed(X, lengths, times, exog)
+        n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
+        return bayesian_criterion(
+            self._model.maximum_log_likelihood(sequences), self._model.n_parameters, n_observed
+        )
+
+    def diagnose(
+        self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> Diagnostics:
+        """Test the fit of the model by column, and suggest options.
+
+        Parameters
+        ----------
+        X : array-like (T, D), or list of array-likes (T_i, D)
+            Rows in order of time, NaN where missing: those of the fit, or others.
+        block : int, default=24
+            Number of rows of the hidden blocks for which coverage is measured.
+        lengths, times, exog : optional
+            As in `fit`.
+
+        Returns
+        -------
+        Diagnostics
+            One-step predictions and their standardized errors, like `X`; tests of these errors for
+            autocorrelation, heavy tails, cycles and drifts; coverage of prediction intervals by column;
+            ``advice``. ``print`` shows a table, ``plot()`` a figure. Of :class:`probsfa.BayesianSFA` at the
+            posterior means of the parameters.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``).
+
+        See Also
+        --------
+        filter : One-step predictions alone, which can be resumed.
+        probsfa.select_model : Compare models.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(400, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> X[:, 1] += np.sin(2 * np.pi * np.arange(400) / 12)
+        >>> for sentence in ProbabilisticSFA(1).fit(X).diagnose(X).advice:
+        ...     print(sentence)
+        Column 1 keeps a rhythm of 12 units of time that no latent carries: rhythms=[12].
+        """
+        check_count("block", block)
+        sequences = self._check_observed(X, lengths, times, exog)
+        found = self._model.diagnose(sequences, block)
+        like = {
+            name: like_input(X, sequences, getattr(found, name))
+            for name in ("predictions", "prediction_std", "innovations")
+        }
+        return replace(found, **like)
+
+    def standard_errors(
+        self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None
+    ) -> StandardErrors:
+        """Return standard errors of the parameters from the observed information of the training data.
+
+        Parameters
+        ----------
+        X, lengths, times, exog
+            The training data.
+
+        Returns
+        -------
+        StandardErrors
+            With the shapes and units of the parameters (with covariates also ``exog_coef``); confidence
+            intervals by ``interval(name, level)``, those of time scales on the logarithmic scale. Costs two
+            likelihood evaluations for each free parameter, and three for each coefficient of a covariate.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``).
+        """
+        sequences = self._check_observed(X, lengths, times, exog)
+        return self._model.standard_errors(sequences)
+
+    def summary(
+        self,
+        X: Any = None,
+        *,
+        level: float = 0.95,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
+    ) -> Summary:
+        """Return a table of the parameters, with units, standard errors and intervals.
+
+        Parameters
+        ----------
+        X, lengths, times, exog : optional
+            The training data, from which :class:`probsfa.ProbabilisticSFA` computes standard errors (see
+            `standard_errors`); without them there are estimates alone. :class:`probsfa.BayesianSFA` needs
+            none: its table has posterior standard deviations and central intervals.
+        level : float, default=0.95
+            Nominal coverage of the intervals.
+
+        Returns
+        -------
+        Summary
+            ``print`` shows the table, ``to_frame()`` returns a DataFrame.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(300, 2, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> table = ProbabilisticSFA(1).fit(X).summary(X).to_frame()
+        >>> table.loc["time scale"].columns.tolist()
+        ['estimate', 'std_error', 'lower', 'upper', 'unit']
+        """
+        check_is_fitted(self)
+        check_probability(level, "level")
+        sequences = None if X is None else self._check_observed(X, lengths, times, exog)
+        return summarize(self, self._model.parameter_errors(sequences, level), level)
+
+    def profile_timescale(
+        self,
+        X: Any,
+        component: int = 0,
+        *,
+        level: float = 0.95,
+        lengths: Any = None,
+        times: Any = None,
+        exog: Any = None,
+    ) -> TimescaleProfile:
+        """Return a confidence interval of the time scale of a factor by profile likelihood.
+
+        All other parameters are fitted again for each value of the time scale, except coefficients of
+        covariates. The interval may be asymmetric, and unbounded if the series is too short to distinguish a
+        slow factor from a drift. If two factors have nearly the same time scale, they can exchange their
+        roles, and the interval covers both.
+
+        Parameters
+        ----------
+        X, lengths, times, exog
+            The training data.
+        component : int, default=0
+            Index of the factor, slowest first.
+        level : float, default=0.95
+            Nominal coverage.
+
+        Returns
+        -------
+        TimescaleProfile
+            ``lower``, ``upper``, and the profile. Costs about as much as a fit.
+
+        Raises
+        ------
+        ValueError
+            If the model has no noise (``noise=0.0``), or the decay is not positive.
+
+        See Also
+        --------
+        standard_errors : Intervals of all parameters, from the curvature at the maximum.
+
+        References
+        ----------
+        Venzon & Moolgavkar (1988), Applied Statistics 37:87, doi:10.2307/2347496.
+
+        Examples
+        --------
+        >>> from probsfa import ProbabilisticSFA
+        >>> from probsfa.datasets import make_slow_mixture
+        >>> X = make_slow_mixture(100, 3, decay=[0.95], noise_variance=0.3, random_state=0).data
+        >>> profile = ProbabilisticSFA(1).fit(X).profile_timescale(X, level=0.9)
+        >>> bool(profile.upper - profile.timescale > profile.timescale - profile.lower > 0)
+        True
+        """
+        sequences = self._check_observed(X, lengths, times, exog)
+        check_count("component", component, minimum=0)
+        if component >= self.decay_.shape[0]:
+            raise ValueError(f"component={component} is none of the {self.decay_.shape[0]} latents, 0 first.")
+        return self._model.profile_timescale(sequences, component, level)
+
+    # ---------------------------------------------------------------- validation
+
+    def get_feature_names_out(self, input_features: Any = None) -> Any:
+        """Return the names of the columns of `transform`.
+
+        Parameters
+        ----------
+        input_features : ignored
+
+        Returns
+        -------
+        ndarray of str
+            Class name and number for AR(1) factors; names of the states of cycles and smooth factors.
+        """
+        names = super().get_feature_names_out(input_features)
+        states = self._model.state_names
+        return names if not states else np.append(names[: -len(states)], np.array(states, dtype=object))
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self._model.n_states)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of scikit-learn."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _refuse_arguments(self, **arguments: Any) -> None:
+        """Raise a TypeError for arguments that the estimator does not support."""
+        for name, value in arguments.items():
+            if value is not None and name in self._without_arguments:
+                raise TypeError(
+                    f"{type(self).__name__} does not support the argument {name!r}. "
+                    f"{self._without_arguments[name]}"
+                )
+
+    def _check(
+        self,
+        X: Any,
+        lengths: Any,
+        times: Any,
+        exog: Any = None,
+        *,
+        factors_only: bool = False,
+        later: bool = False,
+    ) -> Sequences:
+        """Validate data of a method; with `later` covariates are added by the caller."""
+        check_is_fitted(self)
+        self._refuse_arguments(times=times)
+        model = self._model
+        allow_nan = model.takes_missing and not (factors_only and model.factors_of_complete_rows)
+        if "times" in self._without_arguments:
+            sequences = check_sequences(
+                self, X, reset=False, allow_nan=allow_nan, lengths=lengths, index="warn"
+            )
+        else:
+            sequences = check_sequences(
+                self,
+                X,
+                reset=False,
+                allow_nan=allow_nan,
+                lengths=lengths,
+                times=times,
+                index="use",
+                axis=model.time_axis,
+            )
+            sequences = in_model_time(sequences, model.time_axis, model.time_unit)
+        model.check(sequences)
+        return sequences if later else self._with_exog(sequences, X, exog)[0]
+
+    def _check_observed(self, X: Any, lengths: Any, times: Any, exog: Any) -> Sequences:
+        """Validate data of a diagnostic, which need at least one observed value."""
+        sequences = self._check(X, lengths, times, exog)
+        if not sequences.mask.any():
+            raise ValueError(
+                "X has nothing observed: every value is NaN, and nothing says how well the model does. Give "
+                "rows with observed cells, such as those of the fit."
+            )
+        return sequences
+
+    def _with_exog(
+        self,
+        sequences: Sequences,
+        X: Any,
+        exog: Any,
+        ahead: list[Ahead] | None = None,
+        *,
+        n_steps: int = 0,
+        times: Any = None,
+    ) -> tuple[Sequences, list[FloatArray] | None]:
+        """Add covariates of the rows and of later rows, if the model has any."""
+        self._refuse_arguments(exog=exog)
+        model = self._model
+        regression = model.regression
+        if regression is None:
+            if exog is not None:
+                raise ValueError("The model was fitted without exog, so that there are no effects of such.")
+            return sequences, None
+        if exog is None:
+            names = ", ".join(map(repr, regression.names[:10]))
+            raise ValueError(f"The model was fitted with exog, {names}; give exog= for these rows, too.")
+        if n_steps:
+            horizon = make_horizon(X, sequences, model.time_axis, model.time_unit, n_steps=n_steps, fh=None)
+            ahead = [Ahead(n_steps, each.index) for each in horizon]
+        return with_exog(sequences, X, exog, regression.names, ahead)
+
+    def _generator(self, random_state: Seed) -> np.random.Generator:
+        given = getattr(self, "random_state", None) if random_state is None else random_state
+        return generator(given)
+
+
+def _probabilities(interval: float | None, quantile: Any) -> list[float]:
+    """Return the probabilities of the quantiles that are asked for, those of an interval or others."""
+    if interval is not None:
+        return list(ends_of(interval))
+    if quantile is None:
+        return []
+    return [check_probability(p) for p in ([quantile] if isinstance(quantile, numbers.Real) else quantile)]

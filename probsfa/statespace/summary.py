@@ -1,0 +1,192 @@
+"""Table of the parameters of a fitted model, with units, standard errors and intervals."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._times import duration_text
+from probsfa._typing import FloatArray
+
+__all__ = ["ParameterErrors", "Summary", "summarize"]
+
+# Rows that are printed; more are in the table.
+_MOST_PRINTED = 60
+
+# Attribute, name in the table, unit, and what its axes are.
+_PARAMETERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    ("timescales_", "time scale", "time", ("factor",)),
+    ("decay_", "decay", "", ("factor",)),
+    ("rhythm_periods_", "period", "time", ("cycle",)),
+    ("rhythm_decay_", "decay of cycle", "", ("cycle",)),
+    ("smooth_timescales_", "smooth time scale", "time", ("smooth factor",)),
+    ("switching_", "switching", "", ("gate", "direction")),
+    ("noise_decay_", "decay of AR(1) noise", "", ("column",)),
+    ("memory_scale_", "std of AR(1) noise", "data", ("column",)),
+    ("degrees_of_freedom_", "degrees of freedom", "", ("column",)),
+    ("size_", "size", "", ("column",)),
+    ("mean_", "mean", "data", ("column",)),
+    ("noise_variance_", "noise variance", "data^2", ("column",)),
+    ("exog_coef_", "coefficient", "data", ("column", "covariate")),
+    ("loadings_", "loading", "data", ("column", "state")),
+)
+
+
+class ParameterErrors(NamedTuple):
+    """Standard errors, and limits of intervals, in the shape of the parameter."""
+
+    std_error: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Parameters of a fitted model, one in each row.
+
+    Attributes
+    ----------
+    title : str
+        Name of the estimator.
+    status : str
+        How the fit ended.
+    level : float
+        Nominal coverage of the intervals.
+    parameter : ndarray of str (P,)
+        Name of the parameter, such as "time scale".
+    of : ndarray of str (P,)
+        Factor, column, or both.
+    unit : ndarray of str (P,)
+        Unit: of time, "data" or "data^2"; empty where there is none. With `transforms`, data units are those
+        of transformed columns.
+    estimate, std_error, lower, upper : ndarray (P,)
+        Estimate, its standard error (or posterior standard deviation), and limits of its interval; NaN where
+        they are not known.
+
+    See Also
+    --------
+    probsfa.ProbabilisticSFA.summary : Returns it.
+    """
+
+    title: str
+    status: str
+    level: float
+    parameter: NDArray[np.str_]
+    of: NDArray[np.str_]
+    unit: NDArray[np.str_]
+    estimate: FloatArray
+    std_error: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def to_frame(self) -> Any:
+        """Return the table as a pandas.DataFrame, indexed by parameter and by what it belongs to."""
+        import pandas as pd
+
+        names = ("parameter", "of", "estimate", "std_error", "lower", "upper", "unit")
+        return pd.DataFrame({name: getattr(self, name) for name in names}).set_index(["parameter", "of"])
+
+    def __str__(self) -> str:
+        head = ("parameter", "of", "estimate", "std error", *self._limits, "unit")
+        rows: list[tuple[str, ...]] = [head]
+        numbers = np.stack([self.estimate, self.std_error, self.lower, self.upper], axis=1)
+        for i, four in enumerate(numbers[:_MOST_PRINTED]):
+            shown = ("" if np.isnan(x) else f"{x:.4g}" for x in four)
+            rows.append((str(self.parameter[i]), str(self.of[i]), *shown, str(self.unit[i])))
+        widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
+        left = (0, 1, 6)
+        lines = [
+            "  ".join(
+                text.ljust(width) if j in left else text.rjust(width)
+                for j, (text, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        more = len(numbers) - _MOST_PRINTED
+        rest = [f"... {more} more rows; see to_frame()."] if more > 0 else []
+        return "\n".join([self.title, self.status, "", *lines, *rest])
+
+    @property
+    def _limits(self) -> tuple[str, str]:
+        tail = 50.0 * (1.0 - self.level)
+        return f"{tail:g} %", f"{100.0 - tail:g} %"
+
+
+def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: float) -> Summary:
+    """Return the table of the parameters that a fitted estimator has.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted probabilistic estimator.
+    errors : mapping of str to ParameterErrors
+        What is known of the uncertainty of parameters, by attribute.
+    level : float
+        Nominal coverage of the intervals.
+    """
+    parts = []
+    for attribute, name, unit, axes in _PARAMETERS:
+        values = getattr(estimator, attribute, None)
+        if values is None:
+            continue
+        values = np.asarray(values, dtype=np.float64)
+        nothing = np.full(values.shape, np.nan)
+        known = errors.get(attribute, ParameterErrors(nothing, nothing, nothing))
+        labels = _labels(estimator, values.shape, axes)
+        of_predictors = attribute in ("mean_", "loadings_") and hasattr(estimator, "predictor_columns_")
+        if unit == "time":
+            unit = _time_unit(estimator)
+        elif unit and (of_predictors or len(values) != estimator.n_features_in_):
+            unit = ""  # of predictors, or of outputs of an expansion
+        columns = [np.asarray(x, dtype=np.float64).ravel() for x in (values, *known)]
+        given = ~np.isnan(values.ravel())
+        parts.append(
+            [np.full(values.size, name)[given], labels[given], np.full(values.size, unit)[given]]
+            + [x[given] for x in columns]
+        )
+    table = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    return Summary(type(estimator).__name__, estimator.status_, level, *table)
+
+
+def _time_unit(estimator: Any) -> str:
+    """Return the unit of time scales: a duration where rows have dates, else rows or the unit of `times`."""
+    seconds = getattr(estimator, "time_unit_seconds_", None)
+    unit = getattr(estimator, "time_unit_", 1.0)
+    if seconds is not None:
+        text = duration_text(seconds / unit)
+        return text.removeprefix("1 ")
+    return "rows" if unit == 1.0 else "units of times"
+
+
+def _labels(estimator: Any, shape: tuple[int, ...], axes: Sequence[str]) -> NDArray[np.str_]:
+    """Return what each value belongs to, one axis after the other."""
+    if len(shape) == 3:  # loadings of factors while gates are on
+        axes = ("column", "gate", "factor")
+    named = [_names(estimator, n, axis) for n, axis in zip(shape, axes, strict=False)]
+    labels = np.array([""])
+    for names in named:
+        joined = [f"{before}, {name}" if before else name for before in labels for name in names]
+        labels = np.array(joined)
+    return labels
+
+
+def _names(estimator: Any, n: int, axis: str) -> list[str]:
+    """Return names of the entries of one axis."""
+    if axis == "column":
+        features = getattr(estimator, "feature_names_in_", None)
+        columns = getattr(estimator, "predictor_columns_", ())  # several for a categorical column
+        if n == estimator.n_features_in_:
+            columns = np.arange(n)
+        elif n != len(columns):
+            return [f"output {i}" for i in range(n)]
+        return [f"column {j}" if features is None else str(features[j]) for j in columns]
+    if axis == "covariate":
+        return [str(name) for name in estimator.exog_names_]
+    if axis == "direction":
+        return ["on", "off"]
+    if axis == "state":
+        states = estimator._model.state_names
+        return [*(f"factor {k}" for k in range(n - len(states))), *states]
+    return [f"{axis} {k}" for k in range(n)]
