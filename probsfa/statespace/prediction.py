@@ -1,6 +1,6 @@
 """Imputation and forecasts: from the posterior of the factors to that of observations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -103,6 +103,10 @@ class Forecast:
     upper: Any = None
     # The distribution of the observations where it is not Gaussian.
     _cells: HasQuantiles | None = field(default=None, repr=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over the arrays, in the order of the attributes."""
+        return iter((self.means, self.std, self.latent_means, self.latent_std, self.lower, self.upper))
 
     def of_cells(self, cells: HasQuantiles, means: Any, std: Any) -> Self:
         """The same of the latents, with observations of another distribution."""
