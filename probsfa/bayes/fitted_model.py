@@ -64,8 +64,13 @@ class BayesianModel(FittedModel):
 
     @property
     def n_states(self) -> int:
-        """Number of factors."""
-        return int(self.fitted.draws.decay.shape[-1])
+        """Number of columns of `transform`."""
+        return self.fitted.maximum.n_states
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the states of stochastic cycles and smooth factors."""
+        return tuple(self.fitted.maximum.latents.names)
 
     @property
     def n_parameters(self) -> int:

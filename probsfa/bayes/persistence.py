@@ -111,6 +111,8 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         If they make no posterior.
     """
     options = dict(state["options"])
+    if "progress_bar" in options:  # the name in files of earlier versions
+        options["verbose"] = options.pop("progress_bar")
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
     options["priors"] = None if options["priors"] is None else _rebuild_priors(options["priors"])

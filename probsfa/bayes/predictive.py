@@ -254,12 +254,9 @@ def draw_latent_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
     """Paths of the latents given the data (n_draws, T, K), each with parameters of another draw."""
-    return np.array(
-        [
-            np.concatenate([path for _, path in parts])
-            for parts, _ in _drawn_paths(fitted, sequences, n_draws, rng)
-        ]
-    )
+    drawn = _drawn_paths(fitted, sequences, n_draws, rng)
+    paths = np.array([np.concatenate([path for _, path in parts]) for parts, _ in drawn])
+    return paths[:, :, fitted.reported_states]
 
 
 def draw_observations(
@@ -280,7 +277,10 @@ def draw_observations(
 def _drawn_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[tuple[Parameters, FloatArray]], float | None]]:
-    """For each draw the parameters and paths (T_i, K) of the panels, and degrees of freedom, if any."""
+    """For each draw the parameters and paths (T_i, S) of the panels, and degrees of freedom, if any.
+
+    AR(1) noise of columns is among the states.
+    """
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     chains, n = fitted.draws.decay.shape[:2]
     picked = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
@@ -290,12 +290,15 @@ def _drawn_paths(
             yield [(one.params, draw_latents(one.params, one.panel, 1, rng)[0])], one.degrees
         return
     for chain, draw in pairs:
-        params = parameters_of_draw(fitted.draws, chain, draw, len(panels))
+        params = [p.state_space for p in parameters_of_draw(fitted.draws, chain, draw, len(panels))]
         yield [(p, draw_latents(p, panel, 1, rng)[0]) for p, panel in zip(params, panels, strict=True)], None
 
 
 def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
-    """Means over the draws of posterior means of the latents times loadings, (T, D, K)."""
+    """Means over the draws of posterior means of the latents times loadings, (T, D, K).
+
+    With AR(1) noise a further entry is its contribution, (T, D, K + 1).
+    """
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     found = RunningMean()
     if fitted.degrees is not None:
@@ -309,7 +312,11 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
             for params, panel in zip(draw, panels, strict=True)
         ]
         found.add(np.concatenate(parts))
-    return found.value
+    if not fitted.maximum.has_memory:
+        return found.value
+    shared = fitted.reported_states
+    own = np.delete(found.value, shared, axis=2).sum(axis=2, keepdims=True)
+    return np.concatenate([found.value[:, :, shared], own], axis=2)
 
 
 def draw_series(

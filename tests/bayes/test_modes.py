@@ -16,7 +16,7 @@ def test_a_factor_of_one_of_two_columns_has_two_modes_of_equal_shares():
     cannot find.
     """
     X = make_slow_mixture(60, 1, decay=[0.9], noise_variance=0.1, random_state=1).data
-    model = BayesianSFA(1, inference="svi", progress_bar=False, random_state=0)
+    model = BayesianSFA(1, inference="svi", verbose=False, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # where k is near its limit
         model.fit(np.hstack([X, X[::-1]]))

@@ -167,7 +167,7 @@ def fitted(cycle):
         n_draws=100,
         n_chains=2,
         n_predictive=20,
-        progress_bar=False,
+        verbose=False,
         random_state=0,
     )
     with warnings.catch_warnings():
@@ -225,3 +225,12 @@ def test_the_methods_give_the_states_of_the_processes_that_columns_share(fitted,
 def test_bad_combinations(cycle, options, message):
     with pytest.raises(ValueError, match=message):
         BayesianSFA(1, **options).fit(cycle[0])
+
+
+def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, fitted):
+    X = cycle[0]
+    parts = fitted.contributions(X)
+    assert parts.shape == (*X.shape, 4)  # a factor, two states of the cycle, AR(1) noise
+    filled = fitted.impute(X)
+    hidden = np.isnan(X)
+    np.testing.assert_allclose((parts.sum(axis=2) + fitted.mean_)[hidden], filled[hidden], atol=0.1)

@@ -73,7 +73,7 @@ UNEVEN = FRAME.drop(HOURS[20])
 EXOG = np.column_stack([_t / N, np.cos(_t / 3)])
 COUNTS = np.rint(np.exp(X)).astype(float)
 
-_BAYES = {"inference": "svi", "n_steps_svi": 3, "n_draws": 6, "n_chains": 1, "progress_bar": False}
+_BAYES = {"inference": "svi", "n_steps_svi": 3, "n_draws": 6, "n_chains": 1, "verbose": False}
 _PRIORS = Priors(timescale=dist.LogNormal(2.0, 1.0))
 
 # Estimator, data and further arguments of fit.
@@ -132,7 +132,7 @@ CASES = {
         {},
     ),
     "bayesian_robust": (
-        BayesianSFA(1, robust=True, n_warmup=3, n_draws=4, n_chains=1, progress_bar=False, random_state=0),
+        BayesianSFA(1, robust=True, n_warmup=3, n_draws=4, n_chains=1, verbose=False, random_state=0),
         GAPS,
         {},
     ),
