@@ -299,7 +299,7 @@ def plot_selection(
     >>> X = make_slow_mixture(200, 4, decay=[0.9], noise_variance=0.2, random_state=0).data
     >>> axes = plot_selection(select_n_components(X, [1, 2], random_state=0))
     >>> [ax.get_ylabel() for ax in axes]
-    ['log density of hidden cells (nats)', 'RMSE (standard deviations)']
+    ['log density of hidden values (nats)', 'RMSE (standard deviations)']
     """
     if axes is None:
         axes = figure(8.0, 3.2).subplots(1, 2)

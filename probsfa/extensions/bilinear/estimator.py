@@ -112,8 +112,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
     >>> import numpy as np
     >>> from probsfa.extensions import BilinearSFA
     >>> from probsfa.extensions.bilinear import BilinearParameters
-    >>> from probsfa.extensions.bilinear.model import BilinearModel
-    from probsfa.extensions.bilinear.parameters import simulate
+    >>> from probsfa.extensions.bilinear.parameters import simulate
     >>> rng = np.random.default_rng(0)
     >>> truth = BilinearParameters(
     ...     np.array([0.95]), np.array([0.03]), np.array([0.03]), rng.standard_normal((6, 1, 1)),
