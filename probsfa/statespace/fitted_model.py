@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._times import TimeAxis
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
@@ -170,6 +170,11 @@ class FittedModel:
         """Names of the last columns of `transform`: the states of stochastic cycles and smooth factors."""
         return ()
 
+    @property
+    def states_with_loadings(self) -> BoolArray:
+        """States whose loadings are parameters in units of the data; one for all, or one for each."""
+        return np.ones(1, dtype=bool)
+
     # What follows from the others.
 
     def maximum_log_likelihood(self, sequences: Sequences) -> float:
@@ -236,6 +241,16 @@ class MaximumLikelihoodModel(FittedModel):
     def state_names(self) -> tuple[str, ...]:
         """Names of the states of stochastic cycles and smooth factors."""
         return tuple(self.fitted.params.latents.names)
+
+    @property
+    def states_with_loadings(self) -> BoolArray:
+        """States that columns see, without those of trends."""
+        latents = self.fitted.params.latents
+        shown = np.zeros(latents.n_states, dtype=bool)
+        shown[latents.seen] = True
+        for kind, own in latents.states.items():
+            shown[own] &= kind.stationary
+        return shown
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
         """Standard errors from the observed information of the training data, if these are given."""

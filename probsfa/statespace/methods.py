@@ -913,8 +913,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sequences = self._check(X, lengths, times, exog)
         if not sequences.mask.any():
             raise ValueError(
-                "X has nothing observed: every value is NaN, and nothing says how well the model does. Give "
-                "rows with observed cells, such as those of the fit."
+                "X has no observed value, with which predictions could be compared. Give rows with observed "
+                "values, such as those of the fit."
             )
         return sequences
 

@@ -30,6 +30,8 @@ _PARAMETERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("mean_", "mean", "data", ("column",)),
     ("noise_variance_", "noise variance", "data^2", ("column",)),
     ("exog_coef_", "coefficient", "data", ("column", "covariate")),
+    ("trend_steps_", "std of steps", "data", ("column", "trend")),
+    ("trend_slope_steps_", "std of steps of slope", "data", ("column", "trend")),
     ("loadings_", "loading", "data", ("column", "state")),
 )
 
@@ -141,7 +143,10 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
         elif unit and (of_predictors or len(values) != estimator.n_features_in_):
             unit = ""  # of predictors, or of outputs of an expansion
         columns = [np.asarray(x, dtype=np.float64).ravel() for x in (values, *known)]
-        given = ~np.isnan(values.ravel())
+        given = ~np.isnan(values)
+        if attribute == "loadings_":  # zero, or in units of a diffuse start
+            given &= estimator._model.states_with_loadings
+        given = given.ravel()
         parts.append(
             [np.full(values.size, name)[given], labels[given], np.full(values.size, unit)[given]]
             + [x[given] for x in columns]

@@ -49,9 +49,9 @@ def test_rows_without_any_cell_do_not_judge_a_model():
     model = ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5], [0.2]], 0.3)
     nothing = np.full((60, 3), np.nan)
     for verb in (model.diagnose, model.bic, model.standard_errors):
-        with pytest.raises(ValueError, match="X has nothing observed: every value is NaN"):
+        with pytest.raises(ValueError, match="X has no"):
             verb(nothing)
-    with pytest.raises(ValueError, match="X has nothing observed: every value is NaN"):
+    with pytest.raises(ValueError, match="X has no"):
         model.profile_timescale(nothing, 0)
 
 

@@ -144,3 +144,14 @@ def test_models_of_every_kind_are_saved(rng, tmp_path, options):
     again = probsfa.load(tmp_path / "model")
     np.testing.assert_array_equal(again.posterior(x).means, model.posterior(x).means)
     assert again.get_params()["trend"] == model.trend and again.smoothness == model.smoothness
+
+
+def test_a_trend_is_kept_beside_a_factor_and_summarised_by_its_steps(rng):
+    """A slow AR(1) factor alone would have the higher likelihood: the diffuse start has its price."""
+    x = random_walks(rng, 400)
+    model = ProbabilisticSFA(1, trend="level", noise="diagonal").fit(x)
+    np.testing.assert_allclose(model.trend_steps_[:, 0], [0.4, 0.2, 0.28], rtol=0.25)
+    table = model.summary().to_frame()
+    steps = table.loc["std of steps", "estimate"]
+    np.testing.assert_array_equal(steps, model.trend_steps_[:, 0])
+    assert set(table.loc["loading"].index) == {f"column {d}, factor 0" for d in range(3)}

@@ -225,7 +225,7 @@ def _fit_with_processes(
     tol: float,
     given: Given,
 ) -> FitResult:
-    """Maximise with processes beside AR(1) factors, to no less than what the model without them reaches.
+    """Maximise with processes beside AR(1) factors, to no less than without them where they are stationary.
 
     That model is fitted first, with as many evaluations. The processes are then added to it, and to the
     starts of :mod:`.starts`, and all are refined on Whittle's likelihood.
@@ -254,7 +254,9 @@ def _fit_with_processes(
         if evaluate.best is None:
             raise
         return _interrupted(evaluate, evaluate.best)
-    if nested is not None and not result.log_likelihood >= nested.log_likelihood:
+    # A diffuse start makes the first row improbable: a trend is kept although its likelihood may be lower.
+    stationary = all(kind.stationary for kind in layout.latents.counts)
+    if nested is not None and stationary and not result.log_likelihood >= nested.log_likelihood:
         return nested._replace(status=result.status)
     return result
 
