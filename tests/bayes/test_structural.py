@@ -13,7 +13,7 @@ import probsfa
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.symmetry import log_phase_weight
-from probsfa.bayes.draws import StructuralDraws
+from probsfa.bayes.draws import StructuralDraws, thinned
 from probsfa.bayes.model import from_panel
 from probsfa.bayes.relabelling.ordering import aligned_with
 from probsfa.bayes.structural import _gammainc_3, log_likelihood
@@ -151,7 +151,7 @@ def cycle():
         memory_decay=np.full(3, 0.6),
         memory_scale=np.full(3, 0.4),
     )
-    X = simulate(params.state_space, 150, rng)[0]
+    X = simulate(params.state_space, 100, rng)[0]
     hidden = rng.random(X.shape) < 0.1
     return np.where(hidden, np.nan, X), X, hidden
 
@@ -163,8 +163,8 @@ def fitted(cycle):
         1,
         noise="ar1",
         rhythms=1,
-        n_warmup=100,
-        n_draws=100,
+        n_warmup=60,
+        n_draws=60,
         n_chains=2,
         n_predictive=20,
         verbose=False,
@@ -180,7 +180,7 @@ def test_a_cycle_with_ar_noise_is_found_with_its_uncertainty(fitted, cycle):
     draws = fitted.draws_
     period = 2.0 * np.pi / draws.rhythm_frequency[..., 0]
     assert abs(np.mean(period) - 9.0) < 4.0 * np.std(period) and np.std(period) < 0.5
-    assert draws.memory_decay.shape == (2, 100, 3) and draws.loadings.shape == (2, 100, 3, 3)
+    assert draws.memory_decay.shape == (2, 60, 3) and draws.loadings.shape == (2, 60, 3, 3)
     # Without alignment of the phases the loadings of a cycle would average to zero.
     sizes = np.sqrt(np.sum(draws.loadings[..., 1:] ** 2, axis=-1))
     of_mean = np.sqrt(np.sum(fitted.loadings_[:, 1:] ** 2, axis=-1))
@@ -193,10 +193,10 @@ def test_a_cycle_with_ar_noise_is_found_with_its_uncertainty(fitted, cycle):
 
 def test_the_methods_give_the_states_of_the_processes_that_columns_share(fitted, cycle, tmp_path):
     X = cycle[0]
-    assert fitted.transform(X).shape == (150, 3)
-    assert fitted.posterior(X).covariances.shape == (150, 3, 3)
-    assert fitted.sample_posterior(X, 2).shape == (2, 150, 3)
-    assert fitted.filter(X).means.shape == (150, 3)
+    assert fitted.transform(X).shape == (100, 3)
+    assert fitted.posterior(X).covariances.shape == (100, 3, 3)
+    assert fitted.sample_posterior(X, 2).shape == (2, 100, 3)
+    assert fitted.filter(X).means.shape == (100, 3)
     ahead = fitted.forecast(X, 5)
     assert ahead.means.shape == (5, 3) and ahead.latent_means.shape == (5, 3)
     assert fitted.sample(7)[1].shape == (7, 3)
@@ -205,7 +205,7 @@ def test_the_methods_give_the_states_of_the_processes_that_columns_share(fitted,
     np.testing.assert_allclose(fitted.filter(X).means[-1], fitted.transform(X)[-1], atol=0.3)
     tree = fitted.to_datatree()
     assert tree["posterior"]["period"].dims == ("chain", "draw", "cycle")
-    assert tree["posterior"]["ar_noise_std"].shape == (2, 100, 3)
+    assert tree["posterior"]["ar_noise_std"].shape == (2, 60, 3)
     assert len(fitted.get_feature_names_out()) == 3
     fitted.save(tmp_path / "model")
     loaded = probsfa.load(tmp_path / "model")
@@ -231,6 +231,7 @@ def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, 
     X = cycle[0]
     parts = fitted.contributions(X)
     assert parts.shape == (*X.shape, 4)  # a factor, two states of the cycle, AR(1) noise
-    filled = fitted.impute(X)
+    draws = fitted.draws_
+    offset = draws.offset[:, thinned(draws, 20)].mean(axis=(0, 1))  # of the draws that predictions average
     hidden = np.isnan(X)
-    np.testing.assert_allclose((parts.sum(axis=2) + fitted.mean_)[hidden], filled[hidden], atol=0.1)
+    np.testing.assert_allclose((parts.sum(axis=2) + offset)[hidden], fitted.impute(X)[hidden], atol=1e-9)
