@@ -1,4 +1,4 @@
-"""Bayesian slow feature analysis as a scikit-learn estimator, thin over this room's functions."""
+"""Bayesian slow feature analysis as a scikit-learn estimator."""
 
 import sys
 import warnings
@@ -44,135 +44,105 @@ _PROGRESS_BAR = (
 
 
 class BayesianSFA(Saved, StateSpaceMethods):
-    """Slow feature analysis with a posterior for everything: time scales, loadings, noise, latents, holes.
+    """Bayesian dynamic factor model: posterior of time scales, loadings, noise, factors and missing values.
 
-    The model is that of :class:`probsfa.ProbabilisticSFA`, with priors on its parameters. The latents are
-    integrated out exactly, so that only the parameters are sampled, in coordinates whitened by the curvature
-    at the maximum a posteriori; what is said of latents and missing cells carries the uncertainty of the
-    parameters.
+    The model is that of :class:`probsfa.ProbabilisticSFA` with priors on the parameters. Factors and missing
+    values are integrated out exactly, and the parameters are sampled by NUTS or approximated by variational
+    inference. Predictions include the uncertainty of the parameters.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of latents. None takes one for each feature that varies, up to what data and time allow, which
-        with ``inference="nuts"`` is often two to five; `status_` says how many.
+        Number of AR(1) factors. None selects at most one for each column that varies, as data and time allow
+        (with ``inference="nuts"`` often two to five); `status_` reports it.
     noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
-        Observation noise: a variance for each feature, one for all, or known variances in squared data
-        units, the same for all features or one for each. "ar1" adds autocorrelated noise to the white noise
-        of each feature.
+        Observation noise: one variance for each column, one for all, or known variances in squared data
+        units. ``"ar1"`` adds AR(1) noise of each column.
     priors : Priors or None, default=None
-        Priors, in units of the sampling step and of each column's standard deviation; :class:`Priors` as it
-        is by default.
+        Priors, in units of the sampling step and of the standard deviation of each column.
     inference : {"nuts", "svi"}, default="nuts"
-        The no-U-turn sampler; or a Gaussian approximation of full covariance, fitted by stochastic
-        variational inference and corrected by importance weights, which takes seconds. The fit has four
-        starts; where they lead to several modes, the approximation is a mixture, and `status_` says so.
+        No-U-turn sampler; or a Gaussian approximation with full covariance, corrected by importance weights,
+        which takes seconds. It has four starts and is a mixture if these end in several modes.
     n_warmup, n_draws, n_chains : int, default=500, 1000, 4
-        Iterations of each chain before its draws (rounded up to a multiple of 50, at least 100), its draws,
-        and the number of chains. With ``"svi"`` there is one chain of ``n_draws * n_chains`` draws.
+        Warm-up iterations (rounded up to a multiple of 50, at least 100) and draws of each chain, and number
+        of chains. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
-        Chains side by side in one program, each in a thread of its own, or one after the other. ``"auto"``
-        gives each a thread on CPUs, and takes one program on accelerators.
+        Run chains in one program, in threads, or one after the other. ``"auto"`` uses threads on CPUs and
+        one program on accelerators.
     target_accept : float, default=0.8
-        Acceptance that the sampler's step is tuned to; raise it where there are divergences.
+        Target acceptance probability of NUTS; increase it after divergences.
     max_tree_depth : int, default=10
-        Longest trajectory of the sampler, as a power of two.
+        Longest NUTS trajectory, as a power of two.
     n_steps_svi : int, default=100
-        Steps of the variational fit of each mode, of 16 gradients each.
+        Variational steps for each mode, of 16 gradients each.
     hierarchical : bool, default=False
-        Whether each sequence of a list has noise of its own; time scales, loadings and offset are shared.
+        One noise for each sequence of a list; all other parameters are shared.
     robust : bool, default=False
-        Student-t noise, for data with outliers: each cell has a weight that is drawn with the rest, by Gibbs
-        sampling in the place of the no-U-turn sampler, and so are the degrees of freedom.
-        ``noise_variance`` is then the squared scale. Takes normal priors of loadings and offset, and neither
-        ``inference="svi"`` nor `hierarchical`. See Notes.
+        Student-t noise with a weight for each value, by Gibbs sampling. Requires normal priors of loadings
+        and offset, ``inference="nuts"`` and ``hierarchical=False``.
     rhythms, smooth : int, default=0
-        Numbers of stochastic cycles, and of smooth factors with the Matern-3/2 kernel, beside the AR(1)
-        factors. See Notes.
+        Numbers of stochastic cycles and of smooth factors (Matern-3/2) beside the AR(1) factors.
     standardize : bool, default=True
-        Whether priors are in units of each column; else they are in data units.
+        Priors in units of each column; otherwise in data units.
     n_predictive : int, default=200
-        Draws, spread over the chains, of which predictions are mixed.
+        Number of draws over which predictions are averaged.
     verbose : bool, default=True
         Show progress on standard error.
     random_state : int, Generator or None, default=None
-        Source of all randomness.
+        Random numbers of all methods.
     **unsupported
-        Parameters of other estimators, such as `exog`: a TypeError that says what to use instead.
+        Parameters of other estimators, such as `exog`: a TypeError names what to use instead.
 
     Attributes
     ----------
-    fitted_ : FittedPosterior
-        The record of the fit, which the verbs read.
-    inference_data_ : arviz.InferenceData or xarray.DataTree
-        Everything, for ArviZ; made when first asked for. See :meth:`to_datatree` for the groups.
-    draws_ : Draws
-        Relabelled posterior draws in data units: ``decay`` (chain, draw, K), ``loadings`` (chain, draw, D,
-        K), ``noise_variance`` and ``offset`` (chain, draw, D).
-    raw_draws_ : Draws
-        The same as they were sampled.
-    map_ : Parameters
-        The maximum a posteriori, in the coordinates of the sampler.
-    params_ : Parameters
-        Posterior means, in data units.
+    draws_, raw_draws_ : Draws
+        Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), ``loadings``
+        (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D), and the parameters of other
+        processes, as named in :class:`probsfa.statespace.Parameters`.
+    params_, map_ : Parameters
+        Posterior means, and maximum a posteriori in the coordinates of the sampler.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
-        Posterior means, slowest first; the time scales are medians.
-    time_unit_ : float
-        Time step of `decay_`: 1.0, which is a row, or the median step of dates; the median step of `times`
-        that are numbers.
-    time_unit_seconds_ : float or None
-        The same in seconds, where `times` or the index of a frame were dates or durations; None where that is
-        not known.
+        Posterior means, slowest factor first; medians of time scales.
     degrees_of_freedom_ : float
-        With `robust` alone: posterior mean of the degrees of freedom; draws are in :meth:`to_datatree`.
+        Posterior mean, with `robust`.
+    time_unit_, time_unit_seconds_ : float
+        Time step of `decay_` (1.0 is a row or the median step of dates), and its seconds or None.
+    inference_data_ : arviz.InferenceData or xarray.DataTree
+        Results for ArviZ, made on first access; see :meth:`to_datatree`.
     diagnostics_ : dict
-        ``"rhat"`` (rank-normalized, of split chains), ``"ess"`` (effective sample size of the bulk) and
-        ``"ess_tail"`` of all relabelled parameters, as in ArviZ, and ``"divergences"``. With ``"svi"`` the
-        tail index ``"pareto_k"`` of the importance weights: above 0.7 the approximation is poor. It cannot
-        measure modes that no start found. ``"mode_shares"`` and ``"mode_bounds"`` are the shares of the draws
-        and the evidence lower bounds of the modes.
-    relabelling_ : str
-        What was done to bring the draws to one labelling.
-    converged_ : bool
-        Whether all R-hat are at most 1.01 and all effective sample sizes at least 400; with ``"svi"``,
-        whether the tail index is at most 0.7.
-    status_ : str
-        How the fit ended, in a sentence, with what to try.
+        ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, as in ArviZ; ``"divergences"``.
+        With ``"svi"`` the tail index ``"pareto_k"`` of the importance weights, above 0.7 for a poor
+        approximation, and ``"mode_shares"`` and ``"mode_bounds"``.
+    converged_, status_ : bool, str
+        Whether R-hat is at most 1.01 and effective sample sizes at least 400 (with ``"svi"``: the tail index
+        at most 0.7); how the fit ended and what to try.
     elbo_ : ndarray
-        With ``"svi"``: estimates of the evidence lower bound, one for each step.
+        Evidence lower bound at each step, with ``"svi"``.
+    relabelling_ : str
+        How draws were relabelled.
+    fitted_ : FittedPosterior
+        Record of the fit.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
-    probsfa.ProbabilisticSFA : The same model with parameters of maximum likelihood, in seconds.
-    probsfa.bayes.Priors : The priors, and how to change them.
-    probsfa.bayes.factorial_ar1_model : The model for NumPyro's own samplers.
+    probsfa.ProbabilisticSFA : The same model by maximum likelihood.
+    probsfa.bayes.Priors : The priors.
+    probsfa.bayes.factorial_ar1_model : The NumPyro model.
 
     Notes
     -----
-    The posterior is the same when latents are exchanged or change sign. The sampler's coordinates make one
-    point of all these mirror images, and a straight line of a rotation of the latents
-    (:mod:`.rotation`); latents that are hardly seen, or whose time scales may be equal, are
-    sampled around one image (:mod:`.symmetry`). Each draw is then brought to the labelling closest
-    to the maximum a posteriori. The offset is in units of its uncertainty, which grows with the time scales
-    (:mod:`.offset_scale`). Decays are positive in this model: a latent has a time scale.
+    The posterior does not change if factors are permuted or change sign. NUTS samples in coordinates in which
+    these images coincide (:mod:`.rotation`, :mod:`.symmetry`); draws are then relabelled to be closest to the
+    maximum a posteriori. Several cycles, or several smooth factors, are not relabelled: their periods or time
+    scales should differ. Decays are positive. `transform` has the AR(1) factors, then two states of each
+    cycle and smooth factor. Variational inference has one start with these, or with AR(1) noise.
 
-    Intervals of filled cells and forecasts are quantiles of the mixture over the draws.
-
-    *Student-t noise.* With `robust` predictions mix over weights of the cells as well, which are drawn for
-    the rows that are asked about. `filter` brings the weights of each row to a fixed point, as that of
-    :class:`probsfa.ProbabilisticSFA`; `log_likelihood` and `score` are lower bounds; log densities of rows in
-    `posterior` are NaN, and :meth:`to_datatree` leaves ``log_likelihood`` and ``prior_predictive`` out.
-
-    *Cycles, smooth factors and AR(1) noise.* `rhythms`, `smooth` and ``noise="ar1"`` are those of
-    :class:`probsfa.ProbabilisticSFA`; all processes are integrated out. `draws_` then has further arrays,
-    named as in :class:`probsfa.statespace.Parameters`. Latents are the AR(1) factors, then two states of each
-    cycle and of each smooth factor. Several cycles, or several smooth factors, are not relabelled: their
-    periods or time scales should differ. `robust` and `hierarchical` are not supported with them, and SVI has
-    one start.
-
-    Models can be fitted in several threads at once, with the results of one after the other.
+    With `robust`, predictions also average over the weights of the values; `filter` approximates them row by
+    row, `log_likelihood` and `score` are lower bounds, log densities of rows in `posterior` are NaN, and
+    :meth:`to_datatree` has no ``log_likelihood`` and ``prior_predictive``. `robust` and `hierarchical` cannot
+    be combined with ``noise="ar1"``, `rhythms` or `smooth`.
 
     References
     ----------
