@@ -77,7 +77,9 @@ def compare_on(
         Times of the rows; None if they are evenly spaced.
     """
     from probsfa import imputation  # imports scikit-learn
+    from probsfa.statespace.engine.core.kernels import warn_if_missing
 
+    warn_if_missing()  # once in a process, and below it would not be seen
     with screen.progress() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about parameters in Python
         return imputation.compare_methods(
