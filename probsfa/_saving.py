@@ -569,7 +569,7 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
 
 
 def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Return one array, if its size is what its header tells; the archive has a checksum of it."""
+    """Return one array, if its size is that of its header; the archive has a checksum of it."""
     with archive.open(member) as packed:
         read_header = _READERS[np.lib.format.read_magic(packed)]
         shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MOST_HEADER)
@@ -577,6 +577,6 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         if dtype.kind not in "fiuU" or min(shape, default=0) < 0 or len(shape) > _MOST_DIMENSIONS:
             raise ValueError("an array of neither numbers nor text, or of an impossible shape")
         if n_bytes != member.file_size - packed.tell() or (shape == () and n_bytes > _MOST_TEXT):
-            raise ValueError("an array of another size than its header tells")
+            raise ValueError("an array of another size than in its header")
         data = np.frombuffer(packed.read(), dtype=dtype).copy()
         return data.reshape(shape, order="F" if in_fortran_order else "C")

@@ -130,7 +130,7 @@ class SubsetGraph(TrainingGraph):
         return self.samples[self.base._random_walk(int(place), n_steps, rng)]
 
 
-# ---- samples that count more or less than the graph says
+# ---- samples with weights beside those of the graph
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> FloatArray:
@@ -230,8 +230,8 @@ def union(
         For every graph the rows of the data that its vertices are, in their order, or None where they are
         all rows.
     n_samples : int, optional
-        Rows of the data, with `samples`. By default as many as a graph on all rows has, or as the largest row
-        number says.
+        Rows of the data, with `samples`. By default as many as a graph on all rows has, or up to the largest
+        row number.
 
     Raises
     ------

@@ -243,7 +243,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
 
 
 def default_neighbors(n: int) -> int:
-    """Return how many neighbours the graph of n samples has where nobody says."""
+    """Return the default number of neighbours for a graph of n samples."""
     return max(1, min(10, n - 1))
 
 
@@ -253,7 +253,7 @@ def neighbor_edges(
     """Return ones between every row and the `count` points closest to it.
 
     The tree of SciPy finds neighbours in few dimensions in a half to two thirds of the time of
-    scikit-learn's, which serves in many.
+    scikit-learn's, which is used in many.
 
     Parameters
     ----------

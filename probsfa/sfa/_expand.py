@@ -199,7 +199,7 @@ def set_linear_map(
     Parameters
     ----------
     estimator : SFA or GraphSFA
-        Says how many components there are, and the tolerance of the rank.
+        Gives the number of components and the tolerance of the rank.
     moments : Moments or GraphMoments
         Of the expanded training rows.
     expander : Expander

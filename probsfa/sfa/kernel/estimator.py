@@ -113,7 +113,7 @@ class PreImage(NamedTuple):
         Notes
         -----
         With ``H = K (K + ridge)^-1`` the residual of a point that is left out is
-        ``((1 - H) x)_i / (1 - H_ii)``, so one eigenproblem serves all ridges of a width.
+        ``((1 - H) x)_i / (1 - H_ii)``, so that one eigenproblem is enough for all ridges of a width.
         """
         mean = points.mean(axis=0)
         centred = points - mean

@@ -239,7 +239,7 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
     functions : KernelFunctions
         On all rows.
     sequences : Sequences
-        Says where sequences begin; no difference is taken across.
+        Where sequences begin; no difference is taken across.
     lag : int, default=1
         Rows from one member of a difference to the other.
 
@@ -267,7 +267,7 @@ def fold_moments(
     functions : KernelFunctions
         On all rows.
     sequences : Sequences
-        Says where sequences begin; no difference is taken across.
+        Where sequences begin; no difference is taken across.
     folds : list of slice
         The stretches.
     lag : int, default=1
@@ -314,7 +314,7 @@ def border_differences(
     functions : KernelFunctions
         On all rows.
     sequences : Sequences
-        Says where sequences begin.
+        Where sequences begin.
     folds : list of slice
         Consecutive stretches, which cover all rows.
     lag : int, default=1
