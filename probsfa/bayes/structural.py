@@ -17,12 +17,11 @@ from probsfa.bayes.draws import StructuralDraws
 from probsfa.bayes.model import OBSERVATIONS, Series, sample_noise_variance
 from probsfa.bayes.priors import Priors, expand_prior
 from probsfa.bayes.tracing import kernel_hints_outside_loops
-from probsfa.statespace.engine.choose import strategy_for_sampling
 from probsfa.statespace.engine.dynamics import Group, Transition, block_slices, transition_score
-from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
-from probsfa.statespace.engine.recursions import stationary
+from probsfa.statespace.engine.likelihood import forward_log_likelihood, score_terms
+from probsfa.statespace.engine.problem import Model, Rows
 from probsfa.statespace.engine.settings import broadcasting
-from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+from probsfa.statespace.processes.base import block_score
 
 #: Standard deviation of the loadings of each state of a cycle: a cycle has two, with unit variance together.
 CYCLE_LOADING = 0.5**0.5
@@ -207,10 +206,8 @@ def marginal_log_likelihood(
         Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity). The
         others are not differentiated.
     """
-    model, rows = Model(_with_start(over), loadings, noise_variance, offset), Rows(values, mask, gap_index)
-    problem = make_problem(model, rows, model.n_gaps)
-    prior = stationary(model.n_states, values.dtype)
-    return jnp.sum(strategy_for_sampling(values.shape[0], model.n_states).forward(problem, prior)[1])
+    model = Model(_with_start(over), loadings, noise_variance, offset)
+    return forward_log_likelihood(model, Rows(values, mask, gap_index))
 
 
 def _with_start(over: Transition) -> Transition:
@@ -228,39 +225,22 @@ def _value_and_score(
     mask: Array,
     gap_index: Array,
 ) -> tuple[Array, tuple[Transition, Array, Array, Array]]:
-    table = _with_start(over)
-    model, rows = Model(table, loadings, noise_variance, offset), Rows(values, mask, gap_index)
-    n_gaps = model.n_gaps
-    problem = make_problem(model, rows, n_gaps)
-    prior = stationary(model.n_states, values.dtype)
-    strategy = strategy_for_sampling(values.shape[0], model.n_states)
-    result, log_likelihoods = strategy.forward(problem, prior)
-    nothing = jax.tree.map(jnp.zeros_like, prior)
-    moments = strategy.packed_moments(problem, result, nothing)
-    counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
-    transitions, innovation_power, innovation_moments, _ = transition_statistics(
-        problem.following, following_index(rows, n_gaps), n_gaps, moments, nothing
-    )
-    by_transition = _score(over, transitions, innovation_power, innovation_moments)
-    by_latent = crossed / noise_variance[:, None]
-    by_noise = 0.5 * (power / noise_variance - counts) / noise_variance
-    return jnp.sum(log_likelihoods), (by_transition, by_latent[:, :-1], by_noise, by_latent[:, -1])
+    model = Model(_with_start(over), loadings, noise_variance, offset)
+    found = score_terms(model, Rows(values, mask, gap_index))
+    return found.log_likelihood, (_score(over, *found.transitions), *found.by_observations)
 
 
 def _score(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
     """Derivatives by all entries of the transitions, in the place of the entries.
 
-    For blocks those by ``A`` are ``Q^-1 M`` and those by ``Q`` are ``(Q^-1 E Q^-1 - n Q^-1) / 2``, with the
-    terms ``M`` and ``E`` of :class:`probsfa.statespace.engine.dynamics.TransitionTerms`.
+    ``power`` and ``moments`` are those of :class:`probsfa.statespace.engine.dynamics.TransitionTerms`.
     """
     k, shapes = over.decay.shape[1], [group.matrix.shape[1:3] for group in over.groups]
     alone = transition_score(Transition(over.decay), counts, power[:, :k], moments[:, :k]).decay
     groups = []
     for group, own in zip(over.groups, block_slices(k, shapes), strict=True):
         of_blocks, moved = (x[:, own].reshape(group.matrix.shape) for x in (power, moments))
-        inverse = jnp.linalg.inv(group.innovation)
-        by_innovation = 0.5 * (inverse @ of_blocks @ inverse - counts[:, None, None, None] * inverse)
-        groups.append(Group(inverse @ moved, by_innovation))
+        groups.append(Group(*block_score(group.innovation, counts, of_blocks, moved)))
     return Transition(alone, tuple(groups))
 
 

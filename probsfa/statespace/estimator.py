@@ -536,7 +536,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         self.time_unit_ = fitted.time_unit
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
         self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
-        self._take_over_pairs(fitted)
+        self._take_over_processes(fitted)
         self._take_over_maps(model)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
@@ -548,7 +548,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         if fitted.degrees_of_freedom is not None:
             self.degrees_of_freedom_ = fitted.degrees_of_freedom
 
-    def _take_over_pairs(self, fitted: MaximumLikelihood) -> None:
+    def _take_over_processes(self, fitted: MaximumLikelihood) -> None:
         """Set the attributes of cycles, smooth factors and AR(1) noise that the model has."""
         params, latents = fitted.params, fitted.options
         of_processes = {

@@ -245,12 +245,7 @@ class MaximumLikelihoodModel(FittedModel):
     @property
     def states_with_loadings(self) -> BoolArray:
         """States that columns see, without those of trends."""
-        latents = self.fitted.params.latents
-        shown = np.zeros(latents.n_states, dtype=bool)
-        shown[latents.seen] = True
-        for kind, own in latents.states.items():
-            shown[own] &= kind.stationary
-        return shown
+        return self.fitted.params.latents.stationary
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
         """Standard errors from the observed information of the training data, if these are given."""

@@ -123,6 +123,15 @@ class Latents:
         return np.concatenate(parts)
 
     @property
+    def stationary(self) -> BoolArray:
+        """Which states (n_states,) columns see and have a stationary variance: all but those of trends."""
+        found = np.zeros(self.n_states, dtype=bool)
+        found[self.seen] = True
+        for kind, own in self.states.items():
+            found[own] &= kind.stationary
+        return found
+
+    @property
     def states(self) -> dict[type[Process], slice]:
         """States of each kind."""
         found, first = {}, self.n_components
@@ -471,12 +480,7 @@ class Parameters:
     @property
     def stationary_loadings(self) -> FloatArray:
         """Loadings of the states that columns see, without those of processes that are not stationary."""
-        latents = self.latents
-        kept = np.ones(latents.n_states, dtype=bool)
-        for kind, own in latents.states.items():
-            kept[own] = kind.stationary
-        seen = latents.seen
-        return self.loadings[:, seen[kept[seen]]]
+        return self.loadings[:, self.latents.stationary]
 
     @property
     def state_space(self) -> Self:

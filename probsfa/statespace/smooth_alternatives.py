@@ -71,13 +71,9 @@ def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
 def _with_smooth(params: Parameters, timescales: dict[int, float]) -> Parameters:
     """Put smooth factors of some time scales in place of AR(1) factors, at the same loadings."""
     which = sorted(timescales)
-    loadings = np.zeros((params.n_features, len(which), Matern32.n_states))
-    loadings[:, :, Matern32.seen[0]] = params.loadings[:, which]
-    new = params.replace(
-        decay=params.decay[:0],
-        loadings=loadings.reshape(params.n_features, -1),
-        processes=(Matern32.of_timescales(np.array([timescales[k] for k in which])),),
-    )
+    smooth = Matern32.of_timescales(np.array([timescales[k] for k in which]))
+    alone = params.replace(decay=params.decay[:0], processes=(smooth,))
+    new = alone.with_seen_loadings(params.loadings[:, which])
     less = params.replace(
         decay=np.delete(params.decay, which), loadings=np.delete(params.loadings, which, axis=1)
     )

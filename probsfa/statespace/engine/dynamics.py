@@ -256,6 +256,12 @@ class Transition(NamedTuple):
         """``Q`` (K, K), or a batch of them."""
         return self.innovation.matrix()
 
+    def least_innovation(self) -> float:
+        """Smallest eigenvalue of ``Q``, which is that of a block; NumPy arrays of one row."""
+        of_groups = (float(np.min(np.linalg.eigvalsh(group.innovation))) for group in self.groups)
+        alone = (float(np.min(self.innovation_variance)),) if self.decay.shape[0] else ()
+        return min((*alone, *of_groups))
+
     def innovation_root(self) -> Blocks:
         """Upper triangle ``N`` with ``Q = N' N``."""
         roots = tuple(_as_blocks(_root(group.innovation)) for group in self.groups)

@@ -4,6 +4,8 @@ Samplers and optimisers that are written in JAX differentiate through this funct
 NumPy, so it can be compiled, batched and differentiated again. Call it with 64-bit arrays.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -14,6 +16,54 @@ from probsfa.statespace.engine.problem import Model, Rows, following_index, make
 from probsfa.statespace.engine.recursions import stationary
 from probsfa.statespace.engine.settings import broadcasting
 from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+
+
+class ScoreTerms(NamedTuple):
+    """What the score of a model is made of, by Fisher's identity.
+
+    Attributes
+    ----------
+    log_likelihood : Array of shape ()
+        Log-likelihood in nats.
+    by_observations : tuple of Array
+        Derivatives by loadings (D, K), noise variances (D,) and offsets (D,).
+    transitions : tuple of Array
+        Number of transitions over each gap (U,), and sums over them of the terms ``innovation_power`` and
+        ``innovation_moments`` (U, L) of :class:`.TransitionTerms`.
+    means : Array of shape (T, K)
+        Posterior means of the states.
+    """
+
+    log_likelihood: Array
+    by_observations: tuple[Array, Array, Array]
+    transitions: tuple[Array, Array, Array]
+    means: Array
+
+
+def forward_log_likelihood(model: Model, rows: Rows) -> Array:
+    """Log-likelihood of rows under a model, in nats: the forward pass alone."""
+    problem = make_problem(model, rows, model.n_gaps)
+    prior = stationary(model.n_states, rows.values.dtype)
+    return jnp.sum(strategy_for_sampling(rows.values.shape[0], model.n_states).forward(problem, prior)[1])
+
+
+def score_terms(model: Model, rows: Rows) -> ScoreTerms:
+    """Log-likelihood of rows under a model, and what its derivatives are made of."""
+    n_gaps, noise = model.n_gaps, model.noise_variance
+    problem = make_problem(model, rows, n_gaps)
+    prior = stationary(model.n_states, rows.values.dtype)
+    strategy = strategy_for_sampling(rows.values.shape[0], model.n_states)
+    result, log_likelihoods = strategy.forward(problem, prior)
+    nothing = jax.tree.map(jnp.zeros_like, prior)
+    moments = strategy.packed_moments(problem, result, nothing)
+    observed = rows.values, rows.weights, model.loadings, model.offset
+    counts, power, crossed, _, _ = observation_statistics(*observed, moments)
+    following = following_index(rows, n_gaps)
+    transitions = transition_statistics(problem.following, following, n_gaps, moments, nothing)[:3]
+    by_latent = crossed / noise[:, None]
+    by_noise = 0.5 * (power / noise - counts) / noise
+    by_observations = (by_latent[:, :-1], by_noise, by_latent[:, -1])
+    return ScoreTerms(jnp.sum(log_likelihoods), by_observations, transitions, moments.means.T)
 
 
 def _transition_table(decay: Array, gaps: Array | None) -> Transition:
@@ -65,9 +115,7 @@ def marginal_log_likelihood(
         a process has no value between steps.
     """
     model = Model(_transition_table(decay, gaps), loadings, noise_variance, offset)
-    problem = make_problem(model, Rows(values, mask, gap_index), model.n_gaps)
-    prior = stationary(model.n_states, values.dtype)
-    return jnp.sum(strategy_for_sampling(values.shape[0], model.n_states).forward(problem, prior)[1])
+    return forward_log_likelihood(model, Rows(values, mask, gap_index))
 
 
 _Residual = tuple[tuple[Array, Array, Array, Array, Array], Array | None]
@@ -86,25 +134,13 @@ def _value_and_score(
 ) -> tuple[Array, _Residual]:
     table = _transition_table(decay, gaps)
     model = Model(table, loadings, noise_variance, offset)
-    rows, n_gaps = Rows(values, mask, gap_index), model.n_gaps
-    problem = make_problem(model, rows, n_gaps)
-    prior = stationary(model.n_states, values.dtype)
-    strategy = strategy_for_sampling(values.shape[0], model.n_states)
-    result, log_likelihoods = strategy.forward(problem, prior)
-    nothing = jax.tree.map(jnp.zeros_like, prior)
-    moments = strategy.packed_moments(problem, result, nothing)
-    counts, power, crossed, _, _ = observation_statistics(values, mask, loadings, offset, moments)
-    transitions, innovation_power, innovation_moments, _ = transition_statistics(
-        problem.following, following_index(rows, n_gaps), n_gaps, moments, nothing
-    )
-    by_gap = transition_score(table.at(slice(None, -1)), transitions, innovation_power, innovation_moments)
+    found = score_terms(model, Rows(values, mask, gap_index))
+    by_gap = transition_score(table.at(slice(None, -1)), *found.transitions)
     by_decay, by_gaps = _through_gaps(by_gap.decay, decay, gaps)
-    by_latent = crossed / noise_variance[:, None]
-    by_noise = 0.5 * (power / noise_variance - counts) / noise_variance
     # -R^-1 (x - mu - C E[z]), zero where nothing is observed.
-    by_values = -mask * (values - offset - moments.means.T @ loadings.T) / noise_variance
-    score = (by_decay, by_latent[:, :-1], by_noise, by_latent[:, -1], by_values)
-    return jnp.sum(log_likelihoods), (score, by_gaps)
+    by_values = -mask * (values - offset - found.means @ loadings.T) / noise_variance
+    score = (by_decay, *found.by_observations, by_values)
+    return found.log_likelihood, (score, by_gaps)
 
 
 def _through_gaps(by_transition: Array, decay: Array, gaps: Array | None) -> tuple[Array, Array | None]:

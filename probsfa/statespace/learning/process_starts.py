@@ -186,14 +186,9 @@ def from_slow(params: Parameters, latents: Latents, given: Given) -> list[Parame
         own, slowest_first = np.sort(slowest_first[:count]), slowest_first[count:]
         news = []
         for process, factors in kind.like_ar1(params.decay[own]):
-            loadings = np.zeros((params.n_features, count, kind.n_states))
-            loadings[:, :, kind.seen[0]] = params.loadings[:, own] * factors
             known = given.processes.get(kind, process)
-            news.append(
-                params.replace(
-                    decay=np.zeros(0), loadings=loadings.reshape(params.n_features, -1), processes=(known,)
-                )
-            )
+            alone = params.replace(decay=np.zeros(0), processes=(known,))
+            news.append(alone.with_seen_loadings(params.loadings[:, own] * factors))
         made = [with_more_latents(one, new) for one in made for new in news]
     return made
 

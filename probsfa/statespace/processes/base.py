@@ -21,7 +21,7 @@ from scipy.optimize import linear_sum_assignment, minimize, minimize_scalar
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
 
-__all__ = ["BlockMoments", "Process", "Transitions", "closest_order", "closest_signs"]
+__all__ = ["BlockMoments", "Process", "Transitions", "block_score", "closest_order", "closest_signs"]
 
 #: ``A`` and ``Q``, both (U, N, B, B), over each of ``U`` gaps.
 Transitions = tuple[FloatArray, FloatArray]
@@ -47,6 +47,16 @@ def closest_order(loadings: FloatArray, held: FloatArray, cost: FloatArray | flo
 def closest_signs(loadings: FloatArray, held: FloatArray) -> FloatArray:
     """Signs (N,) with which loadings are closest to those that are held."""
     return np.where(np.nansum(loadings * held, axis=0) < 0.0, -1.0, 1.0)
+
+
+def block_score(innovation: Any, counts: Any, power: Any, moments: Any) -> tuple[Any, Any]:
+    """Derivatives of the expected log density of transitions by ``A`` and ``Q`` of blocks, (U, P, B, B).
+
+    They are ``Q^-1 M`` and ``(Q^-1 E Q^-1 - n Q^-1) / 2`` for ``n`` transitions (U,) over each gap, and sums
+    ``E`` of ``E e e'`` and ``M`` of ``E e z'``, moments of the innovations. Arrays of NumPy or of JAX.
+    """
+    inverse = innovation.__array_namespace__().linalg.inv(innovation)
+    return inverse @ moments, 0.5 * (inverse @ power @ inverse - counts[:, None, None, None] * inverse)
 
 
 class BlockMoments(NamedTuple):
@@ -256,9 +266,7 @@ class Process(ABC):
         """
         if not self.n_free():
             return np.zeros((0, len(self)))
-        inverse = np.linalg.inv(self.transitions(gaps)[1])
-        by_matrix = inverse @ moments
-        by_innovation = 0.5 * (inverse @ power @ inverse - counts[:, None, None, None] * inverse)
+        by_matrix, by_innovation = block_score(self.transitions(gaps)[1], counts, power, moments)
         return np.array(
             [
                 np.sum(by_matrix * matrix + by_innovation * innovation, axis=(0, 2, 3))

@@ -6,6 +6,7 @@ covariance is the identity.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -145,6 +146,15 @@ class Matern32(Process):
         return (top / bottom**2)[:, :, None], slopes[:, :, None, None]
 
 
+@cache
+def _matern52() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """``N = F + 1`` and the direction of shocks, in units of the states; nodes and weights."""
+    root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
+    drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)
+    shock = np.sqrt(16.0 / 3.0) * np.linalg.solve(root, np.array([0.0, 0.0, 1.0]))
+    return drift + np.eye(3), shock, *np.polynomial.legendre.leggauss(_NODES)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Matern52(Matern32):
     """Processes with the kernel ``(1 + d + d^2 / 3) exp(-d)``, where ``d = rate * gap``.
@@ -167,17 +177,13 @@ class Matern52(Matern32):
         0``. The innovations are the integral of outer products of the last column of ``exp(F s)``, positive
         terms alone.
         """
-        root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
-        drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)
-        shock = np.sqrt(16.0 / 3.0) * np.linalg.solve(root, np.array([0.0, 0.0, 1.0]))
-        nilpotent = drift + np.eye(3)
+        nilpotent, shock, nodes, weights = _matern52()
 
         def moved(d: FloatArray) -> FloatArray:
             d = d[..., None, None]
             return np.exp(-d) * (np.eye(3) + nilpotent * d + nilpotent @ nilpotent * (0.5 * d**2))
 
         d = self.rate * gaps[:, None]
-        nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         reach = 0.5 * np.minimum(d, _WHOLE)
         columns = moved(reach[..., None] * (1.0 + nodes)) @ shock
         innovation = np.einsum(

@@ -190,7 +190,7 @@ def largest_precision(params: Parameters, panel: Panel) -> float:
         gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
         # Innovations grow with the time that passes.
         step = transition_over(params, np.min(panel.gaps, keepdims=True).reshape(1))
-        innovations = np.linalg.eigvalsh(np.asarray(step.at(0).innovation_covariance()))[0]
+        innovations = step.at(0).least_innovation()
         if not np.all(np.isfinite(gram)) or not innovations > 0.0:
             return np.inf
     most_weight = 1.0 if panel.weights is None else float(np.max(panel.weights[:]))
