@@ -51,7 +51,7 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
         ]
 
     inherited: Callable[..., Any] = cls.fit_transform  # type: ignore[attr-defined]
-    knows_lists = "fit_transform" in vars(cls)  # and not what scikit-learn makes of fit and transform
+    knows_lists = inherited is not TransformerMixin.fit_transform
 
     @functools.wraps(inherited)
     def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:

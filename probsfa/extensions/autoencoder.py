@@ -160,10 +160,10 @@ class LinearAutoencoder(Reconstruction):
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _encode(self, values: FloatArray) -> FloatArray:
+    def _outputs(self, values: FloatArray) -> FloatArray:
         return np.asarray((values - self.mean_) @ self.encoder_.T)
 
-    def _decode(self, codes: FloatArray) -> FloatArray:
+    def _inputs(self, codes: FloatArray) -> FloatArray:
         return np.asarray(self.mean_ + codes @ self.decoder_.T)
 
     @property
@@ -321,7 +321,7 @@ class Autoencoder(Reconstruction):
         for i in range(self.n_init):
             network, status = self._train(standard, rng, self._unrolled(standard) if i == 0 else None)
             self.weights_, self.intercepts_ = network.coefs_, network.intercepts_
-            loss = mean_squared_distance(values, self._decode(self._encode(values)))
+            loss = mean_squared_distance(values, self._inputs(self._outputs(values)))
             if best is None or loss < best[0]:
                 best = loss, network, status
             if status == "interrupted":
@@ -404,11 +404,11 @@ class Autoencoder(Reconstruction):
         activation = getattr(self, "activation_", self.activation)
         return sums if which == len(self.weights_) - 1 else _ACTIVATIONS[activation](sums)
 
-    def _encode(self, values: FloatArray) -> FloatArray:
+    def _outputs(self, values: FloatArray) -> FloatArray:
         rows = (values - self.mean_) / self.scale_
         return self._layer(self._layer(rows, 0), 1)
 
-    def _decode(self, codes: FloatArray) -> FloatArray:
+    def _inputs(self, codes: FloatArray) -> FloatArray:
         return np.asarray(self.mean_ + self.scale_ * self._layer(self._layer(codes, 2), 3))
 
     @property

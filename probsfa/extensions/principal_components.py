@@ -114,10 +114,10 @@ class PCA(Reconstruction):
         self.components_ = components * canonical_signs(components.T, np.ones(n_features))[:, None]
         return self
 
-    def _encode(self, values: FloatArray) -> FloatArray:
+    def _outputs(self, values: FloatArray) -> FloatArray:
         return np.asarray((values - self.mean_) @ self.components_.T)
 
-    def _decode(self, codes: FloatArray) -> FloatArray:
+    def _inputs(self, codes: FloatArray) -> FloatArray:
         return np.asarray(self.mean_ + codes @ self.components_)
 
     @property

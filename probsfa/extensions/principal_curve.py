@@ -304,13 +304,13 @@ class PrincipalCurve(Reconstruction):
         lengths = np.append(0.0, np.cumsum(steps))
         return np.asarray(lengths - np.interp(self.coordinates_.min(), z, lengths))
 
-    def _encode(self, values: FloatArray) -> FloatArray:
+    def _outputs(self, values: FloatArray) -> FloatArray:
         coordinates = project(self._manifold, values - self.mean_)
         if self.is_curve_length_:
             coordinates = np.interp(coordinates, np.linspace(0.0, 1.0, _FINE), self._lengths())
         return coordinates
 
-    def _decode(self, codes: FloatArray) -> FloatArray:
+    def _inputs(self, codes: FloatArray) -> FloatArray:
         if self.is_curve_length_:
             lengths = self._lengths()
             rising = np.append(True, np.diff(lengths) > 0.0)

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.utils.validation import check_array
 
-from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, is_list_of_sequences
+from probsfa._validation import Sequences
 from probsfa.graphs.moments import Moments, MomentStream, block_rows
 from probsfa.graphs.training_graph import GraphMoments
 from probsfa.linalg import RankError, slow_directions
@@ -23,7 +21,6 @@ __all__ = [
     "cut",
     "extend_stream",
     "held_out_delta",
-    "inputs_from",
     "noise_delta",
     "outputs_from",
     "set_linear_map",
@@ -239,27 +236,6 @@ def outputs_from(
         rows = expander(values[start : start + size])
         outputs[start : start + size] = (rows - mean) @ components.T
     return outputs
-
-
-def inputs_from(Y: Any, expander: Expander, mean: FloatArray, loadings: FloatArray) -> Any:
-    """Return the linear reconstruction ``mean + Y @ loadings.T`` with the expansion undone.
-
-    Parameters
-    ----------
-    Y : array-like (N, K), or list of such
-        Outputs.
-    expander : Expander
-        Has an inverse, or ValueError.
-    mean, loadings : ndarray (D,), (D, K)
-        Of the fitted estimator.
-    """
-    if is_list_of_sequences(Y):
-        return [inputs_from(y, expander, mean, loadings) for y in Y]
-    Y = check_array(as_float_array(Y, "Y"), ensure_all_finite="allow-nan", input_name="Y")
-    n_components = loadings.shape[1]
-    if Y.shape[1] != n_components:
-        raise ValueError(f"Y has {Y.shape[1]} columns; inverse_transform needs the {n_components} outputs.")
-    return expander.inverse(mean + Y @ loadings.T)
 
 
 # ---- slowness on rows that were left out of a fit, and one warning for all estimators that over-fit

@@ -9,20 +9,27 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._row_transformer import InvertibleTransformer, RowTransformer
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels, reference_graph
 from probsfa.graphs.training_graph import GraphMoments, GraphSums, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, check_rank_tol
-from probsfa.sfa._expand import Expander, inputs_from, outputs_from, set_linear_map
+from probsfa.sfa._expand import Expander, outputs_from, set_linear_map
 from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows, ledoit_wolf, shrunk_moments
 
-__all__ = ["GraphSFA", "check_parameters", "graph_score", "keep_components", "set_fitted"]
+__all__ = [
+    "GraphSFA",
+    "GraphTransformer",
+    "ScoredOnGraph",
+    "check_parameters",
+    "keep_components",
+    "set_fitted",
+]
 
 
 def _takes_batches(gsfa: Any) -> bool:
@@ -35,8 +42,73 @@ def _takes_batches(gsfa: Any) -> bool:
     return True
 
 
+class GraphTransformer(RowTransformer):
+    """A transformer with a parameter `graph`, which may need labels."""
+
+    graph: Any
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator needs."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = needs_labels(self.graph)
+        return tags
+
+
+class ScoredOnGraph(GraphTransformer):
+    """A transformer whose score is the slowness of its outputs on a graph of rows that may be new."""
+
+    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
+        """Return how slow the outputs are on a graph of rows that may be new.
+
+        The graph is one for all settings of a kind of graph, so that scores of different numbers of groups or
+        neighbours can be compared: for labels that are numbers, samples are joined to the next one in the
+        order of the labels; for neighbours, the number is the default one; classes weigh as many as they have
+        samples. A function of (X, y) and a graph of time or of given edges stay what they are.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Rows.
+        y : array-like (N,), or list of array-likes (N_i,), optional
+            Labels, where the graph is built from them.
+        lengths : array-like of int, optional
+            Cuts one array into consecutive sequences.
+
+        Returns
+        -------
+        float
+            Minus the mean delta value of the outputs, each divided by its own variance: greater is slower.
+
+        Raises
+        ------
+        ValueError
+            If the graph was given as that of the training rows, and X has others, or an output is constant.
+        """
+        check_is_fitted(self)
+        sequences = check_sequences(
+            self, self._rows(X), reset=False, allow_nan=False, lengths=lengths, min_rows=2
+        )
+        score = graph_score(
+            reference_graph(self._graph_of_scores), sequences, y, self._outputs(sequences.values)
+        )
+        if score != score:
+            raise ValueError(
+                "An output is constant on these rows, so that its delta value cannot be estimated. Give rows "
+                "that vary, or more of them."
+            )
+        return score
+
+    @property
+    def _graph_of_scores(self) -> Any:
+        return self.graph
+
+    def _rows(self, X: Any) -> Any:
+        """Return images as rows, where these are supported."""
+        return X
+
+
 @lists_in_lists_out
-class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     """Slow feature analysis of a training graph, for supervised and unsupervised reduction of dimensions.
 
     Parameters
@@ -116,6 +188,8 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     >>> print(gsfa.delta_values_.round(3))
     [0.06  1.556]
     """
+
+    _finite_outputs = "allow-nan"
 
     def __init__(
         self,
@@ -231,82 +305,11 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 del self.components_
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Return the slow outputs.
+    def _outputs(self, values: FloatArray) -> FloatArray:
+        return outputs_from(values, self._expander, self.mean_, self.components_)
 
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Rows; each is mapped by itself.
-
-        Returns
-        -------
-        ndarray (N, K), or list of ndarrays (N_i, K)
-            Outputs, slowest first.
-        """
-        check_is_fitted(self)
-        sequences = check_sequences(self, X, reset=False, allow_nan=False)
-        return sequences.restore(outputs_from(sequences.values, self._expander, self.mean_, self.components_))
-
-    def inverse_transform(self, Y: Any) -> Any:
-        """Return the linear reconstruction of the input from outputs.
-
-        Parameters
-        ----------
-        Y : array-like (N, K), or list of array-likes (N_i, K)
-            Outputs, such as ``transform`` returns.
-
-        Returns
-        -------
-        ndarray (N, D), or list of ndarrays (N_i, D)
-            ``mean_ + Y @ loadings_.T``, exact when K is the rank. An expansion is undone by its own
-            ``inverse_transform``.
-
-        Raises
-        ------
-        ValueError
-            If `Y` does not have K columns, or the expansion has no inverse.
-        """
-        check_is_fitted(self)
-        return inputs_from(Y, self._expander, self.mean_, self.loadings_)
-
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return how slow the outputs are on a graph of rows that may be new.
-
-        The graph is one for all settings of a kind of graph, so that scores of different numbers of groups or
-        neighbours can be compared: for labels that are numbers, samples are joined to the next one in the
-        order of the labels; for neighbours, the number is the default one; classes weigh as many as they have
-        samples. A function of (X, y) and a graph of time or of given edges stay what they are.
-
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Rows.
-        y : array-like (N,), or list of array-likes (N_i,), optional
-            Labels, where the graph is built from them.
-        lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
-
-        Returns
-        -------
-        float
-            Minus the mean delta value of the outputs, each divided by its own variance: greater is slower.
-
-        Raises
-        ------
-        ValueError
-            If the graph was given as that of the training rows, and X has others, or an output is constant.
-        """
-        check_is_fitted(self)
-        sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
-        outputs = outputs_from(sequences.values, self._expander, self.mean_, self.components_)
-        score = graph_score(reference_graph(self.graph), sequences, y, outputs)
-        if score != score:
-            raise ValueError(
-                "An output is constant on these rows, so that its delta value cannot be estimated. Give rows "
-                "that vary, or more of them."
-            )
-        return score
+    def _inputs(self, outputs: FloatArray) -> FloatArray:
+        return self._expander.inverse(self.mean_ + outputs @ self.loadings_.T)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: all but the graph of the training rows, which outputs do not need."""
@@ -317,12 +320,6 @@ class GraphSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
         return hasattr(self, "components_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator needs."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = needs_labels(self.graph)
-        return tags
 
     @property
     def _expander(self) -> Expander:

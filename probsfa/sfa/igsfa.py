@@ -8,18 +8,15 @@ by principal components of what they leave of the input (Escalante-B. & Wiskott 
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
 
-from probsfa._arrays import as_float_array
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._row_transformer import InvertibleTransformer
 from probsfa._typing import FloatArray
-from probsfa._validation import check_count, check_option, check_sequences, is_list_of_sequences
-from probsfa.graphs._named import build_graph, needs_labels
+from probsfa._validation import check_count, check_option, check_sequences
+from probsfa.graphs._named import build_graph
 from probsfa.linalg import RankError, blocks_of, canonical_axes, canonical_signs, default_rank_tol
 from probsfa.sfa._shrinkage import check_delta_threshold, check_shrinkage, labels_of_rows
-from probsfa.sfa.graph import GraphSFA
+from probsfa.sfa.graph import GraphSFA, GraphTransformer
 
 __all__ = ["IGSFA"]
 
@@ -27,7 +24,7 @@ _SCALINGS = ("input", "qr")
 
 
 @lists_in_lists_out
-class IGSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class IGSFA(GraphTransformer, InvertibleTransformer):
     """Slow features of a training graph, and principal components of what they leave of the input.
 
     Parameters
@@ -167,64 +164,19 @@ class IGSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.residual_variances_ = split.variances
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Return the outputs: slow ones first, then components of what they leave.
-
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Rows; each is mapped by itself.
-
-        Returns
-        -------
-        ndarray (N, K), or list of ndarrays (N_i, K)
-            Outputs.
-        """
-        check_is_fitted(self)
-        sequences = check_sequences(self, X, reset=False, allow_nan=False)
-        slow = np.asarray(self.gsfa_.transform(sequences.values))[:, : self.n_slow_]
+    def _outputs(self, values: FloatArray) -> FloatArray:
+        slow = np.asarray(self.gsfa_.transform(values))[:, : self.n_slow_]
         outputs = (slow - self._slow_means) @ self._scaling
-        rest = sequences.values - self.mean_ - outputs @ self.slow_loadings_.T
-        return sequences.restore(np.hstack([outputs, rest @ self.residual_components_.T]))
+        rest = values - self.mean_ - outputs @ self.slow_loadings_.T
+        return np.hstack([outputs, rest @ self.residual_components_.T])
 
-    def inverse_transform(self, Y: Any) -> Any:
-        """Return the linear reconstruction of the input from outputs.
-
-        Parameters
-        ----------
-        Y : array-like (N, K), or list of array-likes (N_i, K)
-            Outputs, such as ``transform`` returns.
-
-        Returns
-        -------
-        ndarray (N, D), or list of ndarrays (N_i, D)
-            The best from the slow outputs, plus what the components add; exact with all components.
-
-        Raises
-        ------
-        ValueError
-            If `Y` does not have K columns.
-        """
-        check_is_fitted(self)
-        if is_list_of_sequences(Y):
-            return [self.inverse_transform(y) for y in Y]
-        Y = check_array(as_float_array(Y, "Y"), input_name="Y")
-        if Y.shape[1] != self._n_features_out:
-            raise ValueError(
-                f"Y has {Y.shape[1]} columns; inverse_transform needs the {self._n_features_out} outputs."
-            )
-        slow, rest = Y[:, : self.n_slow_], Y[:, self.n_slow_ :]
+    def _inputs(self, outputs: FloatArray) -> FloatArray:
+        slow, rest = outputs[:, : self.n_slow_], outputs[:, self.n_slow_ :]
         return self.mean_ + slow @ self.slow_loadings_.T + rest @ self.residual_components_
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
         return hasattr(self, "residual_components_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator needs."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = needs_labels(self.graph)
-        return tags
 
     @property
     def _n_features_out(self) -> int:

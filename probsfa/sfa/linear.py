@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._row_transformer import InvertibleTransformer
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs.moments import MomentStream
 from probsfa.linalg import RankError, check_rank_tol
@@ -22,7 +22,6 @@ from probsfa.sfa._expand import (
     Expander,
     check_overfitting,
     extend_stream,
-    inputs_from,
     outputs_from,
     set_linear_map,
 )
@@ -31,7 +30,7 @@ __all__ = ["SFA", "check_parameters", "set_fitted"]
 
 
 @lists_in_lists_out
-class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class SFA(InvertibleTransformer):
     """Slow feature analysis: the slowest decorrelated outputs of a time series.
 
     Parameters
@@ -104,6 +103,7 @@ class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     ((500, 1), True)
     """
 
+    _finite_outputs = "allow-nan"
     _seen: tuple[Expander, MomentStream] | None  # what partial_fit goes on from; None before a complete row
 
     def __init__(
@@ -226,43 +226,11 @@ class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
             return self._unset_fitted(str(error))
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Return the slow outputs.
+    def _outputs(self, values: FloatArray) -> FloatArray:
+        return outputs_from(values, self._expander, self.mean_, self.components_)
 
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows; each is mapped by itself.
-
-        Returns
-        -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-            Outputs, slowest first; rows of NaN for incomplete rows with ``missing="skip"``.
-        """
-        expander = self._check_fitted()
-        sequences = self._check(X, reset=False)
-        return sequences.restore(outputs_from(sequences.values, expander, self.mean_, self.components_))
-
-    def inverse_transform(self, Y: Any) -> Any:
-        """Return the linear reconstruction of the input from outputs.
-
-        Parameters
-        ----------
-        Y : array-like (T, K), or list of array-likes (T_i, K)
-            Outputs, such as ``transform`` returns.
-
-        Returns
-        -------
-        ndarray (T, D), or list of ndarrays (T_i, D)
-            ``mean_ + Y @ loadings_.T``, the best linear reconstruction in the mean square over the training
-            rows; exact when K is the rank. An expansion is undone by its own ``inverse_transform``.
-
-        Raises
-        ------
-        ValueError
-            If `Y` does not have K columns, or the expansion has no inverse.
-        """
-        return inputs_from(Y, self._check_fitted(), self.mean_, self.loadings_)
+    def _inputs(self, outputs: FloatArray) -> FloatArray:
+        return self._expander.inverse(self.mean_ + outputs @ self.loadings_.T)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
@@ -281,9 +249,14 @@ class SFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     def _check(self, X: Any, **options: Any) -> Sequences:
         return check_sequences(self, X, allow_nan=self.missing == "skip", **options)
 
-    def _check_fitted(self) -> Expander:
+    @property
+    def _expander(self) -> Expander:
+        assert self._seen is not None  # it is fitted
+        return self._seen[0]
+
+    def _check_fitted(self) -> None:
         if hasattr(self, "components_") and self._seen is not None:
-            return self._seen[0]
+            return
         reason = getattr(self, "_pending", "call fit or partial_fit first")
         raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: {reason.rstrip('.')}.")
 

@@ -18,11 +18,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._row_transformer import RowTransformer
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.expansions import Polynomial
@@ -61,7 +59,7 @@ class Extraction(NamedTuple):
 
 
 @lists_in_lists_out
-class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class XSFA(RowTransformer):
     """Sources behind a nonlinear mixture, one after the other, the slowest first.
 
     Parameters
@@ -110,6 +108,9 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     A source comes out up to an invertible function of it: its values are those of the slowest such function.
     The time scales of the sources should differ, and not by so much that high powers of the slowest source
     are still slower than the next one. The sign makes the largest correlation with a column positive.
+
+    Sources of new rows are clipped to their range over the training rows, because polynomials are unbounded
+    outside of it.
 
     Examples
     --------
@@ -234,28 +235,12 @@ class XSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.extractions_ = extractions
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Return the sources.
-
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows; each is mapped by itself.
-
-        Returns
-        -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-            Sources in the order of extraction, of zero mean and unit variance over the training rows. What
-            leaves the range that a source has there is brought back to its ends: polynomials say nothing of
-            what lies beyond, and grow without bound.
-        """
-        check_is_fitted(self)
-        sequences = check_sequences(self, X, reset=False, allow_nan=False)
-        scaled = (sequences.values - self.mean_) / self.scale_
+    def _outputs(self, values: FloatArray) -> FloatArray:
+        scaled = (values - self.mean_) / self.scale_
         sources = np.zeros((len(scaled), 0), dtype=np.float64)
         for extraction in self.extractions_:
             sources = np.column_stack([sources, self._source(scaled, sources, extraction)])
-        return sequences.restore(sources)
+        return sources
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether sources can be computed."""

@@ -12,17 +12,16 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import Temporal, TrainingGraph
-from probsfa.graphs._named import build_graph, check_joined, needs_labels, needs_rows, reference_graph
+from probsfa.graphs._named import build_graph, check_joined, needs_rows
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._shrinkage import labels_of_rows
-from probsfa.sfa.graph import graph_score
+from probsfa.sfa.graph import ScoredOnGraph
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan_stages
 from probsfa.sfa.hierarchical.nodes import NodeBank, start_workers
 from probsfa.sfa.hierarchical.stack import (
@@ -41,7 +40,7 @@ __all__ = ["HierarchicalSFA"]
 
 
 @lists_in_lists_out
-class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class HierarchicalSFA(ScoredOnGraph):
     """Slow feature analysis in layers of nodes over receptive fields.
 
     Parameters
@@ -233,38 +232,16 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             source = ArraySource(sequences.values, self._n_positions, self._chunk_rows)
             return sequences.restore(np.concatenate(list(outputs(source, banks, workers))))
 
-    def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return how slow the outputs are on the graph of rows that may be new.
-
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Rows.
-        y : array-like (N,), or list of array-likes (N_i,), optional
-            Labels, where the graph is built from them.
-        lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
-
-        Returns
-        -------
-        float
-            Minus the mean delta value of the outputs, each divided by its own variance: greater is slower.
-
-        Raises
-        ------
-        ValueError
-            If the graph was given as that of the training rows, and X has others.
-        """
-        check_is_fitted(self)
-        rows = self._rows(X)
-        sequences = check_sequences(self, rows, reset=False, allow_nan=False, lengths=lengths, min_rows=2)
-        outputs = np.asarray(self.transform_layer(sequences.values, -1))
-        graph = Temporal(self.lag) if self._is_of_time else self.graph
-        return graph_score(reference_graph(graph), sequences, y, outputs)
-
     def __sklearn_is_fitted__(self) -> bool:
         """Whether outputs can be computed."""
         return hasattr(self, "banks_")
+
+    def _outputs(self, values: FloatArray) -> FloatArray:
+        return np.asarray(self.transform_layer(values, -1))
+
+    @property
+    def _graph_of_scores(self) -> Any:
+        return Temporal(self.lag) if self._is_of_time else self.graph
 
     @property
     def _is_of_time(self) -> bool:
@@ -356,12 +333,6 @@ class HierarchicalSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, 
             )
         n_rows = len(y) if y is not None else 0 if sizes is None else sum(sizes)
         return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=sizes))
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator needs."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = needs_labels(self.graph)
-        return tags
 
     def _set_fitted(self, banks: list[NodeBank]) -> None:
         last = {bank.stage.layer: bank for bank in banks}  # of a layer's stages the last one counts

@@ -21,28 +21,26 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted
 
 from probsfa._arrays import as_float_array
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._row_transformer import InvertibleTransformer
 from probsfa._typing import FloatArray
 from probsfa._validation import (
     Sequences,
     check_count,
     check_option,
     check_sequences,
-    is_list_of_sequences,
 )
-from probsfa.graphs._named import build_graph, needs_labels
+from probsfa.graphs._named import build_graph
 from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
 from probsfa.sfa._expand import cut, warn_of_overfitting
 from probsfa.sfa._shrinkage import labels_of_rows
+from probsfa.sfa.graph import GraphTransformer
 from probsfa.sfa.kernel.held_out import Held, HeldOutPath, held_out_path, splits_of_graph, splits_of_time
 from probsfa.sfa.kernel.problem import (
     KernelColumns,
@@ -197,7 +195,7 @@ class _Posed(NamedTuple):
 
 
 @lists_in_lists_out
-class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelSFA(GraphTransformer, InvertibleTransformer):
     """Slow feature analysis in the function space of a kernel, sparse and regularised.
 
     Parameters
@@ -296,6 +294,10 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     zero; that is checked on the support vectors. A polynomial, sigmoid, cosine or callable kernel of rows
     with an offset is another kernel than that of centred rows: subtract the mean first where it is large
     beside the spread, or rounding hides what the rows vary by (a warning says so).
+
+    ``inverse_transform`` returns approximate pre-images: a kernel ridge regression from outputs to inputs
+    with a Gaussian kernel, learned from the first 1,000 support vectors (Bakir, Weston & Schoelkopf 2004,
+    Learning to find pre-images, NIPS 16). Its width and ridge minimize the leave-one-out error.
 
     Examples
     --------
@@ -422,64 +424,13 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.coefficients_ = solution.coefficients
         return self
 
-    def transform(self, X: Any) -> Any:
-        """Return the slow outputs.
-
-        Parameters
-        ----------
-        X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows; each is mapped by itself. Kernel values with all training rows if the kernel is precomputed.
-
-        Returns
-        -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-            Outputs.
-        """
-        check_is_fitted(self)
-        sequences = check_sequences(self, X, reset=False, allow_nan=False)
-        return sequences.restore(self._outputs(sequences.values))
-
-    def inverse_transform(self, Y: Any) -> Any:
-        """Return inputs that belong to outputs: approximate pre-images.
-
-        Parameters
-        ----------
-        Y : array-like (T, K), or list of array-likes (T_i, K)
-            Outputs, such as ``transform`` returns.
-
-        Returns
-        -------
-        ndarray (T, D), or list of ndarrays (T_i, D)
-            Inputs. What the K outputs do not tell of an input is averaged over.
-
-        Raises
-        ------
-        ValueError
-            If `Y` does not have K columns, or the kernel is precomputed and no inputs are known.
-
-        Notes
-        -----
-        A kernel ridge regression from outputs to inputs, learned from the support vectors (Bakir, Weston
-        & Schoelkopf 2004, Learning to find pre-images, NIPS 16), with a Gaussian kernel of the outputs. Its
-        width and ridge are those of least squared error when each support vector is left out; of more than
-        1,000 support vectors the first 1,000 are used. Any kernel has such pre-images, and they need no
-        starting point.
-        """
-        check_is_fitted(self)
-        if is_list_of_sequences(Y):
-            return [self.inverse_transform(y) for y in Y]
-        Y = check_array(as_float_array(Y, "Y"), input_name="Y")
-        n_components = self.coefficients_.shape[1]
-        if Y.shape[1] != n_components:
-            raise ValueError(
-                f"Y has {Y.shape[1]} columns; inverse_transform needs the {n_components} outputs."
-            )
+    def _inputs(self, outputs: FloatArray) -> FloatArray:
         if self.kernel == "precomputed":
             raise ValueError("inverse_transform needs inputs, and with kernel='precomputed' none are known.")
         if not hasattr(self, "_pre_image"):
             points = self.support_vectors_[:_PRE_IMAGE_POINTS]
             self._pre_image = PreImage.fit(self._outputs(points), points)
-        return self._pre_image(Y)
+        return self._pre_image(outputs)
 
     def regularization_path(
         self,
@@ -545,7 +496,6 @@ class KernelSFA(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """Tell scikit-learn what the estimator accepts."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
-        tags.target_tags.required = needs_labels(self.graph)
         return tags
 
     @property

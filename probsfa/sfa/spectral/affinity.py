@@ -6,20 +6,23 @@ where there are very many points, from a function of two arrays of rows, or read
 distances of which the smallest are taken, or as a training graph. All are checked here.
 """
 
+import abc
 import math
 import numbers
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probsfa._arrays import as_float_array
+from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._rows import exact_shift
@@ -37,6 +40,8 @@ from probsfa.sfa.spectral.edges import (
 from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = [
+    "AffinityEstimator",
+    "Embedding",
     "GAMMA_RULES",
     "AffinityGraph",
     "LandmarkEdges",
@@ -44,7 +49,6 @@ __all__ = [
     "NewPoints",
     "affinity_graph",
     "affinity_rows",
-    "affinity_tags",
     "check_affinity",
     "check_gamma",
     "choose_gamma",
@@ -466,15 +470,89 @@ def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
     return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **options)
 
 
-def affinity_tags(tags: Any, affinity: Any) -> Any:
-    """Return scikit-learn's tags of an estimator with what it accepts instead of points."""
-    ready = _is(affinity, "precomputed")
-    tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
-    if _is(affinity, "precomputed_nearest_neighbors"):
-        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = True
-    if _by_distance(affinity):
-        tags.input_tags.sparse = True
-    return tags
+class AffinityEstimator(Saved):
+    """Mixin of estimators that join points by an affinity, and extend to new points by their edges."""
+
+    affinity: Any
+    gamma: Any
+    embedding_: FloatArray
+    _new: NewPoints
+    _last_attribute = "embedding_"  # that is set by `fit`
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the estimator to training points.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            Points; the members of a list are taken together. A sparse matrix of points serves where
+            distances make the graph. A dense or sparse affinity, or a training graph, if
+            ``affinity="precomputed"``; distances if ``affinity="precomputed_nearest_neighbors"``.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, an affinity is not symmetric or negative, a point has no edge
+            where the Laplacian is normalised, or there are too few points.
+        """
+        self._fit(X)
+        return self
+
+    @abc.abstractmethod
+    def _fit(self, X: Any) -> Sequences | None:
+        """Fit; return the points as sequences, or None if X is a graph or a sparse matrix."""
+
+    def _map_new(self, X: Any, mapped: Callable[[NewEdges], FloatArray]) -> tuple[Any, FloatArray]:
+        """Return new points as sequences (or None), and what a function makes of the edges of each."""
+        check_is_fitted(self)
+        sequences, n_rows, blocks = new_edges(self, X, self._new)
+        outputs = np.empty((n_rows, self.embedding_.shape[1]), dtype=np.float64)
+        for rows, edges in blocks:
+            outputs[rows] = mapped(edges)
+        return sequences, outputs
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether `fit` was completed."""
+        return hasattr(self, self._last_attribute)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what the estimator accepts."""
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        ready = _is(self.affinity, "precomputed") or _is(self.affinity, "precomputed_nearest_neighbors")
+        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
+        if _by_distance(self.affinity):
+            tags.input_tags.sparse = True
+        return tags
+
+
+class Embedding(AffinityEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base class of embeddings of points."""
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
+        """Embed the training points and return their coordinates, in the shape of the input.
+
+        Parameters
+        ----------
+        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
+            As in :meth:`fit`.
+        y : ignored
+
+        Returns
+        -------
+        ndarray (n, K), or list of ndarrays (n_i, K)
+            ``embedding_``.
+        """
+        sequences = self._fit(X)
+        return self.embedding_ if sequences is None else sequences.restore(self.embedding_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.embedding_.shape[1]
 
 
 def neighbor_count(estimator: Any, n: int) -> int:

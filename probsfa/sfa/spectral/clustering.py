@@ -7,7 +7,7 @@ the less smooth it is. In terms of the Laplacian ``mu_j = 1 - lambda_j``, and ``
 """
 
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,14 +16,12 @@ from scipy.sparse.csgraph import breadth_first_order
 from sklearn.base import BaseEstimator, ClusterMixin, clone
 from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils.validation import check_is_fitted
 
 from probsfa._arrays import as_float_array
-from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_estimator_type
-from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
-from probsfa.sfa.spectral.edges import extend_random_walk
+from probsfa.sfa.spectral.affinity import AffinityEstimator, LowRankAffinity, affinity_graph
+from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk
 from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph
 from probsfa.sfa.spectral.laplacian import is_sparse
 
@@ -82,7 +80,7 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     return int(np.argmax(np.abs(steps))) + 1
 
 
-class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
+class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     """Cluster points by the connections between them.
 
     Parameters
@@ -159,6 +157,8 @@ class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
     1.0
     """
 
+    _last_attribute = "labels_"
+
     def __init__(
         self,
         n_clusters: int | str = 8,
@@ -180,29 +180,6 @@ class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
         self.clusterer = clusterer
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Cluster the points.
-
-        Parameters
-        ----------
-        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
-            Points, those of a list taken together; a dense or sparse symmetric affinity if
-            ``affinity="precomputed"``.
-        y : ignored
-
-        Returns
-        -------
-        SpectralClustering
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range, or an affinity is not symmetric or negative.
-        """
-        self._fit(X)
-        return self
-
     def fit_predict(self, X: Any, y: Any = None) -> Any:
         """Cluster the points and return ``labels_``, in the shape of the input: an array, or a list of them.
 
@@ -214,14 +191,6 @@ class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
         """
         sequences = self._fit(X)
         return self.labels_ if sequences is None else sequences.restore(self.labels_)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether there are clusters."""
-        return hasattr(self, "labels_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
-        return affinity_tags(super().__sklearn_tags__(), self.affinity)
 
     def predict(self, X: Any) -> Any:
         """Return the clusters of new points.
@@ -244,20 +213,22 @@ class SpectralClustering(Saved, ClusterMixin, BaseEstimator):
         ValueError
             If a point has no edge to the training points.
         """
-        check_is_fitted(self)
-        sequences, n_rows, blocks = new_edges(self, X, self._new)
-        features = np.zeros((n_rows, self.embedding_.shape[1]), dtype=np.float64)
-        scales = _scales(self.eigenvalues_)
-        used = scales > 0
-        vectors, decays = self.embedding_[:, used] / scales[used], 1.0 - self.eigenvalues_[used]
-        for rows, edges in blocks:
-            features[rows, used] = extend_random_walk(edges, vectors, decays)[0] * scales[used]
+        sequences, features = self._map_new(X, self._features)
         if hasattr(self.clusterer_, "predict"):
             labels = np.asarray(self.clusterer_.predict(features))
         else:
             nearest = NearestNeighbors(n_neighbors=1).fit(self.embedding_)
             labels = self.labels_[nearest.kneighbors(features, return_distance=False)[:, 0]]
         return labels if sequences is None else sequences.restore(labels)
+
+    def _features(self, edges: NewEdges) -> FloatArray:
+        """Return the features of new points."""
+        scales = _scales(self.eigenvalues_)
+        used = scales > 0
+        vectors, decays = self.embedding_[:, used] / scales[used], 1.0 - self.eigenvalues_[used]
+        features = np.zeros((len(edges.scale), len(scales)), dtype=np.float64)
+        features[:, used] = extend_random_walk(edges, vectors, decays)[0] * scales[used]
+        return features
 
     def _fit(self, X: Any) -> Sequences | None:
         by_gap = isinstance(self.n_clusters, str) and self.n_clusters == "eigengap"

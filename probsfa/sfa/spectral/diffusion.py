@@ -21,18 +21,16 @@ logarithm of ``W f`` what varies smoothly, by as much as the walk keeps of it, a
 """
 
 import numbers
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
-from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.affinity import Embedding, LowRankAffinity, affinity_graph
 from probsfa.sfa.spectral.edges import NewEdges
 from probsfa.sfa.spectral.eigenmaps import spectrum_of_graph, warn_if_disconnected
 from probsfa.sfa.spectral.laplacian import is_sparse
@@ -44,7 +42,7 @@ _NO_EIGENVALUE = 1e-8  # of mu; a coordinate cannot be divided by less
 
 
 @lists_in_lists_out
-class DiffusionMap(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class DiffusionMap(Embedding):
     """Embed points by the diffusion on them, whatever their density.
 
     Parameters
@@ -141,46 +139,6 @@ class DiffusionMap(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         self.n_landmarks = n_landmarks
         self.eigen_solver = eigen_solver
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Embed the training points.
-
-        Parameters
-        ----------
-        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
-            As in :meth:`LaplacianEigenmaps.fit`.
-        y : ignored
-
-        Returns
-        -------
-        DiffusionMap
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range, an affinity is not symmetric or negative, a point has no edge, or
-            there are no more points than components.
-        """
-        self._fit(X)
-        return self
-
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed the training points and return their coordinates, in the shape of the input.
-
-        Parameters
-        ----------
-        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
-            As in :meth:`fit`.
-        y : ignored
-
-        Returns
-        -------
-        ndarray (n, K), or list of ndarrays (n_i, K)
-            ``embedding_``.
-        """
-        sequences = self._fit(X)
-        return self.embedding_ if sequences is None else sequences.restore(self.embedding_)
-
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
@@ -204,24 +162,9 @@ class DiffusionMap(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             If a point has no edge to the training points, or `time` is below 1 and an eigenvalue is zero.
         """
         check_is_fitted(self)
-        sequences, n_rows, blocks = new_edges(self, X, self._new)
         factors = self._extension_factors()
-        outputs = np.empty((n_rows, len(factors)), dtype=np.float64)
-        for rows, edges in blocks:
-            outputs[rows] = self._step(edges) * factors
+        sequences, outputs = self._map_new(X, lambda edges: self._step(edges) * factors)
         return outputs if sequences is None else sequences.restore(outputs)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is an embedding."""
-        return hasattr(self, "embedding_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
-        return affinity_tags(super().__sklearn_tags__(), self.affinity)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.embedding_.shape[1]
 
     def _fit(self, X: Any) -> Sequences | None:
         check_count("n_components", self.n_components)

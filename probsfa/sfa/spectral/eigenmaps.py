@@ -12,18 +12,15 @@ generalised SFA on one-hot features with node weights D has ``delta = 2 lambda``
 """
 
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
 from probsfa.linalg import canonical_signs
-from probsfa.sfa.spectral.affinity import LowRankAffinity, affinity_graph, affinity_tags, new_edges
+from probsfa.sfa.spectral.affinity import Embedding, LowRankAffinity, affinity_graph
 from probsfa.sfa.spectral.edges import NewEdges, extend_random_walk, extend_unnormalized
 from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum, spectrum_by_products
 
@@ -33,7 +30,7 @@ _USUAL_WEIGHTS = (1e-100, 1e100)  # largest weights outside are brought to about
 
 
 @lists_in_lists_out
-class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LaplacianEigenmaps(Embedding):
     """Embed points so that neighbours stay close.
 
     Parameters
@@ -133,48 +130,6 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.normalization = normalization
         self.eigen_solver = eigen_solver
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Embed the training points.
-
-        Parameters
-        ----------
-        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
-            Points; the members of a list are taken together. A sparse matrix of points serves where
-            distances make the graph. A dense or sparse affinity, or a training graph, if
-            ``affinity="precomputed"``; distances if ``affinity="precomputed_nearest_neighbors"``.
-        y : ignored
-
-        Returns
-        -------
-        LaplacianEigenmaps
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range, an affinity is not symmetric or negative, a point has no edge
-            where the Laplacian is normalised, or there are no more points than components.
-        """
-        self._fit(X)
-        return self
-
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Embed the training points and return their coordinates, in the shape of the input.
-
-        Parameters
-        ----------
-        X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
-            As in :meth:`fit`.
-        y : ignored
-
-        Returns
-        -------
-        ndarray (n, K), or list of ndarrays (n_i, K)
-            ``embedding_``.
-        """
-        sequences = self._fit(X)
-        return self.embedding_ if sequences is None else sequences.restore(self.embedding_)
-
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
@@ -203,24 +158,8 @@ class LaplacianEigenmaps(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             If a point has no edge to the training points, or a coordinate cannot be extended because its
             eigenvalue is 1 (normalised) or at least the point's degree (unnormalised).
         """
-        check_is_fitted(self)
-        sequences, n_rows, blocks = new_edges(self, X, self._new)
-        outputs = np.empty((n_rows, self.embedding_.shape[1]), dtype=np.float64)
-        for rows, edges in blocks:
-            outputs[rows] = self._extend(edges)
+        sequences, outputs = self._map_new(X, self._extend)
         return outputs if sequences is None else sequences.restore(outputs)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is an embedding."""
-        return hasattr(self, "embedding_")
-
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
-        return affinity_tags(super().__sklearn_tags__(), self.affinity)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.embedding_.shape[1]
 
     def _fit(self, X: Any) -> Sequences | None:
         check_count("n_components", self.n_components)
