@@ -13,8 +13,9 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.learning.coordinates import Coordinates, to_vector
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, ExactObjective
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, rescale
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_model, to_panel
@@ -90,9 +91,9 @@ def test_curvature_along_arcs_is_that_of_the_likelihood(monkeypatch, rng):
     panel = to_panel([(data - data.mean(axis=0)) / scale])
     params = ProbabilisticSFA(2, noise=1e-3, tol=1e-9).fit(data).params_
     params = rescale(params, -data.mean(axis=0) / scale, 1.0 / scale)
-    layout = Coordinates(3, Latents(2), "fixed", True)
+    layout = Coordinates(Latents(2), NoiseVariances.known(3), True)
     evaluate = CountedEStep(panel, 1000)
-    evaluate.begin_with_prior(Noise("fixed", np.zeros(3)))
+    evaluate.begin_with_prior(Noise(NoiseVariances.known(3), np.zeros(3)))
     objective, vector = ExactObjective(evaluate, layout, params), to_vector(layout, params)
     values, weights = climbs.spectrum(objective, vector, 8)
 

@@ -19,9 +19,9 @@ import probsfa
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.learning.em import fit_em
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep
 from probsfa.statespace.learning.starts import interpolate, starts
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
 

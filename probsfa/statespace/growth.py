@@ -8,7 +8,6 @@ likelihood chooses.
 
 import numpy as np
 
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.options import Given
 from probsfa.statespace.learning.process_starts import (
     MEMORIES,
@@ -18,6 +17,7 @@ from probsfa.statespace.learning.process_starts import (
     strongest_frequency,
 )
 from probsfa.statespace.learning.starts import interpolate, starts
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, chosen_processes, with_more_latents
 from probsfa.statespace.posterior import expected_statistics, smooth
@@ -102,7 +102,7 @@ def _joined(params: Parameters, new: Parameters, noise: Noise) -> list[Parameter
     for strength in _STRENGTHS:
         loadings = strength * new.loadings
         variance = params.noise_variance
-        if noise.kind == "diagonal":
+        if noise.variances.separate:
             explained = np.minimum(np.sum(loadings**2, axis=1), 0.5 * variance)
             variance = np.maximum(variance - explained, noise.floor)
         both = with_more_latents(params, new.replace(loadings=loadings))

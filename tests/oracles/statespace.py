@@ -325,15 +325,15 @@ def pack(model, kind, even=True):
     """Free coordinates: atanh a (or log(-log a)), C row by row, log r (all, one or none), mu."""
     free = np.arctanh(model.decay) if even else np.log(-np.log(model.decay))
     log_noise = np.log(model.noise)
-    noise = {"diagonal": log_noise, "isotropic": log_noise[:1], "fixed": log_noise[:0]}[kind]
+    noise = {"diagonal": log_noise, "isotropic": log_noise[:1], "known": log_noise[:0]}[kind]
     return np.concatenate([free, model.loadings.ravel(), noise, model.offset])
 
 
 def unpack(vector, like, kind, even=True):
     d, k = like.loadings.shape
-    n_noise = {"diagonal": d, "isotropic": 1, "fixed": 0}[kind]
+    n_noise = {"diagonal": d, "isotropic": 1, "known": 0}[kind]
     free, C, log_noise, mu = np.split(vector, np.cumsum([k, d * k, n_noise]))
-    noise = like.noise if kind == "fixed" else np.broadcast_to(np.exp(log_noise), (d,))
+    noise = like.noise if kind == "known" else np.broadcast_to(np.exp(log_noise), (d,))
     return Model(np.tanh(free) if even else np.exp(-np.exp(free)), C.reshape(d, k), noise, mu)
 
 

@@ -15,6 +15,7 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace.filtering import run_filter
 from probsfa.statespace.learning.em import maximize
 from probsfa.statespace.learning.objective import Noise
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.prediction import forecast, observation_moments
 from probsfa.statespace.simulation import draw_latents, simulate
@@ -367,7 +368,7 @@ def test_loadings_offset_and_noise_of_an_m_step(complete):
     """One regression in both. The peer then has a full noise covariance; its diagonal is ours."""
     model, data = complete
     params, panel = to_parameters(model), to_panel([data])
-    noise = Noise("diagonal", np.zeros(D))
+    noise = Noise(NoiseVariances.diagonal(D), np.zeros(D))
     ours = maximize(params, expected_statistics(params, panel), noise, np.ones(1))
     e_step, m_step = em_of_peer()
     statistics, _ = e_step(adapters.dynamax_static(model), jnp.asarray(data))

@@ -14,8 +14,9 @@ from scipy.stats import norm
 from probsfa import SFA, ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace.learning.em import fit_em
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import log_likelihood, smooth
@@ -204,7 +205,10 @@ def test_a_falling_likelihood_is_not_convergence(fitted):
             return super().__call__(params)._replace(log_likelihood=-100.0 * self.count)
 
     result = fit_em(
-        Falling(panel_of(data), 20), parameters_of(model), Noise("diagonal", np.full(5, 1e-6)), 1e-3
+        Falling(panel_of(data), 20),
+        parameters_of(model),
+        Noise(NoiseVariances.diagonal(5), np.full(5, 1e-6)),
+        1e-3,
     )
     assert not STATUS_SENTENCES[result.status].startswith("Converged")
     assert result.log_likelihood == -100.0

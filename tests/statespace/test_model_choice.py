@@ -26,10 +26,11 @@ from probsfa.statespace.hidden_cells import (
     weigh,
     weigh_draws,
 )
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.process_starts import power_of_a_rhythm
 from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import log_likelihood
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -236,7 +237,9 @@ def test_a_rhythm_is_found_in_what_a_smaller_model_leaves(rng):
     )
     panel = to_panel([simulate(params, 600, rng)[0]])
     alone = params.ar1_alone
-    larger = enlarged(alone, panel, Latents(1, {Rhythm: 1}), Noise("diagonal", np.full(3, 1e-9)))
+    larger = enlarged(
+        alone, panel, Latents(1, {Rhythm: 1}), Noise(NoiseVariances.diagonal(3), np.full(3, 1e-9))
+    )
     assert larger.latents == Latents(1, {Rhythm: 1})
     assert larger.rhythm_periods[0] == pytest.approx(12.0, rel=0.02)
     assert log_likelihood(larger, panel) > log_likelihood(alone, panel) + 50.0

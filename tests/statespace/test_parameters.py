@@ -13,15 +13,16 @@ import pytest
 
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents, Parameters, canonical, rescale, with_more_latents
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_parameters
 
 
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
 def test_coordinates_are_counted_before_there_are_parameters(rng, noise):
     params = to_parameters(oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.3)))
-    layout = Coordinates(5, Latents(3), noise, True)
+    layout = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True)
     assert params.latents == layout.latents and params.n_states == layout.n_states == 3
     vector = to_vector(layout, params)
     assert vector.shape == (layout.size,)
@@ -31,13 +32,13 @@ def test_coordinates_are_counted_before_there_are_parameters(rng, noise):
     held = np.count_nonzero(~params.free_loadings)
     assert vector[loadings].shape == (params.free_loadings.size,)
     assert (
-        layout.n_free == layout.size - held == 3 + 15 + {"diagonal": 5, "isotropic": 1, "fixed": 0}[noise] + 5
+        layout.n_free == layout.size - held == 3 + 15 + {"diagonal": 5, "isotropic": 1, "known": 0}[noise] + 5
     )
 
 
 def test_what_has_no_coordinate_is_the_templates(rng):
     params, other = (to_parameters(oracle.random_model(rng, 5, 3)) for _ in range(2))
-    layout = Coordinates(5, Latents(3), "fixed", True)
+    layout = Coordinates(Latents(3), NoiseVariances.known(5), True)
     back = from_vector(layout, to_vector(layout, params), other)
     np.testing.assert_array_equal(back.noise_variance, other.noise_variance)
     for name in ("decay", "loadings", "offset"):

@@ -10,6 +10,7 @@ from sklearn.gaussian_process.kernels import Matern
 
 from probsfa import ProbabilisticSFA, load, select_n_components
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters, with_more_latents
 from probsfa.statespace.posterior import log_likelihood
 from probsfa.statespace.processes.matern import Matern52
@@ -161,7 +162,7 @@ def test_standard_errors_equal_the_numerical_ones(series):
     model = ProbabilisticSFA(0, rhythms=[PERIOD], smooth=1, max_iter=60, tol=1e-7).fit(series)
     errors = model.standard_errors(series)
     fitted_params, unit = model._model.fitted.standardised_params, model._model.fitted
-    layout = Coordinates(2, fitted_params.latents, "diagonal", True)
+    layout = Coordinates(fitted_params.latents, NoiseVariances.diagonal(2), True)
     panel = to_panel([(series - unit.shift) / unit.scale])
     at = to_vector(layout, fitted_params)
     free = np.ones(layout.size, dtype=bool)

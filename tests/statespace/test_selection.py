@@ -9,7 +9,8 @@ from probsfa import ProbabilisticSFA, plots, select_n_components
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import selection
 from probsfa.statespace.growth import enlarged
-from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import log_likelihood
 from tests.sampling import sparsely
@@ -96,7 +97,7 @@ def test_new_latents_raise_the_likelihood(rng):
         noise_variance=params.noise_variance / scale**2,
         offset=(params.offset - shift) / scale,
     )
-    noise = Noise("diagonal", np.full(8, 1e-9))
+    noise = Noise(NoiseVariances.diagonal(8), np.full(8, 1e-9))
     larger = enlarged(inner, panel, Latents(3), noise)
     np.testing.assert_array_equal(larger.loadings[:, :2], inner.loadings)
     assert log_likelihood(larger, panel) > log_likelihood(inner, panel) + 50.0

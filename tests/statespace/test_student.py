@@ -15,7 +15,8 @@ from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import use_strategy
 from probsfa.statespace.learning import robust
-from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
@@ -379,7 +380,7 @@ def test_tails_of_cells_left_out_are_found_in_few_posteriors(rng, monkeypatch):
 
     monkeypatch.setattr(robust, "cell_moments", counted)
     monkeypatch.setattr(probsfa.statespace.student, "cell_moments", counted)
-    noise = Noise("diagonal", np.full(4, 1e-6))
+    noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
     options = dict(by_row=False, solver="auto", max_iter=200, tol=0.1)
     result = robust.fit_robust(panel, Latents(1), noise, None, **options)
     assert result.converged and len(seen) + result.n_evaluations < 150
@@ -398,7 +399,7 @@ def test_interrupted_fit_keeps_the_best(rng):
     model = oracle.random_model(rng, 3, 1)
     _, x, _ = contaminated(rng, model, 60)
     panel = to_panel([(x - x.mean(axis=0)) / x.std(axis=0)])
-    noise = Noise("diagonal", np.full(3, 1e-9), 1e-4)
+    noise = Noise(NoiseVariances.diagonal(3), np.full(3, 1e-9), 1e-4)
     whole = []
 
     def fit(report=None):

@@ -30,6 +30,7 @@ from sklearn.covariance import ledoit_wolf
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.learning.coordinates import Coordinates, score
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -122,7 +123,7 @@ class CollapsedDensity(NamedTuple):
         n = panel.n_rows
         cells = np.asarray(panel.mask[:n]).sum(axis=0)
         surplus = weights[:n].sum(axis=0) - cells
-        layout = Coordinates(d, Latents(k), "diagonal", False)
+        layout = Coordinates(Latents(k), NoiseVariances.diagonal(d), False)
         gradient = score(layout, params, panel.gaps, stats._replace(counts=cells))
         by_rate, by_loadings, by_log_scale, by_offset = (gradient[part] for part in layout.slices)
         by_loadings = by_loadings.reshape(d, k)

@@ -35,6 +35,7 @@ from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_of
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
 
@@ -326,7 +327,7 @@ def climb(
     """
     even = cells.panel.evenly_sampled
     params = processes.within_range(engine_params(params), evenly_sampled=even)
-    linear = Coordinates(params.n_features, params.latents, "fixed", even)
+    linear = Coordinates(params.latents, NoiseVariances.known(params.n_features), even)
     layout = Layout(linear, tuple((shape.shape[0], shape.shape[1]) for shape in shapes))
     objective = BoundObjective(cells, layout, params, prior, max_iter, min(_SITES_TOL, 0.01 * tol), report)
     lower = np.full(layout.size, -np.inf)

@@ -4,7 +4,7 @@ dynamics         atanh a            (evenly sampled: a in (-1, 1))
                  log(-log a)        (unevenly sampled: a in (0, 1), the logarithm of the rate)
                  and those of rhythms and smooth latents (:mod:`.processes`)
 loadings         C, of the states that columns see; of a memory its scale alone, in its own column
-noise variance   log r              (one for each feature, one for all, or none when it is fixed)
+noise variance   log r              (one for each group of columns that share it)
 offset           mu
 
 Where the noise of the columns has memory, parameters are here and in all of learning those of the state space
@@ -12,7 +12,7 @@ Where the noise of the columns has memory, parameters are here and in all of lea
 zero.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning import processes
 from probsfa.statespace.learning.limits import Limits
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.processes.rhythm import Rhythm
 
@@ -29,12 +30,10 @@ class Coordinates(NamedTuple):
 
     Attributes
     ----------
-    n_features : int
-        ``D``.
     latents : Latents
         Which latents there are, memories counted as AR(1) latents.
-    noise : {"diagonal", "isotropic", "fixed"}
-        How many noise coordinates there are: ``D``, one or none.
+    variances : NoiseVariances
+        Which columns share a noise variance, and which variances are known.
     evenly_sampled : bool
         Which coordinates the dynamics have.
     n_memories : int, default=0
@@ -43,12 +42,16 @@ class Coordinates(NamedTuple):
         What is held, and how far periods may move; without memories, of which nothing is held.
     """
 
-    n_features: int
     latents: Latents
-    noise: Literal["diagonal", "isotropic", "fixed"]
+    variances: NoiseVariances
     evenly_sampled: bool
     n_memories: int = 0
     limits: Limits | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns, ``D``."""
+        return self.variances.n_features
 
     @property
     def without_memories(self) -> "Coordinates":
@@ -88,7 +91,7 @@ class Coordinates(NamedTuple):
     @property
     def n_noise(self) -> int:
         """Number of noise coordinates."""
-        return {"diagonal": self.n_features, "isotropic": 1, "fixed": 0}[self.noise]
+        return self.variances.n_free
 
     @property
     def size(self) -> int:
@@ -133,8 +136,7 @@ class Coordinates(NamedTuple):
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
         if limits.hold and limits.loadings.shape[1] == self.latents.n_states:
             values[loadings] = limits.loadings[:, self.latents.seen][self.loaded]
-            if self.noise == "diagonal":
-                values[noise] = np.log(limits.noise)
+            values[noise] = np.log(self.variances.of_groups(limits.noise))
         held = ~np.isnan(values)
         lower[held] = upper[held] = values[held]
         return lower, upper
@@ -152,13 +154,11 @@ class Coordinates(NamedTuple):
 
 def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
     """Coordinates of parameters, shape (P,)."""
-    log_noise = np.log(params.noise_variance)
-    noise = {"diagonal": log_noise, "isotropic": log_noise[:1], "fixed": log_noise[:0]}[layout.noise]
     return np.concatenate(
         [
             processes.to_free(params, evenly_sampled=layout.evenly_sampled),
             params.seen_loadings[layout.loaded],
-            noise,
+            np.log(layout.variances.of_groups(params.noise_variance)),
             params.offset,
         ]
     )
@@ -167,9 +167,7 @@ def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
 def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -> Parameters:
     """Parameters at given coordinates; what has none, as a fixed noise variance, is as in ``template``."""
     dynamics, loadings, noise, offset = (vector[part] for part in layout.slices)
-    variance = template.noise_variance
-    if layout.noise != "fixed":
-        variance = np.broadcast_to(np.exp(noise), (layout.n_features,))
+    variance = layout.variances.of_columns(np.exp(noise), template.noise_variance)
     moved = processes.from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
     seen = np.zeros((layout.n_features, layout.n_states))
     seen[layout.loaded] = loadings
@@ -197,9 +195,5 @@ def pack_gradient(
     by_offset: FloatArray,
 ) -> FloatArray:
     """Gradient (P,) from that by the dynamics' coordinates, and those by ``C``, ``log r`` and ``mu``."""
-    noise = {
-        "diagonal": by_log_noise,
-        "isotropic": by_log_noise.sum(keepdims=True),
-        "fixed": by_log_noise[:0],
-    }
-    return np.concatenate([by_dynamics, by_loadings[layout.loaded], noise[layout.noise], by_offset])
+    by_variances = layout.variances.totals(by_log_noise)
+    return np.concatenate([by_dynamics, by_loadings[layout.loaded], by_variances, by_offset])

@@ -13,9 +13,9 @@ import numpy as np
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.limits import Limits
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
 from probsfa.statespace.learning.processes import maximize_dynamics
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters
 
 # How often in a row EM must promise no more gain.
@@ -78,14 +78,8 @@ def _maximize_observations(
     scaled = moments / (size[:, :, None] * size[:, None, :])
     change = np.linalg.solve(scaled, (crossed / size)[:, :, None])[:, :, 0] / size
     power = stats.residual_power - np.einsum("di,di->d", change, crossed)
-    variance = params.noise_variance
-    if noise.kind == "diagonal":
-        variance = np.maximum(noise.best_variance(stats.counts, power), noise.floor)
-    elif noise.kind == "isotropic":
-        best = noise.best_variance(stats.counts.sum(keepdims=True), power.sum(keepdims=True))
-        common = max(float(best[0]), noise.floor.max())
-        variance = np.full_like(power, common)
-    return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], noise.with_held(variance)
+    variance = noise.maximized(params.noise_variance, stats.counts, power)
+    return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], variance
 
 
 def fit_em(

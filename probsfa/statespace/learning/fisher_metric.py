@@ -147,8 +147,7 @@ class Metric:
             precision = outside + np.einsum("da,ab,db->d", left, mean_inverse, left)
             by_feature = 0.5 * n * precision**2 * self.share**2
             # Variances, dynamics and loadings each by themselves.
-            self.noise = by_feature if layout.noise == "diagonal" else by_feature[:, None].sum(axis=0)
-            self.noise = self.noise[: layout.n_noise]
+            self.noise = layout.variances.totals(by_feature)
             self.dynamics = dynamics
         else:
             self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
@@ -313,20 +312,16 @@ class Metric:
 
     def _gather(self, by_feature: FloatArray) -> FloatArray:
         """Derivatives by the noise coordinates from those by the features' log variances, along axis 0."""
-        weighted = (by_feature.T * self.share).T
-        if self.layout.noise == "diagonal":
-            return weighted
-        return weighted.sum(axis=0, keepdims=True)[: self.layout.n_noise]
+        return self.layout.variances.totals((by_feature.T * self.share).T)
 
     def _total(self, by_features: FloatArray) -> FloatArray:
         """A matrix (D, D) over weighted features as one over the noise coordinates."""
-        if self.layout.noise == "diagonal":
-            return by_features
-        return by_features.sum(keepdims=True)[: self.layout.n_noise, : self.layout.n_noise]
+        tied = self.layout.variances
+        return tied.totals(tied.totals(by_features).T).T
 
     def _spread(self, coordinates: FloatArray) -> FloatArray:
         """How a change of the noise coordinates changes the features' log variances, shape (D,)."""
-        return self.share * (coordinates if self.layout.noise == "diagonal" else coordinates.sum())
+        return self.share * self.layout.variances.of_columns(coordinates)
 
     def _solve_offset(self, gradient: FloatArray, damping: float) -> FloatArray:
         scaled = gradient / self.root

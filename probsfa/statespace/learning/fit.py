@@ -12,7 +12,6 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.limits import Limits, imposed
 from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memories, with_silent_memory
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
     EStep,
@@ -39,6 +38,7 @@ from probsfa.statespace.learning.whittle import (
     WhittleObjective,
     periodogram,
 )
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 from probsfa.statespace.posterior import visit_moments
@@ -128,7 +128,7 @@ def fit(
     FitResult
         Also after an interrupt from the keyboard, with the best parameters so far.
     """
-    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
+    layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
     whole = layout.with_memories if memory else layout
     evaluate = CountedEStep(panel, max_iter, report, e_step)
     evaluate.limits, evaluate.tol = whole.limits_of_states, tol
@@ -533,10 +533,8 @@ def conform(
 ) -> Parameters:
     """A start brought to what the layout can express."""
     variance = np.maximum(params.noise_variance, noise.floor)
-    if noise.kind == "isotropic":
-        variance = np.full_like(variance, variance.mean())
-    elif start_noise is not None:
-        variance = start_noise
+    known = variance if start_noise is None else start_noise
+    variance = noise.variances.of_columns(noise.variances.means(variance), known)
     within = within_range(params, evenly_sampled=layout.evenly_sampled)
     return within.replace(noise_variance=noise.with_held(variance))
 

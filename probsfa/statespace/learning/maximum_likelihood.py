@@ -32,7 +32,6 @@ from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
 from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.monte_carlo_em import fit_monte_carlo_em
-from probsfa.statespace.learning.noise import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
     EStep,
@@ -42,6 +41,7 @@ from probsfa.statespace.learning.objective import (
 )
 from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
+from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, is_heywood
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, rescale
 from probsfa.statespace.student import StudentNoise
@@ -222,8 +222,8 @@ class MaximumLikelihood:
         """How the free parameters are laid out as one vector, for rows at even steps or not."""
         params = self.params
         limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
-        kind = self.options.noise_kind
-        layout = Coordinates(params.n_features, params.latents, kind, evenly_sampled, limits=limits)
+        variances = self.options.variances(params.n_features)
+        layout = Coordinates(params.latents, variances, evenly_sampled, limits=limits)
         return layout.with_memories if params.has_memory else layout
 
     @property
@@ -282,8 +282,8 @@ class FitProblem(NamedTuple):
     def layout(self) -> Coordinates:
         """How the parameters are laid out as one vector."""
         even = self.observations.panel.evenly_sampled
-        kind = self.options.noise_kind
-        layout = Coordinates(self.scale.size, self.options.latents, kind, even, limits=self.limits)
+        variances = self.options.variances(self.scale.size)
+        layout = Coordinates(self.options.latents, variances, even, limits=self.limits)
         return layout.with_memories if self.options.has_memory else layout
 
     @property
@@ -427,7 +427,7 @@ def pose(data: TrainingData, options: FitOptions, size: Size | None = None) -> F
     shift, scale = columns.units(by_feature=options.scales_by_feature)
     options.known_noise(scale)  # whether it fits the columns, before they are standardised
     # Under noise that is given, or the same for all columns, a constant column has a spread.
-    constant = data.columns.constant if options.noise_kind == "diagonal" else None
+    constant = data.columns.constant if options.separate_variances else None
     chosen = options.n_components is None
     if not chosen:
         size = Size(int(options.n_components or 0))
@@ -602,7 +602,7 @@ def _about_degrees(result: FitResult, problem: FitProblem) -> str:
         return " The noise is as good as normal: robust=False gives the same model, sooner."
     said = f" Noise is Student-t with {degrees:.3g} degrees of freedom; log-likelihoods are lower bounds."
     same = np.flatnonzero(repetitive_columns(problem.observations.panel))
-    if problem.options.noise_kind == "diagonal" and same.size:
+    if problem.options.separate_variances and same.size:
         said += (
             f" Two fifths or more of the cells of {_listed(same, problem)} are the same: noise of such is "
             "held at a tenth of the variance or above, lest all other cells be outliers of a constant."
@@ -634,7 +634,7 @@ def _about_floors(params: Parameters, problem: FitProblem) -> str:
     noise_variance = params.noise_variance
     if params.has_memory:
         noise_variance = noise_variance + params.memory_scale**2
-    if options.noise_kind == "fixed":
+    if options.known_noise(problem.scale) is not None:
         raised = np.flatnonzero(options.raised_noise(problem.scale))
         if raised.size == 0:
             return ""
@@ -645,7 +645,7 @@ def _about_floors(params: Parameters, problem: FitProblem) -> str:
     variance = noise_variance / problem.scale**2
     # Constant columns have a sentence of their own.
     varies = np.ones(variance.size, dtype=bool) if problem.constant is None else ~problem.constant
-    if options.noise_kind == "diagonal" and is_heywood(variance[varies]):
+    if options.separate_variances and is_heywood(variance[varies]):
         lowest = _listed(np.array([np.argmin(np.where(varies, variance, np.inf))]), problem)
         return (
             f" The noise variance of {lowest} is nearly zero while most are not (a Heywood case): a "

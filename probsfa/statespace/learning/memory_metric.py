@@ -184,11 +184,7 @@ class MemoryMetric(DenseMetric):
         white = np.arange(size, size + d)
         self._fill(wide, spectra, weights, places, white, np.sqrt(share), dynamics)
         wide *= n
-        spread = np.zeros((d, layout.n_noise))
-        if layout.noise == "diagonal":
-            spread = np.eye(d)
-        elif layout.noise == "isotropic":
-            spread = np.ones((d, 1))
+        spread = layout.variances.indicator
         information = wide[:size, :size]
         information[:, noise] = wide[:size, size:] @ spread
         information[noise] = information[:, noise].T

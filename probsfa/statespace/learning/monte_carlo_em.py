@@ -27,9 +27,9 @@ from probsfa._threads import one_blas_thread
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, FactorSystem, Steps
 from probsfa.statespace.engine.moments import Statistics
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import FitResult, Status
 from probsfa.statespace.learning.processes import maximize_dynamics
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 

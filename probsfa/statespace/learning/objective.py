@@ -11,10 +11,10 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, sc
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.learning.limits import Limits
 from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
-from probsfa.statespace.learning.noise import Noise, slope_for_metric
 from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Transport, ascend, straight
 from probsfa.statespace.learning.turns import turn_along
+from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -251,8 +251,8 @@ _LONGEST_STEPS = (1.0, 1.5, 3.0)
 def make_box(layout: Coordinates, noise: Noise) -> Box:
     """Bounds and longest steps of the coordinates."""
     lower, upper = layout.bounds
-    floor = {"diagonal": noise.floor, "isotropic": noise.floor.max(keepdims=True), "fixed": noise.floor[:0]}
-    lower[layout.slices[2]] = np.log(noise.with_held(floor[layout.noise]))
+    least = layout.variances.of_columns(layout.variances.largest(noise.floor))
+    lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(least)))
     sizes = [
         np.full(part.stop - part.start, size)
         for part, size in zip(layout.slices[1:], _LONGEST_STEPS, strict=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self, TypeGuard, cast
+from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
 import numpy as np
 
@@ -13,14 +13,14 @@ from probsfa._times import TimeAxis, seconds_of
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_count, check_option
 from probsfa.statespace.learning.limits import PERIOD_RANGE, Limits
-from probsfa.statespace.learning.noise import (
+from probsfa.statespace.noise import STRUCTURES, NoiseVariances
+from probsfa.statespace.noise.gaussian import (
     FORMER_FLOOR,
     LEAST_KNOWN_NOISE,
     LEAST_NOISE,
     LEAST_WHITE_NOISE,
     WEAK_PRIOR,
     Noise,
-    NoiseKind,
 )
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes import Process
@@ -333,10 +333,10 @@ class FitOptions:
                 raise ValueError(f"noise must be a finite variance, zero or larger; got {self.noise!r}.")
         elif isinstance(self.noise, tuple) and self.noise:
             check_variances(self.noise)
-        elif not isinstance(self.noise, str) or self.noise not in ("auto", "diagonal", "isotropic", "ar1"):
+        elif not isinstance(self.noise, str) or self.noise not in ("auto", "ar1", *STRUCTURES):
+            names = ", ".join(map(repr, ("auto", *STRUCTURES, "ar1")))
             raise ValueError(
-                "noise must be 'auto', 'diagonal', 'isotropic', 'ar1', a variance, or a variance for each "
-                f"column; got {self.noise!r}."
+                f"noise must be {names}, a variance, or a variance for each column; got {self.noise!r}."
             )
         if self.fixed is not None:
             self._check_fixed(self.fixed)
@@ -385,7 +385,7 @@ class FitOptions:
         if "noise" in fixed:
             if np.any(_as_array(fixed["noise"]) <= 0.0):
                 raise ValueError("fixed['noise'] must hold positive variances.")
-            if self.noise_kind != "diagonal":
+            if not self.separate_variances:
                 raise ValueError(
                     "fixed['noise'] holds variances of single columns, which needs noise='diagonal' or 'ar1'."
                 )
@@ -539,12 +539,16 @@ class FitOptions:
             processes[kind] = kind.of_timescales(np.array(self.smooth, dtype=np.float64) / time_unit)
         return Given(frequencies, processes)
 
+    def variances(self, n_features: int) -> NoiseVariances:
+        """Which columns share a variance of white noise, and which variances are known."""
+        if not isinstance(self.noise, str):
+            return NoiseVariances.known(n_features)
+        return STRUCTURES.get(self.noise, NoiseVariances.diagonal)(n_features)
+
     @property
-    def noise_kind(self) -> NoiseKind:
-        """How white noise is learned: "diagonal", "isotropic", or "fixed" where variances are given."""
-        if self.has_memory or self.noise == "auto":
-            return "diagonal"
-        return cast(NoiseKind, self.noise) if isinstance(self.noise, str) else "fixed"
+    def separate_variances(self) -> bool:
+        """Whether each column has a variance of white noise of its own, which is learned."""
+        return isinstance(self.noise, str) and self.noise != "isotropic"
 
     @property
     def has_memory(self) -> bool:
@@ -554,7 +558,7 @@ class FitOptions:
     @property
     def scales_by_feature(self) -> bool:
         """Whether each feature is standardised by itself; where one variance is for all, all are alike."""
-        return self.noise_kind == "diagonal" or isinstance(self.noise, tuple)
+        return self.separate_variances or isinstance(self.noise, tuple)
 
     @property
     def noise_free(self) -> bool:
@@ -607,4 +611,4 @@ class FitOptions:
         held = None
         if self.fixed is not None and "noise" in self.fixed:
             held = _standardised_noise(_as_array(self.fixed["noise"]), scale)
-        return Noise(self.noise_kind, floor, 0.0 if self.noise_prior is None else WEAK_PRIOR, held)
+        return Noise(self.variances(scale.size), floor, 0.0 if self.noise_prior is None else WEAK_PRIOR, held)

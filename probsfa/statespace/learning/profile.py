@@ -21,8 +21,8 @@ from probsfa.statespace.learning.coordinates import (
     score,
     to_vector,
 )
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.standard_errors import normal_quantile, observed_information
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics

@@ -40,7 +40,6 @@ from probsfa.statespace.learning.maximum_likelihood import (
     pose,
     start_of,
 )
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Report, fit_quasi_newton
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.robust import clipped, fit_robust
@@ -54,6 +53,7 @@ from probsfa.statespace.learning.standard_errors import (
     observed_information,
 )
 from probsfa.statespace.learning.whittle import band_edges
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics, smooth
@@ -299,7 +299,7 @@ class _Joint:
             )
         evaluate, layout = CountedEStep(self.panel_at(b), limit, self.report), self.problem.layout
         evaluate.limits = layout.limits_of_states
-        if noise.kind != "fixed" and noise.prior > 0.0:
+        if noise.variances.n_free and noise.prior > 0.0:
             evaluate.begin_with_prior(noise)
         with one_blas_thread():
             if options.solver == "em":

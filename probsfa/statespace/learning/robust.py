@@ -37,7 +37,6 @@ from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fit import conform, fit
 from probsfa.statespace.learning.limits import Limits, imposed
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import (
     CountedEStep,
     FitResult,
@@ -47,6 +46,8 @@ from probsfa.statespace.learning.objective import (
     rounding,
 )
 from probsfa.statespace.learning.options import Given
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import expected_statistics
@@ -222,9 +223,9 @@ def fit_robust(
         With degrees of freedom; also after an interrupt from the keyboard, with the best so far. Its
         log-likelihood is the lower bound, without the prior.
     """
-    layout = Coordinates(panel.values.shape[1], latents, noise.kind, panel.evenly_sampled, limits=limits)
+    layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
     layout = layout.with_memories if memory else layout
-    if noise.kind == "diagonal":
+    if noise.variances.separate:
         least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, least))
     interrupted, count = False, 0
@@ -302,8 +303,9 @@ class _Alternation(NamedTuple):
 
     def at_tails(self) -> "_Alternation":
         """The same, with degrees of freedom and scales held where they are."""
-        noise = Noise("fixed", self.noise.floor)
-        layout = self.layout._replace(noise="fixed")
+        known = NoiseVariances.known(self.noise.floor.size)
+        noise = Noise(known, self.noise.floor)
+        layout = self.layout._replace(variances=known)
         return self._replace(layout=layout, noise=noise, hold_degrees=True)
 
     def __call__(
@@ -435,25 +437,24 @@ def tails_of_cells_left_out(
         return student, params.noise_variance
     errors = np.asarray(panel.values[: panel.n_rows : step])[rows, columns] - means[::step][rows, columns]
     cells = LeftOut(errors, explained[::step][rows, columns], columns)
-    here = np.bincount(columns, minlength=params.n_features) > 0
-    free = noise.learned & (here if noise.kind == "diagonal" else True)
-    first = np.log(params.noise_variance[: free.size])
+    tied = noise.variances
+    counts = np.bincount(columns, minlength=params.n_features).astype(np.float64)
+    free = noise.learned & (tied.totals(counts) > 0.0)
+    first = np.log(tied.of_groups(params.noise_variance))
 
     def scales_at(log_scales: FloatArray) -> FloatArray:
         if not free.any():
             return params.noise_variance
-        spread = np.exp(np.where(free, first + log_scales, first))
-        return np.asarray(np.broadcast_to(spread, params.noise_variance.shape))
+        return tied.of_columns(np.exp(np.where(free, first + log_scales, first)), params.noise_variance)
 
     def loss(vector: FloatArray) -> tuple[float, FloatArray]:
         scales = scales_at(vector[1:])
         value, by_scales, by_degrees = cells.log_density(scales, float(np.exp(vector[0])))
-        slope = by_scales if noise.kind == "diagonal" else by_scales.sum(keepdims=True)[: free.size]
-        slope = np.where(free, step * slope + noise.prior_slope(scales), 0.0)
+        slope = np.where(free, step * tied.totals(by_scales) + noise.prior_slope(scales), 0.0)
         return -step * value - noise.log_prior(scales), -np.append(step * by_degrees, slope)
 
     def best(degrees: tuple[float, float]) -> tuple[float, float, FloatArray]:
-        floor = np.log(noise.floor[: free.size]) - first
+        floor = np.log(tied.largest(noise.floor)) - first
         start = np.append(np.clip(np.log(student.degrees_of_freedom), *np.log(degrees)), np.zeros(free.size))
         bounds = [tuple(np.log(degrees)), *((min(low, 0.0), None) for low in floor)]
         end = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-10})

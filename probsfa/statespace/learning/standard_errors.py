@@ -236,9 +236,7 @@ def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[floa
         loadings[:, own] &= heard
         free[own] = heard
     free[layout.slices[1]] = loadings[layout.loaded]
-    free[layout.slices[2]] = {"diagonal": ~at_floor, "isotropic": [not at_floor.any()], "fixed": []}[
-        layout.noise
-    ]
+    free[layout.slices[2]] = layout.variances.totals(at_floor.astype(np.float64)) == 0.0
     lower, upper = layout.bounds
     vector = to_vector(layout, params)
     ends = (np.isclose(vector, end, rtol=_AT_END, atol=0.0) for end in (lower, upper))
@@ -331,11 +329,11 @@ def errors_of(
     estimates: Parameters,
 ) -> StandardErrors:
     """Standard errors in data units from the variances (P,) of the coordinates; parameters as above."""
-    d, k = layout.n_features, layout.n_states
+    k = layout.n_states
     dynamics_part, loadings_part, noise_part, offset_part = (
         np.sqrt(variances[part]) for part in layout.slices
     )
-    noise = {"diagonal": noise_part, "isotropic": np.repeat(noise_part, d), "fixed": np.full(d, np.nan)}
+    noise = layout.variances.of_columns(noise_part, np.nan)
     dynamics = processes.standard_errors(
         params, dynamics_part, time_unit, evenly_sampled=layout.evenly_sampled
     )
@@ -353,7 +351,7 @@ def errors_of(
         estimates,
         time_unit,
         loadings=loadings * scale[:, None],
-        noise_variance=noise[layout.noise] * params.noise_variance * scale**2,
+        noise_variance=noise * params.noise_variance * scale**2,
         offset=offset_part * scale,
         **dynamics,
     )

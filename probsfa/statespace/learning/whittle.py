@@ -22,9 +22,9 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pa
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra
 from probsfa.statespace.learning.memory_metric import MemoryMetric, coloured_spectra
-from probsfa.statespace.learning.noise import Noise, slope_for_metric
 from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
+from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.parameters import Parameters
 
 # An evaluation costs little here, so that less may be spent on the step than where the likelihood is exact.

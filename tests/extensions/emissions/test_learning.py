@@ -9,6 +9,7 @@ from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.learning import BoundObjective, Layout, Prior, climb
 from probsfa.extensions.emissions.links import LINKS
 from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.noise import NoiseVariances
 from tests.extensions.emissions.support import cells, draw, parameters, shape_of
 from tests.sampling import sparsely
 
@@ -19,7 +20,9 @@ def objective_of(name, params, X, times=None):
     shape, d = shape_of(name, X.shape[1]), X.shape[1]
     packed = cells(name, X, times=times)
     prior = Prior(np.full(d, not FAMILIES[name].has_scale), np.full(d, 0.1))
-    layout = Layout(Coordinates(d, params.latents, "fixed", packed.panel.evenly_sampled), (shape.shape,))
+    layout = Layout(
+        Coordinates(params.latents, NoiseVariances.known(d), packed.panel.evenly_sampled), (shape.shape,)
+    )
     vector = layout.to_vector(params, (shape,))
     return BoundObjective(packed, layout, params, prior, 10_000, 1e-12), vector
 

@@ -18,6 +18,7 @@ from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.maximum_likelihood import InMemory, pose
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents, Parameters
 
 
@@ -139,7 +140,7 @@ def test_more_latents_than_observed_values_are_refused(rng, asked):
 
 def test_starting_with_many_columns_takes_little_time(rng):
     """No system of a thousand noise variances is solved for a step: that took a minute of starts."""
-    layout = Coordinates(400, Latents(2), "diagonal", True)
+    layout = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
     start = Parameters(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
     metric = Metric(layout, start, complete_data_without_holes(60.0, layout))
     assert not hasattr(metric, "small")

@@ -5,8 +5,9 @@ import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.processes.ar1 import cubic_decay
@@ -34,10 +35,15 @@ def case(
 def m_step(model, data, times, kind, floor=NO_FLOOR):
     panel, params = to_panel(data, times), to_parameters(model)
     floor = floor[: params.n_features]
-    return maximize(params, expected_statistics(params, panel), Noise(kind, floor), panel.gaps)
+    return maximize(
+        params,
+        expected_statistics(params, panel),
+        Noise(getattr(NoiseVariances, kind)(floor.size), floor),
+        panel.gaps,
+    )
 
 
-@sparsely("noise", ["diagonal", "isotropic", "fixed"])
+@sparsely("noise", ["diagonal", "isotropic", "known"])
 @sparsely("sampling", ["even", "uneven"], shown=["uneven"])
 def test_m_step_is_the_numerical_optimum(rng, sampling, noise):
     model, data, times = case(rng, sampling, (4, 7), noise=noise, shape=(3, 2))
@@ -56,7 +62,7 @@ def test_m_step_is_the_numerical_optimum(rng, sampling, noise):
 
 
 @sparsely("sampling", ["even", "uneven"], shown=["uneven"])
-@sparsely("noise", ["diagonal", "isotropic", "fixed"])
+@sparsely("noise", ["diagonal", "isotropic", "known"])
 @sparsely("variance", [1.0, 1e-4], shown=[1e-4])
 def test_em_never_lowers_the_likelihood(rng, sampling, noise, variance):
     model, data, times = case(rng, sampling, noise=noise, variance=variance)
@@ -114,10 +120,10 @@ def test_m_step_of_one_row_keeps_the_decay(rng):
 def test_em_stays_where_the_score_is_zero(rng):
     """From an optimum that another method found, an M-step does not move."""
     model, data, _ = case(rng, lengths=(25,))
-    noise, panel = Noise("diagonal", np.full(5, 0.05)), to_panel(data)
+    noise, panel = Noise(NoiseVariances.diagonal(5), np.full(5, 0.05)), to_panel(data)
     optimum = fit_quasi_newton(
         CountedEStep(panel, 500),
-        Coordinates(5, Latents(3), "diagonal", True),
+        Coordinates(Latents(3), NoiseVariances.diagonal(5), True),
         to_parameters(model),
         noise,
         1e-9,
@@ -132,7 +138,7 @@ def test_fit_em_reports_a_rising_history(rng):
     model, data, _ = case(rng, lengths=(25,))
     start = to_parameters(model._replace(loadings=rng.standard_normal((5, 3))))
     evaluate = CountedEStep(to_panel(data), 40)
-    result = fit_em(evaluate, start, Noise("diagonal", np.full(5, 1e-3)), 1e-12)
+    result = fit_em(evaluate, start, Noise(NoiseVariances.diagonal(5), np.full(5, 1e-3)), 1e-12)
     assert result.status == "max_iter" and result.n_evaluations == 40
     assert np.all(np.diff(result.history) >= 0.0) and len(result.history) == 40
     assert result.log_likelihood == result.history[-1]
@@ -146,7 +152,9 @@ def test_fit_em_does_not_stop_after_one_step(rng, tol):
     """Convergence needs two gains to compare: the first step alone says nothing about what is to come."""
     model, data, _ = case(rng, lengths=(25,))
     start = to_parameters(model._replace(loadings=rng.standard_normal((5, 3))))
-    result = fit_em(CountedEStep(to_panel(data), 3000), start, Noise("diagonal", np.full(5, 0.05)), tol)
+    result = fit_em(
+        CountedEStep(to_panel(data), 3000), start, Noise(NoiseVariances.diagonal(5), np.full(5, 0.05)), tol
+    )
     assert result.status == "converged" and len(result.history) >= 3
     # What it stopped at is a geometric rest below the tolerance.
     gain, last = np.diff(result.history)[-2:]
@@ -177,7 +185,9 @@ def test_a_fall_is_not_convergence(rng):
     """A likelihood that falls by more than rounding may not be reported as having converged."""
     model, data, _ = case(rng)
     evaluate = Scripted(to_panel(data), [-50.0, -40.0, -45.0, -30.0])
-    result = fit_em(evaluate, to_parameters(model), Noise("diagonal", NO_FLOOR), 1e-9)
+    result = fit_em(
+        evaluate, to_parameters(model), Noise(NoiseVariances.diagonal(NO_FLOOR.size), NO_FLOOR), 1e-9
+    )
     assert result.log_likelihood == -40.0
     assert not STATUS_SENTENCES[result.status].startswith("Converged")
 
@@ -185,7 +195,10 @@ def test_a_fall_is_not_convergence(rng):
 @pytest.mark.parametrize("values", [[-50.0, -40.0, -45.0], [-50.0, -40.0, np.nan]])
 def test_first_steps_end_before_a_fall(rng, values):
     model, data, _ = case(rng)
-    evaluate, noise = Scripted(to_panel(data), values), Noise("diagonal", NO_FLOOR)
+    evaluate, noise = (
+        Scripted(to_panel(data), values),
+        Noise(NoiseVariances.diagonal(NO_FLOOR.size), NO_FLOOR),
+    )
     start = to_parameters(model)
     stats = evaluate(start)
     params, reached = warm_up(evaluate, start, stats, noise, 2, 0.0)
@@ -198,7 +211,9 @@ def test_first_steps_end_before_a_fall(rng, values):
 def test_interrupt_keeps_the_best(rng):
     model, data, _ = case(rng)
     evaluate = Scripted(to_panel(data), [-50.0, -40.0, None])
-    result = fit_em(evaluate, to_parameters(model), Noise("diagonal", NO_FLOOR), 1e-9)
+    result = fit_em(
+        evaluate, to_parameters(model), Noise(NoiseVariances.diagonal(NO_FLOOR.size), NO_FLOOR), 1e-9
+    )
     assert result.status == "interrupted"
     assert result.history == (-50.0, -40.0) and result.log_likelihood == -40.0
     wanted = to_model(m_step(model, data, None, "diagonal"))
@@ -212,7 +227,7 @@ def test_em_stops_no_further_from_the_top_than_it_says(tol):
     model = oracle.Model(np.array([0.95, 0.6]), rng.standard_normal((5, 2)), np.full(5, 0.5), np.zeros(5))
     panel = to_panel(oracle.simulate(rng, model, [150]))
     start = to_parameters(model._replace(decay=np.array([0.5, 0.1]), loadings=0.3 * model.loadings))
-    noise = Noise("diagonal", np.full(5, 1e-2))
+    noise = Noise(NoiseVariances.diagonal(5), np.full(5, 1e-2))
     found = fit_em(CountedEStep(panel, 600), start, noise, tol)
     further = fit_em(CountedEStep(panel, 600), found.params, noise, 1e-9)
     assert found.status == "converged" and found.n_evaluations < further.n_evaluations

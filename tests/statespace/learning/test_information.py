@@ -6,6 +6,7 @@ import pytest
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_without_holes
 from probsfa.statespace.learning.processes import frequencies, latent_spectra
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
@@ -48,7 +49,7 @@ def test_spectra_are_sums_of_autocovariances(rng):
 def test_information_is_whittles_formula(rng, shape):
     model = oracle.random_model(rng, *shape)._replace(decay=np.array([0.7, 0.4, -0.5])[: shape[1]])
     params = to_parameters(model)
-    layout = Coordinates(shape[0], Latents(shape[1]), "diagonal", True)
+    layout = Coordinates(Latents(shape[1]), NoiseVariances.diagonal(shape[0]), True)
     found = information(layout, params, 1)
     wanted = oracle.whittle_information(model, n_frequencies=200)
     assert scaled_error(found, wanted) < 1e-6
@@ -61,7 +62,7 @@ def test_information_is_what_one_more_step_tells(rng):
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}
     params = to_parameters(model)
-    found = information(Coordinates(2, Latents(1), "diagonal", True), params, 15)
+    found = information(Coordinates(Latents(1), NoiseVariances.diagonal(2), True), params, 15)
     assert scaled_error(found, exact[30] - exact[15]) < 1e-6
 
 
@@ -85,12 +86,12 @@ def exact_information(model, n):
     return 0.5 * np.einsum("iab,jba->ij", flat, flat) + shifts @ inverse @ shifts.T
 
 
-@pytest.mark.parametrize("noise", ["isotropic", "fixed"])
+@pytest.mark.parametrize("noise", ["isotropic", "known"])
 def test_other_noise_layouts_are_sums_and_selections(rng, noise):
     model = oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.4))
     params = to_parameters(model)
-    free = information(Coordinates(5, Latents(3), "diagonal", True), params, 7)
-    found = information(Coordinates(5, Latents(3), noise, True), params, 7)
+    free = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), True), params, 7)
+    found = information(Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True), params, 7)
     # How all 28 coordinates follow from the fewer ones.
     keep = [*range(18), *range(23, 28)]
     J = np.eye(28)[:, keep]
@@ -102,8 +103,8 @@ def test_other_noise_layouts_are_sums_and_selections(rng, noise):
 def test_uneven_coordinates_change_the_decay_only(rng):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]))
     params = to_parameters(model)
-    even = information(Coordinates(5, Latents(3), "diagonal", True), params, 7)
-    uneven = information(Coordinates(5, Latents(3), "diagonal", False), params, 7)
+    even = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), True), params, 7)
+    uneven = information(Coordinates(Latents(3), NoiseVariances.diagonal(5), False), params, 7)
     u, h = oracle.pack(model, "diagonal", even=False), 1e-6
     jacobian = np.eye(28)
     for k in range(3):
@@ -113,11 +114,11 @@ def test_uneven_coordinates_change_the_decay_only(rng):
 
 
 @pytest.mark.parametrize("even", [True, False])
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
 def test_complete_information_bounds_the_expected_one(rng, noise, even):
     """Seeing the latents can only tell more: the difference is positive semidefinite for complete data."""
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
-    params, layout = to_parameters(model), Coordinates(5, Latents(3), noise, even)
+    params, layout = to_parameters(model), Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even)
     expected = information(layout, params, 100)
     whole = information(layout, params, 100, damping=1.0) - expected
     assert np.linalg.eigvalsh(whole - expected).min() > -1e-8 * np.abs(whole).max()
@@ -132,10 +133,10 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
     data = [np.zeros((n, 3))]
 
     def value(vector):
-        return oracle.expected_complete_log_likelihood(oracle.unpack(vector, model, "fixed"), dense, data)
+        return oracle.expected_complete_log_likelihood(oracle.unpack(vector, model, "known"), dense, data)
 
-    curvature = -oracle.numerical_hessian(value, oracle.pack(model, "fixed"))
-    layout, params = Coordinates(3, Latents(2), "fixed", True), to_parameters(model)
+    curvature = -oracle.numerical_hessian(value, oracle.pack(model, "known"))
+    layout, params = Coordinates(Latents(2), NoiseVariances.known(3), True), to_parameters(model)
     found = information(layout, params, n, damping=1.0) - information(layout, params, n)
     decay, loadings, _, offset = layout.slices
     at = np.r_[loadings, offset]
@@ -148,13 +149,13 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
 
 @sparsely("damping", [0.0, 1e-3, 1.0], shown=[0.0, 1e-3])
 @sparsely("variance", [0.3, 1e-5], shown=[1e-5])
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
 @sparsely("shape", [(1, 1), (2, 3), (3, 3), (7, 3)], shown=[(2, 3), (7, 3)])
 def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     """On the free coordinates; gaps, gradients and small noise included."""
     d, k = shape
     model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
-    layout = Coordinates(d, Latents(k), noise, True)
+    layout = Coordinates(Latents(k), getattr(NoiseVariances, noise)(d), True)
     moments = rng.standard_normal((40, k))
     seen = CompleteData(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
     metric = Metric(layout, to_parameters(model), seen, rng.standard_normal(layout.size))
@@ -174,7 +175,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
 
 def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     """Of the loadings within the span, noise and decay: what couples them is left out."""
-    model, layout = oracle.random_model(rng, 6, 3), Coordinates(6, Latents(3), "diagonal", True)
+    model, layout = oracle.random_model(rng, 6, 3), Coordinates(Latents(3), NoiseVariances.diagonal(6), True)
     params, seen = to_parameters(model), complete_data_without_holes(10.0, layout)
     fine = Metric(layout, params, seen).to_dense()
     metric = Metric(layout, params, seen, most_within=8)
@@ -204,7 +205,7 @@ def test_uneven_panels_keep_their_gaps(rng):
 
 @pytest.mark.parametrize("damping", [0.0, 1e-3])
 def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, damping):
-    model, layout = oracle.random_model(rng, 5, 3), Coordinates(5, Latents(3), "diagonal", True)
+    model, layout = oracle.random_model(rng, 5, 3), Coordinates(Latents(3), NoiseVariances.diagonal(5), True)
     metric = Metric(layout, to_parameters(model), complete_data_without_holes(40.0, layout))
     gradient, free = rng.standard_normal(layout.size), rng.random(layout.size) < 0.6
     step = metric.solve(gradient, free, damping)
@@ -214,7 +215,7 @@ def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, d
 
 
 def test_a_step_in_some_of_very_many_coordinates_still_leads_upwards(rng):
-    layout = Coordinates(90, Latents(25), "diagonal", True)
+    layout = Coordinates(Latents(25), NoiseVariances.diagonal(90), True)
     model = oracle.Model(
         np.linspace(0.2, 0.98, 25), rng.standard_normal((90, 25)), np.full(90, 0.3), np.zeros(90)
     )

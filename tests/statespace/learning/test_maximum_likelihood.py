@@ -10,6 +10,7 @@ from probsfa.statespace.learning.budget import Size
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood, pose
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.streaming import InBlocks
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_model
@@ -114,8 +115,11 @@ def test_no_sequence_of_two_rows_has_no_time_scale(data):
 def test_options_are_those_of_an_estimator_and_are_checked():
     options = FitOptions.of(ProbabilisticSFA(3, noise="isotropic", tol=0.1, noise_floor=0.01))
     assert options == FitOptions(3, noise="isotropic", tol=0.1, noise_floor=0.01)
-    assert options.noise_kind == "isotropic" and options.noise_floors == (0.01,)
-    assert FitOptions(1, noise=0.5).noise_kind == "fixed" and not FitOptions(1, noise=0.5).noise_free
+    assert options.variances(3) == NoiseVariances.isotropic(3) and options.noise_floors == (0.01,)
+    assert (
+        FitOptions(1, noise=0.5).variances(2) == NoiseVariances.known(2)
+        and not FitOptions(1, noise=0.5).noise_free
+    )
     assert FitOptions(1, noise=0).noise_free and not FitOptions(1).noise_free
     with pytest.raises(ValueError, match="tol must be"):
         pose(in_memory(np.eye(3)), FitOptions(1, tol=-1.0))

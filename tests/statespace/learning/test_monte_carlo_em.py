@@ -6,7 +6,8 @@ import pytest
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise
 from probsfa.statespace.learning import monte_carlo_em as learning
 from probsfa.statespace.learning.monte_carlo_em import EMIteration, fit_monte_carlo_em, with_ar1_noise
-from probsfa.statespace.learning.noise import Noise
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import log_likelihood
 from tests.oracles import noise_with_memory as oracle
@@ -30,7 +31,7 @@ def make_panel(rng, params, lengths, *, even=True):
 
 
 def make_noise(n_features, prior=1e-4):
-    return Noise("diagonal", np.full(n_features, 1e-6), prior)
+    return Noise(NoiseVariances.diagonal(n_features), np.full(n_features, 1e-6), prior)
 
 
 @pytest.mark.parametrize("even", [True, False])
@@ -132,7 +133,7 @@ def test_fit_reaches_the_maximum_of_the_exact_likelihood(rng):
 
 def test_variances_stay_at_their_floor(rng):
     panel = make_panel(rng, make_params(rng).replace(noise_variance=np.full(4, 1e-9)), [100])
-    noise = Noise("diagonal", np.full(4, 0.01))
+    noise = Noise(NoiseVariances.diagonal(4), np.full(4, 0.01))
     result = fit_monte_carlo_em(panel, make_params(rng), noise, max_iter=15, tol=0.1)
     assert np.all(result.params.noise_variance >= 0.01)
 

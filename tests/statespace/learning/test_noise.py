@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from probsfa.statespace.learning.noise import WEAK_PRIOR, Noise, is_heywood
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import WEAK_PRIOR, Noise, is_heywood
 
 FLOOR = np.full(3, 1e-9)
 
@@ -13,10 +14,10 @@ def log_density(rho):
     return np.log(rho / (rho + WEAK_PRIOR))
 
 
-@pytest.mark.parametrize(("kind", "n"), [("diagonal", 3), ("isotropic", 1), ("fixed", 0)])
+@pytest.mark.parametrize(("kind", "n"), [("diagonal", 3), ("isotropic", 1), ("known", 0)])
 def test_the_density_falls_with_the_variance_below_a_ten_thousandth(kind, n):
     rho = np.array([1e-7, 1e-4, 0.3])
-    noise = Noise(kind, FLOOR, WEAK_PRIOR)
+    noise = Noise(getattr(NoiseVariances, kind)(FLOOR.size), FLOOR, WEAK_PRIOR)
     assert noise.log_prior(rho) == pytest.approx(log_density(rho)[:n].sum(), rel=1e-12)
     step = 1e-5
     slopes = (log_density(rho * np.exp(step)) - log_density(rho * np.exp(-step))) / (2.0 * step)
@@ -26,7 +27,9 @@ def test_the_density_falls_with_the_variance_below_a_ten_thousandth(kind, n):
 
 def test_a_held_variance_has_no_prior():
     rho = np.array([1e-7, 1e-4, 0.3])
-    noise = Noise("diagonal", FLOOR, WEAK_PRIOR, held=np.array([np.nan, 1e-4, np.nan]))
+    noise = Noise(
+        NoiseVariances.diagonal(FLOOR.size), FLOOR, WEAK_PRIOR, held=np.array([np.nan, 1e-4, np.nan])
+    )
     assert noise.log_prior(rho) == pytest.approx(log_density(rho[[0, 2]]).sum(), rel=1e-12)
     np.testing.assert_array_equal(noise.prior_slope(rho) > 0.0, [True, False, True])
 
@@ -35,7 +38,9 @@ def test_a_held_variance_has_no_prior():
 @pytest.mark.parametrize("mean_square", [0.0, 1e-12, 1e-7, 1e-4, 0.3])
 def test_the_best_variance_is_the_numerical_optimum(counts, mean_square):
     power = counts * mean_square
-    [best] = Noise("diagonal", FLOOR, WEAK_PRIOR).best_variance(np.array([counts]), np.array([power]))
+    [best] = Noise(NoiseVariances.diagonal(FLOOR.size), FLOOR, WEAK_PRIOR).best_variance(
+        np.array([counts]), np.array([power])
+    )
 
     def loss(log_rho):
         rho = np.exp(log_rho)
@@ -49,7 +54,7 @@ def test_the_best_variance_is_the_numerical_optimum(counts, mean_square):
 
 
 def test_without_a_prior_it_is_the_mean_square():
-    noise = Noise("diagonal", FLOOR)
+    noise = Noise(NoiseVariances.diagonal(FLOOR.size), FLOOR)
     np.testing.assert_array_equal(noise.best_variance(np.array([4.0]), np.array([2.0])), [0.5])
     assert noise.log_prior(np.ones(3)) == 0.0 and not noise.prior_slope(np.ones(3)).any()
 

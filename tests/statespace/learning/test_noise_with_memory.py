@@ -12,10 +12,11 @@ from probsfa.statespace.learning.coordinates import Coordinates, from_vector, sc
 from probsfa.statespace.learning.fisher_metric import CompleteData
 from probsfa.statespace.learning.memory_metric import MemoryMetric
 from probsfa.statespace.learning.memory_starts import signs_of_memory
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.processes import frequencies
 from probsfa.statespace.learning.standard_errors import observed_information
 from probsfa.statespace.learning.whittle import MemoryWhittleObjective, periodogram
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters, make_parameters
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import noise_with_memory as oracle
@@ -28,7 +29,9 @@ from tests.statespace.support import scaled_error, to_panel
 def in_coordinates(params, even, noise="diagonal"):
     """Layout, state space and vector of a model."""
     states = params.state_space
-    layout = Coordinates(params.n_features, params.latents, noise, even).with_memories
+    layout = Coordinates(
+        params.latents, getattr(NoiseVariances, noise)(params.n_features), even
+    ).with_memories
     return layout, states, to_vector(layout, states)
 
 
@@ -119,7 +122,7 @@ def test_the_m_step_regresses_each_column_on_latents_and_its_own_memory(rng):
     params = make_model(rng, 1, rhythm=True).state_space
     _, _, panel = make_data(rng, params.with_memory_apart(), even=False)
     layout, _, _ = in_coordinates(params.with_memory_apart(), False)
-    noise = Noise("diagonal", np.full(2, 1e-6))
+    noise = Noise(NoiseVariances.diagonal(2), np.full(2, 1e-6))
     stats = expected_statistics(params, panel)
     moved = em.maximize(params, stats, noise, panel.gaps, layout.loaded)
     for d in range(2):

@@ -7,9 +7,10 @@ from probsfa import ProbabilisticSFA
 from probsfa._times import TimeAxis, seconds_of
 from probsfa.statespace.learning import em, processes
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.learning.noise import Noise
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.process_starts import strongest_frequency, with_rhythm
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, Parameters, canonical
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.processes import BlockMoments
@@ -26,7 +27,7 @@ from tests.statespace.engine.two_state_models import KINDS, make_data, make_mode
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
     params = make_model(rng, kind)
     data, times, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
-    layout = Coordinates(4, params.latents, "diagonal", even)
+    layout = Coordinates(params.latents, NoiseVariances.diagonal(4), even)
     at = to_vector(layout, params)
     back = from_vector(layout, at, params)
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
@@ -66,7 +67,7 @@ def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
         for name, array in moved.of_kind(type(one)).arrays().items():
             for factor in (0.999, 1.001):
                 assert density(moved.replace(**{name: array * factor})) <= best + 1e-9
-    noise = Noise("diagonal", np.full(4, 1e-6))
+    noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
     for _ in range(3):
         params = em.maximize(params, stats, noise, panel.gaps)
         stats = expected_statistics(params, panel)

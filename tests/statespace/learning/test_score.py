@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
@@ -11,7 +12,7 @@ from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
-NOISES = ["diagonal", "isotropic", "fixed"]
+NOISES = ["diagonal", "isotropic", "known"]
 SAMPLINGS = ["even", "uneven"]
 
 
@@ -28,7 +29,7 @@ def case(rng, sampling, noise, lengths=(5, 7), holes="scattered", variance=0.3):
 
 def score_of(model, data, times, noise):
     params, panel = to_parameters(model), to_panel(data, times)
-    layout = Coordinates(5, Latents(3), noise, panel.evenly_sampled)
+    layout = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), panel.evenly_sampled)
     return score(layout, params, panel.gaps, expected_statistics(params, panel))
 
 
@@ -104,7 +105,7 @@ def test_coordinates_go_there_and_back(rng, noise, even):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([1 - 1e-8, 0.5, 1e-3]))
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, 1e-9))
-    layout = Coordinates(5, Latents(3), noise, even)
+    layout = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even)
     params = to_parameters(model)
     vector = to_vector(layout, params)
     assert vector.shape == (layout.size,)

@@ -5,6 +5,7 @@ import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.turns import turn_along
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.matern import Matern32
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -27,7 +28,7 @@ def antisymmetric(rng, n):
 
 
 def problem(rng, d, latents, n_memories=0):
-    layout = Coordinates(d, latents, "diagonal", True, n_memories)
+    layout = Coordinates(latents, NoiseVariances.diagonal(d), True, n_memories)
     return layout, rng.standard_normal(layout.size), np.exp(rng.standard_normal(d))
 
 

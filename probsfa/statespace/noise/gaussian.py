@@ -19,11 +19,12 @@ Heywood cases. Psychometrika 40, 505-517. https://doi.org/10.1007/BF02291552, wh
 ``exp(-d / (2 rho))`` keeps data without noise from being fitted so.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
+from probsfa.statespace.noise.variances import NoiseVariances
 
 __all__ = [
     "FORMER_FLOOR",
@@ -32,13 +33,9 @@ __all__ = [
     "LEAST_WHITE_NOISE",
     "WEAK_PRIOR",
     "Noise",
-    "NoiseKind",
     "is_heywood",
     "slope_for_metric",
 ]
-
-#: One variance for each feature, one for all features, or none that is learned.
-NoiseKind = Literal["diagonal", "isotropic", "fixed"]
 
 #: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
 LEAST_NOISE = 1e-9
@@ -60,12 +57,12 @@ _HEYWOOD_LOW, _HEYWOOD_TYPICAL = 1e-4, 1e-3
 
 
 class Noise(NamedTuple):
-    """What learning may do to the noise variance.
+    """How the noise variances are learned: structure, lower bounds, prior and held values.
 
     Attributes
     ----------
-    kind : {"diagonal", "isotropic", "fixed"}
-        One variance for each feature, one for all, or none that is learned.
+    variances : NoiseVariances
+        Which columns share a variance, and which variances are known.
     floor : ndarray of shape (D,)
         Smallest variance allowed.
     prior : float, default=0.0
@@ -74,16 +71,17 @@ class Noise(NamedTuple):
         Variances that are held, NaN where they are learned. None where all are.
     """
 
-    kind: NoiseKind
+    variances: NoiseVariances
     floor: FloatArray
     prior: float = 0.0
     held: FloatArray | None = None
 
     @property
     def learned(self) -> BoolArray:
-        """Which of the free variances, (D,), (1,) or (0,), are learned and not held."""
-        size = {"diagonal": self.floor.size, "isotropic": 1, "fixed": 0}[self.kind]
-        return np.ones(size, dtype=bool) if self.held is None else np.isnan(self.held)[:size]
+        """Which of the free variances (F,) are learned and not held."""
+        if self.held is None:
+            return np.ones(self.variances.n_free, dtype=bool)
+        return np.isnan(self.variances.of_groups(self.held))
 
     def with_held(self, variance: FloatArray) -> FloatArray:
         """Variances (D,) with those that are held in their places."""
@@ -91,27 +89,26 @@ class Noise(NamedTuple):
 
     def log_prior(self, variance: FloatArray) -> float:
         """Logarithm of the prior density of relative variances (D,), in nats, up to a constant."""
-        free = {"diagonal": variance, "isotropic": variance[:1], "fixed": variance[:0]}[self.kind]
+        free = self.variances.of_groups(variance)
         return -float(np.sum(np.log1p(self.prior / free[self.learned])))
 
     def prior_slope(self, variance: FloatArray) -> FloatArray:
-        """Its derivative by the logarithm of each free variance: (D,), (1,) or (0,)."""
-        free = {"diagonal": variance, "isotropic": variance[:1], "fixed": variance[:0]}[self.kind]
+        """Its derivative (F,) by the logarithm of each free variance."""
+        free = self.variances.of_groups(variance)
         slope = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
         return np.where(self.learned, slope, 0.0)
 
     def best_variance(self, counts: FloatArray, power: FloatArray) -> FloatArray:
-        """Variances that maximise their posterior density given sums of squares over so many cells.
+        """Variances that maximise their posterior density given sums of squares, without regard to the floor.
 
         Parameters
         ----------
         counts, power : ndarray of shape (M,)
-            Number of cells, and expected sum of their squared residuals.
+            Number of values, and expected sum of their squared residuals.
 
         Returns
         -------
         ndarray of shape (M,)
-            Without regard to the floor.
         """
         if self.prior == 0.0:
             return power / counts
@@ -121,6 +118,14 @@ class Noise(NamedTuple):
         # Of both forms of the root the one without cancellation.
         below = power * self.prior / np.where(half > 0.0, half + root, 1.0)
         return np.asarray(np.where(half > 0.0, below, (root - half) / counts))
+
+    def maximized(self, variance: FloatArray, counts: FloatArray, power: FloatArray) -> FloatArray:
+        """M-step: variances (D,) from counts and sums of squares (D,) by column; known and held ones stay."""
+        if self.variances.n_free == 0:
+            return self.with_held(variance)
+        best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
+        free = np.maximum(best, self.variances.largest(self.floor))
+        return self.with_held(self.variances.of_columns(free, variance))
 
 
 def is_heywood(variance: FloatArray) -> bool:
