@@ -289,10 +289,11 @@ def _check_cells(array: NDArray[Any], name: str) -> None:
         # Timestamps of pandas are dates; its missing time is a date that is unequal to itself.
         if isinstance(cell, (str, bytes, date, timedelta)) and cell == cell:
             where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), place, strict=False))
-            what = "text" if isinstance(cell, (str, bytes)) else "a date or duration"
+            text = isinstance(cell, (str, bytes))
+            remedy = "" if text else " Give times as the index of a DataFrame of pandas, or as times=."
             raise ValueError(
-                f"{name} holds {what} ({str(cell)!r}){where and f' in {where}'}; "
-                "wanted numbers, NaN where missing."
+                f"{name} holds {'text' if text else 'a date or duration'} ({str(cell)!r})"
+                f"{where and f' in {where}'}; wanted numbers, NaN where missing.{remedy}"
             )
 
 

@@ -96,6 +96,13 @@ def labelled(values, dates=None):
     return xarray.DataArray(values, dims=("time", "site"), coords=coords, name="wind", attrs={"units": "m/s"})
 
 
+@pytest.mark.parametrize("estimator", [SFA(1), ProbabilisticSFA(1)])
+def test_a_data_array_with_times_along_its_columns_is_refused(values, estimator):
+    X = labelled(np.nan_to_num(values)).transpose("site", "time")
+    with pytest.raises(ValueError, match=r"only the second has times.*\.transpose\('time', 'site'\)"):
+        estimator.fit(X)
+
+
 @pytest.fixture
 def model():
     return ProbabilisticSFA(1, tol=5.0)
