@@ -1,4 +1,4 @@
-"""Base classes of transformers that map each row by itself."""
+"""Base classes of transformers that map rows independently."""
 
 import abc
 from typing import Any
@@ -16,7 +16,7 @@ __all__ = ["InvertibleTransformer", "RowTransformer"]
 
 
 class RowTransformer(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):
-    """A transformer that maps each row by itself to K outputs, for arrays and lists of sequences."""
+    """A transformer that maps rows independently to K outputs, for arrays and lists of sequences."""
 
     def transform(self, X: Any) -> Any:
         """Return the outputs of rows.
@@ -24,7 +24,7 @@ class RowTransformer(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
-            Complete rows; each is mapped by itself.
+            Complete rows, mapped independently.
 
         Returns
         -------
@@ -59,7 +59,7 @@ class InvertibleTransformer(RowTransformer):
         Parameters
         ----------
         Y : array-like (N, K), or list of array-likes (N_i, K)
-            Outputs, such as ``transform`` returns.
+            Outputs of ``transform``.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Training graphs, and the second moments of the samples they join."""
+"""Training graphs, and the second moments of samples on them."""
 
 from probsfa.graphs._combined import union as union
 from probsfa.graphs._exact_label import exact_label as exact_label

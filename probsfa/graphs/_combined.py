@@ -1,4 +1,4 @@
-"""Graphs made of others: permuted, of some samples, with sample weights, and unions."""
+"""Graphs derived from other graphs: permutations, subsets of samples, sample weights, and unions."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class PermutedGraph(TrainingGraph):
-    """The graph `base` on the samples sorted by `order`, seen from their original order.
+    """The graph `base` of the samples sorted by `order`, with vertices in the original order.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class PermutedGraph(TrainingGraph):
     """
 
     def __init__(self, base: TrainingGraph, order: NDArray[np.intp]) -> None:
-        self._place = np.empty_like(order)  # where in the order every sample stands
+        self._place = np.empty_like(order)  # rank of every sample
         self._place[order] = np.arange(len(order))
         super().__init__(base.node_weights[self._place], base.degrees[self._place])
         self.base = base
@@ -75,11 +75,11 @@ class PermutedGraph(TrainingGraph):
         return self.order[self.base._random_walk(int(self._place[start]), n_steps, rng)]
 
 
-# ---- a graph that some of the samples have, among samples that it does not join
+# ---- a graph on a subset of the samples
 
 
 class SubsetGraph(TrainingGraph):
-    """The graph `base` on the rows `samples` of the data; all other rows count nothing.
+    """The graph `base` on the rows `samples` of the data; all other rows have weight 0.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class SubsetGraph(TrainingGraph):
         return scipy.sparse.csr_array((edges.data, places), shape=(self.n_vertices, self.n_vertices))
 
     def component_labels(self) -> IntArray:
-        """Return the connected component of every vertex, shape (N,); a row not in the graph is its own."""
+        """Return the connected component of every vertex, (N,); each row outside the graph is one."""
         inside = self.base.component_labels()
         labels = np.arange(self.n_vertices, dtype=np.intp) + int(inside.max()) + 1
         labels[self.samples] = inside
@@ -130,7 +130,7 @@ class SubsetGraph(TrainingGraph):
         return self.samples[self.base._random_walk(int(place), n_steps, rng)]
 
 
-# ---- samples with weights beside those of the graph
+# ---- sample weights, in addition to the weights of the graph
 
 
 def check_sample_weight(sample_weight: Any, n: int) -> FloatArray:
@@ -148,25 +148,23 @@ def check_sample_weight(sample_weight: Any, n: int) -> FloatArray:
 def check_masses(sizes: NDArray[Any]) -> None:
     """Raise a ValueError where a group of samples has no weight at all."""
     if not (sizes > 0).all():
-        raise ValueError(
-            "sample_weight is zero for all samples of a class or group; leave out samples that do not count."
-        )
+        raise ValueError("sample_weight is zero for all samples of a class or group. Remove these samples.")
 
 
 def weighted(graph: TrainingGraph, sample_weight: Any) -> TrainingGraph:
-    """Return the graph with sample weights, where there are any."""
+    """Return the graph with sample weights, or the graph itself if `sample_weight` is None."""
     return graph if sample_weight is None else SampleWeightedGraph(graph, np.asarray(sample_weight, float))
 
 
 class SampleWeightedGraph(TrainingGraph):
-    """The graph in which sample n stands ``s_n`` times, each copy joined to all that the sample is joined to.
+    """The graph with sample n repeated ``s_n`` times; each copy has all edges of the sample.
 
     Node weights are multiplied by ``s_n`` and edge weights by ``s_n s_n'``.
 
     Parameters
     ----------
     base : TrainingGraph
-        Each sample once.
+        Graph without sample weights.
     sample_weight : ndarray (N,)
         s, not negative.
     """
@@ -174,7 +172,7 @@ class SampleWeightedGraph(TrainingGraph):
     def __init__(self, base: TrainingGraph, sample_weight: FloatArray) -> None:
         s = sample_weight
         self._product = base._laplacian_matmul(s[:, None])[:, 0]
-        degrees = np.maximum(base.degrees * s - self._product, 0.0)  # what rounding leaves where s is 0
+        degrees = np.maximum(base.degrees * s - self._product, 0.0)  # rounding errors where s is 0
         super().__init__(s * base.node_weights, s * degrees)
         self.base = base
         self.sample_weight = s
@@ -194,7 +192,9 @@ class SampleWeightedGraph(TrainingGraph):
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         s = self.sample_weight[:, None]
-        X = X - (self.sample_weight / self.sample_weight.sum()) @ X  # constants cancel, and so lose digits
+        X = (
+            X - (self.sample_weight / self.sample_weight.sum()) @ X
+        )  # adding a constant changes nothing but rounding errors
         product = self.base._laplacian_matmul(s * X)
         product -= self._product[:, None] * X
         product *= s
@@ -208,30 +208,29 @@ class SampleWeightedGraph(TrainingGraph):
         return self._walk(start, n_steps, rng)
 
 
-# ---- unions: several graphs at once, each on all samples or on some
+# ---- unions of graphs, each on all samples or on a subset
 
 
 def union(
     graphs: Sequence[TrainingGraph], weights: Any = None, *, samples: Any = None, n_samples: int | None = None
 ) -> "UnionGraph":
-    """Return the graph that has the edges of all the given graphs.
+    """Return the union of graphs.
 
-    Node weights and edge weights add, each graph times its weight: a time series whose samples are labelled
-    too, two labels at once, or labels that only some samples have.
+    Its node weights and edge weights are weighted sums of those of the graphs. Examples: a labelled time
+    series, two labels at once, or labels of a subset of the samples.
 
     Parameters
     ----------
     graphs : sequence of TrainingGraph
         All with the same number of vertices, unless `samples` is given.
     weights : array-like of float, optional
-        Positive factor of every graph; by default 1. With ``1 / graph.R`` the graphs have equal parts in
+        Positive factor of every graph; by default 1. Factors ``1 / graph.R`` give the graphs equal shares of
         the objective.
     samples : sequence of array-like of int or None, optional
-        For every graph the rows of the data that its vertices are, in their order, or None where they are
-        all rows.
+        Rows of the data that are the vertices of each graph, in their order; None means all rows.
     n_samples : int, optional
-        Rows of the data, with `samples`. By default as many as a graph on all rows has, or up to the largest
-        row number.
+        Number of rows of the data, with `samples`. By default the number of vertices of a graph on all rows,
+        or the largest row number plus 1.
 
     Raises
     ------
@@ -249,7 +248,7 @@ def union(
     >>> both.Q, both.R
     (8.0, 10.0)
 
-    Two data sets below each other, the second of three samples; and a series of which three rows have labels:
+    Two concatenated data sets, the second of three samples; and a series with three labelled rows:
 
     >>> union([temporal(4), temporal(3)], samples=[range(4), range(4, 7)]).n_vertices
     7
@@ -265,8 +264,8 @@ def union(
     sizes = [graph.n_vertices for graph in members]
     if len(set(sizes)) > 1:
         raise ValueError(
-            f"graphs must be on the same samples; they have {sizes} vertices. Tell with samples= which rows "
-            "each of them is on."
+            f"graphs must be on the same samples; they have {sizes} vertices. Pass the rows of each graph in "
+            f"samples=."
         )
     factors = np.ones(len(members)) if weights is None else np.asarray(weights, dtype=np.float64)
     if factors.shape != (len(members),) or not (np.isfinite(factors) & (factors > 0)).all():
@@ -275,9 +274,9 @@ def union(
 
 
 def equal_parts(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionGraph":
-    """Return the union of graphs each of which is scaled to ``Q = R = 1`` first, times its weight.
+    """Return the weighted union of graphs after scaling each to ``Q = R = 1``.
 
-    The weights are then the parts of the graphs in the objective and in the constraints, and the union of
+    The weights are then the shares of the graphs in the objective and in the constraints. The union of
     consistent graphs is consistent.
     """
     scaled = [ReweightedGraph(graph, graph.node_weights / graph.Q, scale=1.0 / graph.R) for graph in graphs]
@@ -285,10 +284,11 @@ def equal_parts(graphs: Sequence[TrainingGraph], weights: Any = None) -> "UnionG
 
 
 def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | None) -> list[TrainingGraph]:
-    """Return the graphs with the rows they are on, as graphs on all rows."""
+    """Return each graph extended to all rows."""
     if len(samples) != len(members):
         raise ValueError(
-            f"samples must say for each of the {len(members)} graphs which rows it is on; got {len(samples)}."
+            f"samples must have one entry of row numbers for each of the {len(members)} graphs; got "
+            f"{len(samples)}."
         )
     rows: list[IntArray | None] = []
     for i, (graph, given) in enumerate(zip(members, samples, strict=True)):
@@ -326,7 +326,7 @@ class UnionGraph(TrainingGraph):
 
     def __init__(self, members: list[TrainingGraph], factors: list[float]) -> None:
         pairs = list(zip(members, factors, strict=True))
-        with np.errstate(over="ignore"):  # told by what follows
+        with np.errstate(over="ignore"):  # set below
             nodes = np.sum([f * graph.node_weights for graph, f in pairs], axis=0)
             degrees = np.sum([f * graph.degrees for graph, f in pairs], axis=0)
         super().__init__(nodes, degrees)
@@ -341,7 +341,7 @@ class UnionGraph(TrainingGraph):
 
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
-        # A graph of the vertices and of the components of all members: each vertex is joined to its own.
+        # Bipartite graph of the vertices and of the components of all members.
         n, n_nodes, components = self.n_vertices, self.n_vertices, []
         for graph, _ in self._pairs:
             labels = graph.component_labels()

@@ -1,4 +1,4 @@
-"""Exact label learning: a graph whose slowest functions are given labels."""
+"""Exact label learning: a graph whose slowest functions are the given labels."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["SpectralGraph", "exact_label"]
 
-_DEPENDENT = 1e-10  # share of the variance of a label that is left when those before it are taken off
-_PAIRS = 2**22  # 32 MiB of float64: pairs of samples looked at together
+_DEPENDENT = 1e-10  # smallest share of a label's variance that earlier labels may leave unexplained
+_PAIRS = 2**22  # 32 MiB of float64: pairs of samples in one block
 
 
 def exact_label(
@@ -29,31 +29,31 @@ def exact_label(
 ) -> "SpectralGraph":
     """Return the graph on which the slowest functions of the samples are the given labels.
 
-    Other graphs of labels know their order only: their slowest functions are cosines of the rank. This one
-    is made from the labels: centred, decorrelated one after the other and scaled to unit variance, they are
-    its first free responses, with the delta values that are asked for.
+    Other graphs of labels depend on the order of the labels only: their slowest functions are cosines of the
+    rank. Here the first free responses are the labels themselves, centred, successively decorrelated and
+    scaled to unit variance, with the delta values requested.
 
     Parameters
     ----------
     Y : array-like (N,) or (N, M)
         Numeric labels, the most important one first.
     degree : int, default=1
-        With 2 or more, powers of the labels follow the labels, as far as they are no linear functions of
-        those before: functions of the inputs that bend can then be put together from the features.
+        With 2 or more, powers of the labels are added, except those that are linear functions of earlier
+        ones. Nonlinear functions of the labels are then linear in the features.
     delta_values : array-like (K,), optional
-        Delta value of each label and then of each power, from 0 (inclusive) to 2 (exclusive), the value of
-        everything else. By default ``2 j / (K + 1)`` for the j-th.
+        Delta value of each label and then of each power, from 0 (inclusive) to 2 (exclusive); all other
+        functions have delta value 2. By default ``2 j / (K + 1)`` for the j-th.
     node_weights : array-like (N,), optional
-        How much every sample counts; by default all the same.
+        Weight of every sample; by default 1.
     nonnegative : bool, default=False
-        Whether edge weights below zero are avoided by delta values closer to 2, in the same proportions;
-        the features stay what they are. A Markov chain needs this, slow feature analysis does not.
+        Whether to avoid negative edge weights by delta values closer to 2, in the same proportions. The
+        features do not change. Only sampling a Markov chain requires it.
 
     Returns
     -------
     TrainingGraph
-        Consistent, with ``delta_values`` and the ``responses`` (N, K) that have them. Its Laplacian takes
-        O(N K D).
+        Consistent, with ``delta_values`` and the corresponding ``responses`` (N, K). A product with its
+        Laplacian costs O(N K D).
 
     Raises
     ------
@@ -117,9 +117,8 @@ def exact_label(
 def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
     """Return labels and their powers, centred, decorrelated in their order and of unit variance under `p`.
 
-    Powers are multiplied from orthogonal polynomials, because those of the labels themselves soon say the
-    same as each other in double precision. A power that depends on what is before it is left out, a label
-    that does is an error.
+    Powers are products of orthogonal polynomials, because powers of the labels are soon linearly dependent in
+    double precision. A power that depends linearly on earlier columns is left out; such a label is an error.
     """
     basis = [np.ones(len(p), dtype=np.float64)]
     of_label: list[FloatArray | None] = []
@@ -154,7 +153,7 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
 
 
 def least_similarity(responses: FloatArray, weights: FloatArray) -> float:
-    """Return the least of ``sum_j weights_j y_j(n) y_j(n')`` over all pairs of samples, which is negative."""
+    """Return the minimum of ``sum_j weights_j y_j(n) y_j(n')`` over all pairs of samples; it is negative."""
     if responses.shape[1] == 1:
         return float(weights[0] * responses.min() * responses.max())
     size = max(1, _PAIRS // len(responses))
@@ -163,7 +162,7 @@ def least_similarity(responses: FloatArray, weights: FloatArray) -> float:
 
 
 class SpectralGraph(TrainingGraph):
-    """A graph given by its slowest functions: ``W = V (1 1' + Y diag(lambda) Y') V / Q``.
+    """A graph defined by its slowest functions: ``W = V (1 1' + Y diag(lambda) Y') V / Q``.
 
     Parameters
     ----------
@@ -189,14 +188,14 @@ class SpectralGraph(TrainingGraph):
         self.delta_values = 2.0 * (1.0 - weights)
 
     def to_sparse(self) -> scipy.sparse.csr_array:
-        """Return the edge weights as a sparse matrix (N, N), which has hardly a zero in it."""
-        check_edges(float(self.n_vertices) ** 2, "responses and weights say what they are")
+        """Return the edge weights as a sparse matrix (N, N), which is dense."""
+        check_edges(float(self.n_vertices) ** 2, "responses and weights define the graph")
         similarity = 1.0 + (self.responses * self.weights) @ self.responses.T
         v = self.node_weights
         return scipy.sparse.csr_array(v[:, None] * similarity * (v / self.Q))
 
     def component_labels(self) -> IntArray:
-        """Return the connected component of every vertex, (N,): functions of delta 0 tell them apart."""
+        """Return the connected component of every vertex, (N,): distinguished by functions of delta 0."""
         constant_inside = self.responses[:, self.weights > 1 - 1e-12]
         return np.unique(constant_inside.round(9), axis=0, return_inverse=True)[1].reshape(-1).astype(np.intp)
 
@@ -213,13 +212,13 @@ class SpectralGraph(TrainingGraph):
         if count <= known.shape[1]:
             return known[:, :count]
         others = np.random.default_rng(0).standard_normal((len(root), count - known.shape[1]))
-        return np.linalg.qr(np.column_stack([known, others]))[0]  # all else is equally slow
+        return np.linalg.qr(np.column_stack([known, others]))[0]  # all other functions are equally slow
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         if least_similarity(self.responses, self.weights) < -1 - 1e-9:
             raise ValueError(
-                "This graph has edge weights below zero, which are no probabilities; nonnegative=True avoids "
-                "them."
+                "This graph has negative edge weights, which cannot be transition probabilities. Use "
+                "nonnegative=True."
             )
         path = np.empty(n_steps, dtype=np.intp)
         here = start

@@ -1,4 +1,4 @@
-"""The slowest functions on a graph, whatever the inputs are."""
+"""The slowest functions on a graph, independent of any inputs."""
 
 from typing import NamedTuple
 
@@ -14,12 +14,10 @@ from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["FreeResponses", "free_responses"]
 
-_DENSE = 600  # vertices up to which the whole eigenproblem is solved; more go through a sparse factorisation
-_MOST_FACTOR_WORK = (
-    1e9  # multiplications, by bandwidth, that a factorisation may take before others are tried
-)
+_DENSE = 600  # vertices up to which the dense eigenproblem is solved; a sparse factorisation above
+_MOST_FACTOR_WORK = 1e9  # limit of multiplications of a banded factorisation, before other methods are tried
 _TOLERANCE = 1e-12  # of eigenvalues, relative to the largest
-_SHIFT = 1e-3  # of the mean of the diagonal: keeps the Laplacian, which has constants, from being singular
+_SHIFT = 1e-3  # relative to the mean of the diagonal: keeps the Laplacian, singular on constants, invertible
 
 
 class FreeResponses(NamedTuple):
@@ -29,7 +27,7 @@ class FreeResponses(NamedTuple):
     ----------
     values : ndarray (N, K)
         One function a column, slowest first: centred, decorrelated and of unit variance under the node
-        weights. Of the two signs, the one for which the first of the largest values is positive.
+        weights. The first value of largest magnitude is positive.
     delta_values : ndarray (K,)
         Weighted mean squared difference of each over the edges, ascending.
     """
@@ -41,9 +39,9 @@ class FreeResponses(NamedTuple):
 def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses:
     """Return the slowest functions on a training graph among all functions of its vertices.
 
-    They are what graph-based slow feature analysis would find if inputs and expansion could do anything, and
-    what it comes closer to as they can do more: a graph whose free responses do not tell the label is a
-    graph that cannot teach it. Delta values of features on data are at least those of the free responses.
+    They are the limit of graph-based slow feature analysis with unrestricted inputs and expansion. A graph
+    whose free responses do not determine the label cannot be used to learn it. Delta values of features on
+    data are at least those of the free responses.
 
     Parameters
     ----------
@@ -55,8 +53,8 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     Returns
     -------
     FreeResponses
-        ``values`` (N, K) and ``delta_values`` (K,). Where several have one delta value, any rotation of them
-        would serve; on a graph of C components the first C - 1 are constant on each and have delta 0.
+        ``values`` (N, K) and ``delta_values`` (K,). Functions of equal delta value are determined up to
+        rotation. On a graph of C components the first C - 1 are constant on each and have delta 0.
 
     Raises
     ------
@@ -71,11 +69,10 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     Notes
     -----
     ``L y = lambda V y`` with ``delta = 2 lambda Q / R``. On the temporal graph they are cosines (Wiskott
-    2003, Neural Computation 15:2147): at N steps, ``sqrt(2) cos(pi j (t + 1/2) / N)`` with
-    ``delta = 2 (1 - cos(pi j / N)) N / (N - 1)``. With the node weights of the degrees they are Laplacian
-    eigenmaps (Sprekeler 2011). Graphs of groups and of exact labels are solved by their structure. Others of
-    more than a few hundred vertices go through their sparse matrix, which takes memory in proportion to
-    ``to_sparse()`` at least.
+    2003, Neural Computation 15:2147): at N steps, ``sqrt(2) cos(pi j (t + 1/2) / N)`` with ``delta = 2 (1 -
+    cos(pi j / N)) N / (N - 1)``. With the node weights of the degrees they are Laplacian eigenmaps (Sprekeler
+    2011). Graphs of groups and of exact labels are solved by their structure. Other graphs of more than a few
+    hundred vertices are solved by their sparse matrix, which needs at least the memory of ``to_sparse()``.
 
     Examples
     --------
@@ -91,8 +88,8 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     v = graph.node_weights
     if not (v > 0).all():
         raise ValueError(
-            f"{int((v <= 0).sum())} vertices have no node weight, so functions are free to be anything "
-            "there. Take the graph of the others."
+            f"{int((v <= 0).sum())} vertices have node weight 0, so that functions are undetermined there. "
+            f"Use the graph of the other vertices."
         )
     root = np.sqrt(v / graph.Q)
 
@@ -107,7 +104,7 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
         vectors = scipy.linalg.eigh(_symmetric(whitened(np.eye(n))), subset_by_index=[0, k])[1]
     else:
         vectors = _slowest_of_sparse(graph, root, k + 1)
-    vectors -= root[:, None] * (root @ vectors)  # the constant function is not among them
+    vectors -= root[:, None] * (root @ vectors)  # without the constant function
     basis = scipy.linalg.svd(vectors, full_matrices=False)[0][:, :k]
     basis -= root[:, None] * (root @ basis)
     deltas, rotation = scipy.linalg.eigh(_symmetric(basis.T @ whitened(basis)))
@@ -125,10 +122,9 @@ def _symmetric(A: FloatArray) -> FloatArray:
 def _slowest_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> FloatArray:
     """Return the eigenvectors of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
 
-    Long graphs, such as those of time, have eigenvalues very close to zero and to each other, and factors
-    hardly larger than themselves: inverse iteration. Graphs that are wide in all directions have large
-    factors and eigenvalues further apart: Lanczos iteration on the matrix itself, and the inverse where that
-    does not end.
+    Chain-like graphs, such as those of time, have eigenvalues close to zero and to each other, and small
+    factors: inverse iteration. Other graphs have large factors and separated eigenvalues: Lanczos iteration
+    on the matrix itself, and inverse iteration if it does not converge.
     """
     n = graph.n_vertices
     edges = graph.to_sparse() * (2.0 / graph.R)
@@ -139,7 +135,7 @@ def _slowest_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> Fl
     banded = scaled[order][:, order].tocoo()
     bandwidth = int(np.abs(banded.coords[0] - banded.coords[1]).max(initial=1))
     if n * bandwidth**2 > _MOST_FACTOR_WORK:
-        most = 2.0 * float(scaled.diagonal().max())  # no eigenvalue is larger
+        most = 2.0 * float(scaled.diagonal().max())  # upper bound of the eigenvalues
         upside_down = scipy.sparse.eye_array(n) * most - scaled
         n_lanczos = min(n - 1, max(4 * count, 60))
         try:

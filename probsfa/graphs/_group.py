@@ -21,16 +21,16 @@ __all__ = ["GroupGraph", "clustered", "mixed", "serial", "transition"]
 
 
 class GroupGraph(TrainingGraph):
-    """Edge and node weights that depend on the groups of the samples only.
+    """A graph whose edge and node weights depend on the groups of the samples only.
 
     With ``g(n)`` the group of sample n, ``gamma_nn' = edge_weights[g(n), g(n')]``, self-loops included, and
-    ``v_n = group_weights[g(n)]``. The Laplacian then takes O(N D) by the means of the groups, although the
+    ``v_n = group_weights[g(n)]``. A product with the Laplacian then costs O(N D) by group means, although the
     graph may have N^2 edges.
 
     Parameters
     ----------
     groups : ndarray (N,), int
-        Group of every sample, from 0 to S - 1, none of them empty.
+        Group of every sample, from 0 to S - 1. Every group has a sample.
     edge_weights : sparse array (S, S)
         Symmetric, not negative.
     group_weights : array-like (S,)
@@ -70,13 +70,13 @@ class GroupGraph(TrainingGraph):
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
         labels = connected_components(self.edge_weights, directed=False)[1][self.groups].astype(np.intp)
-        alone = self.degrees == 0  # samples of a group without edges are not even joined to each other
+        alone = self.degrees == 0  # samples of a group without edges are isolated
         labels[alone] = labels.max() + 1 + np.arange(int(alone.sum()))
         return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        # Within groups and between their means apart, and what rounding leaves of a mean taken off once
-        # more: tight groups far from each other lose no digits.
+        # Within groups and between group means separately; residual means are subtracted a second time, so
+        # that tight groups at large distances lose no digits.
         means = self._group_means(X)
         flows = self._flows_between
         between = np.asarray(flows.sum(axis=1))[:, None] * means - flows @ means
@@ -105,8 +105,8 @@ class GroupGraph(TrainingGraph):
         return total
 
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
-        # Functions of the group, of which there are S; and within each group functions of mean zero, all with
-        # the eigenvalue d / v of its samples.
+        # S functions of the group; and, within each group, functions of mean zero with the eigenvalue d / v
+        # of its samples.
         first = self._members.indices[self._members.indptr[:-1]]
         mass = root[first] ** 2  # of one sample of each group
         flows = scipy.sparse.diags_array(self.sizes) @ self._flows_between
@@ -146,7 +146,8 @@ class GroupGraph(TrainingGraph):
         return SparseWalk((self.edge_weights * self.sizes).tocsr())
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        # All samples of a group look alike, so the groups walk first, and each visit then picks a member.
+        # Samples of a group are exchangeable: draw the sequence of groups first, then a sample of each group
+        # visited.
         visited = self._group_walk(int(self.groups[start]), n_steps, rng)
         picks = np.floor(rng.random_sample(n_steps) * self.sizes[visited]).astype(np.intp)
         path = self._members.indices[self._members.indptr[visited] + picks].astype(np.intp)
@@ -154,15 +155,15 @@ class GroupGraph(TrainingGraph):
         return path
 
 
-# ---- clustered graph: all samples of a class are joined to each other
+# ---- clustered graph: edges between all samples of a class
 
 
 @from_labels
 def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) -> TrainingGraph:
     """Return the graph of a classification, which makes GSFA Fisher's discriminant analysis.
 
-    Samples of one class are joined pairwise, each to itself too; there are no other edges. With S classes
-    the first S - 1 features tell them apart. The graph is consistent.
+    All pairs of samples of a class have an edge, self-loops included; there are no other edges. With S
+    classes, the first S - 1 features separate them. The graph is consistent.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
         Whether all samples are equally important, ``v_n = 1`` and ``gamma_nn' = 1 / N_s`` in a class of N_s
         samples, or all classes, ``v_n = 1 / N_s`` and ``gamma_nn' = 1 / N_s^2``.
     sample_weight : array-like (N,), optional
-        How many times each sample counts: the graph is that of samples which stand there so many times.
+        Sample weights; an integer weight is equivalent to repeating the sample.
 
     Raises
     ------
@@ -182,13 +183,13 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     Warns
     -----
     UserWarning
-        Where labels look like numbers rather than classes, or -1 stands beside classes numbered from 0; with
-        ``weighting="classes"`` where a sample weighs more than ten times the mean.
+        If labels look numeric rather than categorical, or -1 occurs beside classes numbered from 0; with
+        ``weighting="classes"`` if a sample weighs more than ten times the mean.
 
     See Also
     --------
-    serial, mixed : For labels that are numbers.
-    semi_supervised : For samples only some of which have a class.
+    serial, mixed : For numeric labels.
+    semi_supervised : For partly labelled samples.
 
     Notes
     -----
@@ -207,9 +208,7 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     sizes = np.bincount(classes, weights=sample_weight).astype(np.float64)
     check_masses(sizes)
     if len(sizes) < 2:
-        raise ValueError(
-            "y has one class; a graph of classes needs at least two, or there is nothing to tell apart."
-        )
+        raise ValueError("y has one class; a graph of classes needs at least two.")
     _warn_of_numbers(np.asarray(y), len(sizes))
     by_classes = check_option("weighting", weighting, ("samples", "classes")) == "classes"
     inside = 1.0 / sizes**2 if by_classes else 1.0 / sizes
@@ -217,34 +216,34 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     of_class = GroupGraph(classes, scipy.sparse.diags_array(inside).tocsr(), weights)
     graph = weighted(of_class, sample_weight)
     if by_classes:
-        warn_of_heavy_samples(graph, "merge rare classes, or take weighting='samples'.")
+        warn_of_heavy_samples(graph, "merge rare classes, or use weighting='samples'.")
     return graph
 
 
 def _warn_of_numbers(labels: NDArray[Any], n_classes: int) -> None:
-    """Warn where labels were hardly meant as classes."""
+    """Warn if labels are probably not meant as classes."""
     kind = labels.dtype.kind
     if kind == "f" and 2 * n_classes > len(labels) and (labels != np.round(labels)).any():
         warnings.warn(
-            f"y holds {n_classes} different numbers for {len(labels)} samples, and each is taken for a "
-            "class; for labels that are numbers take serial, mixed or sliding_window.",
+            f"y holds {n_classes} different numbers for {len(labels)} samples, and each is treated as a "
+            f"class. Use serial, mixed or sliding_window for numeric labels.",
             stacklevel=3,
         )
     if kind == "i" and n_classes > 2 and labels.min() == -1 and (labels == 0).any():
         warnings.warn(
-            "y has the label -1 beside classes numbered from 0, and it is taken for a class of its own. If "
-            "it stands for no label, take semi_supervised(X, y, missing=-1), as an object "
-            "SemiSupervised(missing=-1), or leave those rows out.",
+            "y has the label -1 beside classes numbered from 0, and it is treated as a class. If it means a "
+            "missing label, use semi_supervised(X, y, missing=-1), as an object SemiSupervised(missing=-1), "
+            "or remove these rows.",
             stacklevel=3,
         )
 
 
-# ---- serial graph: all samples of a group of labels are joined to all of the next group
+# ---- serial graph: edges between all samples of consecutive groups of labels
 
 
-#: What helps against groups of few samples.
+#: Advice about groups of few samples.
 ADVICE = (
-    "take fewer groups (n_groups, balanced=True), or sliding_window, in which all samples weigh the same."
+    "use fewer groups (n_groups, balanced=True), or sliding_window, which gives all samples equal weight."
 )
 
 
@@ -254,10 +253,10 @@ def serial(
 ) -> TrainingGraph:
     """Return the serial graph of numeric labels.
 
-    The sorted labels are cut into at most L groups, equal labels staying together. Every sample is joined
-    to every sample of the groups below and above its own, and to none of its own. For groups of equal
-    size all edges weigh 1 and all samples 2, but 1 in the first and in the last group, so that the graph
-    is consistent.
+    The sorted labels are divided into at most L groups; equal labels stay together. Every sample has edges to
+    all samples of the previous and the next group, and none within its group. For groups of equal size, all
+    edge weights are 1 and all node weights 2, but 1 in the first and in the last group, so that the graph is
+    consistent.
 
     Parameters
     ----------
@@ -266,30 +265,29 @@ def serial(
     n_groups : int, optional
         L, at least 2, better 4 or more. Default ``sqrt(N)``, at most 50.
     balanced : bool, default=True
-        Whether groups of less than half of ``N / L`` samples, those of rare labels, are merged with the
-        smaller one of their neighbours. Otherwise labels that take no more than L values are groups of their
-        own, however few samples these have.
+        Whether groups of less than half of ``N / L`` samples (rare labels) are merged with the smaller
+        adjacent group. Otherwise, at most L distinct labels are L groups, even of few samples.
     sample_weight : array-like (N,), optional
-        How many times each sample counts: the graph is that of samples which stand there so many times.
+        Sample weights; an integer weight is equivalent to repeating the sample.
 
     Warns
     -----
     UserWarning
-        Where there are less than 4 groups, which have no slow function of the label; or where a sample
-        weighs more than ten times the mean.
+        If there are less than 4 groups, which have no slow function of the label; or if a sample weighs more
+        than ten times the mean.
 
     See Also
     --------
-    mixed : With edges inside each group, too.
+    mixed : With edges within each group, too.
     sliding_window : Without groups.
     clustered : For classes.
 
     Notes
     -----
-    Section 5.3 of the paper, which assumes groups of equal size. Labels are cut by their midranks: groups
-    depend on the labels and not on the order of the rows. For sizes ``N_l`` and their mean ``M``,
-    node weights are divided by ``N_l / M`` here and edge weights by ``N_l N_l' / M^2``: groups stay equally
-    important, and the graph consistent.
+    Section 5.3 of the paper, which assumes groups of equal size. Labels are grouped by their midranks, so
+    that groups do not depend on the order of the rows. For sizes ``N_l`` and their mean ``M``, node weights
+    are divided by ``N_l / M`` here and edge weights by ``N_l N_l' / M^2``: groups have equal weight, and the
+    graph is consistent.
 
     Examples
     --------
@@ -315,33 +313,33 @@ def serial(
     warn_of_heavy_samples(graph, ADVICE)
     if len(sizes) < 4:
         warnings.warn(
-            f"The serial graph of {len(sizes)} groups has no slow function of the label: with no edges "
-            "inside groups, the label itself has a delta value of 2 or more, no less than noise. Take 4 "
-            "groups or more, or mixed or clustered where labels take few values.",
+            f"The serial graph of {len(sizes)} groups has no slow function of the label: without edges "
+            f"within groups, the label has a delta value of at least 2, as noise has. Use 4 groups or more; "
+            f"for few distinct labels use mixed or clustered.",
             stacklevel=2,
         )
     return graph
 
 
 def neighbour_edges(sizes: np.ndarray) -> scipy.sparse.csr_array:
-    """Return edge weights between neighbouring groups of the given relative sizes, 1 where they are 1."""
+    """Return edge weights between adjacent groups of the given relative sizes."""
     above = 1.0 / (sizes[:-1] * sizes[1:])
     return scipy.sparse.diags_array([above, above], offsets=[1, -1]).tocsr()
 
 
-# ---- mixed graph: the serial graph with edges inside the groups
+# ---- mixed graph: the serial graph with edges within groups
 
 
 @from_labels
 def mixed(
     y: Any, n_groups: int | None = None, *, balanced: bool = True, sample_weight: Any = None
 ) -> TrainingGraph:
-    """Return the mixed graph of numeric labels, serial and clustered in one.
+    """Return the mixed graph of numeric labels, a combination of serial and clustered.
 
-    The sorted labels are cut into at most L groups, equal labels staying together. Every sample is joined
-    to every sample of its own group and of the groups below and above. For groups of equal size all
-    samples and edges weigh 1, but the edges inside the first and inside the last group 2, so that the
-    graph is consistent.
+    The sorted labels are divided into at most L groups; equal labels stay together. Every sample has edges to
+    all samples of its group and of the previous and the next group. For groups of equal size, all node and
+    edge weights are 1, but 2 for edges within the first and within the last group, so that the graph is
+    consistent.
 
     Parameters
     ----------
@@ -350,20 +348,19 @@ def mixed(
     n_groups : int, optional
         L, at least 2. Default ``sqrt(N)``, at most 50.
     balanced : bool, default=True
-        Whether groups of less than half of ``N / L`` samples, those of rare labels, are merged with the
-        smaller one of their neighbours. Otherwise labels that take no more than L values are groups of their
-        own, however few samples these have.
+        Whether groups of less than half of ``N / L`` samples (rare labels) are merged with the smaller
+        adjacent group. Otherwise, at most L distinct labels are L groups, even of few samples.
     sample_weight : array-like (N,), optional
-        How many times each sample counts: the graph is that of samples which stand there so many times.
+        Sample weights; an integer weight is equivalent to repeating the sample.
 
     Warns
     -----
     UserWarning
-        Where a sample weighs more than ten times the mean.
+        If a sample weighs more than ten times the mean.
 
     See Also
     --------
-    serial : Without edges inside a group.
+    serial : Without edges within groups.
     sliding_window : Without groups.
     clustered : For classes.
 
@@ -393,39 +390,39 @@ def mixed(
     return graph
 
 
-# ---- transition graph: discrete states are similar where one often follows the other
+# ---- transition graph: edges between discrete states by the frequency of transitions
 
 
 def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     """Return the graph of the transition probabilities of a sequence of discrete states.
 
-    Every moment in time is a vertex of weight 1. The edge of two moments in the states s and s' weighs
-    ``p(s, s') / (p(s) p(s'))``, where p(s) is the fraction of time spent in s and p(s, s') the fraction of
-    steps from s to s' or back. Laplacian eigenmaps of these weights are slow feature analysis of functions
-    of the state: on any such function, A and B are the moments of :class:`probsfa.SFA` exactly.
+    Every time step is a vertex of weight 1. The edge of two time steps in the states s and s' has weight
+    ``p(s, s') / (p(s) p(s'))``, where p(s) is the fraction of time in s and p(s, s') the fraction of
+    transitions from s to s' or back. Laplacian eigenmaps of these weights are slow feature analysis of
+    functions of the state: for any such function, A and B equal the moments of :class:`probsfa.SFA` exactly.
 
     Parameters
     ----------
     states : array-like (N,)
-        State at every moment, numbers or strings.
+        State at every time step, numbers or strings.
     lag : int, default=1
-        Moments from the first to the second state of a step.
+        Time steps from the first to the second state of a transition.
     lengths : array-like of int, optional
-        Moments of every sequence. No step leads from one sequence to the next.
+        Time steps of every sequence. There are no transitions from one sequence to the next.
 
     Raises
     ------
     ValueError
-        If there is no step at all.
+        If there is no transition.
 
     See Also
     --------
-    temporal : The same steps, for features that are no states.
+    temporal : For features of continuous data.
 
     Notes
     -----
-    Sprekeler (2011), Neural Computation 23:3287, eq. 4.3. p(s, s') is made symmetric because the objective,
-    eq. 4.1, does not see the direction of a step.
+    Sprekeler (2011), Neural Computation 23:3287, eq. 4.3. p(s, s') is symmetrized because the objective, eq.
+    4.1, does not depend on the direction of a transition.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Labels: checked, ordered, cut into groups; and the graphs that are built from them, by name."""
+"""Validation, ordering and grouping of labels; names of the graphs built from them."""
 
 import warnings
 from collections.abc import Callable
@@ -26,15 +26,15 @@ __all__ = [
     "warn_of_heavy_samples",
 ]
 
-_HEAVY = 10  # times the mean weight: one such sample in a hundred has a tenth of the say
+_HEAVY = 10  # times the mean weight: one such sample in a hundred has a tenth of the total weight
 
 _Builder = TypeVar("_Builder", bound=Callable[..., TrainingGraph])
-#: Builders of graphs that need nothing but labels, by name; :func:`from_labels` puts them here.
+#: Builders of graphs that need labels only, by name; registered by :func:`from_labels`.
 LABEL_GRAPHS: dict[str, Callable[..., TrainingGraph]] = {}
 
 
 def from_labels(builder: _Builder) -> _Builder:
-    """Let estimators know a builder of graphs from labels by its name."""
+    """Register a builder of graphs from labels under its name."""
     LABEL_GRAPHS[builder.__name__] = builder
     return builder
 
@@ -81,21 +81,21 @@ def check_classes(y: Any) -> NDArray[np.intp]:
 
 
 def check_complete(y: Any) -> Any:
-    """Return labels as they are, or raise a ValueError that says what to do with those that are missing."""
+    """Return labels unchanged, or raise a ValueError with advice if some are missing."""
     labels = check_unmasked(y)
     absent = is_missing(labels)
     if absent.any():
         place = ", ".join(map(str, np.argwhere(absent)[0].tolist()))
         raise ValueError(
             f"y contains NaN, None or NA: {int(absent.sum())} of {absent.size} labels are missing, the first "
-            f"is y[{place}]. Leave those rows out, or have them joined to their nearest neighbours or in "
-            "time: graph=probsfa.graphs.SemiSupervised(...)."
+            f"is y[{place}]. Remove these rows, or join them to nearest neighbours or in time: "
+            f"graph=probsfa.graphs.SemiSupervised(...)."
         )
     return labels
 
 
 def order_of_labels(y: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the order of numeric labels and how many samples each distinct one has.
+    """Return the order of numeric labels and the number of samples of each distinct label.
 
     Parameters
     ----------
@@ -129,31 +129,33 @@ def label_groups(
     sample_weight: Any = None,
     name: str = "n_groups",
 ) -> NDArray[np.intp]:
-    """Discretise labels: the number of the group of every sample, shape (N,), lower labels first.
+    """Divide labels into groups, lower labels first; return the group of every sample, shape (N,).
 
-    Samples of equal label stay together, so groups do not depend on the order of the samples. Labels that
-    take no more than `n_groups` values are their own groups; others are cut by their midranks, into groups
-    whose sizes differ by one at most where no labels are equal. By default there are ``sqrt(N)`` groups and
-    at most 50, the number used in section 6.2 of the paper. The labels -y have the same groups as y in the
-    opposite order, except where the labels lie symmetrically and their middle one belongs to two groups.
+    Samples of equal label stay together, so groups do not depend on the order of the samples. At most
+    `n_groups` distinct labels are the groups; others are divided by their midranks, into groups whose sizes
+    differ by at most one if no labels are equal. By default there are ``sqrt(N)`` groups and at most 50, the
+    number used in section 6.2 of the paper. The labels -y have the same groups as y in the opposite order,
+    except for the middle label of symmetric labels, if it lies between two groups.
 
     Parameters
     ----------
     y : array-like (N,)
         Numeric labels.
     n_groups : int or None
-        How many groups at most.
+        Maximum number of groups.
     balanced : bool, default=True
-        Whether groups of less than half of ``N / n_groups`` samples, those of rare labels, are merged with
-        the smaller one of their neighbours.
+        Whether groups of less than half of ``N / n_groups`` samples are merged with the smaller adjacent
+        group.
     sample_weight : array-like (N,), optional
-        How many times each sample counts.
+        Sample weights.
     name : str, default="n_groups"
-        What errors call the number of groups.
+        Name of the number of groups in error messages.
     """
     labels = check_labels(y)
     low, high = labels.min(), labels.max()
-    if labels.mean() - low > (0.5 + 1e-9) * (high - low):  # what cannot be symmetric begins at the long tail
+    if labels.mean() - low > (0.5 + 1e-9) * (
+        high - low
+    ):  # groups that cannot be symmetric start at the long tail
         groups = label_groups(-labels, n_groups, balanced=balanced, sample_weight=sample_weight, name=name)
         return groups.max() - groups
     distinct, label_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -166,7 +168,7 @@ def label_groups(
     group_of = np.arange(len(distinct))
     if len(distinct) > wanted:
         place, border = np.divmod((2 * np.cumsum(counts) - counts) * wanted, 2 * n)
-        below = (border == 0) & (2 * place < wanted)  # between two groups: the one nearer to the end
+        below = (border == 0) & (2 * place < wanted)  # between two groups: use the one nearer to the end
         group_of = np.unique(place - below, return_inverse=True)[1]
     if balanced:
         group_of = _merge_small(np.bincount(group_of, weights=counts), n / (2 * wanted))[group_of]
@@ -174,9 +176,9 @@ def label_groups(
 
 
 def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
-    """Return which merged group every group belongs to; none has less than `smallest`, or only two are left.
+    """Return the merged group of every group; each has at least `smallest`, or only two are left.
 
-    The smallest group is merged with the smaller of its neighbours, again and again.
+    The smallest group is repeatedly merged with the smaller adjacent group.
     """
     merged = sizes.tolist()
     first = list(range(len(merged)))  # first group of each merged one
@@ -203,21 +205,21 @@ def default_groups(n: float) -> int:
 
 
 def warn_of_heavy_samples(graph: TrainingGraph, advice: str) -> None:
-    """Warn where a sample weighs more than ten times the mean: the features then follow a few samples.
+    """Warn if a sample weighs more than ten times the mean, because few samples then dominate the features.
 
     Parameters
     ----------
     graph : TrainingGraph
         Built from labels.
     advice : str
-        What to do, a clause that ends the sentence.
+        Advice, a clause that ends the sentence.
     """
     ratio = graph.node_weights / (graph.Q / graph.n_vertices)
     heavy = int((ratio > _HEAVY).sum())
     if heavy:
         warnings.warn(
             f"{heavy} of {graph.n_vertices} samples weigh more than {_HEAVY} times the mean, up to "
-            f"{ratio.max():.3g} times: their labels are rare, and the features follow these few samples; "
+            f"{ratio.max():.3g} times: their labels are rare, and these few samples dominate the features; "
             f"{advice}",
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Graphs of several labels, and of labels for some samples only."""
+"""Graphs of several labels, and of partly labelled samples."""
 
 from numbers import Real
 from typing import Any
@@ -18,8 +18,8 @@ __all__ = ["multi_label", "on_labelled_rows", "semi_supervised"]
 def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = None) -> UnionGraph:
     """Return the graph of several labels: the weighted sum of their graphs.
 
-    Samples are similar where their labels are, each label having its part of the objective. A sample without
-    one of the labels takes no part in the graph of that label.
+    Each label has its share of the objective. A sample without a label has no vertex in the graph of that
+    label.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     graph : str, builder or callable, or sequence of M such, default="serial"
         The graph of each label: a name, a builder such as ``Clustered()``, or a function of (X, y).
     weights : array-like (M,), optional
-        Positive part of every label in the objective; equal by default.
+        Positive share of every label in the objective; equal by default.
     X : array-like (N, D), optional
-        Rows, where a callable uses them.
+        Rows, for callables.
 
     Returns
     -------
@@ -40,13 +40,13 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     Raises
     ------
     ValueError
-        If the graphs do not fit the labels, or a label is there for less than two samples.
+        If the graphs do not fit the labels, or fewer than two samples have a label.
 
     See Also
     --------
     union : Any graphs.
-    exact_label : Features that are the labels themselves.
-    semi_supervised : Neighbours or time for samples without a label.
+    exact_label : Free responses that equal the labels.
+    semi_supervised : Nearest neighbours or time for unlabelled samples.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
 
 
 def on_labelled_rows(graph: Any, y: Any, X: Any = None, *, missing: Any = None) -> TrainingGraph:
-    """Return the graph of the samples that have a label, among all samples.
+    """Return the graph of the labelled samples, extended to all samples.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def on_labelled_rows(graph: Any, y: Any, X: Any = None, *, missing: Any = None) 
     X : array-like (N, D), optional
         Rows, for a callable.
     missing : label, optional
-        A label that stands for none, too.
+        A label that means missing, besides NaN, None and NA.
     """
     if isinstance(graph, TrainingGraph) or not (needs_labels(graph) or callable(graph)):
         raise ValueError(
@@ -111,7 +111,7 @@ def _columns(Y: Any) -> list[Any]:
     return list(labels.T)
 
 
-# ---- labels for some samples, neighbours or time for all
+# ---- labels for some samples, nearest neighbours or time for all
 
 
 def semi_supervised(
@@ -124,10 +124,10 @@ def semi_supervised(
     missing: Any = None,
     lengths: Any = None,
 ) -> UnionGraph:
-    """Return the graph of samples only some of which have a label.
+    """Return the graph of partly labelled samples.
 
-    Those with a label are joined by it; all are joined to their nearest neighbours, or in time. What samples
-    without a label say about the shape of the data then counts, and no label is made up for them.
+    It is the union of the graph of the labelled samples and a graph of all samples, of nearest neighbours or
+    time. Unlabelled samples contribute the geometry of the data; no label is imputed for them.
 
     Parameters
     ----------
@@ -136,13 +136,13 @@ def semi_supervised(
     y : array-like (N,)
         Labels; NaN, None and NA are missing.
     graph : str, builder or callable, default="clustered"
-        Graph of the samples that have a label, built from labels.
+        Graph of the labelled samples.
     unlabelled : str, builder, callable or TrainingGraph, default="nearest_neighbors"
-        Graph of all samples, not built from labels: neighbours, a heat kernel, "temporal".
+        Graph of all samples, not built from labels: nearest neighbours, a heat kernel, "temporal".
     weight : float, default=1.0
-        Part of the graph of all samples in the objective, for a part 1 of the labels.
+        Weight of the graph of all samples in the objective, relative to the graph of the labels.
     missing : label, optional
-        A label that stands for none, besides NaN, None and NA: -1 where classes are numbered from 0.
+        A label that means missing, besides NaN, None and NA: for example -1 beside classes numbered from 0.
     lengths : sequence of int, optional
         Samples of every sequence, for a graph in time.
 
@@ -158,7 +158,7 @@ def semi_supervised(
 
     See Also
     --------
-    multi_label : Several labels, each of which some samples may lack.
+    multi_label : Several labels, each possibly missing for some samples.
     union : Any graphs.
 
     Examples

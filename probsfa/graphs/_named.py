@@ -26,21 +26,23 @@ __all__ = [
 
 
 class GraphBuilder(BaseEstimator):
-    """A kind of training graph with its settings, built from the rows when there are any.
+    """A kind of training graph with its settings, built when an estimator is fitted.
 
-    Builders follow the conventions of scikit-learn for parameters: they clone, pickle, and show their
-    settings to a search as ``graph__n_groups`` and the like.
+    Builders follow the conventions of scikit-learn for parameters: they can be cloned and pickled, and their
+    settings are searchable as ``graph__n_groups``.
 
     Attributes
     ----------
     needs_labels : bool
         Whether the graph is built from labels.
     needs_rows : bool
-        Whether it is built from the values of the rows, not from labels and the lengths of sequences alone.
+        Whether the graph is built from the values of the rows, not from labels and lengths of sequences
+        alone.
     in_time : bool
-        Whether the order of the rows and the borders of sequences matter.
+        Whether the graph depends on the order of the rows and on sequence boundaries.
     takes_sample_weight : bool
-        Whether ``build`` takes `sample_weight`; for other graphs the weights multiply those of the built one.
+        Whether ``build`` accepts `sample_weight`; otherwise sample weights multiply the weights of the built
+        graph.
     """
 
     needs_labels: bool = False
@@ -57,7 +59,7 @@ class GraphBuilder(BaseEstimator):
         X : array-like (N, D)
             Rows.
         y : array-like (N,), optional
-            Labels, where the graph is built from them.
+            Labels, if the graph is built from them.
         lengths : sequence of int, optional
             Rows of every sequence; by default there is one.
 
@@ -68,10 +70,10 @@ class GraphBuilder(BaseEstimator):
         """
 
     def reference(self) -> Any:
-        """Return the graph on which features of this kind of graph are scored, whatever its settings.
+        """Return the graph on which features of this kind of graph are scored, independent of its settings.
 
-        Delta values on graphs of different settings cannot be compared: the more groups or the fewer
-        neighbours, the smaller they are.
+        Delta values on graphs of different settings are not comparable: they decrease with more groups or
+        fewer neighbours.
         """
         return self
 
@@ -94,14 +96,14 @@ _NOT_OF_LABELS = ("temporal", "nearest_neighbors")
 
 
 def needs_labels(graph: Any) -> bool:
-    """Tell whether a graph given by name or as a builder is built from labels."""
+    """Return whether a graph given by name or as a builder is built from labels."""
     if isinstance(graph, GraphBuilder):
         return graph.needs_labels
     return isinstance(graph, str) and graph in LABEL_GRAPHS
 
 
 def needs_rows(graph: Any) -> bool:
-    """Tell whether a graph is built from the values of the rows, which may be elsewhere or never together."""
+    """Return whether a graph is built from the values of the rows."""
     if isinstance(graph, GraphBuilder):
         return graph.needs_rows
     named = isinstance(graph, str) and graph in ("temporal", *LABEL_GRAPHS)
@@ -109,7 +111,7 @@ def needs_rows(graph: Any) -> bool:
 
 
 def in_time(graph: Any) -> bool:
-    """Tell whether a graph given by name or as a builder joins rows by their order."""
+    """Return whether a graph given by name or as a builder depends on the order of the rows."""
     return (
         graph.in_time if isinstance(graph, GraphBuilder) else isinstance(graph, str) and graph == "temporal"
     )
@@ -123,13 +125,13 @@ def reference_graph(graph: Any) -> Any:
 
 
 def _described(graph: Any) -> str:
-    """What was given as a graph, and what makes one of it where it holds edge weights."""
+    """Describe an invalid `graph` argument, with advice if it is a matrix of edge weights."""
     shape = getattr(graph, "shape", None)
     if shape is None:
         return f"{graph!r:.80}"
     return (
         f"a {type(graph).__name__} of shape {shape}. "
-        "A matrix of edge weights becomes a graph by probsfa.graphs.from_sparse(W)"
+        "Use probsfa.graphs.from_sparse(W) for a matrix of edge weights"
     )
 
 
@@ -150,9 +152,9 @@ def build_graph(
     lengths : sequence of int, optional
         Samples of every sequence, for graphs in time.
     sample_weight : array-like (N,), optional
-        How many times each sample counts: of a clustered, serial or mixed graph those samples stand there so
-        many times; any other graph is built of the samples that count at all, or of all where it is in time
-        or a function, and then each sample stands there so many times, joined to what it is joined to.
+        Sample weights. Clustered, serial and mixed graphs use them when they are built. Any other graph is
+        built from the samples of positive weight (from all samples if it depends on time or is a function);
+        then the weights multiply its node and edge weights.
 
     Raises
     ------
@@ -206,27 +208,27 @@ def _build_weighted(
 
 
 def check_joined(graph: TrainingGraph) -> TrainingGraph:
-    """Return a graph to be fitted to, or raise a ValueError where it joins no sample to another.
+    """Return a graph for fitting, or raise a ValueError if it has no edges between different samples.
 
     Warns
     -----
     UserWarning
-        Where more than half of the samples are joined to no other.
+        If more than half of the samples have no edge to another.
     """
     component = graph.component_labels()
     counts = graph.node_weights > 0
     alone = counts & (np.bincount(component)[component] == 1)
     if alone.sum() == counts.sum():
         raise ValueError(
-            "No sample is joined to another by this graph, so all outputs are equally slow and none means "
-            "anything. A class needs two samples or more; for labels that are numbers take graph='serial' or "
-            "'sliding_window', and for neighbours a larger bandwidth."
+            "No sample is joined to another by this graph, so all outputs are equally slow and meaningless. "
+            "A class needs two samples or more. Use graph='serial' or 'sliding_window' for numeric labels, "
+            "and a larger bandwidth for neighbours."
         )
     if 2 * alone.sum() > counts.sum():
         warnings.warn(
             f"{int(alone.sum())} of {int(counts.sum())} samples are joined to no other by this graph: "
-            "outputs may take any value on them without being less slow. A class needs two samples or more; "
-            "for labels that are numbers take graph='serial' or 'sliding_window'.",
+            f"outputs on them do not affect slowness. A class needs two samples or more. Use graph='serial' "
+            f"or 'sliding_window' for numeric labels.",
             stacklevel=3,
         )
     return graph

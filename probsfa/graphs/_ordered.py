@@ -22,7 +22,7 @@ __all__ = ["TemporalGraph", "WindowGraph", "reordering", "ring", "sliding_window
 
 
 def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
-    """Return the graph of one or several time series, which makes GSFA plain SFA.
+    """Return the graph of one or several time series, for which GSFA equals SFA.
 
     All node weights are 1, and so are the weights of the edges (t, t + lag) inside each sequence (figure 4b
     of the paper); A and B are then the moments of :class:`probsfa.SFA`, divisors included.
@@ -32,7 +32,7 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
     n : int
         Number of samples of all sequences together.
     lag : int, default=1
-        Time steps from one end of an edge to the other.
+        Time steps between the vertices of an edge.
     lengths : array-like of int, optional
         Samples of every sequence, summing to `n`. No edge crosses from one sequence to the next. Sequences
         of `lag` samples or fewer count in B only.
@@ -40,11 +40,11 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
     Raises
     ------
     ValueError
-        If every sequence is too short to hold an edge.
+        If every sequence is too short for an edge.
 
     See Also
     --------
-    temporal_moments : The moments of this graph without making it.
+    temporal_moments : The moments of this graph, without the graph.
     reordering : In the order of labels.
 
     Examples
@@ -97,7 +97,7 @@ class TemporalGraph(TrainingGraph):
         return connected_components(self.to_sparse(), directed=False)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
-        # By differences, not as degree times x minus neighbours: slow signals keep all their digits.
+        # By differences, because degree times x minus adjacent values loses digits of slow signals.
         change = X[self.lag :] - X[: -self.lag]
         change[~self.joined] = 0.0
         product = np.zeros_like(X)
@@ -121,16 +121,16 @@ class TemporalGraph(TrainingGraph):
         return self._walk(start, n_steps, rng)
 
 
-# ---- sample reordering: the samples sorted by label are treated as a time series
+# ---- sample reordering: the samples sorted by label, treated as a time series
 
 
 @from_labels
 def reordering(y: Any) -> PermutedGraph:
-    """Return the graph that joins every sample to the next one in the order of the labels.
+    """Return the graph with an edge from every sample to the next in the order of the labels.
 
-    Plain slow feature analysis of the sorted samples (section 5.1 of the paper). Samples of equal label have
-    no order: their edge weights are the mean over all the orders they could stand in, so the graph does not
-    depend on the order of the rows.
+    It is slow feature analysis of the sorted samples (section 5.1 of the paper). Samples of equal label have
+    no order: their edge weights are averaged over all orders, so that the graph does not depend on the order
+    of the rows.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def reordering(y: Any) -> PermutedGraph:
     Returns
     -------
     TrainingGraph
-        Its Laplacian takes O(N D), however many labels are equal.
+        A product with its Laplacian costs O(N D).
 
     Raises
     ------
@@ -149,13 +149,13 @@ def reordering(y: Any) -> PermutedGraph:
 
     See Also
     --------
-    sliding_window : Several neighbours in the order of the labels.
+    sliding_window : Several adjacent samples in the order of the labels.
     temporal : In the order of time.
 
     Notes
     -----
-    Of m samples with one label, each pair is joined with ``2 / m``, and each sample with ``1 / m`` to the
-    next label, shared among its samples.
+    Among m samples of one label, each pair has edge weight ``2 / m``. Each sample has a total weight of ``1 /
+    m`` to the samples of the next label.
 
     Examples
     --------
@@ -175,7 +175,7 @@ def reordering(y: Any) -> PermutedGraph:
     return PermutedGraph(TiedWindowGraph(neighbours, sizes), order)
 
 
-# ---- sliding windows: every sample is joined to all that stand close to it in the order of the labels
+# ---- sliding windows: edges between samples close to each other in the order of the labels
 
 
 #: Weights of a window by the distance of two samples in rank.
@@ -192,10 +192,10 @@ def sliding_window(
 ) -> PermutedGraph:
     """Return the sliding window graph of the samples sorted by label.
 
-    All node weights are 1. With samples numbered from 1 to N in the order of the labels and half-width d,
-    the edge weights of the square window are 1 where ``|n - n'| <= d``. Those of the mirrored window are
-    besides 2 where ``n + n' <= d + 1`` or ``n + n' >= 2 N + 1 - d``: the window of a sample near an end is
-    folded back onto the samples, so that all degrees are ``2 d + 1`` and the graph is consistent.
+    All node weights are 1. With samples numbered from 1 to N in the order of the labels and half-width d, the
+    edge weights of the square window are 1 where ``|n - n'| <= d``. Those of the mirrored window are in
+    addition 2 where ``n + n' <= d + 1`` or ``n + n' >= 2 N + 1 - d``: windows are reflected at the ends, so
+    that all degrees are ``2 d + 1`` and the graph is consistent.
 
     Samples of equal label have no order. Their edge weights are the mean over all the orders they could
     stand in, so the graph does not depend on the order of the rows.
@@ -205,20 +205,19 @@ def sliding_window(
     y : array-like (N,)
         Numeric labels, at least two different ones.
     half_width : int, optional
-        d, from 1 to N - 1. Default N // 10, at most 32, the smaller of the two windows of section 6.2; or
-        as far as an array of `weights` goes.
+        d, from 1 to N - 1. Default N // 10, at most 32, the smaller of the two windows of section 6.2; or the
+        largest distance of an array of `weights`.
     mirrored : bool, default=True
-        Whether the ends are mirrored.
+        Whether windows are reflected at the ends.
     weights : array-like (d + 1,) or callable, optional
         Shape of the window: entry ``l`` is the weight of two samples ``l`` apart in the order of the labels,
-        in both directions. A callable gets the distances ``0, 1, ..., d`` as an array. Not negative, and one
-        of them beyond the first above zero. By default all are 1.
+        in both directions. A callable receives the distances ``0, 1, ..., d`` as an array. Weights are
+        nonnegative, and at least one after the first is positive. By default all are 1.
 
     Returns
     -------
     TrainingGraph
-        Its Laplacian takes O(N D) for the square window, whatever d and however many labels are equal, and
-        O(N log(d) D) for other weights.
+        A product with its Laplacian costs O(N D) for the square window, and O(N log(d) D) for other weights.
 
     Raises
     ------
@@ -236,9 +235,9 @@ def sliding_window(
     d = 2, the case of its figure 7. As its formulas say, a window includes its own sample; these self-loops
     count in R alone, and ``weights[0] = 0`` leaves them out.
 
-    Let P permute the places of equal labels among themselves, M average over them and c be the mean
-    off-block Laplacian inside a block. The mean of ``P L P'`` over all P is ``M L M + diag(c) (1 - M)``,
-    which costs one product with the Laplacian of the window.
+    Let P permute the places of equal labels among themselves, M average over them and c be the mean off-block
+    Laplacian inside a block. The mean of ``P L P'`` over all P is ``M L M + diag(c) (1 - M)``, at the cost of
+    one product with the Laplacian of the window.
 
     Examples
     --------
@@ -257,7 +256,7 @@ def sliding_window(
            [0.5, 1. , 1. , 0.5],
            [0. , 0.5, 0.5, 1. ]])
 
-    A window that falls off with the distance in rank:
+    Weights that decrease with the distance in rank:
 
     >>> graph = sliding_window([1, 2, 3, 4, 5], 2, weights=lambda lag: 1 / (1 + lag))
     >>> graph.is_consistent()
@@ -300,13 +299,13 @@ def check_window(
         )
     if not np.isfinite(given).all() or (given < 0).any() or not (given[1:] > 0).any():
         raise ValueError(
-            "weights must be finite and not negative, and one beyond the first above zero: the first joins "
-            "every sample to itself only."
+            "weights must be finite and not negative, with at least one positive weight after the first: the "
+            "first is the weight of self-loops."
         )
     return d, given / given.max()
 
 
-# ---- ring: a window over samples in the order of an angle, without ends
+# ---- ring: a periodic window over samples in the order of an angle
 
 
 @from_labels
@@ -319,18 +318,18 @@ def ring(
 ) -> PermutedGraph:
     """Return the window graph of samples around a circle.
 
-    The samples are sorted by their position on the circle, and each is joined to the `half_width` next on
-    either side, with the weight 1, across the point where the circle closes too. All samples weigh 1 and
-    have the degree ``2 half_width + 1``, so that the graph is consistent. Slow features of it come in pairs:
-    sine and cosine of the angle, of twice the angle, and so on.
+    The samples are sorted by their position on the circle. Each has edges of weight 1 to the next
+    `half_width` samples on either side. All node weights are 1 and all degrees ``2 half_width + 1``, so that
+    the graph is consistent. Its free responses are pairs: sine and cosine of the angle, of twice the angle,
+    and so on.
 
     Parameters
     ----------
     y : array-like (N,)
-        Angles, or other positions that are the same after a period.
+        Angles, or other periodic positions.
     period : float, optional
         The period: 360 for degrees, 24 for hours of the day. Default ``2 * pi``, for positions within two
-        turns.
+        periods.
     half_width : int, optional
         From 1 to (N - 1) // 2. Default N // 10, at most 32.
     weights : array-like (half_width + 1,) or callable, optional
@@ -339,8 +338,8 @@ def ring(
     Raises
     ------
     ValueError
-        If y are no finite numbers, all the same, or more than two turns apart without a period, the period is
-        not positive, or the window does not fit.
+        If y has values that are not finite, are all equal, or span more than two default periods; or if the
+        period is not positive or the window does not fit.
 
     See Also
     --------
@@ -349,9 +348,9 @@ def ring(
 
     Notes
     -----
-    The periodic form of the window of Escalante-B. & Wiskott (2013, section 5.2); a circle has no ends to be
-    mirrored. Equal positions have no order: their edge weights are the mean over all the orders they could
-    stand in, as in :func:`sliding_window`, so the graph does not depend on the order of the rows.
+    The periodic form of the window of Escalante-B. & Wiskott (2013, section 5.2); a circle needs no
+    reflection at ends. Edge weights of equal positions are averaged over all orders, as in
+    :func:`sliding_window`.
 
     Examples
     --------
@@ -367,8 +366,8 @@ def ring(
         period = 2 * np.pi
         if np.ptp(labels) > 2 * period:
             raise ValueError(
-                f"y has values from {labels.min():g} to {labels.max():g}, which are no angles in radians. "
-                "Give the period: ring(y, period=360) for degrees, Ring(period=360) to an estimator."
+                f"y has values from {labels.min():g} to {labels.max():g}, which cannot be angles in radians. "
+                f"Pass the period: ring(y, period=360) for degrees, Ring(period=360) for an estimator."
             )
     period = check_positive("period", period)
     n = len(labels)

@@ -1,4 +1,4 @@
-"""Samples given to a function of graphs or moments, checked."""
+"""Validation of samples passed to functions of graphs and moments."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
     Parameters
     ----------
     X : array-like (N, D)
-        Samples; cells under a mask and the NA of pandas are missing.
+        Samples; masked values and the NA of pandas are missing.
     name : str
-        How to call the argument in error messages.
+        Name of the argument in error messages.
     allow_nan : bool, default=False
-        Whether cells may be missing.
+        Whether missing values are allowed.
 
     Returns
     -------
@@ -30,8 +30,8 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
     Raises
     ------
     ValueError
-        If `X` is no two-dimensional array of numbers, or has infinite cells, or missing ones where they are
-        not allowed; the message names the row.
+        If `X` is not a two-dimensional array of numbers, or has infinite values, or missing values that are
+        not allowed. The message names the row.
     """
     rows = as_float_array(X, name)
     if rows.ndim != 2:
@@ -41,8 +41,8 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
     place = too_large(rows) if rows.size else None
     if place is not None and np.isfinite(rows[place]):
         raise ValueError(
-            f"{name} is too large in row {place[0]}, column {place[1]}: the square of {rows[place]:.3g} is "
-            f"no number in double precision, nor is that of anything beyond {LARGEST:g}. Use larger units."
+            f"{name} is too large in row {place[0]}, column {place[1]}: the square of {rows[place]:.3g} "
+            f"overflows in double precision (limit {LARGEST:g}). Use larger units."
         )
     if np.isfinite(total):
         return rows
@@ -60,9 +60,9 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
 
 
 def check_unmasked(labels: Any, name: str = "y") -> Any:
-    """Return labels as they are, or raise a ValueError where a mask hides one.
+    """Return labels unchanged, or raise a ValueError if one is masked.
 
-    NumPy's conversion of a masked array to a plain one makes a label of what is under the mask.
+    NumPy's conversion of a masked array to an array ignores the mask.
     """
     hidden = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, dtype=bool)
     if hidden.any():
@@ -72,10 +72,10 @@ def check_unmasked(labels: Any, name: str = "y") -> Any:
 
 
 def exact_shift(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return an offset of each column whose subtraction loses no digit, zero where it is small.
+    """Return an offset of each column that can be subtracted without rounding; zero if the mean is small.
 
-    It is the mean rounded to a multiple of a power of two at least as large as the spread: subtracting it
-    from numbers near it is exact, so distances that tie go on to tie.
+    It is the mean, rounded to a multiple of a power of two at least as large as the range. Subtraction is
+    exact, so that equal distances stay equal.
     """
     middle = values.mean(axis=0)
     spread = np.abs(values - middle).max(axis=0)

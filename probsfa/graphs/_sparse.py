@@ -1,4 +1,4 @@
-"""Graphs given by their edges: any sparse matrix, heat kernel, nearest neighbours."""
+"""Graphs defined by explicit edges: any sparse matrix, heat kernel, nearest neighbours."""
 
 from functools import cached_property
 from numbers import Real
@@ -29,7 +29,7 @@ __all__ = [
     "neighbor_edges",
 ]
 
-_SMALLEST, _LARGEST = 1e-100, 1e100  # sums of weights for which products with squares of data are safe
+_SMALLEST, _LARGEST = 1e-100, 1e100  # sums of weights for which products with squared data cannot overflow
 
 
 def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
@@ -38,14 +38,12 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     Parameters
     ----------
     W : sparse matrix or array-like (N, N)
-        Edge weights; the diagonal holds self-loops. None may be below zero: a weight says how similar two
-        samples are, and one below zero, which asks for samples to differ, would leave the objective without
-        a lower bound. Directed weights are replaced by their mean over both directions, which leaves every
-        delta value what it is.
+        Edge weights; the diagonal holds self-loops. Negative weights are not allowed: the objective would
+        have no lower bound. Directed weights are replaced by their mean over both directions, which changes
+        no delta value.
     node_weights : array-like (N,), "degree" or None, default=None
-        How much every sample counts, not below zero; by default all the same. "degree" takes the sums of the
-        rows, which makes the graph consistent and its features those of locality preserving projections
-        (section 7.1 of the paper).
+        Nonnegative weight of every sample; by default all equal. "degree" uses the row sums, which makes the
+        graph consistent and its features those of locality preserving projections (section 7.1 of the paper).
 
     Returns
     -------
@@ -55,12 +53,12 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     Raises
     ------
     ValueError
-        If `W` is not square, has an entry that is below zero, infinite or NaN, or no edge at all; or if
-        `node_weights` are not N finite numbers of at least zero.
+        If `W` is not square, has a negative, infinite or NaN entry, or no edge; or if `node_weights` are not
+        N finite nonnegative numbers.
 
     See Also
     --------
-    heat_kernel, nearest_neighbors : Graphs of this kind made from the samples.
+    heat_kernel, nearest_neighbors : Such graphs, built from the samples.
 
     Examples
     --------
@@ -74,13 +72,13 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     if edges.ndim != 2 or edges.shape[0] != edges.shape[1]:
         raise ValueError(f"W must be square, one row and column per sample; got shape {edges.shape}.")
     if not np.isfinite(edges.data).all():
-        raise ValueError("W contains NaN or infinity; leave out edges that are not there.")
+        raise ValueError("W contains NaN or infinity. Use 0 for missing edges.")
     if (edges.data < 0).any():
         raise ValueError(
             f"W has negative weights, the smallest is {edges.data.min()}; edge weights are similarities."
         )
     edges = (edges / 2 + edges.T / 2).tocsr()
-    with np.errstate(over="ignore"):  # told by the graph
+    with np.errstate(over="ignore"):  # reported by the graph
         degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
     return SparseGraph(edges, check_node_weights(node_weights, degrees))
 
@@ -104,7 +102,7 @@ def check_node_weights(node_weights: Any, degrees: FloatArray) -> FloatArray:
 
 
 class SparseGraph(TrainingGraph):
-    """A graph that keeps its edges in a sparse matrix.
+    """A graph with its edges in a sparse matrix.
 
     Parameters
     ----------
@@ -115,11 +113,11 @@ class SparseGraph(TrainingGraph):
     """
 
     def __init__(self, edges: scipy.sparse.csr_array, node_weights: FloatArray) -> None:
-        with np.errstate(over="ignore"):  # told by what follows
+        with np.errstate(over="ignore"):  # set below
             degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
         super().__init__(node_weights, degrees)
         self._edges = edges
-        # Without self-loops, so that a heavy one costs no digits of the product.
+        # Without self-loops: a large one would cost digits of the product.
         self._between = edges - scipy.sparse.diags_array(edges.diagonal())
         self._between_degrees = np.asarray(self._between.sum(axis=1), dtype=np.float64)
 
@@ -149,14 +147,14 @@ class SparseGraph(TrainingGraph):
         return self._walk(start, n_steps, rng)
 
 
-# ---- heat kernel: samples are similar as a Gaussian function of their distance
+# ---- heat kernel: edge weights are a Gaussian function of the distance
 
 
 def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> SparseGraph:
     """Return the graph with edge weights ``exp(-|x - x'|^2 / (2 bandwidth^2))``.
 
-    Edges below the rounding error of the heaviest, further than about 8.5 bandwidths, are left out: the
-    graph is sparse where the bandwidth is small against the extent of the data. There are no self-loops.
+    Edges below the rounding error of the largest, at distances above about 8.5 bandwidths, are left out: the
+    graph is sparse if the bandwidth is small compared with the extent of the data. There are no self-loops.
 
     Parameters
     ----------
@@ -169,7 +167,7 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
 
     See Also
     --------
-    nearest_neighbors : Sparse at any scale.
+    nearest_neighbors : Sparse at any scale of the data.
     from_sparse : Any other weights.
 
     Notes
@@ -187,45 +185,46 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
     if isinstance(bandwidth, bool) or not isinstance(bandwidth, Real) or not 0 < bandwidth < np.inf:
         raise ValueError(f"bandwidth must be a positive number; got {bandwidth!r}.")
     width = float(bandwidth)
-    from sklearn.neighbors import radius_neighbors_graph  # takes long to load
+    from sklearn.neighbors import radius_neighbors_graph  # slow import
 
     reach = width * (-2.0 * np.log(np.finfo(np.float64).eps)) ** 0.5
-    # Distances of many columns are differences of products, which a large offset would leave no digits.
+    # Distances of many columns are differences of products, which lose all digits at a large offset.
     edges = radius_neighbors_graph(values - exact_shift(values), reach, mode="distance")
     if edges.nnz == 0:
         raise ValueError(
             f"bandwidth={bandwidth!r} joins no sample to another: all edge weights are below the rounding "
-            f"error of the heaviest; no two samples are closer than {reach:.3g}. Give a larger one."
+            f"error of the largest, because the smallest distance of two samples is {reach:.3g}. Use a "
+            f"larger bandwidth."
         )
     edges.data = np.exp(-0.5 * (edges.data / width) ** 2)
     return from_sparse(edges, node_weights)
 
 
-# ---- nearest neighbours: every sample is joined to those closest to it
+# ---- nearest neighbours: edges from every sample to the closest ones
 
 
-TREE_FEATURES = 15  # in more dimensions a tree looks at most points anyway; scikit-learn's own border
-_LEAF = 24  # points below which a tree is not cut: the fastest for 3 to 8 dimensions
+TREE_FEATURES = 15  # in more dimensions a tree visits most points; the limit that scikit-learn uses
+_LEAF = 24  # leaf size of a tree: the fastest for 3 to 8 dimensions
 
 
 def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "degree") -> SparseGraph:
     """Return the graph of nearest neighbours in Euclidean distance.
 
-    Two samples are joined with weight 1 where each is among the `n_neighbors` nearest of the other, and with
-    weight 1/2 where only one of the two is. GSFA on it is locality preserving projection.
+    An edge has weight 1 if each sample is among the `n_neighbors` nearest of the other, and weight 1/2 if
+    only one of the two is. GSFA on it is locality preserving projection.
 
     Parameters
     ----------
     X : array-like (N, D)
         Samples.
     n_neighbors : int, default=10
-        How many others each sample is joined to, itself not counted; less than N.
+        Number of neighbours of each sample, itself not counted; less than N.
     node_weights : array-like (N,), "degree" or None, default="degree"
         As in :func:`from_sparse`; "degree" by default.
 
     See Also
     --------
-    heat_kernel : Weights that fall with the distance.
+    heat_kernel : Weights that decrease with the distance.
     from_sparse : Any other weights.
 
     Examples
@@ -252,22 +251,22 @@ def neighbor_edges(
 ) -> scipy.sparse.csr_array:
     """Return ones between every row and the `count` points closest to it.
 
-    The tree of SciPy finds neighbours in few dimensions in a half to two thirds of the time of
-    scikit-learn's, which is used in many.
+    SciPy's tree is used in few dimensions, where it needs a half to two thirds of the time of scikit-learn's;
+    scikit-learn's is used in many.
 
     Parameters
     ----------
     points : ndarray (n, D), or sparse array with many columns
-        Where to search.
+        Points to search.
     count : int
         Neighbours of each row.
     rows : ndarray (N, D), optional
-        Whose neighbours; by default those of the points themselves, each without itself.
+        Rows whose neighbours are searched; by default the points, each without itself.
 
     Returns
     -------
     sparse array (N, n)
-        With 32-bit indices where they suffice: products take less time.
+        With 32-bit indices if they suffice, for faster products.
     """
     queries = points if rows is None else rows
     wanted = count + (rows is None)
@@ -275,13 +274,13 @@ def neighbor_edges(
         tree = cKDTree(points, leafsize=_LEAF)
         order = tree.indices if rows is None else np.arange(len(rows))
         neighbors = np.empty((len(queries), wanted), dtype=np.intp)
-        # Points that are asked for one after the other then look into the same leaves.
+        # Sorted queries visit the same leaves one after the other.
         nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
         neighbors[order] = nearest.reshape(-1, wanted)
     else:
-        from sklearn.neighbors import NearestNeighbors  # takes long to load
+        from sklearn.neighbors import NearestNeighbors  # slow import
 
-        # Distances are differences of products here, which a large offset would leave no digits.
+        # Distances are differences of products here, which lose all digits at a large offset.
         if not scipy.sparse.issparse(points):
             shift = exact_shift(points)
             points, queries = points - shift, queries - shift
@@ -289,7 +288,7 @@ def neighbor_edges(
         neighbors = search.kneighbors(queries, return_distance=False)
     if rows is None:
         others = neighbors != np.arange(points.shape[0])[:, None]
-        others[others.all(axis=1), -1] = False  # of several equal points the point itself may be missing
+        others[others.all(axis=1), -1] = False  # among duplicates of a point, the point itself may be missing
         neighbors = neighbors[others].reshape(-1, count)
     index = np.int32 if neighbors.size < np.iinfo(np.int32).max else np.int64
     starts = np.arange(0, neighbors.size + 1, count, dtype=index)

@@ -13,14 +13,14 @@ from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph, c
 
 __all__ = ["Ends", "TiedWindowGraph", "WindowGraph"]
 
-#: What becomes of a window at the ends: it is cut, folded back, or goes on at the other end.
+#: Treatment of windows at the ends: truncated, reflected, or periodic.
 Ends = Literal["open", "mirrored", "ring"]
 
-_WIDEST_DIRECT = 32  # half-width up to which a weighted window is summed lag by lag, and beyond it by FFT
+_WIDEST_DIRECT = 32  # half-width up to which a weighted window is summed lag by lag; by FFT above
 
 
 class WindowGraph(TrainingGraph):
-    """Sliding window over samples that stand in order already.
+    """Sliding window over sorted samples.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class WindowGraph(TrainingGraph):
     half_width : int
         d, from 1 to n - 1; of a ring at most (n - 1) // 2.
     ends : {"open", "mirrored", "ring"}
-        Whether windows are cut at the ends, folded back, or go on at the other end.
+        Whether windows are truncated at the ends, reflected, or periodic.
     weights : ndarray (d + 1,), optional
         Edge weight by distance; by default 1.
     """
@@ -60,7 +60,7 @@ class WindowGraph(TrainingGraph):
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
         if self._weight_of(np.ones(1, dtype=np.intp))[0] > 0:
-            return np.zeros(self.n_vertices, dtype=np.intp)  # neighbours are joined, so all are
+            return np.zeros(self.n_vertices, dtype=np.intp)  # adjacent vertices are joined
         return connected_components(self.to_sparse(), directed=False)[1].astype(np.intp)
 
     def self_loops(self) -> FloatArray:
@@ -68,7 +68,7 @@ class WindowGraph(TrainingGraph):
         n = self.n_vertices
         loops = np.full(n, self._weight_of(np.zeros(1, dtype=np.intp))[0])
         if self.ends == "mirrored":
-            for place in (np.arange(n), np.arange(n)[::-1]):  # folded back onto itself
+            for place in (np.arange(n), np.arange(n)[::-1]):  # reflected onto itself
                 loops += self._weight_of(2 * place + 1)
         return loops
 
@@ -97,7 +97,7 @@ class WindowGraph(TrainingGraph):
             return up_to[np.minimum(lag, d)]
 
         total = below(last - place) + below(place - first) - up_to[0]
-        if self.ends == "ring":  # the long way round
+        if self.ends == "ring":  # around the ring
             total += 2.0 * below(first + n) - below(n - 1 - place + first) - below(n - 1 - last + place)
         if self.ends == "mirrored":
             total += below(place + last + 1) - below(place + first)
@@ -113,7 +113,7 @@ class WindowGraph(TrainingGraph):
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
         if self.weights is not None and len(X):
-            X = X - X.mean(axis=0)  # a Fourier transform keeps no more digits than the largest number has
+            X = X - X.mean(axis=0)  # the error of a Fourier transform is relative to the largest number
         product = self.degrees[:, None] * X
         product -= self._window_sums(X)
         return product
@@ -121,7 +121,7 @@ class WindowGraph(TrainingGraph):
     def _energy(self, X: CentredRows) -> FloatArray:
         n, d = self.n_vertices, self.half_width
         total = np.zeros((X.n_features, X.n_features), dtype=np.float64)
-        size = max(block_rows(X.n_features), 4 * d)  # what is read twice is a small part
+        size = max(block_rows(X.n_features), 4 * d)  # rows read twice are a small share
         for start in range(0, n, size):
             stop = min(start + size, n)
             places = np.arange(start - d, stop + d)
@@ -151,15 +151,15 @@ class WindowGraph(TrainingGraph):
         return self._sums(padded)
 
     def _bring_inside(self, places: IntArray) -> IntArray:
-        """Return which of the vertices 0 ... n - 1 stand at integers beyond the ends."""
+        """Return the vertices 0 ... n - 1 that correspond to positions beyond the ends."""
         n = self.n_vertices
         if self.ends == "ring":
             return places % n
-        places = places % (2 * n)  # mirrors at -1/2 and n - 1/2
+        places = places % (2 * n)  # reflections at -1/2 and n - 1/2
         return np.minimum(places, 2 * n - 1 - places)
 
     def _sums(self, padded: FloatArray) -> FloatArray:
-        """Return the weighted sum of every 2 d + 1 rows that stand together, for each of their middles."""
+        """Return the weighted sum of 2 d + 1 consecutive rows around each row."""
         d, weights = self.half_width, self.weights
         if weights is None:
             return _sums_in_blocks(padded, d)
@@ -181,7 +181,7 @@ class WindowGraph(TrainingGraph):
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         if self.ends == "open":
             return self._walk(start, n_steps, rng)
-        # The steps are those of a window without ends, folded or wound up.
+        # Steps of an infinite window, reflected or taken modulo n.
         if self.weights is None:
             steps = rng.randint(-self.half_width, self.half_width + 1, n_steps)
         else:
@@ -192,11 +192,11 @@ class WindowGraph(TrainingGraph):
 
 
 def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:
-    """Return the sum of every 2 d + 1 rows that stand together, for each of their middles.
+    """Return the sum of 2 d + 1 consecutive rows around each row.
 
-    The rows are cut into blocks as long as the window. A window covers the end of one block and the beginning
-    of the next, so its sum is a sum of two running sums: no two large sums are subtracted, and no rounding
-    travels further than a window.
+    The rows are divided into blocks of the length of the window. A window covers the end of one block and the
+    beginning of the next, so that its sum is the sum of two running sums. No large sums are subtracted, and
+    rounding errors do not accumulate beyond a window.
     """
     n, width = len(padded) - 2 * d, 2 * d + 1
     n_blocks = -(-len(padded) // width)
@@ -209,20 +209,20 @@ def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:
     return to_end[:n] + from_begin[width - 1 : width - 1 + n]
 
 
-# ---- windows over samples some of which have equal labels: the mean over all orders in which these may stand
+# ---- windows over samples with ties: the mean over all orders of tied samples
 
 
 class TiedWindowGraph(TrainingGraph):
-    """Mean of a window graph over all permutations of the samples inside each block of equal labels.
+    """Mean of a window graph over all permutations of samples within each block of equal labels.
 
     Let M average over the samples of each block, and L be the Laplacian of the window. Outside the diagonal
-    blocks, the mean of ``P L P'`` over all such permutations P is ``M L M``. In a block of m samples a
-    permutation keeps the trace and the sum of L, and the mean over all of them has one number on the diagonal
-    and one beside it; both follow from trace and sum. Together that is
+    blocks, the mean of ``P L P'`` over all such permutations P is ``M L M``. In a block of m samples,
+    permutations preserve the trace and the sum of L. The mean over all permutations has one value on the
+    diagonal and one off it, which follow from trace and sum. Together:
 
         M L M + diag(c) (1 - M),      c = (trace - sum / m) / (m - 1) of the block of L,
 
-    one product with L and some sums over blocks.
+    that is, one product with L and sums over blocks.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ class TiedWindowGraph(TrainingGraph):
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         n, sizes = self.n_vertices, self.sizes
-        check_edges(float(np.sum(sizes.astype(float) ** 2)), "window and sizes say what they are")
+        check_edges(float(np.sum(sizes.astype(float) ** 2)), "window and sizes define the graph")
         share = scipy.sparse.diags_array(1.0 / sizes)
         inside = (self._inside - self._loops) / np.maximum(sizes * (sizes - 1), 1)
         of_pair = share @ self._between_blocks @ share + scipy.sparse.diags_array(inside)
@@ -301,7 +301,7 @@ class TiedWindowGraph(TrainingGraph):
 
     @cached_property
     def _between_blocks(self) -> scipy.sparse.csr_array:
-        """Sum of the edge weights from each block to each other one, (S, S)."""
+        """Return the sum of the edge weights between each pair of blocks, (S, S)."""
         edges = self.window.to_sparse().tocoo()
         places = tuple(self.blocks[ends] for ends in edges.coords)
         n_blocks = len(self.sizes)
@@ -315,8 +315,8 @@ class TiedWindowGraph(TrainingGraph):
         return SparseWalk((self._between_blocks + scipy.sparse.diags_array(self._inside)).tocsr())
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        # Samples of a block look alike, so the blocks walk first. A visit that comes from another block picks
-        # any member; one that stays in its block stays at its member with the share of the self-loops.
+        # Samples of a block are exchangeable: draw the sequence of blocks first. On entering a block, draw
+        # any sample of it; within a block, stay at the sample with the share of the self-loops.
         visited = self._block_walk(int(self.blocks[start]), n_steps, rng)
         sizes, staying = self.sizes[visited], (self._loops / np.maximum(self._inside, 1e-300))[visited]
         moved = np.diff(visited, prepend=-1) != 0

@@ -1,4 +1,4 @@
-"""Kinds of training graphs as objects: settings without rows, for pipelines and searches."""
+"""Kinds of training graphs as objects with settings, for pipelines and parameter searches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class _OfLabels(GraphBuilder):
-    """A builder that needs nothing but labels: its parameters are those of a function of them."""
+    """A builder that needs labels only; its parameters are those of the function of the same name."""
 
     needs_labels = True
     needs_rows = False
@@ -53,7 +53,7 @@ class _OfLabels(GraphBuilder):
 
 
 class _Weighted(_OfLabels):
-    """A builder that knows what samples of different weight mean for its graph."""
+    """A builder that supports sample weights."""
 
     takes_sample_weight = True
 
@@ -245,12 +245,12 @@ class MultiLabel(GraphBuilder):
         return multi_label(self._labels(y), graph=self.graph, weights=self.weights, X=X)
 
     def reference(self) -> Any:
-        """Return the graph of several labels, each of the reference of its graph."""
+        """Return the graph of several labels, each on the reference of its graph."""
         return MultiLabel(reference_graph(self.graph), weights=self.weights)
 
 
 class SemiSupervised(GraphBuilder):
-    """Labels for some rows, neighbours or time for all; see :func:`probsfa.graphs.semi_supervised`.
+    """Labels for some rows, nearest neighbours or time for all; see :func:`probsfa.graphs.semi_supervised`.
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ class NearestNeighbors(GraphBuilder):
     Parameters
     ----------
     n_neighbors : int, optional
-        As in the function; by default 10, or all others where there are fewer.
+        As in the function; by default 10, or all others if there are fewer.
     node_weights : "degree" or None, default="degree"
         As in the function.
     """
@@ -404,8 +404,8 @@ class FromSparse(GraphBuilder):
     Parameters
     ----------
     W, node_weights
-        As in the function. The matrix is of the rows that are fitted: parts of them, in cross-validation,
-        need a matrix of their own.
+        As in the function. The matrix belongs to the rows that are fitted; subsets of rows, in
+        cross-validation, need another matrix.
     """
 
     needs_rows = False
@@ -415,7 +415,7 @@ class FromSparse(GraphBuilder):
         self.node_weights = node_weights
 
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
-        """Return the graph, whatever the rows."""
+        """Return the graph; rows and labels are ignored."""
         return from_sparse(self.W, self.node_weights)
 
 

@@ -5,14 +5,13 @@ With rows ``x(t)`` of one or more sequences and a lag ``h``::
     B = (1/T) sum_t (x(t) - xbar)(x(t) - xbar)'          over the T rows
     A = (1/n) sum_t (x(t+h) - x(t))(x(t+h) - x(t))'      over the n pairs inside one sequence
 
-``A`` is not centred: a drift is change like any other. A row with a missing cell may be left out; then only
-pairs of two complete rows count, so a gap costs its rows and never joins what lies on its two sides.
+``A`` is not centred: a drift counts as change. Rows with missing values may be skipped; then only pairs of
+two complete rows count, and no pair bridges a missing row.
 
-Three things keep the sums exact and fast. Rows are taken in blocks that fit the cache, so a pass over the
-data reads them once and needs no copy. Every block is centred by itself and joined to the rest by the
-update of Chan, Golub & LeVeque (1983, The American Statistician 37:242, eq. 2.1), so no large
-numbers cancel. Means are kept relative to an origin, the first row: at an offset of 1e8 the difference of two
-means then has all its digits.
+Three measures keep the sums exact and fast. Rows are processed in blocks that fit the cache, in one pass
+without a copy. Every block is centred separately and merged by the update of Chan, Golub & LeVeque (1983, The
+American Statistician 37:242, eq. 2.1), so that large numbers do not cancel. Means are stored relative to the
+first row: at an offset of 1e8, the difference of two means then has all its digits.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,9 +27,9 @@ from probsfa.graphs._rows import check_rows
 
 __all__ = ["CentredRows", "MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
-_BLOCK_CELLS = 2**17  # 1 MiB of float64: with the differences beside it, about what a core's cache holds
-_BLOCK_ROWS = (256, 8192)  # fewer rows waste the matrix product, more gain nothing
-_CONSTANT_ULPS = 4  # a column that moves by less than this many units in the last place counts as constant
+_BLOCK_CELLS = 2**17  # 1 MiB of float64: with the differences, about the cache of a core
+_BLOCK_ROWS = (256, 8192)  # smaller blocks slow down the matrix product, larger ones gain nothing
+_CONSTANT_ULPS = 4  # a column that varies by less than this many units in the last place counts as constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Moments:
 
     @classmethod
     def empty(cls, n_features: int, lag: int = 1) -> "Moments":
-        """Return the moments of no rows, the neutral element of :meth:`merge`."""
+        """Return the moments of zero rows, the neutral element of :meth:`merge`."""
         zero, zeros = (
             np.zeros(n_features, dtype=np.float64),
             np.zeros((n_features, n_features), dtype=np.float64),
@@ -89,18 +88,18 @@ class Moments:
         """``A``: uncentred second moment of differences with 1/(number of differences), shape (D, D)."""
         if self.n_differences == 0:
             raise ValueError(
-                f"X has no two complete rows {self.lag} apart (lag={self.lag}) in one sequence, so nothing "
-                "is known about change. Give longer sequences or a smaller lag."
+                f"X has no two complete rows {self.lag} apart (lag={self.lag}) in one sequence, so that no "
+                f"differences can be computed. Give longer sequences or a smaller lag."
             )
         return self.difference_scatter / self.n_differences
 
     @property
     def variance_floor(self) -> FloatArray:
-        """Variance that rounding alone can give a constant column at this mean, shape (D,)."""
+        """Variance of a constant column at this mean by rounding errors alone, shape (D,)."""
         return rounding_variance(self.mean)
 
     def merge(self, other: "Moments") -> "Moments":
-        """Return the moments of the rows and pairs of both.
+        """Return the moments of the rows and pairs of both parts.
 
         No difference is formed between the two parts: they are different sequences. Use
         :class:`MomentStream` for consecutive parts of one sequence.
@@ -137,14 +136,14 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class MomentStream:
-    """Moments of what has been seen, and the last rows, which the next rows may continue.
+    """Moments of the rows so far, and the last rows, which the next rows may continue.
 
     Attributes
     ----------
     moments : Moments
         Of all rows so far.
     tail : ndarray (h, D)
-        The last ``h <= lag`` rows of the sequence that is still open, missing cells included.
+        The last ``h <= lag`` rows of the current sequence, missing values included.
 
     Examples
     --------
@@ -162,7 +161,7 @@ class MomentStream:
 
     @classmethod
     def start(cls, n_features: int, lag: int = 1) -> "MomentStream":
-        """Return the stream that has seen nothing."""
+        """Return an empty stream."""
         return cls(Moments.empty(n_features, lag), np.zeros((0, n_features), dtype=np.float64))
 
     def extend(
@@ -178,9 +177,9 @@ class MomentStream:
         Parameters
         ----------
         values : array-like (N, D)
-            Rows in order; they are read, not kept.
+            Rows in order; they are not stored.
         lengths : sequence of int, optional
-            Cuts the rows into sequences; the first of them continues the open sequence.
+            Lengths of sequences; the first of them continues the current sequence.
         new_sequence : bool, default=False
             Whether the first row begins a new sequence instead.
         skip_incomplete : bool, default=False
@@ -189,7 +188,7 @@ class MomentStream:
         Returns
         -------
         MomentStream
-            Equal, up to rounding, to having seen all rows at once.
+            Equal, up to rounding, to the stream of all rows at once.
         """
         rows = as_float_array(values, "values")
         n, lag = len(rows), self.moments.lag
@@ -225,13 +224,13 @@ def temporal_moments(
     Parameters
     ----------
     values : array-like (N, D)
-        All rows. Missing cells (NaN, or under a mask) only with `skip_incomplete`.
+        All rows. Missing values (NaN or masked) require `skip_incomplete`.
     lengths : sequence of int, optional
-        Rows of every sequence. Differences never cross the border between two.
+        Rows of every sequence. There are no differences across sequence boundaries.
     lag : int, default=1
         Rows from one member of a difference to the other.
     skip_incomplete : bool, default=False
-        Leave out rows with a missing cell, and differences with such a row.
+        Leave out rows with a missing value, and differences with such a row.
 
     Returns
     -------
@@ -241,13 +240,13 @@ def temporal_moments(
     Raises
     ------
     ValueError
-        If `values` are no two-dimensional array of finite numbers, have missing cells without
-        `skip_incomplete`, or `lengths` do not sum to their rows.
+        If `values` is not a two-dimensional array of finite numbers, has missing values without
+        `skip_incomplete`, or `lengths` do not sum to the number of rows.
 
     See Also
     --------
     graph_moments : The same on any training graph.
-    MomentStream : The same for rows that come one piece after the other.
+    MomentStream : The same for rows that arrive in parts.
     probsfa.distributed.temporal_moments : The same on a Dask cluster.
 
     Examples
@@ -263,13 +262,13 @@ def temporal_moments(
 
 
 def block_rows(n_features: int) -> int:
-    """Return how many rows of `n_features` columns to take at a time."""
+    """Return the number of rows of `n_features` columns in a block."""
     fewest, most = _BLOCK_ROWS
     return min(max(_BLOCK_CELLS // max(n_features, 1), fewest), most)
 
 
 def rounding_variance(mean: FloatArray) -> FloatArray:
-    """Return the variance that rounding alone can give a constant column at this mean, shape (D,)."""
+    """Return the variance of a constant column at this mean by rounding errors alone, shape (D,)."""
     floor: FloatArray = (_CONSTANT_ULPS * np.finfo(np.float64).eps * mean) ** 2
     return floor
 
@@ -294,7 +293,7 @@ def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Mome
         np.subtract(block, origin, out=centred[:m])
         mean = np.ones(m, dtype=np.float64) @ centred[:m] / m
         centred[:m] -= mean
-        # The update of the means is one more row, so that a block costs one product and one sum of matrices.
+        # The update of the means is one more row: a block costs one product and one sum of matrices.
         centred[m] = (mean - offset) * np.sqrt(n * (m / (n + m)))
         scatter += centred.T @ centred
         offset = offset + (mean - offset) * (m / (n + m))
@@ -331,7 +330,7 @@ def _difference_scatter(
     return count, total
 
 
-# ---- rows of the data relative to their mean, read block by block in any order
+# ---- centred rows, read block by block in any order
 
 
 IntArray = NDArray[np.intp]
@@ -339,16 +338,16 @@ IntArray = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class CentredRows:
-    """Samples minus their mean; nothing is copied before it is read.
+    """Samples minus their mean, computed when a block is read.
 
     Attributes
     ----------
     rows : ndarray (N, D)
-        Samples as they are.
+        Samples, not centred.
     origin, offset : ndarray (D,)
         Their mean in two parts: a sample, and the mean relative to it.
     order : ndarray (n,), int, or None
-        Which samples are read, and in which order; None is all of them as they stand.
+        Samples to read, in order; None means all.
     """
 
     rows: FloatArray
@@ -366,7 +365,7 @@ class CentredRows:
         return self.rows.shape[1]
 
     def reordered(self, order: IntArray) -> "CentredRows":
-        """Return the same samples with row i at place ``order[i]`` of this order."""
+        """Return the same samples with row i at position ``order[i]`` of this order."""
         return replace(self, order=order if self.order is None else self.order[order])
 
     def take(self, index: slice | IntArray, columns: slice = slice(None)) -> FloatArray:
@@ -377,7 +376,7 @@ class CentredRows:
         return centred
 
     def blocks(self, n_rows: int | None = None) -> Iterator[slice]:
-        """Cut `n_rows` rows (by default all) into blocks that fit the cache."""
+        """Divide `n_rows` rows (by default all) into blocks that fit the cache."""
         n = len(self) if n_rows is None else n_rows
         size = block_rows(self.n_features)
         for start in range(0, n, size):

@@ -1,4 +1,4 @@
-"""Training graphs: what is similar to what, and how much each sample counts.
+"""Training graphs: weights of pairs of samples and of samples.
 
 A training graph (Escalante-B. & Wiskott 2013, JMLR 14:3683, section 3) has N vertices, one per row of the
 data, with node weights ``v_n >= 0`` and symmetric edge weights ``gamma_nn' >= 0``. With
@@ -12,14 +12,13 @@ the moments of graph-based slow feature analysis are (eqs. 12-14)
     B    = (1/Q) sum_n v_n (x(n) - xbar)(x(n) - xbar)'
     A    = (1/R) sum_nn' gamma_nn' (x(n') - x(n))(x(n') - x(n))' = (2/R) X' L X
 
-so all that slowness asks of a graph is the product ``L X``, which the graphs here form in O(N D) although
-most of them have of the order of N^2 edges. A self-loop ``gamma_nn`` joins a sample to itself: it adds to
-``d_n`` and ``R`` and to nothing else.
+so that only the product ``L X`` is required of a graph. The graphs here compute it in O(N D), although most
+of them have of the order of N^2 edges. A self-loop ``gamma_nn`` adds to ``d_n`` and ``R`` only.
 
 The weights are *consistent* where ``d_n / R = v_n / Q`` for every vertex (restrictions 19-22, up to the two
 free scales). Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain that visits the
-samples as often as their node weights say, and plain slow feature analysis of that chain is slow feature
-analysis of the graph (section 3.5).
+samples in proportion to their node weights, and slow feature analysis of that chain is slow feature analysis
+of the graph (section 3.5).
 """
 
 import itertools
@@ -50,19 +49,19 @@ __all__ = [
 
 IntArray = NDArray[np.intp]
 
-_MOST_EDGES = 2**28  # of a matrix that to_sparse makes: 4 GiB with its indices, and as much while it is made
-_PANEL_CELLS = 2**23  # 64 MiB of float64: columns taken at a time through the Laplacian
+_MOST_EDGES = 2**28  # limit for to_sparse: 4 GiB with indices, and as much during construction
+_PANEL_CELLS = 2**23  # 64 MiB of float64: block of columns multiplied by the Laplacian
 
 
 class TrainingGraph(ABC):
-    """Interface of all training graphs; vertices are the rows of the data, in their order.
+    """Interface of all training graphs; vertices are the rows of the data, in order.
 
-    Concrete graphs are final: they say how to multiply by the Laplacian, and everything else follows.
+    Concrete graphs are immutable and define the product with the Laplacian; everything else follows.
 
     Parameters
     ----------
     node_weights : array-like (N,)
-        ``v``: how much every sample counts; not negative.
+        ``v``: nonnegative weight of every sample.
     degrees : array-like (N,)
         ``d``: sum of the weights of the edges at every vertex, self-loops included.
 
@@ -82,19 +81,19 @@ class TrainingGraph(ABC):
             self.R = float(self.degrees.sum())
         if not (np.isfinite(self.Q) and np.isfinite(self.R)):
             raise ValueError(
-                "The weights of this graph are so large that their sum is no number in double precision. "
-                "Divide them by the largest: only their proportions matter."
+                "The sum of the weights of this graph overflows in double precision. Divide them by the "
+                "largest: only their proportions matter."
             )
         if not self.Q > 0:
-            raise ValueError("node_weights are all zero; at least one sample must count.")
+            raise ValueError("node_weights are all zero; at least one must be positive.")
         if not self.R > 0:
-            raise ValueError("This graph has no edges, so nothing is similar to anything.")
+            raise ValueError("This graph has no edges; it needs at least one.")
 
     @abstractmethod
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights ``gamma`` as a sparse matrix (N, N).
 
-        Honest and expensive: for tests and pictures. A clustered graph has of the order of N^2 entries.
+        For tests and figures: a clustered graph has of the order of N^2 entries.
 
         Raises
         ------
@@ -117,8 +116,8 @@ class TrainingGraph(ABC):
     def _energy(self, X: CentredRows) -> FloatArray:
         """Return ``X' L X``, (D, D), symmetric up to rounding.
 
-        This way serves every graph: a few columns at a time go through the Laplacian. Graphs that can do it
-        row block by row block override it: what they make then stays in the cache, however many rows.
+        By default, a few columns at a time are multiplied by the Laplacian. Graphs that can do it by blocks
+        of rows override this method, so that temporary arrays fit the cache.
         """
         n, n_features = len(X), X.n_features
         total = np.zeros((n_features, n_features), dtype=np.float64)
@@ -132,16 +131,16 @@ class TrainingGraph(ABC):
         return total
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
-        """Return ``X' L X / R``, which depends on the proportions of the edge weights alone.
+        """Return ``X' L X / R``, which depends only on the proportions of the edge weights.
 
-        Graphs that hold the weights of users override it, so as not to form products beyond all numbers.
+        Graphs with weights from users override it to avoid overflow.
         """
         return self._energy(X) / self.R
 
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
         """Return orthonormal eigenvectors (N, count) of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
 
-        `root` is ``sqrt(v / Q)``. None where the structure of the graph does not give them away.
+        `root` is ``sqrt(v / Q)``. None if the structure of the graph does not determine them.
         """
         return None
 
@@ -177,15 +176,15 @@ class TrainingGraph(ABC):
         return self._laplacian_matmul(values.reshape(len(values), -1)).reshape(values.shape)
 
     def is_consistent(self, tol: float = 1e-9) -> bool:
-        """Tell whether ``d_n / R = v_n / Q`` for every vertex, within `tol` of the largest weight."""
+        """Return whether ``d_n / R = v_n / Q`` for every vertex, within `tol` of the largest weight."""
         d, v = self.degrees / self.R, self.node_weights / self.Q
         return bool(np.abs(d - v).max() <= tol * max(d.max(), v.max()))
 
     def repaired(self) -> "TrainingGraph":
         """Return the graph with the node weights that make it consistent, and with ``Q = R = 1``.
 
-        The edges stay what they are; every sample counts as much as its edges do, ``v_n = d_n / R``. (The
-        other repair, self-loops, would fulfil the restrictions without joining a sample to others.)
+        The edges do not change; node weights become proportional to degrees, ``v_n = d_n / R``. (Additional
+        self-loops would also fulfil the restrictions, but join no samples.)
 
         Returns
         -------
@@ -197,12 +196,12 @@ class TrainingGraph(ABC):
     def sample_markov_chain(
         self, n_steps: int, random_state: Any = None, *, teleport: float | None = None
     ) -> IntArray:
-        """Draw a sequence of samples on which plain slow feature analysis finds the features of the graph.
+        """Draw a sequence of samples on which slow feature analysis finds the features of the graph.
 
-        The chain starts in the distribution ``v / Q`` and moves from n to n' with probability
-        ``(1 - teleport) gamma_nn' / d_n + teleport v_n' / Q`` (eqs. 23-24). Teleporting adds ``2 teleport B``
-        to the moment of differences: it raises every delta value by about ``2 teleport`` and changes no
-        feature.
+        The chain starts in the distribution ``v / Q`` and moves from n to n' with probability ``(1 -
+        teleport) gamma_nn' / d_n + teleport v_n' / Q`` (eqs. 23-24). Teleporting adds ``2 teleport B`` to the
+        moment of differences: every delta value increases by about ``2 teleport``, and the features do not
+        change.
 
         Parameters
         ----------
@@ -211,9 +210,8 @@ class TrainingGraph(ABC):
         random_state : int, RandomState or None, default=None
             As in scikit-learn.
         teleport : float, optional
-            The paper's epsilon, in [0, 1]. By default 0 where the graph is connected, else
-            ``n_steps ** -0.5``, which vanishes as the chain grows while every component is still visited
-            ever more often.
+            The paper's epsilon, in [0, 1]. By default 0 if the graph is connected, else ``n_steps ** -0.5``:
+            it vanishes as the chain grows, and the number of visits to each component still increases.
 
         Returns
         -------
@@ -223,7 +221,7 @@ class TrainingGraph(ABC):
         Raises
         ------
         ValueError
-            If the graph is not consistent: then no chain has both its node weights and its edges.
+            If the graph is not consistent: such a graph has no Markov chain.
         """
         n_steps = check_count("n_steps", n_steps)
         if teleport is not None and not 0 <= teleport <= 1:
@@ -246,12 +244,12 @@ class TrainingGraph(ABC):
 
 
 class ReweightedGraph(TrainingGraph):
-    """The edges of another graph times a factor, with node weights of their own.
+    """The edges of another graph times a factor, with other node weights.
 
     Parameters
     ----------
     base : TrainingGraph
-        Gives the edges.
+        Graph with the edges.
     node_weights : array-like (N,)
         Not negative.
     scale : float, default=1.0
@@ -287,14 +285,14 @@ class ReweightedGraph(TrainingGraph):
 
 
 def check_edges(n_edges: float, instead: str) -> None:
-    """Raise a MemoryError before a matrix of too many edges is made.
+    """Raise a MemoryError if a matrix of edges would be too large.
 
     Parameters
     ----------
     n_edges : float
         How many there are.
     instead : str
-        What gives the same weights in less, a clause.
+        Less expensive alternative, a clause.
     """
     if n_edges > _MOST_EDGES:
         raise MemoryError(
@@ -313,7 +311,7 @@ def _read_only(values: ArrayLike) -> FloatArray:
 
 
 class SparseWalk:
-    """Walks on the edges of a sparse matrix; made once, walked often.
+    """Random walks on the edges of a sparse matrix.
 
     Parameters
     ----------
@@ -329,7 +327,7 @@ class SparseWalk:
         self._sums = np.concatenate([[0.0], np.cumsum(rows.data)]).tolist()
 
     def __call__(self, start: int, n_steps: int, rng: np.random.RandomState) -> NDArray[np.intp]:
-        """Return `start` and the vertices that follow it, `n_steps` in all; stays where there is no edge."""
+        """Return `n_steps` vertices of a walk from `start`; it stays at a vertex without edges."""
         borders, targets, sums = self._borders, self._targets, self._sums
         path, here = np.empty(n_steps, dtype=np.intp), start
         for step, u in enumerate(rng.random_sample(n_steps).tolist()):
@@ -342,7 +340,7 @@ class SparseWalk:
         return path
 
 
-# ---- second moments of samples on a training graph, through its Laplacian alone and in bounded memory
+# ---- second moments of samples on a training graph, by its Laplacian, in bounded memory
 
 
 class GraphMoments(NamedTuple):
@@ -367,7 +365,7 @@ class GraphMoments(NamedTuple):
 
 
 class GraphSums(NamedTuple):
-    """Moments of samples on a graph, and the sums of weights by which they merge.
+    """Moments of samples on a graph, and the sums of weights required for merging.
 
     Attributes
     ----------
@@ -385,7 +383,7 @@ class GraphSums(NamedTuple):
     n_samples: int
 
     def merge(self, other: "GraphSums") -> "GraphSums":
-        """Return the moments of both sets of samples on the union of their graphs, which it does not join."""
+        """Return the moments of both sets of samples on the disjoint union of their graphs."""
         Q, R = self.Q + other.Q, self.R + other.R
         q, r = other.Q / Q, other.R / R
         one, two = self.moments, other.moments
@@ -410,15 +408,15 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     Returns
     -------
     GraphMoments
-        In O(N D^2) for every graph whose Laplacian takes O(N D). `X` is not copied: temporal, window and
-        group graphs take it row block by row block; through the Laplacian of others go a few columns at a
-        time, so the memory beside it is a few times 64 MiB, or a few columns where N exceeds 8 million.
+        In O(N D^2) for every graph with an O(N D) Laplacian product. `X` is not copied: temporal, window and
+        group graphs process blocks of rows, others a few columns at a time. Additional memory is a few times
+        64 MiB, or a few columns if N exceeds 8 million.
 
     Raises
     ------
     ValueError
-        If `X` is no two-dimensional array of numbers, is incomplete, or the number of its rows is not the
-        number of vertices.
+        If `X` is not a two-dimensional array of numbers, has missing values, or the number of its rows is not
+        the number of vertices.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""Expansions, and the linear map on top of them: fitted, applied, tested on rows left out."""
+"""Expansions and the linear map of slow feature estimators, and a check on held-out rows."""
 
 import warnings
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ __all__ = [
     "warn_of_overfitting",
 ]
 
-_LEAST_SHARE = 1e-8  # leaves eight digits
+_LEAST_SHARE = 1e-8  # eight digits remain
 
 
 @dataclass(frozen=True, eq=False)
 class Expander:
-    """A fitted expansion, or none, applied to rows of which some may be incomplete.
+    """A fitted expansion, or the identity, applied to rows that may have missing values.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Expander:
         Raises
         ------
         ValueError
-            If the expansion is no transformer, or no row is complete.
+            If the expansion is not a transformer, or no row is complete.
         """
         if expansion is None:
             return cls(None, values.shape[1])
@@ -71,7 +71,7 @@ class Expander:
 
     @property
     def is_identity(self) -> bool:
-        """Whether rows stay as they are."""
+        """Whether the expansion is the identity."""
         return self.transformer is None
 
     def __call__(self, rows: FloatArray) -> FloatArray:
@@ -105,19 +105,18 @@ class Expander:
 
 
 def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
-    """Return polynomials of centred and scaled columns where those of the columns lose their digits.
+    """Return an equivalent polynomial expansion of centred and scaled columns if the original loses digits.
 
-    Together with the constant, which the mean of the outputs takes off, they are the same functions. At a
-    mean of r standard deviations, monomials of degree g have a share of about ``r^(2 - 2g)`` of their
-    variance that is no linear function of those of lower degree.
+    Both span the same functions, up to constants. At a mean of r standard deviations, a share of about ``r^(2
+    - 2g)`` of the variance of monomials of degree g is not linear in those of lower degree.
     """
-    # These take long to load, and linear methods do not need them.
+    # Slow imports that linear methods do not need.
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
     from probsfa.expansions import Polynomial
 
-    # A range of degrees leaves out functions that centring needs.
+    # A range of degrees may exclude functions that centring needs.
     whole = isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
     if not whole:
         return expansion
@@ -138,7 +137,7 @@ def extend_stream(
     new_sequence: bool = True,
     skip_incomplete: bool = False,
 ) -> MomentStream:
-    """Return the stream of moments after some sequences, expanded a block of rows at a time.
+    """Return the stream of moments extended by sequences, which are expanded in blocks of rows.
 
     Parameters
     ----------
@@ -147,9 +146,9 @@ def extend_stream(
     sequences : Sequences
         Rows before the expansion.
     expander : Expander
-        What to do with every row.
+        Expansion of the rows.
     new_sequence : bool, default=True
-        Whether the first row begins a new sequence; otherwise it continues the open one.
+        Whether the first row begins a new sequence; otherwise it continues the current one.
     skip_incomplete : bool, default=False
         Leave out rows with a NaN, and differences with such a row.
     """
@@ -174,40 +173,40 @@ def _apply(transformer: Any, rows: FloatArray) -> FloatArray:
     expanded = np.asarray(expanded, dtype=np.float64)
     if expanded.ndim != 2 or len(expanded) != len(rows):
         raise ValueError(
-            f"expansion must map every row by itself: {type(transformer).__name__} made shape "
-            f"{expanded.shape} of {rows.shape}."
+            f"expansion must map rows independently: {type(transformer).__name__} returned shape "
+            f"{expanded.shape} for {rows.shape}."
         )
     if not np.isfinite(expanded).all():
         raise ValueError(
-            f"expansion gave values that are not finite: {type(transformer).__name__} overflows on these "
-            "data. Scale the columns first, for example by a pipeline of StandardScaler and the expansion."
+            f"expansion returned values that are not finite: {type(transformer).__name__} overflows on these "
+            f"data. Scale the columns first, for example by a pipeline of StandardScaler and the expansion."
         )
     return expanded
 
 
-# ---- the fitted linear map of slow feature estimators: found from moments, and applied forth and back
+# ---- the linear map of slow feature estimators: fit from moments, transform and inverse
 
 
 def set_linear_map(
     estimator: Any, moments: Moments | GraphMoments, expander: Expander, *, lag: int = 1
 ) -> None:
-    """Solve for the slow directions of some moments and set the fitted attributes that follow from them.
+    """Compute the slow directions from moments and set the fitted attributes that follow from them.
 
     Parameters
     ----------
     estimator : SFA or GraphSFA
-        Gives the number of components and the tolerance of the rank.
+        Its `n_components` and `rank_tol` are used.
     moments : Moments or GraphMoments
         Of the expanded training rows.
     expander : Expander
         The fitted expansion, or none.
     lag : int, default=1
-        Rows from one member of a difference to the other: the unit of the time scales.
+        Rows between the two members of a difference.
 
     Raises
     ------
     RankError
-        If there are fewer directions than components; the estimator is then left as it was.
+        If there are fewer directions than components; the estimator is then unchanged.
     """
     directions = slow_directions(
         moments.difference_moment,
@@ -229,7 +228,7 @@ def set_linear_map(
 def outputs_from(
     values: FloatArray, expander: Expander, mean: FloatArray, components: FloatArray
 ) -> FloatArray:
-    """Return ``(h(x) - mean) @ components.T`` (N, K), a block of rows at a time."""
+    """Return ``(h(x) - mean) @ components.T`` (N, K), computed in blocks of rows."""
     outputs = np.empty((len(values), len(components)), dtype=np.float64)
     size = block_rows(len(mean))
     for start in range(0, len(values), size):
@@ -238,34 +237,35 @@ def outputs_from(
     return outputs
 
 
-# ---- slowness on rows that were left out of a fit, and one warning for all estimators that over-fit
-#
-# Outputs of a rich function space can follow nearly any course over the training rows. Whether they are slow
-# at all shows on consecutive rows that were left out: the rows are cut into folds, each fold is left out in
-# turn, and the delta values there are compared with those of the training rows.
+# ---- slowness on held-out rows, and a warning of overfitting for all estimators Outputs of a rich function
+# space can be slow on the training rows for any data. Cross-validation shows whether they are slow elsewhere:
+# the rows are divided into consecutive folds, each fold is held out once, and its delta values are compared
+# with those of the training rows.
 
 
 _N_FOLDS = 5
-_LEAST_SQUARE = 0.1  # of an output on a fold, in units of its variance over the training rows
-# White noise has a delta value of 2 with standard deviation 2 / sqrt(n); an output above 1.8 is of no use.
+_LEAST_SQUARE = (
+    0.1  # smallest mean square of an output on a fold, relative to its variance over the training rows
+)
+# White noise has a delta value of 2 with standard deviation 2 / sqrt(n); an output above 1.8 is not slow.
 _NOISE, _LEAST_NOISE, _DEVIATIONS = 1.8, 1.0, 2.0
-# An output whose time scale on rows left out is this share of that in training, and less than so many rows,
-# follows the training rows only.
+# An output overfits if its time scale on held-out rows is below this share of that in training and below this
+# number of rows.
 _SHARE, _SHORT = 1 / 4, 3.0
 _ROWS_PER_DIRECTION = 20  # white noise then has a delta value of 1.1 in training
-_MOST_DIRECTIONS = 300  # with more, two folds are left out instead of five
+_MOST_DIRECTIONS = 300  # above this, two folds are used instead of five
 
 
 def cut(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[slice]:
-    """Cut rows into consecutive folds of about equal length.
+    """Divide rows into consecutive folds of about equal length.
 
     Parameters
     ----------
     lengths : tuple of int
-        Rows of every sequence. A cut is moved to where a sequence begins if one does within a quarter of a
+        Rows of every sequence. A fold boundary is moved to the start of a sequence within a quarter of a
         fold.
     n_folds : int, default=5
-        Number of folds; fewer where there are fewer rows.
+        Number of folds; fewer if there are fewer rows.
 
     Returns
     -------
@@ -291,7 +291,7 @@ def cut(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[slice]:
 
 
 def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
-    """Return the delta values of outputs on rows left out, the mean over the folds.
+    """Return the delta values of outputs on held-out rows, averaged over folds.
 
     Parameters
     ----------
@@ -299,12 +299,12 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
         Mean squared change of every output on each fold.
     squares : array-like (F, ...)
         Mean square of every output on each fold, about its mean over the *training* rows. About the mean of
-        the fold itself, whatever is slower than a fold would be nearly constant, and fast by that measure.
+        the fold, outputs slower than a fold would have small variance and large delta values.
 
     Notes
     -----
-    An output that is nearly zero on a fold, as those of a narrow kernel are, is slow or fast by chance. What
-    its mean square lacks of a tenth of the variance in training counts as white noise.
+    The delta value of an output that is nearly zero on a fold, as with a narrow kernel, is random. White
+    noise is added to raise its mean square to a tenth of the training variance.
     """
     changes, squares = np.asarray(changes, dtype=np.float64), np.asarray(squares, dtype=np.float64)
     lacking = np.maximum(_LEAST_SQUARE - squares, 0.0)
@@ -313,7 +313,7 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
 
 
 def noise_delta(n_rows: int) -> float:
-    """Return the delta value from which on an output of so many rows is no slower than white noise."""
+    """Return the delta value above which an output of `n_rows` rows is not slower than white noise."""
     return float(np.clip(2.0 - 2.0 * _DEVIATIONS / np.sqrt(n_rows), _LEAST_NOISE, _NOISE))
 
 
@@ -329,7 +329,7 @@ def check_overfitting(
     remedy: str,
     stacklevel: int,
 ) -> None:
-    """Warn where the slowest outputs of expanded rows are not slow on rows left out.
+    """Warn if the slowest outputs of expanded rows are not slow on held-out rows.
 
     Parameters
     ----------
@@ -340,12 +340,12 @@ def check_overfitting(
     training : ndarray (K,)
         Delta values of the K slowest outputs over the training rows.
     rank : int
-        Directions in which the expanded rows vary. With more than 20 rows for each, outputs cannot over-fit
-        much, and nothing is computed.
+        Rank of the expanded rows. With more than 20 rows for each dimension, overfitting is small and the
+        check is skipped.
     lag, rank_tol
         Of the estimator.
     skip_incomplete : bool, default=False
-        Whether rows may have missing values, and do not count then.
+        Whether rows with missing values are skipped.
     remedy, stacklevel
         As in :func:`warn_of_overfitting`.
     """
@@ -383,21 +383,23 @@ def check_overfitting(
 def warn_of_overfitting(
     training: FloatArray, held_out: FloatArray, n_rows: int, remedy: str, *, stacklevel: int
 ) -> None:
-    """Warn of the first output whose delta value in training does not hold on rows left out.
+    """Warn of the first output whose delta value is much larger on held-out rows.
 
     Parameters
     ----------
     training, held_out : ndarray (K,)
         Delta values.
     n_rows : int
-        Number of all rows.
+        Number of rows.
     remedy : str
-        What to change: "Use ...".
+        Advice: "Use ...".
     stacklevel : int
-        Of the caller, as in :func:`warnings.warn`.
+        As in :func:`warnings.warn`.
     """
     noise = held_out > noise_delta(n_rows)
-    noise[1:] &= held_out[1:] > training[1:]  # fast outputs may be wanted, but then slow ones come first
+    noise[1:] &= (
+        held_out[1:] > training[1:]
+    )  # fast outputs may be intended; a slow one is expected before them
     there = np.nan_to_num(timescale(held_out))
     faster = (there < _SHARE * timescale(training)) & (there < _SHORT)
     if not (noise | faster).any():
@@ -405,14 +407,14 @@ def warn_of_overfitting(
     j = int(np.argmax(noise | faster))
     found = "is no slower than white noise" if noise[j] else "changes much faster than in training"
     warnings.warn(
-        f"Output {j} {found} on rows left out: its delta value is {held_out[j]:.3g} there, and "
+        f"Output {j} {found} on held-out rows: its delta value is {held_out[j]:.3g} there and "
         f"{training[j]:.3g} on the training rows. {remedy}",
         stacklevel=stacklevel + 1,
     )
 
 
 def _part(sequences: Sequences, fold: slice) -> Sequences:
-    """Return the rows of a fold, cut where sequences begin."""
+    """Return the rows of a fold, divided into sequences."""
     begins = np.cumsum([0, *sequences.lengths])
     borders = np.unique(np.clip(begins, fold.start, fold.stop))
     return Sequences(sequences.values[fold], tuple(np.diff(borders).tolist()))

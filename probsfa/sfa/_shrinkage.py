@@ -5,10 +5,10 @@ moments are::
 
     B_s = (1 - s) B + s T            A_s = (1 - s) A + 2 s T
 
-the moments of the samples, scaled by ``sqrt(1 - s)``, with independent noise of covariance ``s T`` added:
-noise varies by ``T`` and differs by ``2 T`` between two samples. Delta values are drawn towards 2, that of
-noise, the more the less an output varies. On the clustered graph ``A_s / 2`` is the shrunken covariance
-within classes of a regularised Fisher discriminant.
+These are the moments of the samples, scaled by ``sqrt(1 - s)``, plus independent noise of covariance ``s T``,
+whose differences have covariance ``2 s T``. Delta values are shrunk towards 2, the value of noise, most of
+all for outputs of small variance. On the clustered graph ``A_s / 2`` is the shrunken covariance within
+classes of a regularised Fisher discriminant.
 """
 
 import numbers
@@ -43,24 +43,24 @@ def check_delta_threshold(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a number of at least 0; got {value!r}.")
 
 
-# ---- labels that come with the rows of one array or of several sequences
+# ---- labels of the rows of one array or of several sequences
 
 
 def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
-    """Return labels of all rows in one array; what they are is for the graph to judge.
+    """Return the labels of all rows in one array; the graph validates their values.
 
     Parameters
     ----------
     y : array-like (N,) or (N, n_targets), list of such for every sequence, or None
-        One label, or one row of targets, for every row. Where there are several sequences, one label for each
-        of them is that of all its rows.
+        One label, or one row of targets, for every row; with several sequences, also one label for each
+        sequence.
     lengths : sequence of int
         Rows of every sequence.
 
     Returns
     -------
     ndarray (N,) or (N, n_targets), or None
-        None where there are no labels.
+        None without labels.
 
     Raises
     ------
@@ -94,29 +94,29 @@ def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
     return labels
 
 
-# ---- shrinkage of the moments of a graph, where there are few samples for so many columns
+# ---- shrinkage of the moments of a graph, for few samples of many columns
 
 
 TARGETS = ("diagonal", "identity")
 
-_MOST = 0.99  # columns may be uncorrelated altogether, but their differences still tell slow from fast
+_MOST = 0.99  # columns may be uncorrelated, but their differences still distinguish slow from fast
 
 
 def check_shrinkage(shrinkage: Any, target: Any) -> None:
-    """Raise a ValueError unless `shrinkage` is None, "auto" or from 0 to below 1, and the target is known."""
+    """Raise a ValueError unless `shrinkage` is None, "auto" or in [0, 1), and the target is valid."""
     check_option("shrinkage_target", target, TARGETS)
     if shrinkage is None or (isinstance(shrinkage, str) and shrinkage == "auto"):
         return
     number = isinstance(shrinkage, numbers.Real) and not isinstance(shrinkage, bool)
     if not number or not 0 <= float(shrinkage) < 1:
         raise ValueError(
-            f'shrinkage must be None, "auto" or a number from 0 to below 1; got {shrinkage!r}. (At 1 '
-            "nothing of the samples would be left.)"
+            f'shrinkage must be None, "auto" or a number from 0 to below 1; got {shrinkage!r}. (At 1, the '
+            "moments would not depend on the samples.)"
         )
 
 
 def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, target: str) -> float:
-    """Return the intensity of shrinkage that Ledoit & Wolf (2004) estimate for what differs along the edges.
+    """Return the shrinkage intensity of Ledoit & Wolf (2004) for residuals along the edges.
 
     Parameters
     ----------
@@ -138,9 +138,9 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
     -----
     Ledoit & Wolf (2004), Journal of Multivariate Analysis 88:365, lemmas 3.2 to 3.4: ``min(b, d) / d`` with
     ``d = |S - m I|^2`` and ``b = sum_n p_n^2 |e_n e_n' - S|^2``, of residuals e and with weights p in the
-    place of 1/N. The residual of a sample is its distance from the mean of its neighbours,
-    ``(L x)_n / d_n``, and its weight its degree; on the clustered graph S is the covariance within classes.
-    For the diagonal target residuals are taken in units of their spread.
+    place of 1/N. The residual of a sample is its difference from the mean of its neighbours, ``(L x)_n /
+    d_n``, and its weight is its degree; on the clustered graph S is the covariance within classes. For the
+    diagonal target, residuals are divided by their standard deviations.
     """
     variances = np.diagonal(moments.difference_moment) / 2
     varying = variances > moments.variance_floor
@@ -164,17 +164,17 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
 
 
 def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> GraphMoments:
-    """Return the moments drawn towards those of independent noise.
+    """Return the moments shrunk towards those of independent noise.
 
     Parameters
     ----------
     moments : GraphMoments
         Of the (expanded) samples.
     intensity : float
-        ``s``; 0 returns the moments as they are.
+        ``s``; 0 returns the moments unchanged.
     target : {"diagonal", "identity"}
-        ``T``: half the mean squared difference of each column, which makes the units of columns irrelevant,
-        or the mean of these, for columns of one unit. Columns that are constant stay so.
+        ``T``: half the mean squared difference of each column, which makes the result independent of units,
+        or the mean of these, for columns of one unit. Constant columns stay constant.
     """
     if intensity == 0:
         return moments
@@ -192,7 +192,7 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
 def slowest_of_shrunk(
     moments: GraphMoments, intensities: Sequence[float | str], n_components: int, n_columns: int
 ) -> Iterator[SlowDirections]:
-    """Yield the slow directions at several intensities of shrinkage to the identity, by one decomposition.
+    """Yield the slow directions at several intensities of shrinkage to the identity, from one decomposition.
 
     Parameters
     ----------
@@ -201,13 +201,13 @@ def slowest_of_shrunk(
     intensities : sequence of float
         Above 0.
     n_components : int
-        How many directions at most.
+        Maximum number of directions.
     n_columns : int
-        Columns of the samples that vary, over which the variance of the target is averaged.
+        Number of nonconstant columns, over which the variance of the target is averaged.
 
     Notes
     -----
-    The eigenvectors of the covariance do not depend on the intensity, so that whitening takes no time.
+    The eigenvectors of the covariance do not depend on the intensity, so that whitening costs nothing.
     """
     varying = np.diagonal(moments.covariance) > moments.variance_floor
     A = moments.difference_moment[np.ix_(varying, varying)]

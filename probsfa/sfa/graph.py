@@ -1,4 +1,4 @@
-"""Graph-based slow feature analysis: outputs that differ little between samples joined by a training graph.
+"""Graph-based slow feature analysis: outputs that vary little along the edges of a training graph.
 
 The outputs ``y = W (h(x) - mean)`` minimise the weighted mean of ``(y_j(n') - y_j(n))^2`` over the edges one
 after the other, under zero mean, unit variance and decorrelation weighted by the nodes, where ``h`` is the
@@ -33,11 +33,11 @@ __all__ = [
 
 
 def _takes_batches(gsfa: Any) -> bool:
-    """Whether there is a `partial_fit`; raise an AttributeError that says why not."""
+    """Return whether `partial_fit` is available, or raise an AttributeError with the reason."""
     if isinstance(gsfa.shrinkage, str):
         raise AttributeError(
-            'shrinkage="auto" is estimated from all rows at once, which partial_fit never has; give a number '
-            "from 0 to below 1."
+            'shrinkage="auto" is estimated from all rows at once, which partial_fit does not have. Use a '
+            "number from 0 to below 1."
         )
     return True
 
@@ -48,7 +48,7 @@ class GraphTransformer(RowTransformer):
     graph: Any
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator needs."""
+        """Return the scikit-learn tags of the estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = needs_labels(self.graph)
         return tags
@@ -58,31 +58,31 @@ class ScoredOnGraph(GraphTransformer):
     """A transformer whose score is the slowness of its outputs on a graph of rows that may be new."""
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
-        """Return how slow the outputs are on a graph of rows that may be new.
+        """Return the negative mean delta value of the outputs on new or training rows.
 
-        The graph is one for all settings of a kind of graph, so that scores of different numbers of groups or
-        neighbours can be compared: for labels that are numbers, samples are joined to the next one in the
-        order of the labels; for neighbours, the number is the default one; classes weigh as many as they have
-        samples. A function of (X, y) and a graph of time or of given edges stay what they are.
+        The graph for scoring does not depend on the settings of the graph, so that scores of different
+        numbers of groups or neighbours are comparable: "reordering" for numeric labels, the default number of
+        nearest neighbours, and classes weighted by their samples. A function of (X, y) and graphs of time or
+        explicit edges are used unchanged.
 
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
             Rows.
         y : array-like (N,), or list of array-likes (N_i,), optional
-            Labels, where the graph is built from them.
+            Labels, if the graph is built from them.
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
         float
-            Minus the mean delta value of the outputs, each divided by its own variance: greater is slower.
+            Minus the mean delta value of the outputs, each scaled to unit variance: greater is slower.
 
         Raises
         ------
         ValueError
-            If the graph was given as that of the training rows, and X has others, or an output is constant.
+            If `graph` is a graph of the training rows and X has other rows, or an output is constant.
         """
         check_is_fitted(self)
         sequences = check_sequences(
@@ -93,8 +93,8 @@ class ScoredOnGraph(GraphTransformer):
         )
         if score != score:
             raise ValueError(
-                "An output is constant on these rows, so that its delta value cannot be estimated. Give rows "
-                "that vary, or more of them."
+                "An output is constant on these rows; its delta value cannot be estimated. Use other or more "
+                "rows."
             )
         return score
 
@@ -109,41 +109,39 @@ class ScoredOnGraph(GraphTransformer):
 
 @lists_in_lists_out
 class GraphSFA(ScoredOnGraph, InvertibleTransformer):
-    """Slow feature analysis of a training graph, for supervised and unsupervised reduction of dimensions.
+    """Graph-based slow feature analysis, for supervised and unsupervised dimensionality reduction.
 
     Parameters
     ----------
     n_components : int, optional
-        How many outputs, slowest first; all that the rank of the data allows by default.
+        Number of outputs, slowest first; by default the rank of the data.
     graph : TrainingGraph, str, GraphBuilder or callable
-        What is similar to what: a graph of the training rows, or how to build one: a builder such as
-        ``graphs.Serial(n_groups=20)``, whose settings a search reaches as ``graph__n_groups``; a function of
-        (X, y); or the name of a graph with its default settings. From labels y: "clustered" (classes; the
-        outputs of Fisher's discriminant), "serial", "mixed", "sliding_window" and "reordering" (numbers).
-        From X: "temporal" (the outputs of :class:`SFA`) and "nearest_neighbors" (locality preserving
-        projections).
+        A graph of the training rows; a builder such as ``graphs.Serial(n_groups=20)``, whose settings are
+        searchable as ``graph__n_groups``; a function of (X, y); or the name of a graph with its default
+        settings. From labels y: "clustered" (classes; equivalent to Fisher's discriminant), "serial",
+        "mixed", "sliding_window" and "reordering" (numbers). From X: "temporal" (equivalent to :class:`SFA`)
+        and "nearest_neighbors" (locality preserving projections).
     expansion : transformer, optional
-        A scikit-learn transformer that maps every row by itself; it is cloned and fitted to the training
-        rows. Graphs are built from the rows before the expansion.
+        A scikit-learn transformer that maps rows independently; it is cloned and fitted to the training rows.
+        Graphs are built from the rows before the expansion.
     rank_tol : float, optional
-        Directions with less than this fraction of the variance of the leading one count as absent,
-        after every column is scaled to unit variance. Default as in :class:`SFA`.
+        Directions with less than this fraction of the largest variance are discarded, after scaling every
+        column to unit variance. Default as in :class:`SFA`.
     shrinkage : {"auto"} or float, optional
-        How far, from 0 to below 1, covariances and differences are drawn towards those of independent noise,
-        which keeps outputs from following single samples where these are few for so many columns. "auto" is
-        the estimate of Ledoit & Wolf (2004) for what differs along the edges; None is none at all.
+        Shrinkage intensity, from 0 to below 1, of covariances and differences towards those of independent
+        noise, against overfitting with few samples of many columns. "auto" is the estimate of Ledoit & Wolf
+        (2004) from residuals along the edges; None means no shrinkage.
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
-        Variances of that noise: half the mean squared difference of each column along the edges, so that the
-        units of the columns do not matter, or the mean of all, which suits columns of one unit, such as
-        pixels and their principal components.
+        Variances of that noise: half the mean squared difference of each column along the edges, independent
+        of units, or their mean, for columns of one unit such as pixels or principal components.
 
     Attributes
     ----------
     delta_values_ : ndarray (K,)
-        Weighted mean squared difference of each output over the edges, ascending. With shrinkage, these as
-        well as unit variance and decorrelation are of the shrunken moments.
+        Weighted mean squared difference of each output over the edges, ascending. With shrinkage, delta
+        values, unit variance and decorrelation refer to the shrunken moments.
     timescales_ : ndarray (K,)
-        ``-1 / log(1 - delta/2)`` in steps of the Markov chain on the graph; NaN where delta is 2 or more.
+        ``-1 / log(1 - delta/2)`` in steps of the Markov chain on the graph; NaN if delta is 2 or more.
     components_ : ndarray (K, D)
         Directions; ``(x - mean_) @ components_.T`` are the outputs.
     loadings_ : ndarray (D, K)
@@ -151,13 +149,13 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     mean_ : ndarray (D,)
         Mean of the (expanded) training rows, weighted by the nodes.
     rank_ : int
-        Number of directions in which the (expanded) training rows vary.
+        Numerical rank of the (expanded) training rows.
     moments_ : probsfa.graphs.GraphMoments
-        The second moments everything else was computed from.
+        The second moments from which all other attributes are computed.
     shrinkage_ : float
-        How far they were shrunk; 0 without shrinkage.
+        Shrinkage intensity; 0 without shrinkage.
     graph_ : TrainingGraph
-        The graph of the training rows. It is left out where the estimator is pickled: outputs do not need it.
+        The graph of the training rows. It is not pickled, because ``transform`` does not need it.
     expansion_ : transformer or None
         The fitted expansion.
     n_features_in_, feature_names_in_
@@ -166,17 +164,16 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     See Also
     --------
     probsfa.graphs : The training graphs and their settings.
-    GraphSFAClassifier, GraphSFARegressor : With the supervised step on top.
+    GraphSFAClassifier, GraphSFARegressor : With a classifier or regressor on the features.
 
     Notes
     -----
-    Only the Laplacian of the graph is needed, which for graphs of time, labels and classes takes O(N D); the
-    number of edges does not matter. The expanded training rows are held in memory.
+    Only products with the Laplacian of the graph are needed. For graphs of time, labels and classes they cost
+    O(N D), independent of the number of edges. The expanded training rows are held in memory.
 
-    With the intensity s of shrinkage and the target T, diagonal, the problem is that of ``(1 - s) B + s T``
-    and ``(1 - s) A + 2 s T``: what the samples would have with independent noise added, which varies by T
-    and differs by 2 T. On the clustered graph this is Fisher's discriminant with a shrunken covariance
-    within classes.
+    With shrinkage intensity s and diagonal target T, the moments are ``(1 - s) B + s T`` and ``(1 - s) A + 2
+    s T``, those of the samples with independent noise added. On the clustered graph this is Fisher's
+    discriminant with a shrunken covariance within classes.
 
     Examples
     --------
@@ -208,19 +205,19 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         self.shrinkage = shrinkage
         self.shrinkage_target = shrinkage_target
 
-    _seen: tuple[Expander, GraphSums]  # what partial_fit goes on from
+    _seen: tuple[Expander, GraphSums]  # state of partial_fit
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
-        """Find the directions of smallest weighted difference.
+        """Fit the slowest directions on the training graph.
 
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
-            Samples. Sequences matter for graphs in time only, which join nothing across them.
+            Samples. Sequences matter only for graphs in time, which have no edges between sequences.
         y : array-like (N,) or (N, M), or list of array-likes (N_i,), optional
-            Labels, where the graph is built from them.
+            Labels, if the graph is built from them.
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
@@ -230,8 +227,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         Raises
         ------
         ValueError
-            If X has missing cells or no variation, y is missing or does not fit, the graph has another
-            number of vertices than X has rows or joins none of them, or the rank is below `n_components`.
+            If X has missing values or no variance, y is missing or does not fit, the graph has no edges or
+            its number of vertices is not the number of rows, or the rank is below `n_components`.
         """
         check_parameters(self)
         sequences = check_sequences(
@@ -256,32 +253,30 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
 
     @available_if(_takes_batches)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None) -> Self:
-        """Take in some more samples; afterwards the estimator is fitted to all so far.
+        """Update the fit with a batch of samples.
 
         Parameters
         ----------
         X, y, lengths
-            As in ``fit``: a batch that has a graph of its own.
+            As in ``fit``: a batch, with its own graph.
         sample_weight : array-like (N,), optional
-            How many times each sample counts. Clustered, serial and mixed graphs are those of samples that
-            stand there so many times. On any other graph, node weights are multiplied by the weight of the
-            sample and edge weights by those of both samples. (``fit`` has no such weights: scikit-learn holds
-            that there they do what repeated rows would, which would change who is whose neighbour.)
+            Sample weights. For clustered, serial and mixed graphs, an integer weight is equivalent to
+            repeating the sample. For any other graph, they multiply node weights, and edge weights by both
+            ends. (``fit`` has no sample weights: scikit-learn requires that they are equivalent to
+            repetition, which would change nearest neighbours.)
 
         Returns
         -------
         GraphSFA
-            The estimator. As long as the rank of the samples so far is below `n_components`, it counts as not
-            fitted.
+            The estimator, fitted to all samples so far. It is not fitted while their rank is below
+            `n_components`.
 
         Notes
         -----
-        The graph of all samples is the union of the graphs of the batches: no edge joins two of them, and
-        node and edge weights stay what they are. Batches that are sequences in time lose nothing, classes
-        only how their means differ between batches. Graphs of numbers know neighbours in each batch only; the
-        weight of a batch is that of its edges, so batches should be of about one size, and much larger than
-        the groups or windows wanted. An expansion is fitted to the first batch. ``graph_`` is the graph of
-        the last one.
+        The graph of all samples is the disjoint union of the graphs of the batches. For sequences in time,
+        the result equals ``fit``; for classes, differences of class means between batches are ignored. Graphs
+        of numeric labels have edges within batches only: batches should have similar sizes, much larger than
+        groups or windows. An expansion is fitted to the first batch. ``graph_`` is the graph of the last one.
         """
         check_parameters(self)
         first = not hasattr(self, "_seen")
@@ -312,13 +307,13 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         return self._expander.inverse(self.mean_ + outputs @ self.loadings_.T)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled: all but the graph of the training rows, which outputs do not need."""
+        """Return the state to pickle, without the graph of the training rows."""
         state: dict[str, Any] = dict(super().__getstate__())
         state.pop("graph_", None)
         return state
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether outputs can be computed."""
+        """Return whether the estimator is fitted."""
         return hasattr(self, "components_")
 
     @property
@@ -331,7 +326,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
 
 
 def check_parameters(gsfa: GraphSFA) -> None:
-    """Raise a ValueError unless a GraphSFA can be fitted with its parameters, its graph apart."""
+    """Raise a ValueError if a parameter of a GraphSFA other than the graph is invalid."""
     if gsfa.n_components is not None:
         check_count("n_components", gsfa.n_components)
     check_rank_tol(gsfa.rank_tol)
@@ -339,7 +334,7 @@ def check_parameters(gsfa: GraphSFA) -> None:
 
 
 def keep_components(gsfa: GraphSFA, n_components: int) -> None:
-    """Reduce a fitted GraphSFA to its slowest outputs, as if it had been fitted with so many."""
+    """Reduce a fitted GraphSFA to its `n_components` slowest outputs."""
     gsfa.n_components = n_components
     gsfa.components_ = gsfa.components_[:n_components]
     gsfa.loadings_ = gsfa.loadings_[:, :n_components]
@@ -356,12 +351,12 @@ def set_fitted(
     sums: GraphSums | None = None,
     intensity: float | str | None = None,
 ) -> None:
-    """Fit a GraphSFA to moments: what ``fit`` does once it has been through the rows, wherever these are.
+    """Set the fitted attributes of a GraphSFA from moments.
 
     Parameters
     ----------
     gsfa : GraphSFA
-        Gets all fitted attributes but the names of columns.
+        Receives all fitted attributes except the names of columns.
     graph : TrainingGraph
         Of the training rows.
     moments : GraphMoments
@@ -369,21 +364,21 @@ def set_fitted(
     expander : Expander
         The fitted expansion, or none.
     sums : GraphSums, optional
-        Of earlier batches too, where there are any.
+        Sums that include earlier batches.
     intensity : float, optional
-        Of shrinkage; by default what the estimator says.
+        Shrinkage intensity; by default that of the estimator.
 
     Raises
     ------
     ValueError
-        If the rows do not vary, or have a lower rank than `n_components`, or the intensity was to be
-        estimated from rows, of which there are none here.
+        If the rows have no variance or a lower rank than `n_components`, or if the intensity must be
+        estimated from rows.
     """
     intensity = gsfa.shrinkage if intensity is None else intensity
     if isinstance(intensity, str):
         raise ValueError(
-            'shrinkage="auto" is estimated from the rows themselves, and here are only their moments; give a '
-            "number from 0 to below 1."
+            'shrinkage="auto" is estimated from rows, and only moments are available here. Use a number '
+            "from 0 to below 1."
         )
     shrinkage = 0.0 if intensity is None else float(intensity)
     set_linear_map(gsfa, shrunk_moments(moments, shrinkage, gsfa.shrinkage_target), expander)
@@ -395,13 +390,13 @@ def set_fitted(
     n_rows = sums.n_samples
     if shrinkage == 0 and gsfa.rank_ >= n_rows - 1:
         warnings.warn(
-            f"The {n_rows} rows vary in {gsfa.rank_} directions, so outputs can take any values "
-            'on them. Take fewer columns (or a smaller expansion), more rows, or shrinkage="auto".',
+            f"The {n_rows} rows have rank {gsfa.rank_}, so that outputs can fit any values. Use fewer "
+            'columns (or a smaller expansion), more rows, or shrinkage="auto".',
             stacklevel=3,
         )
 
 
-# ---- how slow outputs are on the graph of rows that may be new
+# ---- slowness of outputs on a graph of training or new rows
 
 
 def graph_score(graph: Any, sequences: Sequences, y: Any, outputs: Any) -> float:
@@ -410,23 +405,23 @@ def graph_score(graph: Any, sequences: Sequences, y: Any, outputs: Any) -> float
     Parameters
     ----------
     graph : TrainingGraph, str or callable
-        As an estimator has it; "temporal" where there is none.
+        The graph of an estimator; "temporal" if it has none.
     sequences : Sequences
         The rows.
     y : array-like or None
         Their labels.
     outputs : ndarray (N, K)
-        Of the rows. Each is divided by its own variance, so that none is slow for being small.
+        Outputs of the rows; each is scaled to unit variance.
 
     Raises
     ------
     ValueError
-        If the graph is one of other rows.
+        If the graph is a graph of other rows.
     """
     if isinstance(graph, TrainingGraph) and graph.n_vertices != sequences.n_rows:
         raise ValueError(
-            f"graph is a graph of {graph.n_vertices} training rows, so there is none of these "
-            f"{sequences.n_rows} rows to score on. Give graph= as a name or a function of (X, y)."
+            f"graph is a graph of {graph.n_vertices} training rows, which cannot score these "
+            f"{sequences.n_rows} rows. Pass graph= as a name or a function of (X, y)."
         )
     labels = labels_of_rows(y, sequences.lengths)
     of_rows = build_graph(graph, sequences.values, labels, lengths=sequences.lengths)

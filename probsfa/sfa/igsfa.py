@@ -1,8 +1,8 @@
 """Information-preserving graph-based slow feature analysis.
 
-Slow features say nothing about what is not slow, and a hierarchy of them loses what its higher layers could
-have made slow by combining it. Here the slow features with a delta value below a threshold are complemented
-by principal components of what they leave of the input (Escalante-B. & Wiskott 2020).
+Slow features discard fast directions, which higher layers of a hierarchy could have combined to slow
+features. Here the slow features with a delta value below a threshold are complemented by principal components
+of the residual of the input (Escalante-B. & Wiskott 2020).
 """
 
 from typing import Any, NamedTuple, Self
@@ -25,31 +25,31 @@ _SCALINGS = ("input", "qr")
 
 @lists_in_lists_out
 class IGSFA(GraphTransformer, InvertibleTransformer):
-    """Slow features of a training graph, and principal components of what they leave of the input.
+    """Information-preserving graph-based SFA: slow features and principal components of the residual.
 
     Parameters
     ----------
     n_components : int, optional
-        How many outputs, slow ones first; by default all below the threshold, and all directions of the input
-        that these leave.
+        Number of outputs, slow features first; by default all slow features below the threshold and all
+        components of the residual.
     graph : TrainingGraph, str or callable
         As in :class:`GraphSFA`.
     expansion : transformer, optional
-        As in :class:`GraphSFA`, for the slow features; the principal components are of the input itself.
+        As in :class:`GraphSFA`, for the slow features; principal components are those of the input.
     delta_threshold : float, default=1.96
-        Slow features with a smaller delta value are part of the output, `n_components` of them at most. With
-        0 there are none, and the outputs are principal components; far above 2 all are slow features.
+        Slow features with a smaller delta value are part of the output, at most `n_components`. With 0 all
+        outputs are principal components; far above 2 all are slow features.
     scaling : {"input", "qr"}, default="input"
-        How slow features get amplitudes comparable to the components: "input" gives each the root of the mean
-        variance of the columns. With "qr" all of them together are as long as what they reconstruct of the
-        input linearly; nothing then is left of features of which the input holds no linear trace.
+        Scaling of slow features relative to the components. "input": the standard deviation of each is the
+        root mean variance of the columns. "qr": their total variance is that of their linear reconstruction
+        of the input; features uncorrelated with the input then vanish.
     rank_tol, shrinkage, shrinkage_target
         As in :class:`GraphSFA`.
 
     Attributes
     ----------
     n_slow_ : int
-        Slow features among the outputs; they come first.
+        Number of slow features among the outputs; they are first.
     gsfa_ : GraphSFA
         All slow features; without the graph.
     delta_values_ : ndarray (n_slow_,)
@@ -57,7 +57,7 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
     slow_loadings_ : ndarray (D, n_slow_)
         Linear reconstruction of the input from the slow outputs.
     residual_components_ : ndarray (K - n_slow_, D)
-        Principal directions of what is left, orthonormal, by falling variance.
+        Principal directions of the residual, orthonormal, by decreasing variance.
     residual_variances_ : ndarray (K - n_slow_,)
         Variances in these directions.
     mean_ : ndarray (D,)
@@ -67,7 +67,7 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
 
     See Also
     --------
-    GraphSFA : The slow part alone.
+    GraphSFA : Slow features only.
     HierarchicalSFA : With ``Layer(method="igsfa")`` its nodes preserve information.
 
     Notes
@@ -112,16 +112,16 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         self.shrinkage_target = shrinkage_target
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
-        """Find the slow features, and the principal components of the rest.
+        """Fit the slow features and the principal components of the residual.
 
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
             Samples.
         y : array-like (N,), or list of array-likes (N_i,), optional
-            Labels, where the graph is built from them.
+            Labels, if the graph is built from them.
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         Raises
         ------
         ValueError
-            As :class:`GraphSFA` does, or if there are fewer slow features and directions of the input than
+            As in :class:`GraphSFA`, or if slow features and components together are fewer than
             `n_components`.
         """
         if self.n_components is not None:
@@ -175,7 +175,7 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         return self.mean_ + slow @ self.slow_loadings_.T + rest @ self.residual_components_
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether outputs can be computed."""
+        """Return whether the estimator is fitted."""
         return hasattr(self, "residual_components_")
 
     @property
@@ -183,7 +183,7 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         return self.n_slow_ + len(self.residual_components_)
 
     def _split(self, rows: FloatArray, slow: FloatArray, p: FloatArray) -> "_Split":
-        """Return the maps of slow features and of what they leave; `p` are weights that sum to 1."""
+        """Return the maps of slow features and of the residual; the weights `p` sum to 1."""
         mean = rows[0] + p @ (rows - rows[0])
         X = rows - mean
         below = int(np.sum(self.gsfa_.delta_values_ < self.delta_threshold))
@@ -206,21 +206,21 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         values, vectors = values[::-1], vectors[:, ::-1].copy()
         unit = np.ones(X.shape[1], dtype=np.float64)
         apart = np.append(-np.diff(values) > default_rank_tol(X.shape[1]) * total, True)
-        for block in blocks_of(apart):  # of decorrelated columns, for example
+        for block in blocks_of(apart):  # for decorrelated columns, for example
             vectors[:, block] = vectors[:, block] @ canonical_axes(vectors[:, block], unit)
         rank = int(np.sum(values > default_rank_tol(X.shape[1]) * total))
         wanted = rank if self.n_components is None else self.n_components - J
         if wanted > rank:
             raise RankError(
-                f"n_components={self.n_components} is more than the data hold: {J} slow features below "
-                f"delta_threshold={self.delta_threshold:g}, and the rest of the input has the rank {rank}."
+                f"n_components={self.n_components} is more than available: {J} slow features below "
+                f"delta_threshold={self.delta_threshold:g}, and the residual of the input has rank {rank}."
             )
         signs = canonical_signs(vectors[:, :wanted], unit)
         return _Split(mean, slow_means, scaling, loadings, (vectors[:, :wanted] * signs).T, values[:wanted])
 
 
 class _Split(NamedTuple):
-    """The maps that an IGSFA consists of beside its slow features; see its attributes."""
+    """The linear maps of an IGSFA after its slow features; see its attributes."""
 
     mean: FloatArray
     slow_means: FloatArray

@@ -1,4 +1,4 @@
-"""Linear slow feature analysis, and any expansion of it, as a scikit-learn estimator.
+"""Slow feature analysis, linear or with an expansion, as a scikit-learn estimator.
 
 The outputs ``y = W (h(x) - mean)`` minimise ``<(y_j(t+lag) - y_j(t))^2>`` one after the other under zero
 mean, unit variance and decorrelation over the training rows, where ``h`` is the identity or an expansion
@@ -36,21 +36,21 @@ class SFA(InvertibleTransformer):
     Parameters
     ----------
     n_components : int, optional
-        How many outputs, slowest first; all that the rank of the data allows by default.
+        Number of outputs, slowest first; by default the rank of the data.
     lag : int, default=1
         Rows between the two members of a difference.
     expansion : transformer, optional
-        A scikit-learn transformer that maps every row by itself, such as ``PolynomialFeatures(2,
-        include_bias=False)``; it is cloned, fitted to the complete training rows, and SFA works on what it
-        returns. Polynomials of columns with a mean of many standard deviations are those of the centred and
-        scaled columns, which are the same functions and keep their digits.
+        A scikit-learn transformer that maps rows independently, such as ``PolynomialFeatures(2,
+        include_bias=False)``. It is cloned and fitted to the complete training rows, and SFA is applied to
+        its output. Polynomials of columns whose mean is many standard deviations are computed from the
+        centred and scaled columns, which span the same functions without loss of digits.
     missing : {"raise", "skip"}, default="raise"
-        What to do with NaN. ``"skip"`` leaves incomplete rows out: only differences of two complete rows
-        `lag` apart count, so rows that were never taken should be given as rows of NaN, and
-        ``transform`` returns rows of NaN for them.
+        Treatment of missing values (NaN). ``"skip"`` leaves incomplete rows out and uses differences of two
+        complete rows `lag` apart only; ``transform`` returns rows of NaN for them. Insert rows of NaN for
+        rows missing from the table.
     rank_tol : float, optional
-        Directions with less than this fraction of the variance of the leading one count as absent,
-        after every column is scaled to unit variance. Default 1e-12 (see
+        Directions with less than this fraction of the largest variance are discarded, after scaling every
+        column to unit variance. Default 1e-12 (see
         :func:`probsfa.linalg.default_rank_tol`).
 
     Attributes
@@ -58,19 +58,18 @@ class SFA(InvertibleTransformer):
     delta_values_ : ndarray (K,)
         Mean squared change of each output over the training rows, ascending: 0 is constant, 2 is white noise.
     timescales_ : ndarray (K,)
-        ``-lag / log(1 - delta/2)`` in rows; NaN where delta is 2 or more, because no exponential decay
-        changes that fast.
+        ``-lag / log(1 - delta/2)`` in rows; NaN if delta is 2 or more, which no exponential decay attains.
     components_ : ndarray (K, D)
         Directions; ``(x - mean_) @ components_.T`` are the outputs.
     loadings_ : ndarray (D, K)
-        Covariances of inputs and outputs: how each unit-variance output shows in each input. Divided by the
-        inputs' standard deviations they are correlations, which say what inputs matter.
+        Covariances of inputs and unit-variance outputs. Divided by the standard deviations of the inputs,
+        they are correlations.
     mean_ : ndarray (D,)
         Mean of the (expanded) training rows.
     rank_ : int
-        Number of directions in which the (expanded) training rows vary.
+        Numerical rank of the (expanded) training rows.
     moments_ : probsfa.graphs.Moments
-        The second moments everything else was computed from.
+        The second moments from which all other attributes are computed.
     expansion_ : transformer or None
         The fitted expansion.
     n_features_in_, feature_names_in_
@@ -79,15 +78,16 @@ class SFA(InvertibleTransformer):
     See Also
     --------
     GraphSFA : Slowness along the edges of a training graph.
-    KernelSFA : Slow functions from a kernel, regularised.
+    KernelSFA : Slow functions of a kernel, regularised.
     HierarchicalSFA : Layers of nodes over receptive fields.
-    probsfa.ProbabilisticSFA : The model with noise and missing cells, of which this is the limit of no noise.
+    probsfa.ProbabilisticSFA : The model with noise and missing values; SFA is its zero-noise limit.
 
     Notes
     -----
-    The covariance is taken with 1/T and the differences with 1/(their number), not centred: a drift is
-    change. The largest correlation of an output with an input is positive, which fixes its sign. Constant
-    and duplicated columns, fewer rows than columns, and any choice of units are handled by the rank.
+    The covariance is divided by T and the moment of differences by their number; differences are not centred,
+    so that a drift counts as change. The sign makes the largest correlation of an output with an input
+    positive. Constant and duplicated columns, and fewer rows than columns, reduce the rank. Units do not
+    matter.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class SFA(InvertibleTransformer):
     """
 
     _finite_outputs = "allow-nan"
-    _seen: tuple[Expander, MomentStream] | None  # what partial_fit goes on from; None before a complete row
+    _seen: tuple[Expander, MomentStream] | None  # state of partial_fit; None before the first complete row
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class SFA(InvertibleTransformer):
         self.rank_tol = rank_tol
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
-        """Find the slowest directions.
+        """Fit the slowest directions.
 
         Parameters
         ----------
@@ -140,15 +140,15 @@ class SFA(InvertibleTransformer):
         Raises
         ------
         ValueError
-            If X has missing cells and ``missing="raise"``, holds no difference or no variation, or has a
-            lower rank than `n_components`.
+            If X has missing values and ``missing="raise"``, has no difference or no variance, or has a lower
+            rank than `n_components`.
 
         Warns
         -----
         UserWarning
-            If outputs can follow any course in time, because rows are too few for the columns; and, with an
-            expansion and at most 20 rows for each of its directions, if the outputs are not slow on rows that
-            are left out.
+            If rows are too few for the columns, so that outputs can fit any time course; and, with an
+            expansion and at most 20 rows for each of its dimensions, if the outputs are not slow on held-out
+            rows.
         """
         check_parameters(self)
         sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")
@@ -173,7 +173,7 @@ class SFA(InvertibleTransformer):
     def partial_fit(
         self, X: Any, y: Any = None, *, lengths: Any = None, new_sequence: bool | None = None
     ) -> Self:
-        """Take in the next rows; afterwards the estimator is fitted to all rows so far.
+        """Update the fit with the next rows.
 
         Parameters
         ----------
@@ -183,19 +183,20 @@ class SFA(InvertibleTransformer):
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
         new_sequence : bool, optional
-            Whether the first row begins a new sequence or continues the last one, with a difference across
-            the border. By default a single array continues; a list, or an array with `lengths`, begins anew.
+            Whether the first row begins a new sequence or continues the last one. By default a single array
+            continues the last sequence; a list, or an array with `lengths`, begins a new one.
 
         Returns
         -------
         SFA
-            The estimator. As long as the rows so far cannot determine the outputs (no difference yet, or a
-            rank below `n_components`), it counts as not fitted and ``transform`` says why.
+            The estimator, fitted to all rows so far. It is not fitted while these do not determine the
+            outputs (no difference yet, or a rank below `n_components`); ``transform`` then reports the
+            reason.
 
         Notes
         -----
-        Any sequence of chunks gives what ``fit`` gives on the whole, up to rounding. An expansion is fitted
-        to the complete rows of the first chunk that has any, and then stays as it is.
+        The result equals ``fit`` on all rows, up to rounding. An expansion is fitted to the first batch with
+        complete rows and then fixed.
         """
         check_parameters(self)
         first = not hasattr(self, "_seen")
@@ -233,11 +234,11 @@ class SFA(InvertibleTransformer):
         return self._expander.inverse(self.mean_ + outputs @ self.loadings_.T)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether outputs can be computed."""
+        """Return whether the estimator is fitted."""
         return hasattr(self, "components_")
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
+        """Return the scikit-learn tags of the estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.missing == "skip"
         return tags
@@ -261,7 +262,7 @@ class SFA(InvertibleTransformer):
         raise NotFittedError(f"This {type(self).__name__} instance is not fitted yet: {reason.rstrip('.')}.")
 
     def _unset_fitted(self, reason: str) -> Self:
-        """Delete what was fitted, because the rows so far do not determine the outputs."""
+        """Delete the fitted attributes, because the rows so far do not determine the outputs."""
         self._pending = reason
         if hasattr(self, "components_"):
             del self.components_
@@ -269,7 +270,7 @@ class SFA(InvertibleTransformer):
 
 
 def check_parameters(sfa: SFA) -> None:
-    """Raise a ValueError unless an SFA can be fitted with its parameters."""
+    """Raise a ValueError if a parameter of an SFA is invalid."""
     if sfa.n_components is not None:
         check_count("n_components", sfa.n_components)
     check_count("lag", sfa.lag)
@@ -278,14 +279,14 @@ def check_parameters(sfa: SFA) -> None:
 
 
 def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequence[int]) -> None:
-    """Fit an SFA to moments: what ``fit`` does once it has been through the rows, wherever these are.
+    """Set the fitted attributes of an SFA from moments.
 
     Parameters
     ----------
     sfa : SFA
-        Gets all fitted attributes but the names of columns.
+        Receives all fitted attributes except the names of columns.
     stream : MomentStream
-        Moments of all expanded training rows, and the last rows, from which ``partial_fit`` goes on.
+        Moments of all expanded training rows, and the last rows, which ``partial_fit`` continues.
     expander : Expander
         The fitted expansion, or none.
     lengths : sequence of int
@@ -294,7 +295,7 @@ def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequ
     Raises
     ------
     ValueError
-        If the rows hold no difference or no variation, or have a lower rank than `n_components`.
+        If the rows have no difference or no variance, or a lower rank than `n_components`.
     """
     set_linear_map(sfa, stream.moments, expander, lag=sfa.lag)
     sfa._seen = expander, stream
@@ -302,17 +303,17 @@ def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequ
 
 
 def _warn_of_rows(lengths: Sequence[int], lag: int, rank: int, n_rows: int) -> None:
-    """Warn about data that can be used, but not for what the caller may think."""
+    """Warn of short sequences, and of too few rows for the columns."""
     short = sum(n <= lag for n in lengths)
     if short:
         warnings.warn(
-            f"{short} of {len(lengths)} sequences have no more than lag={lag} rows: they count in the "
-            "covariance and hold no difference.",
+            f"{short} of {len(lengths)} sequences have at most lag={lag} rows: they contribute to the "
+            f"covariance only, not to the differences.",
             stacklevel=4,
         )
     if rank >= n_rows - 1:
         warnings.warn(
-            f"The {n_rows} rows vary in {rank} directions, so outputs can follow any course in time, however "
-            "slow. Take fewer columns (or a smaller expansion), or more rows.",
+            f"The {n_rows} rows have rank {rank}, so that outputs can fit any time course. Use fewer columns "
+            f"(or a smaller expansion) or more rows.",
             stacklevel=4,
         )

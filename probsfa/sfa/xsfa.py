@@ -2,13 +2,13 @@
 
 Sprekeler, Zito & Wiskott (2014), JMLR 15:921; see Sprekeler (2011), section 5.6. If a series is an invertible
 function of statistically independent sources, its slowest function is a monotonic function of the slowest
-source, and the next ones are mixtures of further functions of it with other sources. So sources are taken
-one after the other:
+source, and the next ones are mixtures of further functions of it with other sources. Sources are therefore
+extracted successively:
 
 1. expand the series, ``z = h(x)``, and whiten;
-2. remove from ``z`` what is linear in an expansion ``n(s_1, ..., s_i)`` of the sources so far;
-3. leave out directions that have little variance left;
-4. the slowest direction of what remains is the next source.
+2. subtract from ``z`` its regression on an expansion ``n(s_1, ..., s_i)`` of the sources so far;
+3. discard directions with little remaining variance;
+4. the slowest remaining direction is the next source.
 """
 
 import math
@@ -37,16 +37,16 @@ _ROWS_PER_MONOMIAL = 4
 
 
 class Extraction(NamedTuple):
-    """How one source follows from the expanded rows and the sources before it.
+    """The map from expanded rows and earlier sources to one source.
 
     Attributes
     ----------
     readout : ndarray (E,)
         Weights of the expanded rows, ``z - mean``.
     removal : ndarray (M,)
-        Weights of the expanded sources before, ``n - source_mean``, which are subtracted.
+        Weights of the expanded earlier sources, ``n - source_mean``, which are subtracted.
     source_mean : ndarray (M,)
-        Mean of the expanded sources before.
+        Mean of the expanded earlier sources.
     low, high : float
         Range of the source over the training rows.
     """
@@ -60,27 +60,26 @@ class Extraction(NamedTuple):
 
 @lists_in_lists_out
 class XSFA(RowTransformer):
-    """Sources behind a nonlinear mixture, one after the other, the slowest first.
+    """Nonlinear blind source separation: extract sources successively, slowest first.
 
     Parameters
     ----------
     n_components : int, default=2
-        How many sources.
+        Number of sources.
     expansion : transformer, optional
-        A scikit-learn transformer that maps every row by itself, rich enough to hold the inverse of the
-        mixture; it is cloned and fitted to the rows, each column brought to zero mean and unit variance. By
-        default polynomials of the highest degree up to 7 that has no more than 500 monomials and one for
-        every four rows.
+        A scikit-learn transformer that maps rows independently and whose span should contain the inverse of
+        the mixture. It is cloned and fitted to the standardized rows. By default polynomials of the highest
+        degree up to 7 with at most 500 monomials and one for every four rows.
     source_degree : int, default=7
-        Degree of the polynomials of sources that are removed before the next source is sought.
+        Degree of the polynomials of earlier sources that are removed before the next source is extracted.
     least_variance : float, default=1e-3
-        Directions of the whitened expansion that have up to this variance left after the removal, of one
-        before, are left out: what is left of them is what the removal got wrong.
+        Directions of the whitened expansion with at most this variance after the removal (1 before) are
+        discarded: the remaining variance is due to errors of the removal.
     lag : int, default=1
         Rows between the two members of a difference.
     rank_tol : float, optional
-        Directions of the expansion with less than this fraction of the variance of the leading one count as
-        absent, after every column is scaled to unit variance. Default as in :class:`SFA`.
+        Directions of the expansion with less than this fraction of the largest variance are discarded, after
+        scaling every column to unit variance. Default as in :class:`SFA`.
 
     Attributes
     ----------
@@ -89,11 +88,11 @@ class XSFA(RowTransformer):
     timescales_ : ndarray (K,)
         ``-lag / log(1 - delta/2)`` in rows.
     n_directions_ : ndarray (K,) of int
-        Directions of the expansion among which each source was the slowest.
+        Number of directions of the expansion from which each source was extracted.
     rank_ : int
-        Directions in which the expanded rows vary.
+        Rank of the expanded rows.
     mean_, scale_ : ndarray (D,)
-        Means and standard deviations of the columns; 1 for one that is constant.
+        Means and standard deviations of the columns; 1 for constant columns.
     expansion_ : transformer
         The fitted expansion.
     n_features_in_, feature_names_in_
@@ -101,20 +100,20 @@ class XSFA(RowTransformer):
 
     See Also
     --------
-    SFA : All outputs at once, which are functions of the slowest sources mixed with each other.
+    SFA : All outputs at once; they are mixtures of functions of the slowest sources.
 
     Notes
     -----
-    A source comes out up to an invertible function of it: its values are those of the slowest such function.
-    The time scales of the sources should differ, and not by so much that high powers of the slowest source
-    are still slower than the next one. The sign makes the largest correlation with a column positive.
+    A source is identified up to an invertible function: the slowest such function is returned. The time
+    scales of the sources should differ, but high powers of the slowest source should be faster than the next
+    source. The sign makes the largest correlation with a column positive.
 
     Sources of new rows are clipped to their range over the training rows, because polynomials are unbounded
     outside of it.
 
     Examples
     --------
-    Two sources, wound up to a spiral (Harmeling et al. 2003):
+    Two sources mixed to a spiral (Harmeling et al. 2003):
 
     >>> import numpy as np
     >>> t = np.arange(4000)
@@ -145,7 +144,7 @@ class XSFA(RowTransformer):
         self.rank_tol = rank_tol
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
-        """Find the sources.
+        """Fit the sources.
 
         Parameters
         ----------
@@ -153,7 +152,7 @@ class XSFA(RowTransformer):
             Rows in order of time; a list is several sequences, with no difference from one to the next.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
@@ -163,16 +162,16 @@ class XSFA(RowTransformer):
         Raises
         ------
         ValueError
-            If a parameter is out of range, X is incomplete or holds no difference, or nothing is left of the
-            expansion before all sources are found.
+            If a parameter is out of range, X has missing values or no difference, or the expansion is
+            exhausted before all sources are found.
 
         Warns
         -----
         UserWarning
-            If sources can follow any course in time, because rows are too few for the expansion; and, with at
-            most 20 rows for each direction of it, if the first source is not slow on rows that are left out.
+            If the expansion has as many dimensions as there are rows, so that any source fits; and, with at
+            most 20 rows for each dimension, if the first source is not slow on held-out rows.
         """
-        self.__dict__.pop("extractions_", None)  # whatever ends this early leaves an estimator not fitted
+        self.__dict__.pop("extractions_", None)  # after an error the estimator is not fitted
         self._check_parameters()
         sequences = check_sequences(
             self, X, reset=True, allow_nan=False, lengths=lengths, min_rows=2, index="warn"
@@ -188,11 +187,11 @@ class XSFA(RowTransformer):
         moments = self._moments(scaled, sequences, expander)
         white = whiten(moments.covariance, rank_tol=self.rank_tol, variance_floor=moments.variance_floor)
         if white.rank == 0:
-            raise RankError("Every column of X is constant, so there is nothing slow to find: the rank is 0.")
+            raise RankError("Every column of X is constant: the rank is 0. Remove constant columns.")
         if white.rank >= len(scaled) - 1:
             warnings.warn(
-                f"The {len(scaled)} rows vary in {white.rank} directions, so sources can follow any course "
-                "in time. Take a smaller expansion, or more rows.",
+                f"The {len(scaled)} rows have rank {white.rank} after the expansion, so that outputs can fit "
+                f"any time course. Use a smaller expansion or more rows.",
                 stacklevel=2,
             )
         self.expansion_ = expander.transformer
@@ -243,7 +242,7 @@ class XSFA(RowTransformer):
         return sources
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether sources can be computed."""
+        """Return whether the estimator is fitted."""
         return hasattr(self, "extractions_")
 
     @property
@@ -261,7 +260,7 @@ class XSFA(RowTransformer):
             raise ValueError(f"least_variance must be a number from 0 to less than 1; got {given!r}.")
 
     def _moments(self, scaled: FloatArray, sequences: Sequences, expander: Expander) -> Any:
-        """Return the moments of what an expander makes of the rows."""
+        """Return the moments of the expanded rows."""
         stream = MomentStream.start(expander.n_features_out, self.lag)
         return extend_stream(stream, Sequences(scaled, sequences.lengths), expander).moments
 
@@ -273,11 +272,10 @@ class XSFA(RowTransformer):
         expander: Expander,
         W: FloatArray,
     ) -> tuple[Extraction, float, int]:
-        """Return the next source, its delta and the number of directions it is the slowest of.
+        """Return the next source, its delta value and the number of remaining directions.
 
-        With ``z`` the whitened expansion of the rows and ``n`` that of the sources, ``r = z - G' n`` is what
-        is left when ``G`` holds the regression of z on n; all that is asked of r follows from the
-        moments of z and n together.
+        With ``z`` the whitened expansion of the rows, ``n`` that of the sources and ``G`` the regression of z
+        on n, ``r = z - G' n`` is the residual. Its moments follow from the joint moments of z and n.
         """
         rank = W.shape[1]
         powers = self._powers(sources[:1]).shape[1]
@@ -295,9 +293,9 @@ class XSFA(RowTransformer):
         kept = variances > max(self.least_variance, rank * np.finfo(np.float64).eps)
         if not kept.any():
             raise ValueError(
-                f"n_components={self.n_components} sources are more than the expansion holds: nothing is "
-                f"left of its {rank} directions once polynomials of {sources.shape[1]} are removed. Take a "
-                "larger expansion, a lower source_degree, or fewer sources."
+                f"n_components={self.n_components} sources cannot be extracted: no variance remains in the "
+                f"{rank} directions of the expansion after polynomials of {sources.shape[1]} sources are "
+                f"removed. Use a larger expansion, a lower source_degree, or fewer sources."
             )
         white = left @ (U[:, kept] / np.sqrt(variances[kept]))
         inner = white.T @ A @ white
@@ -307,13 +305,13 @@ class XSFA(RowTransformer):
         return extraction, max(float(delta[0]), 0.0), int(kept.sum())
 
     def _powers(self, sources: FloatArray) -> FloatArray:
-        """Return the monomials of the sources; none of no source."""
+        """Return the monomials of the sources; an array without columns if there is no source."""
         if sources.shape[1] == 0:
             return np.zeros((len(sources), 0), dtype=np.float64)
         return Polynomial(self.source_degree).expand(sources)
 
     def _source(self, scaled: FloatArray, sources: FloatArray, extraction: Extraction) -> FloatArray:
-        """Return one source from scaled rows and the sources before it, a block of rows at a time."""
+        """Return one source from scaled rows and earlier sources, computed in blocks of rows."""
         expander = Expander(self.expansion_, len(self.expansion_mean_))
         source = np.empty(len(scaled), dtype=np.float64)
         size = block_rows(len(self.expansion_mean_))
@@ -325,7 +323,7 @@ class XSFA(RowTransformer):
 
 
 class _WithSources:
-    """Whitened expansion of rows and monomials of sources, side by side, of both given side by side."""
+    """Whitened expansion of rows, concatenated with monomials of sources."""
 
     def __init__(
         self, expander: Expander, W: FloatArray, mean: FloatArray, n_features: int, xsfa: XSFA
@@ -333,13 +331,13 @@ class _WithSources:
         self.expander, self.W, self.mean, self.n_features, self.xsfa = expander, W, mean, n_features, xsfa
 
     def transform(self, joined: FloatArray) -> FloatArray:
-        """Return both expansions of some rows."""
+        """Return the concatenated expansions of rows."""
         white = (self.expander(joined[:, : self.n_features]) - self.mean) @ self.W
         return np.hstack([white, self.xsfa._powers(joined[:, self.n_features :])])
 
 
 def _default_degree(n_features: int, n_rows: int) -> int:
-    """Return the highest degree of polynomials that stays within bounds, at least 1."""
+    """Return the highest degree of polynomials within the bounds, at least 1."""
     most = min(_MOST_MONOMIALS, n_rows // _ROWS_PER_MONOMIAL)
     degree = 1
     while degree < _HIGHEST_DEGREE and math.comb(n_features + degree + 1, degree + 1) - 1 <= most:

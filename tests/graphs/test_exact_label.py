@@ -95,7 +95,7 @@ def test_chain_of_a_graph_with_non_negative_weights(seed):
     P = graph.to_sparse().toarray()
     error = steps / steps.sum(axis=1, keepdims=True) - P / P.sum(axis=1, keepdims=True)
     assert np.abs(error).max() < 6 * 0.5 / np.sqrt(20_000 / 6 / 2)
-    with pytest.raises(ValueError, match="weights below zero.*nonnegative=True"):
+    with pytest.raises(ValueError, match="negative edge weights.*nonnegative=True"):
         graphs.exact_label([0.0, 0.0, 1.0, 9.0], delta_values=[0]).sample_markov_chain(5)
 
 

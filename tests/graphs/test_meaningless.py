@@ -51,7 +51,7 @@ def test_one_class_is_refused(X, graph):
 def test_numbers_taken_for_classes_are_told(X, rng):
     y = np.round(rng.standard_normal(30), 1)
     y[:2] = y[2]
-    with pytest.warns(UserWarning, match="different numbers for 30 samples, and each is taken for a class"):
+    with pytest.warns(UserWarning, match="different numbers for 30 samples, and each is treated as a class"):
         graphs.clustered(y)
     graphs.clustered(np.round(y))  # few values: classes
 

@@ -140,6 +140,6 @@ def test_partial_fit_goes_on_from_fit_and_waits_for_the_rank(rng):
 
 def test_small_batches_warn_of_the_rows_so_far_only(rng):
     X, y = rng.standard_normal((60, 8)), np.tile([0, 1], 30)
-    with pytest.warns(UserWarning, match="The 6 rows vary in 5 directions"):
+    with pytest.warns(UserWarning, match="The 6 rows have rank 5"):
         gsfa = GraphSFA(graph="clustered").partial_fit(X[:6], y[:6])
     gsfa.partial_fit(X[6:12], y[6:12])  # an error if it warned

@@ -180,7 +180,7 @@ def test_a_column_with_nothing_observed_is_named(method, stands_for_missing, ser
 
 
 @every_method
-@pytest.mark.filterwarnings("ignore:1 of 3 sequences have no more than lag=1 rows")
+@pytest.mark.filterwarnings("ignore:1 of 3 sequences have at most lag=1 rows")
 def test_a_list_of_sequences_comes_back_as_a_list(method, series):
     if isinstance(method, EstimatorImputation):
         method = EstimatorImputation(ProbabilisticSFA(1, max_iter=3))

@@ -126,7 +126,7 @@ def test_fewer_rows_than_columns_gives_free_responses_and_a_warning():
     # others: delta 2e-31, silently; the truth is the slowest course that 20 rows allow
     T = 20
     narrow = np.random.default_rng(3).standard_normal((T, 50))
-    with pytest.warns(UserWarning, match="20 rows vary in 19 directions"):
+    with pytest.warns(UserWarning, match="20 rows have rank 19"):
         sfa = SFA().fit(narrow)
     assert sfa.rank_ == T - 1
     free, deltas = oracle.free_responses(T, T - 1)
@@ -223,7 +223,7 @@ def test_delta_values_have_one_entry_for_each_output():
 
 def test_sequences_shorter_than_the_lag_warn_and_do_not_fail():
     pieces = [X[:400], X[400:402], X[402:]]
-    with pytest.warns(UserWarning, match="1 of 3 sequences have no more than lag=5 rows"):
+    with pytest.warns(UserWarning, match="1 of 3 sequences have at most lag=5 rows"):
         sfa = SFA(lag=5).fit(pieces)
     deltas, *_ = oracle.slow_features(pieces, lag=5)
     np.testing.assert_allclose(sfa.delta_values_, deltas, rtol=SPECTRAL)

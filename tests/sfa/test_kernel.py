@@ -413,7 +413,7 @@ def test_a_source_slower_than_a_fold_is_found():
 def test_outputs_that_are_slow_in_training_alone_bring_a_warning():
     rng = np.random.default_rng(0)
     X = np.cumsum(rng.standard_normal((150, 10)), axis=0)  # a random walk never comes back
-    with pytest.warns(UserWarning, match="Output 0 .* on rows left out: .* regularization_path"):
+    with pytest.warns(UserWarning, match="Output 0 .* on held-out rows: .* regularization_path"):
         KernelSFA().fit(X)
 
 
@@ -539,7 +539,7 @@ def test_errors_of_support_lag_and_graph(rng, options, message):
 def test_a_lag_is_that_of_linear_sfa(rng, lag):
     X = series(rng, 150)
     pieces = [X[:70], X[70:73], X[73:]]
-    with pytest.warns(UserWarning, match="have no more than lag") if lag == 5 else contextlib.nullcontext():
+    with pytest.warns(UserWarning, match="have at most lag") if lag == 5 else contextlib.nullcontext():
         linear = SFA(3, lag=lag).fit(pieces)
     model = KernelSFA(3, kernel="linear", lag=lag, regularization=0).fit(pieces)
     np.testing.assert_allclose(model.delta_values_, linear.delta_values_, rtol=SPECTRAL)

@@ -83,7 +83,7 @@ def test_labels_and_settings_that_make_no_graph_are_named(rng):
         graphs.serial(words)
     with pytest.raises(ValueError, match="bandwidth=1e-09 joins no sample to another"):
         graphs.heat_kernel(X, 1e-9)
-    with pytest.raises(ValueError, match=r"no angles in radians. Give the period: ring\(y, period=360\)"):
+    with pytest.raises(ValueError, match=r"cannot be angles.* Pass the period: ring\(y, period=360\)"):
         graphs.ring(np.arange(0, 360, 10))
     with pytest.raises(ValueError, match="least_variance must be a number from 0"):
         XSFA(least_variance=[0.1]).fit(X)

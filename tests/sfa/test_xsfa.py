@@ -27,7 +27,7 @@ def spiral(s):
 
 @checked([XSFA(1), XSFA(2, expansion=Polynomial(2), source_degree=2)])
 @pytest.mark.filterwarnings("ignore:The [0-9]* rows vary in")
-@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out")
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
 
@@ -103,7 +103,7 @@ def test_offsets_and_units_change_nothing(rng):
         ({"least_variance": 1.5}, "least_variance must be a number from 0 to less than 1; got 1.5"),
         ({"least_variance": None}, "least_variance must be a number from 0 to less than 1; got None"),
         ({"lag": 0}, "lag must be an integer of at least 1"),
-        ({"n_components": 3, "expansion": Polynomial(1)}, "nothing is left of its 2 directions"),
+        ({"n_components": 3, "expansion": Polynomial(1)}, "no variance remains in the 2 directions"),
     ],
 )
 def test_errors_name_the_argument(rng, options, message):
@@ -113,9 +113,9 @@ def test_errors_name_the_argument(rng, options, message):
 
 def test_a_fit_that_fails_leaves_an_estimator_that_is_not_fitted(rng):
     X = rng.standard_normal((80, 2))
-    with pytest.warns(UserWarning, match="on rows left out"):
+    with pytest.warns(UserWarning, match="on held-out rows"):
         model = XSFA(2).fit(X)
-    with pytest.raises(ValueError, match="nothing is left"):
+    with pytest.raises(ValueError, match="cannot be extracted"):
         model.set_params(n_components=9, expansion=Polynomial(1)).fit(X)
     with pytest.raises(NotFittedError):
         model.transform(X)

@@ -349,7 +349,7 @@ def _warn(banks: list[NodeBank], n_rows: int) -> None:
         seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
         if bank.stage.method != "pca" and bank.rank.max() >= seen - 1:
             warnings.warn(
-                f"The {n_rows} rows vary in {bank.rank.max()} directions in a node of {bank.stage.name}, so "
+                f"The {n_rows} rows have rank {bank.rank.max()} in a node of {bank.stage.name}, so "
                 "its outputs can take any values, however slow. Take smaller fields or expansions, or more "
                 "rows.",
                 stacklevel=3,

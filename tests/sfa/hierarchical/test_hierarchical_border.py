@@ -135,7 +135,7 @@ def test_labels_that_cannot_be_used(X):
 
 
 def test_too_few_rows_for_the_directions_are_warned_of(X):
-    with pytest.warns(UserWarning, match=r"The 6 rows vary in 5 directions in a node of layers\[1\]"):
+    with pytest.warns(UserWarning, match=r"The 6 rows have rank 5 in a node of layers\[1\]"):
         HierarchicalSFA([Layer(2, field=2), Layer(1, expansion=Polynomial(2))]).fit(X[:6])
 
 

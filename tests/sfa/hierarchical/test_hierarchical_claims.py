@@ -46,7 +46,7 @@ def test_a_hierarchy_overfits_less_than_direct_sfa():
         rng = np.random.default_rng(draw)
         train, test = rng.standard_normal((25, 24)), rng.standard_normal((1000, 24))
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The 25 rows vary in 24 directions")
+            warnings.filterwarnings("ignore", message="The 25 rows have rank 24")
             direct = SFA(3).fit(train).transform(test).std()
         ratios.append(direct / HierarchicalSFA(layers).fit(train).transform(test).std())
     assert np.median(ratios) > 3
