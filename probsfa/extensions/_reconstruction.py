@@ -1,8 +1,11 @@
 """Base class of estimators that represent rows by a few coordinates and reconstruct the rows from these."""
 
-from typing import Any
+import abc
+import warnings
+from typing import Any, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._row_transformer import InvertibleTransformer
@@ -14,6 +17,38 @@ __all__ = ["Reconstruction"]
 
 class Reconstruction(InvertibleTransformer):
     """An estimator with an encoder (``_outputs``) and a decoder (``_inputs``) of rows."""
+
+    status_: str
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the encoder and the decoder.
+
+        Parameters
+        ----------
+        X : array-like (N, D), or list of array-likes (N_i, D)
+            Complete rows.
+        y : ignored
+
+        Returns
+        -------
+        object
+            The fitted estimator. After an interrupt from the keyboard it has the best result so far.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of its range, or `X` is constant or not complete.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If an iterative fit was interrupted or took `max_iter` rounds.
+        """
+        self._check_parameters()
+        self._learn(*self._check_training_rows(X))
+        if not getattr(self, "converged_", True):
+            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
+        return self
 
     def reconstruct(self, X: Any) -> Any:
         """Return rows as the model has them: encoded, and decoded again.
@@ -50,6 +85,14 @@ class Reconstruction(InvertibleTransformer):
         check_is_fitted(self)
         values = check_sequences(self, X, reset=False, allow_nan=False).values
         return -mean_squared_distance(values, self._inputs(self._outputs(values)))
+
+    @abc.abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise a ValueError for a parameter out of its range."""
+
+    @abc.abstractmethod
+    def _learn(self, values: FloatArray, mean: FloatArray) -> None:
+        """Set the fitted attributes from checked rows (N, D) and their mean."""
 
     def _check_training_rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Check the rows to learn from, at least two and not all alike; also their mean."""

@@ -3,7 +3,6 @@
 import numbers
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -98,34 +97,14 @@ class LinearAutoencoder(Reconstruction):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the encoder and the decoder.
-
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Complete rows.
-        y : ignored
-
-        Returns
-        -------
-        LinearAutoencoder
-            The fitted estimator. Interrupted, it has the best pair so far.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of its range, or `X` is constant or not complete.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit was interrupted or took `max_iter` rounds.
-        """
-        n_components = check_count("n_components", self.n_components)
+    def _check_parameters(self) -> None:
+        check_count("n_components", self.n_components)
         check_count("max_iter", self.max_iter)
         check_positive("tol", self.tol)
-        values, mean = self._check_training_rows(X)
+
+    def _learn(self, values: FloatArray, mean: FloatArray) -> None:
+        """Learn the encoder and the decoder."""
+        n_components = self.n_components
         n_features = values.shape[1]
         if n_components > n_features:
             raise ValueError(f"n_components={n_components} is more than the {n_features} columns of X.")
@@ -156,9 +135,6 @@ class LinearAutoencoder(Reconstruction):
         self.n_iter_ = len(history)
         self.converged_ = status == "converged"
         self.status_ = _status(status, self.n_iter_, self.max_iter)
-        if not self.converged_:
-            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
-        return self
 
     def _outputs(self, values: FloatArray) -> FloatArray:
         return np.asarray((values - self.mean_) @ self.encoder_.T)
@@ -286,32 +262,8 @@ class Autoencoder(Reconstruction):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Train the network.
-
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Complete rows.
-        y : ignored
-
-        Returns
-        -------
-        Autoencoder
-            The fitted estimator. Interrupted, it has the network as far as it is trained.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of its range, or `X` is constant or not complete.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit was interrupted or took `max_iter` rounds.
-        """
-        self._check_parameters()
-        values, mean = self._check_training_rows(X)
+    def _learn(self, values: FloatArray, mean: FloatArray) -> None:
+        """Train the network."""
         self.mean_ = mean
         spread = (values - self.mean_).std(axis=0)
         self.scale_ = np.where(spread > 0.0, spread, 1.0)
@@ -334,9 +286,6 @@ class Autoencoder(Reconstruction):
         self.n_iter_ = int(getattr(network, "n_iter_", 0))
         self.converged_ = status == "converged"
         self.status_ = _status(status, self.n_iter_, self.max_iter)
-        if not self.converged_:
-            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
-        return self
 
     def _check_parameters(self) -> None:
         for name in ("n_components", "hidden", "n_noisy", "n_init", "max_iter"):

@@ -1,7 +1,6 @@
 """Principal components, as many as leave a given part of the risk."""
 
 import numbers
-from typing import Any, Self
 
 import numpy as np
 
@@ -71,30 +70,14 @@ class PCA(Reconstruction):
         self.n_components = n_components
         self.alpha = alpha
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the directions of largest variance.
-
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Complete rows.
-        y : ignored
-
-        Returns
-        -------
-        PCA
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of its range, or `X` is constant or not complete.
-        """
+    def _check_parameters(self) -> None:
         if self.n_components is not None:
             check_count("n_components", self.n_components)
         if not isinstance(self.alpha, numbers.Real) or not 0.0 <= float(self.alpha) < 1.0:
             raise ValueError(f"alpha must be a number from 0 to below 1; got {self.alpha!r}.")
-        values, mean = self._check_training_rows(X)
+
+    def _learn(self, values: FloatArray, mean: FloatArray) -> None:
+        """Find the directions of largest variance."""
         n_rows, n_features = values.shape
         if self.n_components is not None and self.n_components > n_features:
             raise ValueError(f"n_components={self.n_components} is more than the {n_features} columns of X.")
@@ -112,7 +95,6 @@ class PCA(Reconstruction):
             self.n_components_ = self.n_components
         components = directions[: self.n_components_]
         self.components_ = components * canonical_signs(components.T, np.ones(n_features))[:, None]
-        return self
 
     def _outputs(self, values: FloatArray) -> FloatArray:
         return np.asarray((values - self.mean_) @ self.components_.T)

@@ -1,12 +1,10 @@
 """Principal curves and surfaces as an estimator."""
 
-import warnings
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._threads import one_blas_thread
@@ -154,32 +152,9 @@ class PrincipalCurve(Reconstruction):
         self.max_iter = max_iter
         self.tol = tol
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Find the curve by projection and closed-form update in turn.
-
-        Parameters
-        ----------
-        X : array-like (N, D), or list of array-likes (N_i, D)
-            Complete rows.
-        y : ignored
-
-        Returns
-        -------
-        PrincipalCurve
-            The fitted estimator. Interrupted, it has the best curve so far.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of its range, or `X` is constant or not complete.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the fit was interrupted or took `max_iter` rounds.
-        """
-        k = self._check_parameters()
-        values, mean = self._check_training_rows(X)
+    def _learn(self, values: FloatArray, mean: FloatArray) -> None:
+        """Find the curve by projection and closed-form update in turn."""
+        k = self.n_components
         centred = values - mean
         default = 50 if k == 1 else 100
         count = (
@@ -195,11 +170,8 @@ class PrincipalCurve(Reconstruction):
             best = _descend_from(starts, settings, centred, landmarks)
         self.mean_, self.bandwidth_ = mean, settings.bandwidth
         self._set_fitted(values, landmarks, best)
-        if not self.converged_:
-            warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
-        return self
 
-    def _check_parameters(self) -> int:
+    def _check_parameters(self) -> None:
         k = check_count("n_components", self.n_components)
         if k > 2:
             raise ValueError(f"n_components must be 1, for a curve, or 2, for a surface; got {k}.")
@@ -211,7 +183,6 @@ class PrincipalCurve(Reconstruction):
             raise ValueError("coordinate='arc_length' is for curves; a surface has no arc length.")
         check_count("max_iter", self.max_iter)
         check_positive("tol", self.tol)
-        return k
 
     def _settings(self, centred: FloatArray, landmarks: FloatArray) -> "tuple[_Settings, bool]":
         """What a descent needs, with the bandwidth, and whether its choice was interrupted."""
