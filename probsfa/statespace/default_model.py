@@ -115,10 +115,11 @@ def fit_default_model(
     model = OutlierModel.of(_fit_best(InMemory(rest), options, fit).fitted, spread)
     n_outliers = int(np.count_nonzero(data.sequences.mask & ~rest.mask))
     number = f"{n_outliers:,} value{'s are' if n_outliers > 1 else ' is'}"
-    status = (
-        f"{model.fitted.status} {number} left out as outliers, far from adjacent values and from "
-        "predictions. outlier_scores(X) ranks them; robust=False uses all values."
+    sentence = (
+        f"{number} left out as outliers, far from adjacent values and from predictions. outlier_scores(X) "
+        "ranks them; robust=False uses all values."
     )
+    status = model.fitted.status.adding("outliers_left_out", sentence, n_outliers=n_outliers)
     return replace(model, fitted=replace(model.fitted, status=status))
 
 
@@ -186,7 +187,9 @@ def _fit_best(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianMo
     start = models[best].fitted.params if varied else None
     model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
     table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
-    status = f"{model.fitted.status} Mean error (CRPS) of held-out values, by number of factors: {table}."
+    sentence = f"Mean error (CRPS) of held-out values, by number of factors: {table}."
+    scores = {c.words: float(s) for c, s in zip(candidates, mean, strict=True)}
+    status = model.fitted.status.adding("candidates", sentence, **scores)
     model = replace(model, fitted=replace(model.fitted, status=status))
     return _calibrated(model, data, held_out[best])
 

@@ -153,8 +153,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         Numbers of accepted steps and of likelihood evaluations.
     converged_ : bool
         Whether the fit reached a maximum.
-    status_ : str
-        How the fit ended, what it selected, what to try.
+    status_ : FitStatus
+        How the fit ended, what it selected, what to try: a text, with `notes` and their `codes`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -337,7 +337,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
                 ended,
                 log_likelihood=ended.log_likelihood + slopes,
                 history=ended.history + slopes,
-                status=ended.status + sentence,
+                status=ended.status.adding("transforms", sentence),
             )
         )
         if options.n_components is None and not options.noise_free:
@@ -639,5 +639,5 @@ def set_fitted(estimator: ProbabilisticSFA, model: MaximumLikelihoodModel) -> No
 
 def with_times(fitted: MaximumLikelihood, axis: TimeAxis, time_unit: float) -> MaximumLikelihood:
     """Return the result of a fit with the unit of time of its data."""
-    status = fitted.status + describe_index(axis, time_unit)
+    status = fitted.status.adding("times", describe_index(axis, time_unit))
     return replace(fitted, time_unit=time_unit, status=status, axis=axis)

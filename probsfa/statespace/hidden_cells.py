@@ -55,6 +55,8 @@ SLIGHT = 0.01
 CLOSE = 10.0
 # Minimum number of missing values, and of groups of hidden ones, that define a pattern.
 _FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
+# Part of the wanted number of values that shifts of the pattern must hide, to be used.
+_LEAST_MOVED = 0.5
 # Largest share of the observed values of a column that is hidden.
 _MOST_OF_A_COLUMN = 0.3
 # Maximum number of shifts of the pattern of missing values.
@@ -115,10 +117,13 @@ def hide_for_choice(
         If there are too few observed values.
     """
     observed = ~np.isnan(values)
+    masks: list[BoolArray] = []
     if np.count_nonzero(~observed) >= _FEWEST_MISSING:
         masks = [_moved_gaps(observed, fraction / n_masks, rng) for _ in range(n_masks)]
         kinds: Sequence[str] = ["pattern of missing values, moved in time"] * n_masks
-    else:
+    # Columns without missing values are not hidden in this way, so that few others may be left.
+    n_moved = sum(int(np.count_nonzero(mask)) for mask in masks)
+    if not masks or n_moved < _LEAST_MOVED * fraction * np.count_nonzero(observed):
         length = max(1, min(block, len(values) // 10))
         n_blocks = n_masks // 2
         share = fraction / n_masks

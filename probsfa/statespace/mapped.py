@@ -210,16 +210,14 @@ class MappedModel(MaximumLikelihoodModel):
         comparison = self._compare(sequences)
         if comparison is None or not comparison.sentence:
             return self
-        return self._with_status(f"{self.fitted.status} {comparison.sentence}")
+        status = self.fitted.status.adding("interpolation", comparison.sentence)
+        return self.with_fitted(replace(self.fitted, status=status))
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
         """The same model; its status says so where predictions one row ahead are far off."""
         if not isinstance(self.inner, LinearGaussianModel):
             return self
         return replace(self, inner=self.inner.with_gross_misfit(self.map(sequences)))
-
-    def _with_status(self, status: str) -> Self:
-        return self.with_fitted(replace(self.fitted, status=status))
 
     def with_fitted(self, fitted: MaximumLikelihood) -> Self:
         """The same model with another account of how the fit ended."""

@@ -37,6 +37,7 @@ from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.progress import Progress
+from probsfa.statespace.status import FitStatus, Note
 from probsfa.statespace.student_model import with_noise
 
 if TYPE_CHECKING:
@@ -321,9 +322,8 @@ def _fit_to_all(
 def _stopped_by_budget(model: LinearGaussianModel) -> LinearGaussianModel:
     """A model that is no maximum for all cells, whose status says that time ran out."""
     ended = "Stopped at the end of the budget: the best parameters so far are kept."
-    status = model.fitted.status
-    for sentence in STATUS_SENTENCES.values():
-        status = status.replace(sentence, ended)
+    rest = [note for note in model.fitted.status.notes if note.code not in STATUS_SENTENCES]
+    status = FitStatus([Note("budget", ended, {}), *rest])
     return replace(model, fitted=replace(model.fitted, status=status, converged=False, interrupted=False))
 
 

@@ -1,5 +1,6 @@
 """The model with Gaussian observation noise, and its methods on validated data."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -51,6 +52,7 @@ from probsfa.statespace.leave_one_out import (
     near_zero_noise,
 )
 from probsfa.statespace.news import News, read_news
+from probsfa.statespace.noise.gaussian import resolution_variance
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import (
@@ -100,7 +102,32 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     @property
     def n_parameters(self) -> int:
         """Decays, loadings, means, and those noise variances that were learned."""
-        return self.fitted.layout(evenly_sampled=True).n_free
+        fitted, params = self.fitted, self.fitted.params
+        # A loading for each state, a mean, and variances.
+        of_a_constant = len(params.latents.seen) + (4 if params.has_memory else 2)
+        return fitted.layout(evenly_sampled=True).n_free - of_a_constant * fitted.n_constant
+
+    def varying(self, sequences: Sequences) -> Sequences:
+        """Return the rows without the columns that were constant in the fit; warn if these vary.
+
+        The model has no variance of such a column, so that its likelihood is no measure of the model.
+        """
+        constant = self.fitted.constant
+        if constant is None:
+            return sequences
+        values = np.where(constant, sequences.values, np.nan)
+        apart = np.abs(values - self.fitted.params.offset)
+        changed = np.flatnonzero(np.any(apart > 1e-8 * np.abs(self.fitted.params.offset), axis=0))
+        if changed.size:
+            names = sequences.feature_names
+            who = ", ".join(str(j) if names is None else repr(names[j]) for j in changed[:5].tolist())
+            warnings.warn(
+                f"X varies in column {who}, which was constant in the fit: the model has no variance of it. "
+                "Likelihoods leave it out. Fit to rows in which it varies.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return replace(sequences, values=np.where(constant, np.nan, sequences.values))
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Distribution of the latents given all rows of each sequence."""
@@ -184,6 +211,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Log-likelihood of all rows, in nats."""
+        sequences = self.varying(sequences)
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.log_likelihood()
@@ -194,9 +222,17 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Values with missing cells filled, and the standard deviations of what would have been observed."""
         filled = self._impute(sequences, with_std=with_std)
-        if self.fitted.calibration is None or filled.std is None:
+        if filled.std is None:
             return filled
-        return filled._replace(std=filled.std * self._std_factors(sequences))
+        std = filled.std
+        if self.fitted.calibration is not None:
+            std = std * self._std_factors(sequences)
+        return filled._replace(std=np.where(sequences.mask, std, self._with_unknown(std)))
+
+    def _with_unknown(self, std: FloatArray) -> FloatArray:
+        """Standard deviations (N, D), infinite in columns that were observed once."""
+        once = self.fitted.observed_once
+        return std if once is None else np.where(once, np.inf, std)
 
     def _std_factors(self, sequences: Sequences) -> FloatArray:
         """Calibration factors (N, D) of the standard deviations of values that would have been observed."""
@@ -277,7 +313,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         comparison = self.impute(self.sample_of(sequences)).beside_interpolation
         if comparison is None or not comparison.sentence:
             return self
-        status = f"{self.fitted.status} {comparison.sentence}"
+        status = self.fitted.status.adding("interpolation", comparison.sentence)
         return replace(self, fitted=replace(self.fitted, status=status))
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
@@ -305,11 +341,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             return self
         last = np.cumsum([part.stop - part.start for part in before]) - 1
         outliers = gross_outliers(errors, of_suspects[last], suspects, sequences.n_rows)
-        clause = misfit_clause(errors, rows.lengths, rows.feature_names)
-        clause += outlier_clause(outliers, rows.feature_names)
-        if not clause:
-            return self
-        return replace(self, fitted=replace(self.fitted, status=self.fitted.status + clause))
+        status = self.fitted.status.adding(
+            "misfit", misfit_clause(errors, rows.lengths, rows.feature_names)
+        ).adding("outliers", outlier_clause(outliers, rows.feature_names), values=outliers.cells)
+        return replace(self, fitted=replace(self.fitted, status=status))
 
     def errors_of_few(self, sequences: Sequences) -> FloatArray:
         """Standardised errors of predictions one row ahead (N, D), of rows few enough to go through them."""
@@ -323,6 +358,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     ) -> list[Forecast]:
         """Distribution so many units of time after each sequence."""
         forecasts, calibration = self._forecast(sequences, steps), self.fitted.calibration
+        forecasts = [replace(one, std=self._with_unknown(one.std)) for one in forecasts]
         if calibration is None:
             return forecasts
         before = distance_to_observed(sequences, self.fitted.time_unit)
@@ -472,7 +508,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         fitted = self.fitted
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
-        floors = fitted.options.noise_floors
+        floors = self._noise_floors(sequences)
         params = fitted.standardised_params.state_space
         return standard_errors(
             coordinates, params, panel, floors, fitted.scale, fitted.time_unit, fitted.params
@@ -483,12 +519,18 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         fitted, params = self.fitted, self.fitted.standardised_params.state_space
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
-        free = free_coordinates(coordinates, params, fitted.options.noise_floors)
+        free = free_coordinates(coordinates, params, self._noise_floors(sequences))
         if not free[component]:
             raise ValueError(f"The decay of latent {component} is fixed: there is nothing to profile.")
         learned = fitted.options.learned_noise(fitted.scale)
         noise = learned if learned.prior > 0.0 else None
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
+
+    def _noise_floors(self, sequences: Sequences) -> FloatArray:
+        """Variances (D, n) at which white noise may have been held in the fit, standardised."""
+        resolution = resolution_variance(sequences) / self.fitted.scale**2
+        least = self.fitted.options.learned_noise(self.fitted.scale, resolution).floor
+        return np.column_stack([least, np.tile(self.fitted.options.noise_floors, (least.size, 1))])
 
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.retimed(self.fitted.time_unit))

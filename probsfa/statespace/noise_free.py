@@ -32,6 +32,7 @@ from probsfa.statespace.prediction import (
     observation_moments,
 )
 from probsfa.statespace.simulation import simulate
+from probsfa.statespace.status import FitStatus
 from probsfa.statespace.timeline import check_steps_of_limit
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
@@ -290,7 +291,7 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
         history=np.array([log_likelihood]),
         n_evaluations=0,
         converged=True,
-        status=STATUS_SENTENCES["closed_form"],
+        status=FitStatus.of("closed_form", STATUS_SENTENCES["closed_form"]),
         options=replace(options, n_components=n_components),
     )
     return NoiseFreeModel(fitted, square)

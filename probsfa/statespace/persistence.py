@@ -5,6 +5,7 @@ files of both versions are restored by the same code.
 """
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.processes import KINDS
+from probsfa.statespace.status import FitStatus, Note
 from probsfa.statespace.student import MOST_DEGREES
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_plain
@@ -41,7 +43,7 @@ _OPTIONAL: dict[str, Sequence[str]] = {
     **dict(memory_decay="D", memory_scale="D", exog_coef="DP", constant="D", feature_names="D"),
     **_OF_LIMIT,
     **_OF_CALIBRATION,
-    **dict(outlier_spread="D"),
+    **dict(outlier_spread="D", observed_once="D"),
 }
 _POSITIVE = ("scale", *_OF_KINDS, *_OF_CALIBRATION)
 
@@ -72,6 +74,8 @@ def to_arrays(
         "fitted_with": dataclasses.asdict(fitted.options),
         "time_axis": fitted.axis._asdict(),
         **{name: _plain(getattr(fitted, name)) for name in _OF_FIT},
+        "status": str(fitted.status),
+        "status_notes": [[note.code, note.text, json.dumps(note.values)] for note in fitted.status.notes],
         **fitted.params.to_arrays(),
         **{f"limit_{name}": value for name, value in model.arrays_to_save().items()},
     }
@@ -84,6 +88,7 @@ def to_arrays(
         "constant": fitted.constant,
         "feature_names": feature_names,
         "outlier_spread": fitted.outlier_spread,
+        "observed_once": fitted.observed_once,
     }
     if fitted.calibration is not None:
         state |= {f"calibration_{name}": value for name, value in fitted.calibration._asdict().items()}
@@ -117,7 +122,9 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         constant=state["constant"] > 0 if "constant" in state else None,
         calibration=_calibration(state),
         outlier_spread=state.get("outlier_spread"),
-        **{name: state[name] for name in _OF_FIT},
+        observed_once=state["observed_once"] > 0 if "observed_once" in state else None,
+        status=_status(state),
+        **{name: state[name] for name in _OF_FIT if name != "status"},
     )
     params = fitted.params
     if params.latents.n_states != params.n_states:
@@ -137,6 +144,17 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
             regression = Regression(state["exog_coef"], tuple(state["exog_names"]))
         model = MappedModel(model, Transforms(tuple(from_plain(one) for one in state["maps"])), regression)
     return model, options
+
+
+def _status(state: dict[str, Any]) -> FitStatus:
+    """Return the status; of files that have its text alone, as one note."""
+    notes = state.get("status_notes")
+    if notes is None:
+        return FitStatus.of("saved", state["status"])
+    read = FitStatus([Note(str(code), str(text), json.loads(values)) for code, text, values in notes])
+    if read != state["status"]:
+        raise ValueError("status_notes must make up the text of status")
+    return read
 
 
 def _calibration(state: dict[str, Any]) -> Calibration | None:

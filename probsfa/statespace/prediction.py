@@ -70,6 +70,12 @@ def check_probability(probability: Any, name: str = "quantile") -> float:
     return float(probability)
 
 
+def limits(means: Any, std: Any, probability: float) -> Any:
+    """Return quantiles of normal distributions, of which some standard deviations may be infinite."""
+    z = float(ndtri(probability))
+    return means + z * std if z else means
+
+
 def ends_of(interval: Any) -> tuple[float, float]:
     """Return the probabilities below the two ends of a central interval."""
     probability = check_probability(interval, "interval")
@@ -125,7 +131,7 @@ class Forecast:
         ndarray or frame of shape (H, D)
         """
         if self._cells is None:
-            return self.means + float(ndtri(check_probability(probability))) * self.std
+            return limits(self.means, self.std, check_probability(probability))
         values = self._cells.quantile(check_probability(probability))
         return like_rows(self.means, values, index=getattr(self.means, "index", None))
 
@@ -256,7 +262,7 @@ class Imputation(NamedTuple):
         if self.cells is not None:
             return self.cells.quantile(probability)
         assert self.std is not None
-        return self.values + float(ndtri(probability)) * self.std
+        return limits(self.values, self.std, probability)
 
 
 def fill(values: FloatArray, means: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:

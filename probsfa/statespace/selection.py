@@ -188,7 +188,7 @@ def select_n_components(
     cells, blocks, groups = _hide(sequences.values, block, fraction, generator(random_state))
     seen = np.where(cells | blocks, np.nan, sequences.values)
     problem = pose(InMemory(replace(sequences, values=seen)), options)
-    panel, learned = problem.observations.panel, options.learned_noise(problem.scale)
+    panel, learned = problem.observations.panel, problem.learned_noise
     truth = (sequences.values - problem.shift) / problem.scale
 
     problems = [problem._replace(options=replace(options, n_components=int(k))) for k in ordered]

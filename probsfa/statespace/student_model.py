@@ -29,6 +29,7 @@ from probsfa.statespace.parameters import Parameters, canonical
 from probsfa.statespace.posterior import Posterior, smooth
 from probsfa.statespace.prediction import Imputation, check_finite, fill
 from probsfa.statespace.simulation import draw_latents
+from probsfa.statespace.status import FitStatus
 from probsfa.statespace.student import (
     CellMoments,
     Inferred,
@@ -109,7 +110,7 @@ class StudentModel(LinearGaussianModel):
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Lower bound of the log-likelihood of all rows, in nats."""
-        return self._infer(sequences)[1].bound
+        return self._infer(self.varying(sequences))[1].bound
 
     def _cells(self, sequences: Sequences) -> tuple[CellMoments, Inferred]:
         """Moments of the noise-free cells given all rows."""
@@ -131,6 +132,7 @@ class StudentModel(LinearGaussianModel):
         moments, inferred = self._cells(sequences)
         noise = self._noise_of_new_cells(sequences, inferred)
         values, std = fill(sequences.values, moments.means, moments.explained + noise)
+        std = np.where(sequences.mask, std, self._with_unknown(std))
         if sequences.mask.all():
             return Imputation(values, std)
         without = self._without_own(sequences, moments, inferred)[0]
@@ -292,7 +294,7 @@ def model_of(
             history=np.empty(0),
             n_evaluations=0,
             converged=True,
-            status="The parameters were given; nothing was fitted.",
+            status=FitStatus.of("given", "The parameters were given; nothing was fitted."),
             options=options,
             axis=TimeAxis() if axis is None else axis,
             degrees_of_freedom=degrees_of_freedom,

@@ -78,7 +78,7 @@ COLUMNS = (
     Case(
         "a constant column",
         lambda: fitted(np.where(np.arange(3) == 1, 7.0, series())).status_.partition(". ")[2],
-        "filled by the constant",
+        "imputed by the constant",
     ),
     Case("nothing but constant columns", lambda: filled(np.ones((20, 3))), "constant"),
     Case("a column with nothing observed", lambda: filled(series() * [1.0, np.nan, 1.0]), "nothing observed"),

@@ -90,3 +90,11 @@ def test_nothing_is_compared_where_something_was_asked_for(asked):
         warnings.simplefilter("ignore")  # not converged
         model = ProbabilisticSFA(max_iter=3, **asked).fit(x)
     assert not hasattr(model, "noise_decay_") and "held-out values" not in model.status_
+
+
+def test_a_column_observed_once_does_not_prevent_the_comparison():
+    """Moved in time, the missing values of such a column hide nothing of the others; single values do."""
+    X = ar1(np.random.default_rng(0), 150, np.array([0.97, 0.6, 0.9, 0.8]))
+    once = np.column_stack([X, np.full(len(X), np.nan)])
+    once[3, 4] = 7.0
+    assert "candidates" in ProbabilisticSFA().fit(once).status_.codes

@@ -529,7 +529,7 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
         return FitResult(at.replace(noise_variance=variance), -history[1], history, 1, "converged")
 
     prior = types.SimpleNamespace(log_prior=lambda variance: prior_gain * min(variance[0], 4.0))
-    monkeypatch.setattr(FitOptions, "learned_noise", lambda options, scale: prior)
+    monkeypatch.setattr(FitOptions, "learned_noise", lambda options, *_: prior)
     none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
     monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
     monkeypatch.setattr(joint, "_climb", climb)

@@ -13,6 +13,7 @@ import pytest
 import probsfa
 from probsfa import ProbabilisticSFA, _saving
 from probsfa.statespace import persistence
+from probsfa.statespace.status import FitStatus
 from probsfa.statespace.student_model import with_noise
 
 
@@ -90,7 +91,9 @@ def test_an_unconverged_model_says_so_after_loading(series, tmp_path):
 def test_whether_a_fit_was_interrupted_comes_back(series, tmp_path, interrupted):
     """Also of files of earlier versions, in which only the first sentence of the status has it."""
     ended = "Interrupted: the best parameters so far are kept." if interrupted else "Converged."
-    model = replace(series[2]._model.fitted, interrupted=interrupted, status=f"{ended} And more.")
+    model = replace(
+        series[2]._model.fitted, interrupted=interrupted, status=FitStatus.of("any", f"{ended} And more.")
+    )
     state = persistence.to_arrays(with_noise(model), series[2].get_params())
     assert persistence.from_arrays(dict(state))[0].fitted.interrupted is interrupted
     del state["interrupted"]

@@ -338,7 +338,7 @@ class Search:
         if least[0]:
             return reduced(inner, wanted)
         given = problem.options.given(problem.time_unit, evenly_sampled=panel.evenly_sampled)
-        return enlarged(inner, panel, wanted, problem.options.learned_noise(problem.scale), given)
+        return enlarged(inner, panel, wanted, problem.learned_noise, given)
 
 
 def _is_robust(candidate: Candidate) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import t as student_t
 
 from probsfa._interrupts import interrupts_kept
 from probsfa._times import TimeAxis
@@ -20,6 +21,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.columns import ColumnMoments, column_moments
+from probsfa.statespace.engine.idiosyncratic import ColumnNoise, Steps
 from probsfa.statespace.learning.budget import (
     Size,
     check_identified,
@@ -41,13 +43,17 @@ from probsfa.statespace.learning.objective import (
 )
 from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
-from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, is_heywood
+from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood, resolution_variance
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, rescale
+from probsfa.statespace.status import FitStatus, Note
 from probsfa.statespace.student import StudentNoise
 
 # Slowest decay of a fit that starts at slow feature analysis, and the noise's least share of a variance.
 _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
+# Observed values for each free parameter below which a fit reports it: 90 % intervals of imputed values
+# covered 70 % in windows of 10 rows, and 85 % in those of 20.
+_FEW_VALUES = 3.0
 # Most posterior evaluations with white noise, from whose model AR(1) noise of many columns is learned.
 _WHITE_EVALUATIONS = 15
 
@@ -175,8 +181,8 @@ class MaximumLikelihood:
         Number of posterior evaluations.
     converged : bool
         Whether the fit ended at a maximum.
-    status : str
-        How the fit ended, in a sentence, with what to try.
+    status : FitStatus
+        How the fit ended, and what it found.
     options : FitOptions
         What was asked for.
     axis : TimeAxis
@@ -191,6 +197,8 @@ class MaximumLikelihood:
         Whether the fit was interrupted from the keyboard.
     calibration : Calibration or None, default=None
         Factors of the standard deviations of predictions; None where these are those of the parameters.
+    observed_once : ndarray of shape (D,) or None, default=None
+        Which of the constant columns have one observed value: the standard deviation of others is infinite.
     outlier_spread : ndarray of shape (D,) or None, default=None
         Robust spread from adjacent values of columns whose outliers are left out, zero for other columns;
         None where no value is left out.
@@ -204,7 +212,7 @@ class MaximumLikelihood:
     history: FloatArray
     n_evaluations: int
     converged: bool
-    status: str
+    status: FitStatus
     options: FitOptions
     axis: TimeAxis = TimeAxis()
     constant: BoolArray | None = None
@@ -212,6 +220,12 @@ class MaximumLikelihood:
     interrupted: bool = False
     calibration: Calibration | None = None
     outlier_spread: FloatArray | None = None
+    observed_once: BoolArray | None = None
+
+    @property
+    def n_constant(self) -> int:
+        """Number of constant columns, which have no parameters that are estimated."""
+        return 0 if self.constant is None else int(self.constant.sum())
 
     @property
     def n_iter(self) -> int:
@@ -277,6 +291,12 @@ class FitProblem(NamedTuple):
     feature_names: tuple[str, ...] | None = None
     constant: BoolArray | None = None
     about_size: str = ""
+    resolution: FloatArray | float = 0.0
+
+    @property
+    def learned_noise(self) -> Noise:
+        """What learning may do to the noise."""
+        return self.options.learned_noise(self.scale, self.resolution)
 
     @property
     def layout(self) -> Coordinates:
@@ -445,6 +465,7 @@ def pose(data: TrainingData, options: FitOptions, size: Size | None = None) -> F
         data.feature_names,
         constant if constant is not None and constant.any() else None,
         size.sentence if chosen else "",
+        resolution_variance(data.sequences) / scale**2 if isinstance(data, InMemory) else 0.0,
     )
     own_states = options.has_memory and not problem.integrates_ar1_noise
     check_memory(latents.n_states + (scale.size if own_states else 0))
@@ -512,7 +533,7 @@ def maximise(
     result = climb(
         observations.panel,
         options.latents,
-        options.learned_noise(problem.scale),
+        problem.learned_noise,
         options.known_noise(problem.scale),
         solver=options.solver,
         max_iter=options.max_iter,
@@ -530,7 +551,7 @@ def maximise(
 def _maximise_integrated(problem: FitProblem, start: Parameters | None, report: Report | None) -> FitResult:
     """Maximise with AR(1) noise of columns integrated out, from the model of white noise."""
     options, panel, scale = problem.options, problem.observations.panel, problem.scale
-    noise = options.learned_noise(scale)
+    noise = problem.learned_noise
     in_data_units = None if report is None else _InDataUnits(report, problem.log_volume)
     if start is None:
         white = fit(
@@ -570,27 +591,55 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             "The fit ended at parameters that are no finite numbers: some values of X, or some times, are "
             "too far from the others, or the noise that is given is too small or too large for them."
         )
+    beside = problem.log_volume + _of_constant_columns(result, problem)
+    once = problem.constant & (problem.observations.counts <= 1.0) if problem.constant is not None else None
     return MaximumLikelihood(
         params=params,
         shift=shift,
         scale=scale,
         time_unit=problem.time_unit,
-        log_likelihood=result.log_likelihood - problem.log_volume,
-        history=np.asarray(result.history) - problem.log_volume,
+        log_likelihood=result.log_likelihood - beside,
+        history=np.asarray(result.history) - beside,
         n_evaluations=result.n_evaluations,
         converged=result.converged,
-        status=STATUS_SENTENCES[result.status]
-        + _about_tolerance(result, problem)
-        + problem.about_size
-        + _about_degrees(result, problem)
-        + _about_integration(problem)
-        + _about_floors(params, problem)
-        + _about_constants(problem),
+        status=FitStatus(
+            [
+                Note(result.status, STATUS_SENTENCES[result.status], {}),
+                Note("tolerance", _about_tolerance(result, problem), {"tol": problem.tol}),
+                Note("size", problem.about_size, {"n_components": problem.options.n_components}),
+                Note("student_t", _about_degrees(result, problem), {"degrees": result.degrees_of_freedom}),
+                Note("noise_integrated", _about_integration(problem), {}),
+                _about_floors(params, problem),
+                _about_constants(problem),
+                _about_few_values(problem),
+            ]
+        ),
         options=problem.options,
         constant=problem.constant,
         degrees_of_freedom=result.degrees_of_freedom,
         interrupted=result.status == "interrupted",
+        observed_once=once if once is not None and once.any() else None,
     )
+
+
+def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
+    """Log-likelihood of the constant columns, in nats, which no factor explains; of standardised data.
+
+    It grows without limit as their noise variance falls, and is no evidence for any model.
+    """
+    if problem.constant is None:
+        return 0.0
+    params, panel, own = result.params, problem.observations.panel, problem.constant
+    counts, degrees = problem.observations.counts[own], result.degrees_of_freedom
+    # Standardised values are zero.
+    if degrees is not None:
+        density = student_t.logpdf(0.0, degrees, scale=np.sqrt(params.noise_variance[own]))
+        return float(counts @ density)
+    if params.has_memory:
+        log_determinants = ColumnNoise(params, Steps.of(panel)).log_determinant[own]
+    else:
+        log_determinants = counts * np.log(params.noise_variance[own])
+    return -0.5 * float(np.sum(counts * np.log(2.0 * np.pi) + log_determinants))
 
 
 def _about_degrees(result: FitResult, problem: FitProblem) -> str:
@@ -627,8 +676,8 @@ def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
     return f" tol='auto' is {problem.tol:.2g}."
 
 
-def _about_floors(params: Parameters, problem: FitProblem) -> str:
-    """A sentence on noise variances (D,) that are at a floor or nearly zero; or nothing."""
+def _about_floors(params: Parameters, problem: FitProblem) -> Note:
+    """A note on noise variances (D,) that are at a floor or nearly zero; without text if none is."""
     options = problem.options
     # Noise with memory is noise, too.
     noise_variance = params.noise_variance
@@ -636,41 +685,59 @@ def _about_floors(params: Parameters, problem: FitProblem) -> str:
         noise_variance = noise_variance + params.memory_scale**2
     if options.known_noise(problem.scale) is not None:
         raised = np.flatnonzero(options.raised_noise(problem.scale))
-        if raised.size == 0:
-            return ""
-        return (
-            f" The noise given for {_listed(raised, problem)} is less than can be told from rounding: "
+        text = (
+            f"The noise given for {_listed(raised, problem)} is less than can be told from rounding: "
             f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the limit of none."
         )
+        return Note("noise_raised", text if raised.size else "", {"columns": raised.tolist()})
     variance = noise_variance / problem.scale**2
     # Constant columns have a sentence of their own.
     varies = np.ones(variance.size, dtype=bool) if problem.constant is None else ~problem.constant
     if options.separate_variances and is_heywood(variance[varies]):
-        lowest = _listed(np.array([np.argmin(np.where(varies, variance, np.inf))]), problem)
-        return (
-            f" The noise variance of {lowest} is nearly zero while most are not (a Heywood case): a "
-            "latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
+        lowest = np.array([np.argmin(np.where(varies, variance, np.inf))])
+        text = (
+            f"The noise variance of {_listed(lowest, problem)} is nearly zero while most are not (a Heywood "
+            "case): a latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
             "noise_floor."
         )
-    at = np.flatnonzero(varies & np.isclose(variance, options.least_noise, rtol=1e-6))
-    if at.size == 0:
-        return ""
-    return (
-        f" The noise variance of {at.size} of {variance.size} features is at its floor "
+        return Note("heywood", text, {"columns": lowest.tolist()})
+    at = np.flatnonzero(varies & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
+    text = (
+        f"The noise variance of {at.size} of {variance.size} features is at its floor "
         f"({_listed(at, problem, '')})."
     )
+    return Note("noise_at_floor", text if at.size else "", {"columns": at.tolist()})
 
 
-def _about_constants(problem: FitProblem) -> str:
-    """A sentence on columns that do not vary; or nothing."""
+def _about_constants(problem: FitProblem) -> Note:
+    """A note on columns that do not vary; without text if all vary."""
     if problem.constant is None:
-        return ""
+        return Note("constant_columns", "", {})
     constant = np.flatnonzero(problem.constant)
     who = _listed(constant, problem)
-    return (
-        f" {who[0].upper() + who[1:]} {'is' if constant.size == 1 else 'are'} constant, which tells "
-        "no spread: missing cells are filled by the constant, with standard deviation 0."
+    once = problem.observations.counts[constant] <= 1.0
+    spread = "infinite" if once.all() else "0, infinite where one value is observed" if once.any() else "0"
+    text = (
+        f"{who[0].upper() + who[1:]} {'is' if constant.size == 1 else 'are'} constant: its variance cannot "
+        f"be estimated. Missing values are imputed by the constant, with standard deviation {spread}; "
+        "likelihoods leave the column out."
     )
+    return Note("constant_columns", text, {"columns": constant.tolist()})
+
+
+def _about_few_values(problem: FitProblem) -> Note:
+    """A note on few values per free parameter; without text if there are enough."""
+    counts = problem.observations.counts
+    if problem.constant is not None:
+        counts = counts[~problem.constant]
+    n_values, n_parameters = int(counts.sum()), problem.layout.n_free
+    text = (
+        f"There are {n_values / n_parameters:.1f} observed values for each free parameter, fewer than "
+        f"{_FEW_VALUES:g}: standard deviations neglect much of the uncertainty of the parameters. Take fewer "
+        "factors."
+    )
+    few = n_values < _FEW_VALUES * n_parameters
+    return Note("few_values", text if few else "", {"values": n_values, "parameters": n_parameters})
 
 
 def _listed(features: NDArray[np.intp], problem: FitProblem, noun: str = "feature") -> str:

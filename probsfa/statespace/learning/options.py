@@ -604,10 +604,14 @@ class FitOptions:
             raise ValueError(f"noise has {given.size} variances; X has {scale.size} columns.")
         return given / scale**2
 
-    def learned_noise(self, scale: FloatArray) -> Noise:
-        """What learning may do to the noise, in squared units of `scale` (D,)."""
+    def learned_noise(self, scale: FloatArray, resolution: FloatArray | float = 0.0) -> Noise:
+        """What learning may do to the noise, in squared units of `scale` (D,).
+
+        With ``noise_floor="auto"`` variances are not below those that the resolution of columns implies.
+        """
         known = self.known_noise(scale)
-        floor = np.full(scale.size, self.least_noise) if known is None else known
+        least = np.maximum(self.least_noise, resolution if self.noise_floor == "auto" else 0.0)
+        floor = np.broadcast_to(least, scale.shape).copy() if known is None else known
         held = None
         if self.fixed is not None and "noise" in self.fixed:
             held = _standardised_noise(_as_array(self.fixed["noise"]), scale)

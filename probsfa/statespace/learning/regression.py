@@ -247,7 +247,7 @@ class _Joint:
     def climb_from(self, start: _State) -> _State:
         """Both steps in turn until they gain no more."""
         problem, tol = self.problem, self.problem.tol
-        noise = problem.options.learned_noise(problem.scale)
+        noise = problem.learned_noise
         best, result, b = start, start.result, start.coefficients
         params = result.params.state_space
         value = start.log_likelihood + noise.log_prior(params.noise_variance)
@@ -405,7 +405,8 @@ def maximum_likelihood_with(
     status = fitted.status
     if without is not None:
         gain = fitted.log_likelihood - without
-        status += f" Covariates raise the log-likelihood by {gain:.4g} with {coefficients.size} coefficients."
+        sentence = f"Covariates raise the log-likelihood by {gain:.4g} with {coefficients.size} coefficients."
+        status = status.adding("covariates", sentence, gain=gain, n_coefficients=coefficients.size)
     fitted = replace(
         fitted,
         params=fitted.params.replace(offset=fitted.params.offset - shift),

@@ -217,7 +217,9 @@ def observed_information(
     return 0.5 * (information + information.T)
 
 
-def free_coordinates(layout: Coordinates, params: Parameters, floors: tuple[float, ...]) -> BoolArray:
+def free_coordinates(
+    layout: Coordinates, params: Parameters, floors: tuple[float, ...] | FloatArray
+) -> BoolArray:
     """Which coordinates (P,) are free.
 
     All but variances at a floor, one loading of each rhythm, whose phase it decides, silent memories, what is
@@ -252,7 +254,7 @@ def standard_errors(
     layout: Coordinates,
     params: Parameters,
     panel: Panel,
-    floors: tuple[float, ...],
+    floors: tuple[float, ...] | FloatArray,
     scale: FloatArray,
     time_unit: float,
     estimates: Parameters,
@@ -267,7 +269,7 @@ def standard_errors(
         Maximum-likelihood parameters of the standardised data, in the state space.
     panel : Panel
         Standardised observations.
-    floors : tuple of float
+    floors : tuple of float, or ndarray of shape (D, n)
         Noise variances (standardised) at which a feature counts as held up by a floor.
     scale : ndarray of shape (D,)
         Unit of each standardised feature, in data units.

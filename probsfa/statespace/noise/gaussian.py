@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
+from probsfa._validation import Sequences
 from probsfa.statespace.noise.variances import NoiseVariances
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "WEAK_PRIOR",
     "Noise",
     "is_heywood",
+    "resolution_variance",
     "slope_for_metric",
 ]
 
@@ -50,6 +52,12 @@ WEAK_PRIOR = 1e-4
 # Curvature by ``log rho`` that a climb takes the posterior density to have besides the expected information,
 # in units of the prior's slope: what the likelihood has where the prior balances it, and as much again.
 _PRIOR_CURVATURE = 2.0
+# Part of the noise variance with which linear interpolation would have the error that it has, up to which a
+# column's resolution is a lower bound of its noise: a column that rests on one of few levels for long is
+# interpolated nearly without error, and the distance of the levels is no measure of its noise.
+_OF_INTERPOLATION = 0.01
+# Rows from which the resolution of columns is determined, in so many segments: sorting more takes long.
+_RESOLUTION_ROWS, _RESOLUTION_SEGMENTS = 20_000, 8
 #: What earlier versions held single features to, and their files still do.
 FORMER_FLOOR = 1e-3
 # A feature has hardly any noise below the first, and others are typical above the second.
@@ -126,6 +134,45 @@ class Noise(NamedTuple):
         best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
         free = np.maximum(best, self.variances.largest(self.floor))
         return self.with_held(self.variances.of_columns(free, variance))
+
+
+def resolution_variance(sequences: Sequences) -> FloatArray:
+    """Return the noise variance (D,) that the resolution of each column implies.
+
+    Rounding to multiples of a step ``h`` adds an error of variance ``h^2 / 12`` to a signal that moves by
+    several steps (Sheppard's correction). The step is the smallest distance of two distinct values. It is
+    negligible for values that were not rounded.
+
+    White noise of variance ``r`` gives an error of ``3 r / 2`` where a value is interpolated between its
+    neighbours. The result is at most a hundredth of the variance for which that is the error of the column.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows, NaN where missing.
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        In squared units of the data.
+    """
+    n_rows = sequences.n_rows
+    length = -(-min(n_rows, _RESOLUTION_ROWS) // _RESOLUTION_SEGMENTS)
+    first = np.unique(np.linspace(0, n_rows - length, _RESOLUTION_SEGMENTS).astype(int))
+    rows = sequences.values[np.unique(first[:, None] + np.arange(length))]
+    out = np.zeros(sequences.n_features)
+    for j, column in enumerate(rows.T):
+        seen = column[~np.isnan(column)]
+        if seen.size < 3:
+            continue
+        steps = np.diff(np.unique(seen))
+        # Smaller ones matter less than the least noise that is allowed.
+        steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(seen)]
+        errors = seen[1:-1] - 0.5 * (seen[:-2] + seen[2:])
+        if steps.size:
+            largest = _OF_INTERPOLATION * float(np.mean(errors**2)) / 1.5
+            out[j] = min(float(steps.min()) ** 2 / 12.0, largest)
+    return out
 
 
 def is_heywood(variance: FloatArray) -> bool:

@@ -1,0 +1,34 @@
+"""Noise floors by the resolution of columns."""
+
+import numpy as np
+
+from probsfa import ProbabilisticSFA
+from probsfa._validation import Sequences
+from probsfa.statespace.noise.gaussian import resolution_variance
+
+
+def variance(*columns):
+    """The variance that resolution implies, of one sequence."""
+    values = np.column_stack(columns)
+    return resolution_variance(Sequences(values, (len(values),), None, False, None))
+
+
+def test_quantised_frozen_and_exact_columns():
+    """A bound where columns are rounded, less where they rest, and next to none where they are exact."""
+    rng = np.random.default_rng(0)
+    fine, exact = np.round(rng.standard_normal(500), 1), rng.standard_normal(500)
+    frozen = np.where(np.arange(500) < 250, 0.0, 3.0)
+    of_fine, of_frozen, of_exact = variance(fine, frozen, exact)
+    np.testing.assert_allclose(of_fine, 0.1**2 / 12.0, rtol=1e-9)
+    # Interpolation is wrong by 1.5 beside the one step.
+    np.testing.assert_allclose(of_frozen, 0.01 * (2 * 1.5**2 / 498) / 1.5, rtol=1e-9)
+    assert of_exact < 1e-8
+
+
+def test_rounded_columns_keep_the_noise_of_rounding():
+    """A factor that follows a rounded column alone leaves it the noise of rounding."""
+    rng = np.random.default_rng(1)
+    walk = np.cumsum(rng.standard_normal(400))
+    X = np.round(np.column_stack([walk, walk + np.cumsum(rng.standard_normal(400))]), 1)
+    model = ProbabilisticSFA(2, noise_prior=None).fit(X)
+    assert np.all(model.noise_variance_ >= (1.0 - 1e-9) * 0.1**2 / 12.0)
