@@ -25,6 +25,8 @@
 #define JOINED(name, level) name##_##level
 #define NAMED(name, level) JOINED(name, level)
 #define ALWAYS static inline __attribute__((always_inline))
+/* M_PI is not in the C standard: headers of Windows, and of musl without extensions, do not have it. */
+#define TWO_PI 6.283185307179586476925286766559
 /* Change of a root, relative to the standard deviation of each state, that is rounding. */
 static const double UNCHANGED = 1e-14;
 /* Least squared length of a vector that is reflected: the factor of the reflection is its reciprocal, which overflows below.
@@ -527,7 +529,7 @@ ALWAYS void student_rows(const rows_work *w, const int n, double degrees, int by
             s.power[i] = s.error[i] * s.error[i] / (w->noise[i] + dot(n, v, v));
             s.weights[i] = 1.0;
             count += 1.0;
-            norm += log(2.0 * M_PI * w->noise[i]);
+            norm += log(TWO_PI * w->noise[i]);
         }
         reweigh(d, seen, s.power, degrees, by_row, s.weights);
         for (int round = 0; round < MOST_ROUNDS; round++) {
