@@ -240,16 +240,17 @@ def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
     stacked = oracle.Model(*(jnp.stack([jnp.asarray(m[i]) for m in models]) for i in range(4)))
     xs = np.stack([oracle.simulate(rng, m, [9])[0] for m in models])
     masks = rng.random(xs.shape) < 0.8
-    one_by_one = [distribution_of(m, mask).log_prob(x) for m, mask, x in zip(models, masks, xs, strict=True)]
+    each = zip(models, masks, xs, strict=True)
+    one_by_one = [log_prob_of(distribution_of(m, mask), x) for m, mask, x in each]
     batch = distribution_of(stacked, masks)
     assert batch.batch_shape == (4,) and batch.event_shape == (9, 3)
     np.testing.assert_allclose(batch.log_prob(xs), one_by_one, rtol=EXACT)
-    mapped = jax.vmap(lambda m, mask, x: distribution_of(m, mask).log_prob(x))(stacked, masks, xs)
+    mapped = jax.jit(jax.vmap(lambda m, mask, x: distribution_of(m, mask).log_prob(x)))(stacked, masks, xs)
     np.testing.assert_allclose(mapped, one_by_one, rtol=EXACT)
     # The object itself crosses jit and vmap as a pytree.
     distributions = jax.vmap(lambda m, mask: distribution_of(m, mask))(stacked, jnp.asarray(masks))
     np.testing.assert_allclose(
-        jax.vmap(lambda series, x: series.log_prob(x))(distributions, xs), one_by_one, rtol=EXACT
+        jax.jit(jax.vmap(lambda series, x: series.log_prob(x)))(distributions, xs), one_by_one, rtol=EXACT
     )
     np.testing.assert_allclose(log_prob_of(batch, xs), one_by_one, rtol=EXACT)
 
