@@ -2,81 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from probsfa._typing import FloatArray
 from probsfa._validation import check_count
 from probsfa.statespace.engine.core.algorithm import Core, supports
 from probsfa.statespace.engine.core.kernels import MOST_STATES, warn_if_missing
-from probsfa.statespace.engine.dynamics import Transition
-from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
 if TYPE_CHECKING:
     from probsfa.statespace.engine.strategy import Strategy
+    from probsfa.statespace.engine.sweep import Sweep
 
-__all__ = ["Algorithm", "choose", "strategy_for_sampling", "use_strategy"]
+__all__ = ["choose", "strategy_for_sampling", "use_strategy"]
 
 #: The algorithms, by name.
 StrategyName = Literal["core", "recursions", "segmented", "scan"]
-
-
-class Algorithm(Protocol):
-    """Exact inference over a panel; methods as of :class:`.Core`."""
-
-    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
-        """Return the log-likelihood in nats."""
-        ...
-
-    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
-        """Return posterior moments of all rows, with their log densities."""
-        ...
-
-    def visit_moments(
-        self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
-    ) -> float:
-        """Show the means and covariances of each chunk, the last one first; return the log-likelihood."""
-        ...
-
-    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
-        """Return sums of expected moments, with the log-likelihood."""
-        ...
-
-    def filter(
-        self,
-        params: Parameters,
-        panel: Panel,
-        mean: FloatArray,
-        covariance: FloatArray,
-        onward: Transition | None = None,
-    ) -> Filtering:
-        """Return causal moments, going on from a state."""
-        ...
-
-    def filter_student(
-        self,
-        params: Parameters,
-        panel: Panel,
-        degrees: float,
-        by_row: bool,
-        mean: FloatArray,
-        covariance: FloatArray,
-        onward: Transition | None = None,
-    ) -> Filtering:
-        """Return causal moments under Student-t noise, and lower bounds of log densities."""
-        ...
-
-    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
-        """Return draws (n_draws, N, K) of the states given all rows."""
-        ...
-
-    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return scores and precisions (N, D) of values given all others."""
-        ...
 
 
 class _Request(NamedTuple):
@@ -148,7 +92,7 @@ def use_strategy(
         _request.reset(token)
 
 
-def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Algorithm:
+def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Core | Sweep:
     """Return the algorithm for a model and a panel.
 
     Parameters
