@@ -70,8 +70,8 @@ def _add_demo(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
         "demo",
         help="fill hidden values of bundled weather data, and compare with other methods",
         description="Hide observed values of a year of hourly weather at three airports, as single values "
-        "and in blocks of 24 hours; fill them by several methods; write a figure, the table of errors and "
-        "the filled record to a folder.",
+        "and as blocks of 24 hours, both at once; fill them by several methods; write a figure, the table of "
+        "errors and the filled record to a folder.",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="DIR", help="folder to write into (default: a new probsfa-demo)"
@@ -259,7 +259,10 @@ def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = ENOUGH) 
 
 def _add_masks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--fraction", type=_fraction, default=0.1, help="part of the observed values to hide (default: 0.1)"
+        "--fraction",
+        type=_fraction,
+        default=0.1,
+        help="part of the observed values to hide as single values, and in blocks (default: 0.1)",
     )
     parser.add_argument(
         "--masks",

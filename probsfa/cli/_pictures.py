@@ -69,7 +69,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     straight = blocks.filled[linear].values[segment]
     ax.plot(times[rows], straight, "--", color=GREY, lw=1.0, label=linear, zorder=1.5)
     ax.set_ylabel("LaGuardia, °F")
-    ax.set_title("Temperature with blocks of 24 hours hidden", loc="left", fontsize="medium")
+    ax.set_title("Temperature with hidden values", loc="left", fontsize="medium")
     place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
     ax.legend(**place, ncols=5, columnspacing=1.2, handlelength=1.5, frameon=False, fontsize="small")
 

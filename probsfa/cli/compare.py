@@ -58,6 +58,7 @@ def compare_on(
     *,
     block: int,
     times: Any = None,
+    at_once: bool = False,
 ) -> "list[imputation.Comparison]":
     """Compare an estimator with other methods on a series, and show progress.
 
@@ -75,6 +76,8 @@ def compare_on(
         Rows of a hidden block.
     times : ndarray (T,), list of them, or None
         Times of the rows; None if they are evenly spaced.
+    at_once : bool, default=False
+        Whether single values and blocks are hidden in the same series, so that each method runs once.
     """
     from probsfa import imputation  # imports scikit-learn
     from probsfa.statespace.engine.core.kernels import warn_if_missing
@@ -89,4 +92,5 @@ def compare_on(
             seeds=range(args.seed, args.seed + args.masks),
             times=times,
             progress=progress,
+            at_once=at_once,
         )

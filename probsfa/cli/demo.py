@@ -36,13 +36,16 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         f"{100.0 * np.isnan(X).mean():.1f} % of the values missing"
     )
     screen.note("one impossible reading, a wind of 1048 miles per hour, counts as missing")
-    comparisons = compare_on(X, estimator, args, screen, block=BLOCK)
+    screen.note(
+        "single values and blocks are hidden at the same time, and each method is fitted to the others"
+    )
+    comparisons = compare_on(X, estimator, args, screen, block=BLOCK, at_once=True)
     screen.result(scores_as_text(comparisons))
 
     blocks = comparisons[-1]
     model = blocks.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, blocks, model)
-    # The model was fitted to 90 % of the values; here it imputes the missing values given all of them.
+    # The model was fitted without the hidden values; here it imputes the missing values given all others.
     guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:

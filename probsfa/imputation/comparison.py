@@ -89,6 +89,7 @@ def compare_methods(
     seeds: Sequence[int] = (0,),
     times: Any = None,
     progress: Progress | None = None,
+    at_once: bool = False,
 ) -> list[Comparison]:
     """Compare imputation methods on hidden values of a series.
 
@@ -112,6 +113,9 @@ def compare_methods(
     progress : callable, optional
         Called before each run of a method with the number of completed runs, the number of all runs and the
         name of the method.
+    at_once : bool, default=False
+        Whether all patterns are hidden in the same series, so that each method runs once for each seed. A
+        value in several patterns counts for the last of them.
 
     Returns
     -------
@@ -147,13 +151,19 @@ def compare_methods(
     series = check_series(X, times)
     # Rows of a regular index are evenly spaced, in spite of rounding errors of their times.
     when = None if series.times is None or series.step is not None else series.restore(series.times)
-    n_runs, done = len(hidings) * len(seeds) * len(methods), 0
+    groups = [hidings] if at_once else [[hiding] for hiding in hidings]
+    n_runs, done = len(groups) * len(seeds) * len(methods), 0
     comparisons = []
-    for hiding in hidings:
-        runs: dict[str, list[Score]] = {name: [] for name in names}
+    for group in groups:
+        runs: list[dict[str, list[Score]]] = [{name: [] for name in names} for _ in group]
         for seed in seeds:
-            truth = series.restore(series.values)
-            seen = series.restore(without_hidden(series.values, hiding.choose(series.values, seed)))
+            pattern = np.full(series.values.shape, -1)  # of each hidden value
+            for i, hiding in enumerate(group):
+                pattern[hiding.choose(series.values, seed)] = i
+            seen = series.restore(without_hidden(series.values, pattern >= 0))
+            # A pattern is scored by its own values: those of the others have no truth.
+            others = [(pattern >= 0) & (pattern != i) for i in range(len(group))]
+            truths = [series.restore(np.where(other, np.nan, series.values)) for other in others]
             filled = {}
             for method in methods:
                 if progress is not None:
@@ -161,12 +171,14 @@ def compare_methods(
                 begin = time.perf_counter()
                 result = method.fill(seen, times=when)
                 seconds = time.perf_counter() - begin
-                errors = errors_of(truth, seen, result, method.name)
-                runs[method.name].append(Score(method.name, *errors, seconds))
+                for truth, of_pattern in zip(truths, runs, strict=True):
+                    errors = errors_of(truth, seen, result, method.name)
+                    of_pattern[method.name].append(Score(method.name, *errors, seconds))
                 filled[method.name] = result
                 done += 1
-        scores = tuple(average(run) for run in runs.values())
-        comparisons.append(Comparison(hiding.name, scores, seen, filled))
+        for hiding, of_pattern in zip(group, runs, strict=True):
+            scores = tuple(average(run) for run in of_pattern.values())
+            comparisons.append(Comparison(hiding.name, scores, seen, filled))
     return comparisons
 
 

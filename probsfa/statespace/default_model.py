@@ -108,9 +108,9 @@ def fit_default_model(
         Its status gives the mean score of each candidate (see :func:`.crps`), in standard deviations. Its
         prediction intervals are calibrated by the hidden values (:mod:`.calibration`).
     """
-    found = _without_outliers(data, options, fit) if without_outliers else None
+    found, compared = _without_outliers(data, options, fit) if without_outliers else (None, None)
     if found is None:
-        return _fit_best(data, options, fit)
+        return _fit_best(data, options, fit, compared)
     rest, spread = found
     model = OutlierModel.of(_fit_best(InMemory(rest), options, fit).fitted, spread)
     n_outliers = int(np.count_nonzero(data.sequences.mask & ~rest.mask))
@@ -123,16 +123,19 @@ def fit_default_model(
     return replace(model, fitted=replace(model.fitted, status=status))
 
 
-def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Sequences, FloatArray] | None:
-    """Return the rows without outliers, and the spreads of the columns that have some.
+def _without_outliers(
+    data: InMemory, options: FitOptions, fit: Fit
+) -> tuple[tuple[Sequences, FloatArray] | None, LinearGaussianModel | None]:
+    """Return the rows without outliers with the spreads of the columns that have some, and the model of all.
 
-    None where no few values dominate a column, or where hidden values are predicted no better without them.
+    No rows where no few values dominate a column, or where hidden values are predicted no better without
+    them. The model, if there is one, is that of the last candidate in the comparison of :func:`_fit_best`.
     The candidate with most factors is compared: it explains most of what columns share, so that a burst of
     several columns is no outlier.
     """
     spread, candidates = spread_of_dominated(data.sequences.values, data.sequences.lengths), _candidates(data)
     if not spread.any() or len(candidates) == 1:
-        return None
+        return None, None
     compared = candidates[-1].compared(options, data.sequences.n_features)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     far = far_from_neighbours(rows, spread)
@@ -141,24 +144,27 @@ def _without_outliers(data: InMemory, options: FitOptions, fit: Fit) -> tuple[Se
     hidden, units = _draws(rows)[0], units_of(rows.values)
     rest = replace(rows, values=hidden.seen(rows.values))
     scores: list[float] = []
-    model: LinearGaussianModel
+    models: list[LinearGaussianModel] = []
     for clean in (False, True):
         seen = replace(rest, values=np.where(far, np.nan, rest.values)) if clean else rest
         model = fit(seen, compared, Size(candidates[-1].size.n_components), None)
-        if clean:
-            model = OutlierModel.of(model.fitted, spread)
         if model.fitted.interrupted:
-            return None
+            return None, None
+        model = OutlierModel.of(model.fitted, spread) if clean else model
+        models.append(model)
         scores.append(_score(_predicted(model, rest, hidden, rows.values, units), _LARGEST_SCORE))
+    of_all, cleaner = models
     if not scores[1] < (1.0 - SLIGHT) * scores[0]:
-        return None
-    assert isinstance(model, OutlierModel)
-    cleaned = model.cleaned(data.sequences)
-    return None if cleaned is data.sequences else (cleaned, spread)
+        return None, of_all
+    assert isinstance(cleaner, OutlierModel)
+    cleaned = cleaner.cleaned(data.sequences)
+    return (None if cleaned is data.sequences else (cleaned, spread)), of_all
 
 
-def _fit_best(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianModel:
-    """Fit the candidate that predicts hidden values best."""
+def _fit_best(
+    data: InMemory, options: FitOptions, fit: Fit, last_compared: LinearGaussianModel | None = None
+) -> LinearGaussianModel:
+    """Fit the candidate that predicts hidden values best; the last may have been fitted to the first draw."""
     candidates, n_features = _candidates(data), data.sequences.n_features
     if len(candidates) == 1:
         model = fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
@@ -170,10 +176,12 @@ def _fit_best(data: InMemory, options: FitOptions, fit: Fit) -> LinearGaussianMo
     for i, hidden in enumerate(draws):
         rest = replace(rows, values=hidden.seen(rows.values))
         for j, candidate in enumerate(candidates):
-            start = models[j].fitted.params if i else None
-            model = fit(
-                rest, candidate.compared(options, n_features), Size(candidate.size.n_components), start
-            )
+            if last_compared is not None and i == 0 and candidate is candidates[-1]:
+                model = last_compared
+            else:
+                start = models[j].fitted.params if i else None
+                compared, size = candidate.compared(options, n_features), Size(candidate.size.n_components)
+                model = fit(rest, compared, size, start)
             if model.fitted.interrupted:
                 return model
             held_out[j].append(_predicted(model, rest, hidden, rows.values, units))

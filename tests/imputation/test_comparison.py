@@ -139,6 +139,38 @@ def test_scores_are_averages_over_the_seeds(series):
     assert mean.seconds > 0.0
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """Hides given values."""
+
+    name: str
+    hidden: np.ndarray
+
+    def choose(self, X, seed):
+        return self.hidden
+
+
+def test_patterns_hidden_at_once_are_scored_by_their_own_values():
+    truth = np.arange(8.0)[:, None] * [1.0, 10.0]
+    first, second = np.zeros((2, 8, 2), dtype=bool)
+    first[2, 0] = first[3, 1] = first[5, 1] = True
+    second[5, 1] = second[6, 0] = True  # the value of both counts for the second
+    calls = []
+    alone, blocks = compare_methods(
+        truth, [Recorder("zero", 0.0, calls)], [Chosen("a", first), Chosen("b", second)], at_once=True
+    )
+    [(seen, _)] = calls
+    np.testing.assert_array_equal(np.isnan(seen), first | second)
+    scales = np.nanstd(seen, axis=0)
+    rmse = [
+        np.sqrt(np.mean((np.array(values) / scales[columns]) ** 2))
+        for values, columns in (([2.0, 30.0], [0, 1]), ([50.0, 6.0], [1, 0]))
+    ]
+    assert [alone.scores[0].rmse, blocks.scores[0].rmse] == pytest.approx(rmse, rel=EXACT)
+    assert (alone.hidden, blocks.hidden) == ("a", "b")
+    assert alone.filled is blocks.filled
+
+
 def test_progress_is_reported_before_each_run(series):
     reports = []
     methods = [ColumnMean(), LinearInterpolation()]

@@ -10,6 +10,8 @@ import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_cells
+from probsfa.statespace import default_model, estimator
+from probsfa.statespace.learning.maximum_likelihood import maximum_likelihood
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
 
@@ -126,16 +128,42 @@ def test_without_outliers_the_fit_is_the_gaussian_one():
     assert type(model._model) is LinearGaussianModel and model.status_ == plain.status_
 
 
-def test_bursts_that_all_columns_have_are_no_outliers():
-    """A few rows dominate, and the columns predict each other there."""
-    rng = np.random.default_rng(0)
+def with_bursts(rng):
+    """Columns that share a factor, of which three rows dominate."""
     shared = rng.standard_normal(300)
     shared[[60, 130, 220]] = [25.0, -30.0, 20.0]
     x = shared[:, None] * np.array([1.0, -0.8, 1.2, 0.7]) + 0.1 * rng.standard_normal((300, 4))
     assert spread_of_dominated(x, (300,)).any()
+    return x
+
+
+def test_bursts_that_all_columns_have_are_no_outliers():
+    """A few rows dominate, and the columns predict each other there."""
+    x = with_bursts(np.random.default_rng(0))
     x[130, 2] = x[220, 0] = np.nan
     model = ProbabilisticSFA().fit(x)
     np.testing.assert_allclose(model.impute(x)[130, 2], -36.0, rtol=0.1)
+
+
+def test_the_model_of_all_values_is_fitted_once(monkeypatch):
+    """That of the check of outliers is compared, too, and is the one that would be fitted again."""
+    x = with_bursts(np.random.default_rng(0))
+    fits = []
+
+    def counted(*args, **options):
+        fits.append(maximum_likelihood(*args, **options))
+        return fits[-1]
+
+    monkeypatch.setattr(estimator, "maximum_likelihood", counted)
+    reused = ProbabilisticSFA().fit(x)
+    n_reused = len(fits)
+    monkeypatch.setattr(default_model, "_without_outliers", lambda *args: (None, None))
+    again = ProbabilisticSFA().fit(x)
+    # Two fits for the check, of which one is used again.
+    assert n_reused == (len(fits) - n_reused) + 1
+    assert not isinstance(reused._model, OutlierModel) and reused.status_ == again.status_
+    for name in ("decay", "loadings", "noise_variance", "offset"):
+        np.testing.assert_array_equal(getattr(reused.params_, name), getattr(again.params_, name))
 
 
 def test_the_model_is_saved(fitted, tmp_path):
