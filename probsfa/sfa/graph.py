@@ -17,15 +17,17 @@ from probsfa._row_transformer import InvertibleTransformer, RowTransformer
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels, reference_graph
+from probsfa.graphs.builders import Temporal
 from probsfa.graphs.training_graph import GraphMoments, GraphSums, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, check_rank_tol
-from probsfa.sfa._expand import Expander, outputs_from, set_linear_map
+from probsfa.sfa._expand import Expander, check_overfitting, outputs_from, set_linear_map
 from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows, ledoit_wolf, shrunk_moments
 
 __all__ = [
     "GraphSFA",
     "GraphTransformer",
     "ScoredOnGraph",
+    "check_overfitting_in_time",
     "check_parameters",
     "keep_components",
     "set_fitted",
@@ -229,6 +231,12 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         ValueError
             If X has missing values or no variance, y is missing or does not fit, the graph has no edges or
             its number of vertices is not the number of rows, or the rank is below `n_components`.
+
+        Warns
+        -----
+        UserWarning
+            If the rows vary in as many directions as they allow, so that outputs can take any values on them.
+            With an expansion on the graph of time, also if the outputs are not slow on rows left out.
         """
         check_parameters(self)
         sequences = check_sequences(
@@ -249,6 +257,16 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         if intensity == "auto":
             intensity = ledoit_wolf(graph, rows, moments, self.shrinkage_target)
         set_fitted(self, graph, moments, expander, intensity=intensity)
+        if self.shrinkage_ == 0:
+            check_overfitting_in_time(
+                self.graph,
+                sequences,
+                expander,
+                self.delta_values_[: self.n_components or 1],
+                self.rank_,
+                rank_tol=self.rank_tol,
+                stacklevel=2,
+            )
         return self
 
     @available_if(_takes_batches)  # type: ignore[untyped-decorator]
@@ -393,6 +411,35 @@ def set_fitted(
             f"The {n_rows} rows have rank {gsfa.rank_}, so that outputs can fit any values. Use fewer "
             'columns (or a smaller expansion), more rows, or shrinkage="auto".',
             stacklevel=3,
+        )
+
+
+def check_overfitting_in_time(
+    graph: Any,
+    sequences: Sequences,
+    expander: Expander,
+    training: FloatArray,
+    rank: int,
+    *,
+    rank_tol: float | None,
+    stacklevel: int,
+) -> None:
+    """Warn on a graph of time where the outputs of expanded rows are not slow on rows left out, as SFA does.
+
+    Other graphs, and rows without an expansion, are not tested; see
+    :func:`probsfa.sfa._expand.check_overfitting` for the arguments.
+    """
+    of_time = isinstance(graph, Temporal) or (isinstance(graph, str) and graph == "temporal")
+    if of_time and not expander.is_identity:
+        check_overfitting(
+            sequences,
+            expander,
+            training,
+            rank,
+            lag=graph.lag if isinstance(graph, Temporal) else 1,
+            rank_tol=rank_tol,
+            remedy="Use a smaller expansion, fewer components, shrinkage, or more rows.",
+            stacklevel=stacklevel + 1,
         )
 
 

@@ -16,7 +16,7 @@ from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs._named import build_graph
 from probsfa.linalg import RankError, blocks_of, canonical_axes, canonical_signs, default_rank_tol
 from probsfa.sfa._shrinkage import check_delta_threshold, check_shrinkage, labels_of_rows
-from probsfa.sfa.graph import GraphSFA, GraphTransformer
+from probsfa.sfa.graph import GraphSFA, GraphTransformer, check_overfitting_in_time
 
 __all__ = ["IGSFA"]
 
@@ -133,6 +133,11 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         ValueError
             As in :class:`GraphSFA`, or if slow features and components together are fewer than
             `n_components`.
+
+        Warns
+        -----
+        UserWarning
+            As :class:`GraphSFA` does.
         """
         if self.n_components is not None:
             check_count("n_components", self.n_components)
@@ -162,6 +167,16 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         self.slow_loadings_ = split.loadings
         self.residual_components_ = split.components
         self.residual_variances_ = split.variances
+        if self.n_slow_ and self.gsfa_.shrinkage_ == 0:
+            check_overfitting_in_time(
+                self.graph,
+                sequences,
+                self.gsfa_._expander,
+                self.delta_values_[:1],
+                self.gsfa_.rank_,
+                rank_tol=self.rank_tol,
+                stacklevel=2,
+            )
         return self
 
     def _outputs(self, values: FloatArray) -> FloatArray:

@@ -121,3 +121,8 @@ def test_fifty_thousand_points_in_two_gigabytes():
         "assert peak is None or int(peak[1]) < 2 * 2**20"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_an_array_of_numbers_of_landmarks_is_named(rng):
+    with pytest.raises(ValueError, match="n_landmarks must be an integer of at least 1; got array"):
+        LaplacianEigenmaps(1, affinity="rbf", n_landmarks=np.array([3, 4])).fit(rng.standard_normal((20, 2)))

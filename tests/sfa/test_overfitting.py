@@ -5,9 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
+from probsfa import graphs
 from probsfa._validation import Sequences
 from probsfa.expansions import Polynomial
-from probsfa.sfa import SFA, XSFA, _expand
+from probsfa.sfa import IGSFA, SFA, XSFA, GraphSFA, GraphSFARegressor, _expand
 from probsfa.sfa._expand import (
     Expander,
     check_overfitting,
@@ -101,3 +102,32 @@ def test_good_fits_are_quiet(n):
     model = SFA(1, expansion=Polynomial(3)).fit(X)  # at most 20 rows for each direction
     assert n <= 20 * model.rank_
     assert abs(np.corrcoef(model.transform(X)[:, 0], np.sin(t))[0, 1]) > 0.99
+
+
+@pytest.mark.parametrize("graph", ["temporal", graphs.Temporal(lag=2)])
+@pytest.mark.parametrize("make", [GraphSFA, IGSFA])
+def test_estimators_on_the_graph_of_time_warn_as_sfa_does(rng, make, graph):
+    noise = rng.standard_normal((60, 4))
+    with pytest.warns(UserWarning, match="on rows left out: its delta value is") as caught:
+        make(2, graph=graph, expansion=Polynomial(3)).fit(noise)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(2, graph=graph, expansion=Polynomial(3), shrinkage=0.5).fit(noise)
+        make(2, graph=graph).fit(noise)
+        make(2, graph=graphs.Serial(n_groups=5), expansion=Polynomial(3)).fit(noise, noise[:, 0])
+        t = np.arange(200)
+        waves = np.column_stack([np.sin(t / 20) + np.cos(t) ** 2, np.cos(t)])
+        make(2, graph=graph, expansion=Polynomial(2)).fit(waves)
+
+
+def test_a_regressor_that_is_good_on_held_out_samples_does_not_warn_of_few_rows():
+    # Sensors around a circle: 24 samples of rank 23, all of them smooth in the angle.
+    angles = np.arange(0, 360, 15.0)
+    sensors = np.exp(8 * np.cos(np.radians(angles[:, None] - np.arange(0, 360, 12.0))))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = GraphSFARegressor(period=360).fit(sensors, angles)
+    assert model.held_out_score_ > 0.9
+    with pytest.warns(UserWarning, match="have rank 23"):
+        GraphSFARegressor(2, period=360, shrinkage=None, expansion=None).fit(sensors, angles)

@@ -660,5 +660,5 @@ def _check_parameters(estimator: Any) -> None:
         check_count("n_neighbors", estimator.n_neighbors, minimum=2)
     check_gamma(estimator.gamma)
     wanted = estimator.n_landmarks
-    if wanted is not None and wanted != "auto":
+    if wanted is not None and not (isinstance(wanted, str) and wanted == "auto"):
         check_count("n_landmarks", wanted)

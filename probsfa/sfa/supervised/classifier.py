@@ -279,13 +279,7 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
             options = options.for_few()
         folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
         choice = choose(self, sequences.values, labels, classes, options, folds, _loss, sequences.lengths)
-        features = self._fit_features(
-            sequences,
-            labels,
-            choice.n_components,
-            choice.basis,
-            chosen=self.n_components == "auto",
-        )
+        features = self._fit_features(sequences, labels, choice, chosen=self.n_components == "auto")
         try:
             self.classifier_ = clone(choice.step).fit(features, classes)
         except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread

@@ -1,5 +1,6 @@
 """What classification and regression by slow features have in common: data, features, choices."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.linalg import RankError, blocks_of, canonical_axes, check_rank_tol, default_rank_tol
 from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows
 from probsfa.sfa.graph import GraphSFA, keep_components
-from probsfa.sfa.supervised.choice import Basis, canonical_order, whole_blocks
+from probsfa.sfa.supervised.choice import Basis, Choice, canonical_order, whole_blocks
 
 __all__ = [
     "PrincipalProducts",
@@ -252,13 +253,13 @@ class SlowFeatureStep:
         expanded = self.preset is not None or self.expansion is not None
         return _MOST_COMPONENTS if expanded else min(X.shape[1], _MOST_COMPONENTS)
 
-    def _fit_features(
-        self, sequences: Sequences, labels: Any, n_components: int, basis: Basis, *, chosen: bool
-    ) -> FloatArray:
+    def _fit_features(self, sequences: Sequences, labels: Any, choice: Choice, *, chosen: bool) -> FloatArray:
         """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower.
 
-        A number of features that was chosen is lowered where it divides a block of equal delta values.
+        A number of features that was chosen is lowered where it divides a block of equal delta values. Where
+        held-out samples were best without shrinkage, that rows are few for the columns is no reason to warn.
         """
+        n_components, basis = choice.n_components, choice.basis
         options = {
             "graph": self._graph_of(),
             "expansion": basis.expansion,
@@ -268,12 +269,15 @@ class SlowFeatureStep:
         }
         X, lengths = sequences.values, sequences.lengths
         wanted = n_components + 1 if chosen else n_components  # the next one tells where a block ends
-        try:
-            self.gsfa_ = GraphSFA(wanted, **options).fit(X, labels, lengths=lengths)
-        except RankError:
-            if self.n_components is not None and self.n_components != "auto":
-                raise
-            self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
+        with warnings.catch_warnings():
+            if self.shrinkage == "auto" and not np.isnan(choice.loss):
+                warnings.filterwarnings("ignore", r"The \d+ rows have rank \d+")
+            try:
+                self.gsfa_ = GraphSFA(wanted, **options).fit(X, labels, lengths=lengths)
+            except RankError:
+                if self.n_components is not None and self.n_components != "auto":
+                    raise
+                self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
         if chosen:
             keep_components(self.gsfa_, whole_blocks(self.gsfa_.delta_values_, n_components))
         del self.gsfa_.graph_  # the features of new samples do not need it

@@ -336,7 +336,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             )
         if np.isnan(choice.loss) and auto:
             choice = choice._replace(n_components=min(most, len(targets) - 1))
-        features = self._fit_features(sequences, labels, choice.n_components, choice.basis, chosen=auto)
+        features = self._fit_features(sequences, labels, choice, chosen=auto)
         self.regressor_ = clone(choice.step).fit(features, fitted_to)
         for name in ("label_values_", "classifier_"):
             if hasattr(self.regressor_, name):
