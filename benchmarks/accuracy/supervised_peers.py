@@ -15,6 +15,7 @@ faces    the horizontal position of faces of people never seen, with cluttered b
          benchmarks/papers/faces_position.py; cross-validation holds out people
 landsat  which pixels changed between two images: no labels are learned from, nothing is tuned
 moons    two half-moons, clusters without labels; 1,000 points, ten draws
+clusters three affinities of SpectralClustering on other sets, each with its default settings
 
     python benchmarks/accuracy/supervised_peers.py --data FOLDER
     python benchmarks/accuracy/supervised_peers.py --data FOLDER --parts tecator vowels
@@ -37,7 +38,15 @@ from sklearn.base import clone
 from sklearn.cluster import SpectralClustering as PeerClustering
 from sklearn.covariance import EmpiricalCovariance, MinCovDet
 from sklearn.cross_decomposition import PLSRegression
-from sklearn.datasets import load_digits, make_moons
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_blobs,
+    make_circles,
+    make_moons,
+)
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import IsolationForest
@@ -433,6 +442,8 @@ def moons(options: Any) -> None:
                 ("scikit-learn", PeerClustering(2, gamma=gamma, random_state=0)),
             ):
                 table.add(f"{side}, gamma {gamma:g}", adjusted_rand_score(y, model.fit_predict(X)))
+        by_neighbors = SpectralClustering(2, affinity="rbf", gamma="neighbors", random_state=0)
+        table.add('probsfa, gamma="neighbors"', adjusted_rand_score(y, by_neighbors.fit_predict(X)))
         for n in (10, 15):
             for side, model in (
                 ("probsfa", SpectralClustering(2, n_neighbors=n, random_state=0)),
@@ -443,6 +454,41 @@ def moons(options: Any) -> None:
             ):
                 table.add(f"{side}, {n} neighbours", adjusted_rand_score(y, model.fit_predict(X)))
     table.show()
+
+
+def clusters(options: Any) -> None:
+    """Which affinity finds which clusters."""
+    simulated: dict[str, Callable[[int], Rows]] = {
+        "circles": lambda seed: make_circles(800, noise=0.07, factor=0.5, random_state=seed),
+        "blobs": lambda seed: make_blobs(600, centers=4, random_state=seed),
+        "half-moons": lambda seed: make_moons(600, noise=0.05, random_state=seed),
+        "half-moons, more noise": lambda seed: make_moons(1000, noise=0.1, random_state=seed),
+    }
+    sets = {name: [make(seed) for seed in range(5)] for name, make in simulated.items()}
+    for load in (load_iris, load_wine, load_breast_cancer):
+        X, y = load(return_X_y=True)
+        sets[load.__name__.removeprefix("load_")] = [(StandardScaler().fit_transform(X), y)]
+    affinities: dict[str, dict[str, Any]] = {
+        "nearest_neighbors, the default": {},
+        'rbf, gamma="neighbors"': {"affinity": "rbf", "gamma": "neighbors"},
+        'rbf, gamma="self_tuning"': {"affinity": "rbf", "gamma": "self_tuning"},
+    }
+    print("\nclusters: adjusted Rand index, mean of five draws of simulated sets")
+    print(f"  {'':26}" + "  ".join(affinities))
+    for name, draws in sets.items():
+        means = [
+            np.mean(
+                [
+                    adjusted_rand_score(
+                        y, SpectralClustering(len(set(y)), random_state=0, **settings).fit_predict(X)
+                    )
+                    for X, y in draws
+                ]
+            )
+            for settings in affinities.values()
+        ]
+        columns = zip(affinities, means, strict=True)
+        print(f"  {name:26}" + "  ".join(f"{mean:<{len(title)}.3f}" for title, mean in columns), flush=True)
 
 
 def rmse(estimate: np.ndarray, truth: np.ndarray) -> float:
@@ -460,6 +506,7 @@ PARTS: dict[str, Callable[[Any], None]] = {
     "faces": faces,
     "landsat": landsat,
     "moons": moons,
+    "clusters": clusters,
 }
 
 if __name__ == "__main__":
