@@ -83,3 +83,8 @@ def test_frames_keep_the_times_of_their_rows(rng):
 def test_errors_name_the_argument(rng, make, message):
     with pytest.raises(ValueError, match=message):
         make(rng.standard_normal((8, 2)))
+
+
+def test_lengths_stay_where_lost_rows_are_missing_values():
+    assert DelayEmbedding(3, step=2, start="nan").embedded_lengths([12, 4]) == [12, 4]
+    assert DelayEmbedding(3, step=2).embedded_lengths([12, 5]) == [8, 1]

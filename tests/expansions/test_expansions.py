@@ -204,3 +204,8 @@ def test_monomials_are_ordered_by_degree_then_lexical():
     values = Polynomial(3).fit_transform([[2.0, 3.0]])[0]
     assert_allclose(values, [eval(term, {"a": 2.0, "b": 3.0}) for term in literal], rtol=EXACT)
     assert names[:4] == ["a", "b", "a^2", "a b"]
+
+
+def test_fourier_frequencies_have_the_variance_of_the_kernel():
+    found = FourierFeatures(500_000, gamma=0.7, random_state=0).fit(np.zeros((2, 4))).frequencies_
+    assert abs(np.mean(found**2) - 2 * 0.7) < mc_tolerance(2 * 1.4**2, found.size)

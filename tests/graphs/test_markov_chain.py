@@ -124,3 +124,11 @@ def test_errors():
         graphs.mixed(Y, 3).sample_markov_chain(0)
     with pytest.raises(ValueError, match="teleport must lie between 0 and 1; got 2"):
         graphs.mixed(Y, 3).sample_markov_chain(5, teleport=2)
+
+
+def test_chains_on_graphs_of_several_parts_jump_ever_more_rarely():
+    graph = graphs.clustered(np.arange(10) % 2)
+    for n in (2_500, 40_000):
+        chain = graph.sample_markov_chain(n, random_state=0)
+        jumps = np.mean(chain[1:] % 2 != chain[:-1] % 2) * 2  # half of the jumps stay in their class
+        assert abs(jumps - n**-0.5) < mc_tolerance(2 * n**-0.5, n)

@@ -371,3 +371,22 @@ def test_partial_fit_takes_shrinkage_as_a_number(rng):
     with pytest.raises(AttributeError, match="partial_fit") as raised:
         GraphSFA(2, graph="clustered", shrinkage="auto").partial_fit(X, y)
     assert 'shrinkage="auto" is estimated from all rows' in str(raised.value.__cause__)
+
+
+@pytest.mark.parametrize("shrinkage", [None, 0.2])
+def test_batches_are_the_union_of_their_graphs(rng, shrinkage):
+    batches = [
+        rng.standard_normal((n, 3)) * scale + mean for n, scale, mean in [(40, 1, 0), (25, 3, 5), (9, 1, -2)]
+    ]
+    labels = [rng.integers(0, 3, len(X)) for X in batches]
+    gsfa = GraphSFA(2, graph="clustered", shrinkage=shrinkage)
+    for X, y in zip(batches, labels, strict=True):
+        gsfa.partial_fit(X, y)
+    ends = np.cumsum([0, *map(len, batches)])
+    rows = [np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    union = graphs.union([graphs.clustered(y) for y in labels], samples=rows)
+    whole = GraphSFA(2, graph=union, shrinkage=shrinkage).fit(np.concatenate(batches))
+    np.testing.assert_allclose(gsfa.moments_.mean, whole.moments_.mean, rtol=EXACT)
+    np.testing.assert_allclose(gsfa.moments_.covariance, whole.moments_.covariance, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(gsfa.delta_values_, whole.delta_values_, rtol=SPECTRAL)
+    np.testing.assert_allclose(gsfa.transform(batches[1]), whole.transform(batches[1]), atol=SPECTRAL)

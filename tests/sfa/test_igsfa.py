@@ -207,3 +207,12 @@ def test_what_a_layer_refuses():
         HierarchicalSFA([Layer(1, method="igsfa", clip=3.0)]).fit(X)
     with pytest.raises(ValueError, match=r"layers\[0\].delta_threshold must be"):
         HierarchicalSFA([Layer(1, method="igsfa", delta_threshold=-1.0)]).fit(X)
+
+
+def test_slow_features_are_those_below_the_threshold(rng):
+    X, y = rng.standard_normal((80, 6)), rng.standard_normal(80)
+    deltas = GraphSFA(graph="serial").fit(X, y).delta_values_
+    for j, (below, above) in enumerate(zip(deltas[:-1], deltas[1:], strict=True)):
+        for threshold in (below + 1e-6 * (above - below), above - 1e-6 * (above - below)):
+            model = IGSFA(graph="serial", delta_threshold=float(threshold)).fit(X, y)
+            assert model.n_slow_ == j + 1

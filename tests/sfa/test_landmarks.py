@@ -82,6 +82,8 @@ def test_clusters_and_diffusion_maps_through_landmarks():
 
 
 def test_too_few_landmarks_say_so():
+    with pytest.warns(UserWarning, match="22 landmarks are too few .* off by 5 %"):
+        LandmarkEdges(make_moons(200, noise=0.05, random_state=0)[0], 5.0, 22)
     with pytest.warns(UserWarning, match="5 landmarks are too few .* off by .* Raise n_landmarks"):
         LandmarkEdges(moons(200)[0], 5.0, 5)
     with (

@@ -22,6 +22,7 @@ from probsfa.sfa._expand import (
 def test_folds_are_consecutive_and_begin_with_sequences_where_these_are_near():
     assert cut((10,), 2) == [slice(0, 5), slice(5, 10)]
     assert cut((9, 11), 2) == [slice(0, 9), slice(9, 20)]
+    assert cut((24, 76))[0] == slice(0, 24) and cut((30, 70))[0] == slice(0, 20)  # a quarter of a fold is 5
     assert cut((3,)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
 
 
@@ -131,3 +132,18 @@ def test_a_regressor_that_is_good_on_held_out_samples_does_not_warn_of_few_rows(
     assert model.held_out_score_ > 0.9
     with pytest.warns(UserWarning, match="have rank 23"):
         GraphSFARegressor(2, period=360, shrinkage=None, expansion=None).fit(sensors, angles)
+
+
+@pytest.mark.parametrize(("spread", "warned"), [(0.5, False), (0.7, True)])
+def test_a_regressor_warns_of_angles_below_half_of_the_variance(spread, warned):
+    rng = np.random.default_rng(0)
+    angles = rng.uniform(0, 360, 60)
+    circle = np.column_stack([np.sin(np.radians(angles)), np.cos(np.radians(angles))])
+    X = circle + spread * rng.standard_normal((60, 2))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = GraphSFARegressor(period=360).fit(X, angles)
+    assert (
+        (model.held_out_score_ < 0.5) == warned == ("45 degrees" in "".join(str(w.message) for w in caught))
+    )
+    assert 0.3 < model.held_out_score_ < 0.7
