@@ -125,7 +125,7 @@ def test_default_keeps_everything(rng):
     Y = model.transform(X)
     assert Y.shape[1] == 6
     np.testing.assert_allclose(model.inverse_transform(Y), X, atol=SPECTRAL)
-    with pytest.raises(ValueError, match="n_components=7 is more than the data hold"):
+    with pytest.raises(ValueError, match="n_components=7 is more than available"):
         IGSFA(7, graph="serial", delta_threshold=1.0).fit(X, y)
 
 

@@ -109,7 +109,7 @@ def test_good_fits_are_quiet(n):
 @pytest.mark.parametrize("make", [GraphSFA, IGSFA])
 def test_estimators_on_the_graph_of_time_warn_as_sfa_does(rng, make, graph):
     noise = rng.standard_normal((60, 4))
-    with pytest.warns(UserWarning, match="on rows left out: its delta value is") as caught:
+    with pytest.warns(UserWarning, match="on held-out rows: its delta value is") as caught:
         make(2, graph=graph, expansion=Polynomial(3)).fit(noise)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
