@@ -128,6 +128,21 @@ def test_free_parameters_are_counted_and_what_is_held_has_no_standard_error(seri
         fitted.profile_timescale(x, 0)
 
 
+@pytest.mark.parametrize("rhythms", [0, 1])
+@pytest.mark.parametrize("noise", [0.05, [0.05, 0.06, 0.02, 0.03]])
+def test_known_noise_stays_beside_held_parameters(series, noise, rhythms):
+    """It was raised to the residual variance of the start, and then not learned: 0.3 in place of 0.1."""
+    model, x = series
+    fixed = {"decays": [NAN, 0.95]}
+    found = ProbabilisticSFA(2, noise=noise, fixed=fixed, rhythms=rhythms, max_iter=30).fit(x)
+    np.testing.assert_allclose(found.noise_variance_, np.broadcast_to(noise, 4), rtol=1e-12)
+    if rhythms == 0:
+        known = model._replace(noise=np.broadcast_to(noise, 4).astype(float))
+        held = held_coordinates([1], noise=range(4))
+        wanted = maximum_of_the_dense_gaussian(known, x, held)
+        assert found.log_likelihood_ > wanted - 0.1
+
+
 def test_all_variances_held_are_known_noise(series):
     _, x = series
     variances = np.array([0.2, 0.3, 0.1, 0.2])

@@ -54,6 +54,11 @@ class Coordinates(NamedTuple):
         return self.variances.n_features
 
     @property
+    def holds(self) -> bool:
+        """Whether any parameter is held."""
+        return self.limits is not None and self.limits.hold
+
+    @property
     def without_memories(self) -> "Coordinates":
         """The layout of the same latents under white noise."""
         alone = self.latents.with_components(self.latents.n_components - self.n_memories)

@@ -46,7 +46,7 @@ def test_more_climbs_go_with_rhythms_and_smooth_latents():
 def test_an_interrupt_in_a_later_climb_keeps_the_best(monkeypatch):
     x = overcomplete(0, 60, 3)
     first = ProbabilisticSFA(2, tol=0.01).fit(x)
-    whole, drawn, begun = objective.expected_statistics, fit._random_starts, []
+    whole, drawn, begun = objective.expected_statistics, fit._Search.random_candidates, []
 
     def watched(*args):
         begun.append(True)
@@ -59,7 +59,7 @@ def test_an_interrupt_in_a_later_climb_keeps_the_best(monkeypatch):
             raise KeyboardInterrupt
         return whole(params, panel, **options)
 
-    monkeypatch.setattr(fit, "_random_starts", watched)
+    monkeypatch.setattr(fit._Search, "random_candidates", watched)
     monkeypatch.setattr(objective, "expected_statistics", interrupted)
     with pytest.warns(UserWarning, match="Interrupted"):
         later = ProbabilisticSFA(2, n_init=3, tol=0.01).fit(x)
