@@ -4,7 +4,7 @@ They speak of standardised data (each column of mean zero and variance one) and 
 one set of defaults serves any units. :func:`probsfa.bayes.factorial_ar1_model` turns them into sites.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax.numpy as jnp
@@ -130,10 +130,6 @@ class Priors:
             prior = getattr(self, name)
             if prior is not None or name != "noise_variance":
                 _check_prior(name, prior)
-
-    def but(self, **changes: Any) -> "Priors":
-        """Return the same priors but for those named."""
-        return replace(self, **changes)
 
     def of_loadings(self, n_features: int, n_components: int) -> dist.Distribution:
         """Prior of the loadings, with event shape (D, K)."""

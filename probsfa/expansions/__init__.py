@@ -5,8 +5,8 @@ All are scikit-learn transformers with names for their outputs. Those that learn
 its nodes in one call. Only :class:`DelayEmbedding` combines several rows; use it before an estimator.
 """
 
+from probsfa._lazy import deprecated as _deprecated
 from probsfa.expansions._base import Expansion as Expansion
-from probsfa.expansions._base import is_stateless as is_stateless
 from probsfa.expansions._clip import Clip as Clip
 from probsfa.expansions._combine import Concatenation as Concatenation
 from probsfa.expansions._combine import Identity as Identity
@@ -26,5 +26,14 @@ __all__ = [
     "Polynomial",
     "Power",
     "RadialBasis",
-    "is_stateless",
 ]
+
+__getattr__ = _deprecated(
+    __name__,
+    {
+        "is_stateless": (
+            "probsfa.expansions._base:is_stateless",
+            "Use Expansion.stateless.",
+        )
+    },
+)

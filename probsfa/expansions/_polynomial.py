@@ -1,9 +1,10 @@
 """Polynomials of the inputs, with optional whitening."""
 
-import itertools
 import math
 
 import numpy as np
+from sklearn import config_context
+from sklearn.preprocessing import PolynomialFeatures
 
 from probsfa._validation import check_count
 from probsfa.expansions._base import Expansion, FloatArray
@@ -91,37 +92,17 @@ class Polynomial(Expansion):
     def _names_out(self, names: list[str]) -> list[str]:
         if self.whiten:
             return [f"polynomial{j}" for j in range(self.whitening_.shape[1])]
-        return [
-            " ".join(f"{name}^{power}" if power > 1 else name for name, power in _powers(chosen))
-            for degree in range(1, self.degree + 1)
-            for chosen in itertools.combinations_with_replacement(names, degree)
-        ]
+        powers = PolynomialFeatures(self.degree, include_bias=False).fit(np.zeros((1, len(names))))
+        return list(powers.get_feature_names_out(names))
 
 
 def monomials(values: FloatArray, degree: int) -> FloatArray:
-    """Return all monomials of degree 1 to `degree` of the last axis, by degree, then in lexical order.
-
-    Those of degree k are ``x_j`` times those of degree k - 1 in ``x_j`` and later inputs, which are the last
-    ones of their block.
-    """
-    n_inputs = values.shape[-1]
-    n_outputs = math.comb(n_inputs + degree, degree) - 1
-    out = np.empty((*values.shape[:-1], n_outputs), dtype=np.float64)
-    out[..., :n_inputs] = values
-    first = list(range(n_inputs))  # index in the last block of the first monomial that begins with x_j
-    end = n_inputs
-    for _ in range(degree - 1):
-        last_end, nexts = end, []
-        for j in range(n_inputs):
-            nexts.append(end)
-            count = last_end - first[j]
-            np.multiply(
-                out[..., first[j] : last_end], values[..., j : j + 1], out=out[..., end : end + count]
-            )
-            end += count
-        first = nexts
-    return out
-
-
-def _powers(chosen: tuple[str, ...]) -> list[tuple[str, int]]:
-    return [(name, len(list(group))) for name, group in itertools.groupby(chosen)]
+    """Return all monomials of degree 1 to `degree` of the last axis, by degree, then in lexical order."""
+    *leading, n_inputs = values.shape
+    if values.size == 0:  # which scikit-learn rejects
+        return np.empty((*leading, math.comb(n_inputs + degree, degree) - 1), dtype=np.float64)
+    # Values are validated before, and blocks may be small.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        powers = PolynomialFeatures(degree, include_bias=False)
+        out: FloatArray = powers.fit_transform(values.reshape(-1, n_inputs))
+    return out.reshape(*leading, -1)

@@ -1,5 +1,6 @@
 """Training graphs, and the second moments of samples on them."""
 
+from probsfa._lazy import deprecated as _deprecated
 from probsfa.graphs._combined import union as union
 from probsfa.graphs._exact_label import exact_label as exact_label
 from probsfa.graphs._free_responses import FreeResponses as FreeResponses
@@ -34,8 +35,12 @@ from probsfa.graphs.builders import Temporal as Temporal
 from probsfa.graphs.builders import Transition as Transition
 from probsfa.graphs.builders import Union as Union
 from probsfa.graphs.moments import Moments as Moments
-from probsfa.graphs.moments import MomentStream as MomentStream
 from probsfa.graphs.moments import temporal_moments as temporal_moments
 from probsfa.graphs.training_graph import GraphMoments as GraphMoments
 from probsfa.graphs.training_graph import TrainingGraph as TrainingGraph
 from probsfa.graphs.training_graph import graph_moments as graph_moments
+
+__getattr__ = _deprecated(
+    __name__,
+    {"MomentStream": ("probsfa.graphs.moments:MomentStream", "Use SFA.partial_fit, or temporal_moments.")},
+)

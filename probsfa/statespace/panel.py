@@ -106,11 +106,6 @@ class Panel(NamedTuple):
         """Whether all rows are one unit of time apart."""
         return bool(np.all(self.gaps == 1.0))
 
-    @property
-    def observed_fraction(self) -> FloatArray:
-        """Fraction of the rows in which each feature is observed, shape (D,)."""
-        return self.mask[: self.n_rows].mean(axis=0)
-
     def weighted(self, weights: FloatArray) -> "Panel":
         """Return the same observations with other weights, shape (T, D); zero where missing.
 
@@ -118,11 +113,6 @@ class Panel(NamedTuple):
         """
         weights.setflags(write=False)
         return self._replace(weights=weights, complete=False)
-
-    @property
-    def n_steps_observed(self) -> int:
-        """Number of rows with at least one observed value."""
-        return int(np.count_nonzero(self.mask[:].any(axis=1)))
 
 
 def padded_length(n_rows: int) -> int:

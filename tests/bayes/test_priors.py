@@ -99,7 +99,6 @@ def test_priors_of_positive_numbers_are_those_of_positive_parameters(prior):
 def test_shrinkage_must_be_positive():
     with pytest.raises(ValueError, match="shrinkage must be"):
         Priors(shrinkage=0.0)
-    assert Priors().but(shrinkage=0.1).shrinkage == 0.1
 
 
 def test_density_of_the_model_is_the_sum_of_what_it_names(rng):

@@ -7,7 +7,6 @@ from probsfa import SFA, GraphSFA, HierarchicalSFA
 from probsfa._times import check_times
 from probsfa.expansions import RadialBasis
 from probsfa.graphs import (
-    MomentStream,
     clustered,
     from_sparse,
     graph_moments,
@@ -21,6 +20,7 @@ from probsfa.graphs import (
     temporal_moments,
     transition,
 )
+from probsfa.graphs.moments import MomentStream
 from probsfa.sfa import GraphSFAClassifier, Layer
 
 FILL = -9999.0

@@ -8,7 +8,6 @@ responsibility of a normal distribution around a reference among those around it
 """
 
 import itertools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -115,9 +114,3 @@ def log_phase_weight(reference: Any, loadings: Array) -> Array:
     across = jnp.sum(wanted[..., 0] * own[..., 1] - wanted[..., 1] * own[..., 0], axis=0)
     # The tiny number keeps the gradient finite where a cycle has no loadings at all.
     return CONCENTRATION * jnp.sum(along / jnp.sqrt(along**2 + across**2 + 1e-300))
-
-
-def log_images(n_components: int, permuted: bool) -> float:
-    """Logarithm of the number of images among which one is chosen."""
-    images = n_components * math.log(2.0)
-    return images + math.lgamma(n_components + 1) if permuted and n_components <= MOST_PERMUTED else images

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from probsfa._validation import check_count, check_option
-from probsfa.expansions import Polynomial, Power, is_stateless
+from probsfa.expansions import Polynomial, Power
+from probsfa.expansions._base import is_stateless
 from probsfa.sfa._shrinkage import check_delta_threshold
 
 __all__ = [

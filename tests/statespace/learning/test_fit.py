@@ -13,7 +13,7 @@ from probsfa.statespace.learning.coordinates import from_vector
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
-from tests.statespace.support import punch, to_model, to_panel, uneven_times
+from tests.statespace.support import punch, to_model, uneven_times
 
 QUIET = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -300,10 +300,3 @@ def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
     np.testing.assert_allclose(np.sort(fitted.decay_), np.sort(best.decay), rtol=1e-12)
     relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
     np.testing.assert_allclose(relative, best.noise_variance, rtol=1e-9)
-
-
-def test_panel_counts_what_is_seen(rng):
-    data = [np.array([[1.0, np.nan], [np.nan, np.nan], [3.0, 4.0]])]
-    panel = to_panel(data)
-    np.testing.assert_allclose(panel.observed_fraction, [2 / 3, 1 / 3])
-    assert panel.n_steps_observed == 2 and panel.n_rows == 3
