@@ -9,10 +9,10 @@ from probsfa.cli.tables.roles import make_plan
 from probsfa.cli.tables.table import make_table
 
 
-def roles(text, *options):
+def roles(text, *options, model_columns=()):
     """Names of the data columns and of those of times."""
     table, texts = make_table(Content("data.csv", text))
-    plan = make_plan(table, texts, parse(["impute", "data.csv", "--dry-run", *options]))
+    plan = make_plan(table, texts, parse(["impute", "data.csv", "--dry-run", *options]), model_columns)
     return [table.names[j] for j in plan.data], [table.names[j] for j in plan.time]
 
 
@@ -123,6 +123,13 @@ def test_text_is_left_out_unless_it_is_asked_for():
         roles(content, "--columns", "site,a")
     with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(1, first in row 3\)"):
         roles("t,site,a\n1,7,5\n2,EWR,6\n")  # numbers among texts
+
+
+@pytest.mark.parametrize("more", ["", ",0.5"])
+def test_columns_of_a_model_are_data_in_its_order(more):
+    header = "a,id" + (",c" if more else "")
+    text = "\n".join([header, *(f"{0.1 * i},{i}{more}" for i in range(5))]) + "\n"
+    assert roles(text, model_columns=["id", "a"]) == (["id", "a"], [])
 
 
 def test_options_come_first():
