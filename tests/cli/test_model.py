@@ -5,11 +5,17 @@ import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.cli._model import make_estimator
+from probsfa.cli._model import make_estimator, timescales
 from probsfa.cli._parser import ENOUGH, make_parser
+
+
+def test_time_scales_of_a_model_in_seconds_are_reported_in_steps():
+    model = argparse.Namespace(timescales_=np.array([120.0, 30.0]), time_unit_=60.0)
+    assert timescales(model).tolist() == [2.0, 0.5]
 
 
 @pytest.mark.parametrize("asked", [None, 7])
