@@ -18,7 +18,7 @@ import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -28,6 +28,7 @@ from tqdm import tqdm
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
 from probsfa.bayes import Priors
+from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.structural import CYCLE_LOADING
 from probsfa.statespace import Parameters
 from probsfa.statespace.panel import make_panel
@@ -140,10 +141,10 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
         ).fit(X)
         if min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values()) >= KEPT:
             break
-    draws: Any = [x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]) for x in fitted.draws_]
     panel, below, below_latents = make_panel(Sequences(X, (T,))), np.zeros(len(true)), 0.0
-    for i in np.linspace(0, len(draws[0]) - 1, KEPT).round().astype(int):
-        params = Parameters(*(x[i] for x in draws))
+    chains, n = fitted.draws_.decay.shape[:2]
+    for i in np.linspace(0, chains * n - 1, KEPT).round().astype(int):
+        [params] = parameters_of_draw(fitted.draws_, *divmod(int(i), n), 1)
         path = draw_latents(params.state_space, panel, 1, rng)[0][:, params.shared_states]
         one, path = canonical(params, path)
         below += one < true
