@@ -1,15 +1,19 @@
-"""Uncertainty of the level and the scale of AR(1) latent factors, which learned offsets and loadings fix.
+"""Uncertainty of level, scale and mixture of AR(1) latent factors, which learned offsets and loadings fix.
 
-A factor ``z`` and ``(z - level) / scale`` give the same predictors with other offsets and loadings; the mean
-of zero and the unit variance of the prior alone tell them apart. From few rows both are uncertain, since a
-slow factor visits few values. Their variances are those of the maximum likelihood estimates from a factor
-that is seen itself, with the decay unknown: over a step of ``g`` units with ``r = a^g`` the information is ::
+Factors ``z`` and ``level + M z`` give the same predictors with other offsets and loadings; the mean of zero,
+the unit variances and the different decays of the prior alone distinguish them. From few rows these are
+uncertain, since a slow factor visits few values. Their variances are those of maximum likelihood estimates
+from factors that are seen themselves, with unknown decays. Over a step of ``g`` units, ``r = a^g``, the
+information is ::
 
-    level:  (1 - r) / (1 + r)
-    (log scale, a):  [[2, -2 q], [-2 q, r'^2 / (1 - r^2) + 2 q^2]],   q = r r' / (1 - r^2),  r' = dr / da
+    level:               (1 - r) / (1 + r)
+    (log scale, a):      [[2, -2 q], [-2 q, r'^2 / (1 - r^2) + 2 q^2]],   q = r r' / (1 - r^2),  r' = dr / da
+    (M[i, j], M[j, i]):  [[h_ij, 1], [1, h_ji]],   h_ij = (1 + r_i^2 - 2 r_i r_j) / (1 - r_i^2)
 
-and ``1`` and ``2`` for the level and the scale where a sequence begins. By the delta method they add
-``var(level) + mean^2 var(log scale)`` to the variance of a factor whose posterior mean is ``mean``.
+and ``1``, ``2`` and ``[[1, 1], [1, 1]]`` where a sequence begins. By the delta method they add ``var(level) +
+mean_i^2 var(log scale) + sum_j mean_j^2 var(M[i, j])`` to the variance of a factor ``i`` with posterior means
+``mean``. Factors with equal decays may be rotated by any angle; the variance of an entry is then that of the
+sine of such an angle, one half.
 """
 
 import numpy as np
@@ -17,10 +21,12 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["level_and_scale_variances"]
+__all__ = ["MOST_MIXED", "level_and_scale_variances", "mixture_variances"]
 
 # Decays beyond which their powers, or their derivatives, are no numbers.
 _SMALLEST, _LARGEST = 1e-6, 0.9999
+#: Largest variance of an entry of the mixture: that of the sine of an angle of which nothing is known.
+MOST_MIXED = 0.5
 
 
 def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
@@ -39,8 +45,7 @@ def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatA
         Variances of the levels and of the logarithms of the scales, the latter 1 at most.
     """
     gaps, n_sequences = _gaps(sequences)
-    size = np.clip(np.abs(decay), _SMALLEST, _LARGEST)
-    a = np.where(decay < 0.0, -size, size)[:, None]
+    a = _clipped(decay)[:, None]
     r, slope = a**gaps, gaps * a ** (gaps - 1.0)
     level = n_sequences + np.sum((1.0 - r) / (1.0 + r), axis=1)
     q = r * slope / (1.0 - r**2)
@@ -49,6 +54,38 @@ def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatA
     both = -2.0 * np.sum(q, axis=1)
     known = of_scale - both**2 / of_decay if gaps.size else np.full_like(level, of_scale)
     return np.stack([1.0 / level, np.minimum(1.0 / known, 1.0)])
+
+
+def mixture_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
+    """Variances of the mixture of AR(1) latent factors, and covariances of its opposite entries.
+
+    Parameters
+    ----------
+    decay, sequences
+        As in `level_and_scale_variances`.
+
+    Returns
+    -------
+    ndarray (2, K, K)
+        Variances of ``M[i, j]``, `MOST_MIXED` at most, and covariances of ``M[i, j]`` and ``M[j, i]``. The
+        diagonal is zero.
+    """
+    gaps, n_sequences = _gaps(sequences)
+    r = _clipped(decay)[:, None] ** gaps
+    steps = (1.0 + r[:, None] ** 2 - 2.0 * r[:, None] * r) / (1.0 - r[:, None] ** 2)
+    own, count = n_sequences + np.sum(steps, axis=2), n_sequences + gaps.size
+    # In units of one row, so that the determinant of equal decays is zero but for rounding.
+    determinant = np.maximum((own / count) * (own.T / count) - 1.0, np.finfo(float).eps) * count**2
+    found = np.stack([own.T, np.full_like(own, -count)]) / determinant
+    largest = np.maximum(found[0], found[0].T)
+    found *= np.minimum(1.0, MOST_MIXED / largest)
+    found[:, np.arange(len(decay)), np.arange(len(decay))] = 0.0
+    return found
+
+
+def _clipped(decay: FloatArray) -> FloatArray:
+    size = np.clip(np.abs(decay), _SMALLEST, _LARGEST)
+    return np.where(decay < 0.0, -size, size)
 
 
 def _gaps(sequences: Sequences) -> tuple[FloatArray, int]:

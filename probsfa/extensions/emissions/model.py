@@ -13,7 +13,7 @@ from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequence
 from probsfa.extensions.emissions.learning import Report, climb
-from probsfa.extensions.emissions.level_and_scale import level_and_scale_variances
+from probsfa.extensions.emissions.level_and_scale import level_and_scale_variances, mixture_variances
 from probsfa.extensions.emissions.prediction import (
     CellDistribution,
     EmissionForecast,
@@ -95,9 +95,9 @@ class EmissionModel(_EmissionParameters, FittedModel):
         Unit of time of the decays.
     axis : tuple
         What times are counted in: the parts of a :class:`~probsfa._times.TimeAxis`.
-    level_and_scale : ndarray (2, K), optional
-        Variances of the level and the logarithm of the scale of AR(1) latents; absent from files of earlier
-        versions.
+    level_and_scale : ndarray (2, K) or (2 + 2 K, K), optional
+        Variances of the level and the logarithm of the scale of AR(1) latents, and below them the variances
+        and covariances of their mixture; these or all are absent from files of earlier versions.
     """
 
     @property
@@ -153,16 +153,12 @@ class EmissionModel(_EmissionParameters, FittedModel):
         bounds = inference.row_bounds - sequences.mask @ self._log_scales
         means, covariances = inference.means, inference.covariances
         lag_one = inference.lag_one_covariances
-        if level_and_scale:
-            if self.level_and_scale is None:
-                raise ValueError(
-                    "level_and_scale=True needs a model that was fitted by this version; fit it again."
-                )
-            level, scale = self.level_and_scale
-            k = np.arange(len(level))
+        if level_and_scale and self.level_and_scale is not None:
+            k = self.level_and_scale.shape[1]
+            own, before, after = means[:, :k], means[:-1, :k], means[1:, :k]
             covariances, lag_one = covariances.copy(), lag_one.copy()
-            covariances[:, k, k] += level + scale * means[:, k] ** 2
-            lag_one[:, k, k] += level + scale * means[:-1, k] * means[1:, k]
+            covariances[:, :k, :k] += _mixed(self.level_and_scale, own, own)
+            lag_one[:, :k, :k] += _mixed(self.level_and_scale, before, after)
         return Posterior(means, covariances, lag_one, bounds)
 
     @property
@@ -310,6 +306,20 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return np.where(sequences.mask, sequences.values, drawn)
 
 
+def _mixed(uncertainty: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
+    """Covariances (T, K, K) of factors of such means (T, K) by uncertain level, scale and mixture."""
+    k = uncertainty.shape[1]
+    level, scale = uncertainty[:2]
+    out = np.zeros((len(first), k, k))
+    diagonal = level + scale * first * second
+    if len(uncertainty) > 2:
+        variances, crossed = uncertainty[2:].reshape(2, k, k)
+        diagonal = diagonal + (first * second) @ variances.T
+        out += crossed * first[:, None, :] * second[:, :, None]
+    out[:, np.arange(k), np.arange(k)] += diagonal
+    return out
+
+
 class EmissionFit(NamedTuple):
     """Outcome of a fit.
 
@@ -407,6 +417,7 @@ def fit_model(
     ending = "interrupted" if start.interrupted else fit.ending
     scale = predictor_scales(columns, cells, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
+    rows = encoded.retimed(start.time_unit)
     model = EmissionModel(
         params.decay,
         params.loadings,
@@ -418,7 +429,9 @@ def fit_model(
         columns,
         start.time_unit,
         (axis.kind, axis.calendar, axis.from_index, axis.even, axis.unit),
-        level_and_scale_variances(params.decay, encoded.retimed(start.time_unit)),
+        np.concatenate(
+            [level_and_scale_variances(params.decay, rows), *mixture_variances(params.decay, rows)]
+        ),
     )
     bound = fit.inference.bound - model.log_scale(sequences)
     history = np.array(fit.history)
