@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
@@ -32,6 +33,11 @@ from probsfa.statespace.learning.budget import (
 )
 from probsfa.statespace.learning.maximum_likelihood import InMemory
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.leave_one_out import (
+    about_worse_columns,
+    interpolation_errors,
+    worse_than_interpolation,
+)
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
 from probsfa.statespace.parameters import Parameters
@@ -198,6 +204,9 @@ def _fit_best(
     sentence = f"Mean error (CRPS) of held-out values, by number of factors: {table}."
     scores = {c.words: float(s) for c, s in zip(candidates, mean, strict=True)}
     status = model.fitted.status.adding("candidates", sentence, **scores)
+    lost = _worse_columns(rows, draws, held_out[best], units)
+    text = about_worse_columns(lost, rows.feature_names)
+    status = status.adding("worse_than_interpolation", text, columns=lost.tolist())
     model = replace(model, fitted=replace(model.fitted, status=status))
     return _calibrated(model, data, held_out[best])
 
@@ -247,6 +256,19 @@ def _predicted(
         (filled.std * factors / units)[here],
         distance_to_observed(rest, model.fitted.time_unit)[here],
         begin[hidden.group[here]],
+    )
+
+
+def _worse_columns(
+    rows: Sequences, draws: list[HiddenCells], held_out: list[HeldOut], units: FloatArray
+) -> NDArray[np.intp]:
+    """Return columns whose hidden values are predicted worse than by linear interpolation."""
+    hidden = [one.all for one in draws]
+    by_lines = [(interpolation_errors(rows, each.astype(int)) / units)[each] for each in hidden]
+    columns = np.concatenate([np.nonzero(each)[1] for each in hidden])
+    both = HeldOut.joined(held_out)
+    return worse_than_interpolation(
+        both.errors, np.concatenate(by_lines), columns, both.gaps, rows.n_features
     )
 
 

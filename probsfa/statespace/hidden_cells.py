@@ -34,19 +34,21 @@ from probsfa.statespace.adjacent import distance_from_adjacent, robust_spread
 __all__ = [
     "CLOSE",
     "SLIGHT",
+    "STANDARD_ERRORS",
     "Evidence",
     "HiddenCells",
     "contenders",
     "crps",
     "hide_for_choice",
     "isolated_cells",
+    "standard_errors",
     "units_of",
     "weigh",
     "weigh_draws",
 ]
 
-# Standard errors beyond which a difference is significant, if about ten models are compared.
-_STANDARD_ERRORS = 2.5
+#: Standard errors beyond which a difference is significant, if about ten models are compared.
+STANDARD_ERRORS = 2.5
 #: Relative difference of scores below which models count as equal, even if it is significant: other hidden
 #: values, or a longer fit, change scores by as much.
 SLIGHT = 0.01
@@ -285,7 +287,7 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     differences = scores - scores[best]
     behind = differences.mean(axis=1)
     error = standard_errors(differences, groups)
-    equal = behind <= np.maximum(_STANDARD_ERRORS * error, SLIGHT * float(scores[best].mean()))
+    equal = behind <= np.maximum(STANDARD_ERRORS * error, SLIGHT * float(scores[best].mean()))
     if len(np.unique(groups)) < _FEWEST_GROUPS:
         equal[:] = True
     equal[best] = True

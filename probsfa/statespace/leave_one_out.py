@@ -8,22 +8,29 @@ observation, which can be divided out,
 with posterior mean ``m`` and variance ``v`` and noise variance ``r``.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.hidden_cells import SLIGHT, STANDARD_ERRORS, standard_errors
 from probsfa.statespace.parameters import Parameters
 
 __all__ = [
     "Comparison",
+    "about_worse_columns",
     "compare_with_interpolation",
     "interpolated",
+    "interpolation_errors",
     "left_out",
     "left_out_moments",
     "straight_lines",
     "near_zero_noise",
+    "worse_than_interpolation",
 ]
 
 # Posterior variance over noise variance of a value is below one; if it is within this part of one, the
@@ -196,3 +203,68 @@ def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Co
     errors = [(guess[both] - values[both]) / unit for guess in (by_model, by_lines)]
     model, interpolation = (float(np.sqrt(np.mean(error**2))) for error in errors)
     return Comparison(model, interpolation, n_cells)
+
+
+def interpolation_errors(sequences: Sequences, part: NDArray[np.int64]) -> FloatArray:
+    """Return errors (N, D) of linear interpolation at hidden values, zero elsewhere.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Rows, with the hidden values.
+    part : ndarray of int of shape (N, D)
+        Number of the part in which a value is hidden, 0 if it is not. Each is predicted given the others.
+    """
+    errors = np.zeros(part.shape)
+    for j in range(1, int(part.max()) + 1):
+        hidden = part == j
+        rest = replace(sequences, values=np.where(hidden, np.nan, sequences.values))
+        errors = np.where(hidden, straight_lines(rest) - sequences.values, errors)
+    return errors
+
+
+def worse_than_interpolation(
+    errors: FloatArray,
+    by_lines: FloatArray,
+    columns: NDArray[np.intp],
+    groups: NDArray[np.int64],
+    n_columns: int,
+) -> NDArray[np.intp]:
+    """Return the columns whose hidden values a model predicts worse than linear interpolation.
+
+    Parameters
+    ----------
+    errors, by_lines : ndarray of shape (n,)
+        Errors of the model and of linear interpolation at the same values.
+    columns, groups : ndarray of int of shape (n,)
+        Column of each value, and a number that is shared by values that are not independent.
+    n_columns : int
+        Number of columns.
+
+    Returns
+    -------
+    ndarray of int
+        Columns with 20 hidden values at least, in which the mean squared error of the model is larger by 2.5
+        standard errors of the difference, and by 1 %.
+    """
+    worse = []
+    for j in range(n_columns):
+        own = columns == j
+        if np.count_nonzero(own) < _FEWEST:
+            continue
+        model, lines = errors[own] ** 2, by_lines[own] ** 2
+        error = float(standard_errors((model - lines)[None], groups[own])[0])
+        if model.mean() - lines.mean() > max(STANDARD_ERRORS * error, SLIGHT * lines.mean()):
+            worse.append(j)
+    return np.array(worse, dtype=np.intp)
+
+
+def about_worse_columns(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
+    """Return a sentence on such columns, five at most; or nothing."""
+    if not columns.size:
+        return ""
+    who = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:5].tolist())
+    return (
+        f"Held-out values of {columns.size} column{'s' if columns.size > 1 else ''} ({who}"
+        f"{', ...' if columns.size > 5 else ''}) are predicted worse than by linear interpolation."
+    )

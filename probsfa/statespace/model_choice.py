@@ -7,6 +7,7 @@ halving, Jamieson & Talwalkar 2016). The last few are fitted without some cells,
 larger one begins with its latents (:mod:`.growth`).
 """
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -34,7 +35,11 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, is_number
-from probsfa.statespace.leave_one_out import straight_lines
+from probsfa.statespace.leave_one_out import (
+    about_worse_columns,
+    interpolation_errors,
+    worse_than_interpolation,
+)
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.status import FitStatus, Note
@@ -183,6 +188,8 @@ def select_model(
     -----
     ConvergenceWarning
         If the last fit stopped before a maximum.
+    UserWarning
+        If held-out values of a column are predicted worse than by linear interpolation.
 
     See Also
     --------
@@ -287,6 +294,11 @@ def _finished(
         interrupted = ended_by == "keyboard"
     if not interrupted:
         model = model.with_gross_misfit(sequences)
+    lost = _worse_columns(search, best)
+    if lost:
+        warnings.warn(lost, UserWarning, stacklevel=3)
+    status = model.fitted.status.adding("worse_than_interpolation", lost)
+    model = replace(model, fitted=replace(model.fitted, status=status))
     model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
     set_fitted(estimator.set_params(**best.options), model)
     return ModelSelection(
@@ -393,7 +405,7 @@ def _reason(search: Search, best: Candidate) -> str:
             "the search was interrupted" if search.stopped == "keyboard" else "the budget ended the search"
         )
         return f"{among}the likelihood; {ended} before hidden cells were asked for."
-    errors = np.concatenate([interpolation_errors(data) for data in search.asked])
+    errors = _by_interpolation(search.asked)
     by_lines = float(np.sqrt(np.mean(errors**2)))
     rmse = float(np.sqrt(np.mean(best.errors**2)))
     kinds = " and ".join(dict.fromkeys(search.hidden.kinds))
@@ -417,14 +429,25 @@ def _reason(search: Search, best: Candidate) -> str:
     return "; ".join(parts) + "."
 
 
-def interpolation_errors(data: Round) -> FloatArray:
-    """Errors (n,) of straight lines at the hidden cells, part by part, in standard deviations."""
-    errors = np.zeros(data.part.shape)
-    for j in range(1, int(data.part.max()) + 1):
-        hidden = data.part == j
-        rest = replace(data.sequences, values=np.where(hidden, np.nan, data.sequences.values))
-        errors = np.where(hidden, (straight_lines(rest) - data.sequences.values) / data.scale, errors)
-    return errors[data.part > 0]
+def _by_interpolation(asked: list[Round]) -> FloatArray:
+    """Errors (n,) of linear interpolation at the hidden values, in standard deviations."""
+    return np.concatenate(
+        [(interpolation_errors(data.sequences, data.part) / data.scale)[data.part > 0] for data in asked]
+    )
+
+
+def _worse_columns(search: Search, best: Candidate) -> str:
+    """A sentence on columns that linear interpolation predicts better; or nothing."""
+    if not best.scores.size:
+        return ""
+    columns = np.concatenate([np.nonzero(data.part > 0)[1] for data in search.asked])
+    # Groups of different draws are different ones.
+    apart = np.cumsum([0, *(int(data.group.max()) + 1 for data in search.asked[:-1])])
+    groups = [data.group[data.part > 0] + first for data, first in zip(search.asked, apart, strict=True)]
+    worse = worse_than_interpolation(
+        best.errors, _by_interpolation(search.asked), columns, np.concatenate(groups), search.n_features
+    )
+    return about_worse_columns(worse, search.sequences.feature_names)
 
 
 def _cell(value: Any) -> str:

@@ -8,7 +8,13 @@ import pytest
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace.leave_one_out import compare_with_interpolation, interpolated, left_out
+from probsfa.statespace.leave_one_out import (
+    compare_with_interpolation,
+    interpolated,
+    interpolation_errors,
+    left_out,
+    worse_than_interpolation,
+)
 from tests.oracles import statespace as oracle
 
 
@@ -104,3 +110,18 @@ def test_impute_does_not_warn_of_a_model_that_is_better():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.impute(x)
+
+
+def test_columns_that_interpolation_predicts_as_well(rng):
+    """Straight lines are predicted by lines; a column with one hidden value is not judged."""
+    values = np.column_stack([np.arange(60.0), rng.standard_normal(60), rng.standard_normal(60)])
+    part = np.zeros((60, 3), dtype=int)
+    part[1:59:2, :2], part[30, 2] = 1, 1
+    errors = interpolation_errors(Sequences(values, (60,)), part)
+    np.testing.assert_allclose(errors[:, 0], 0.0, atol=1e-12)
+    np.testing.assert_allclose(errors[31, 1], 0.5 * (values[30, 1] + values[32, 1]) - values[31, 1])
+    columns = np.nonzero(part)[1]
+    by_lines = errors[part > 0]
+    of_model = np.where(columns == 0, 0.1, 0.5 * by_lines)
+    alone = np.arange(len(columns))
+    assert worse_than_interpolation(of_model, by_lines, columns, alone, 3).tolist() == [0]

@@ -483,6 +483,7 @@ def test_a_rhythm_that_has_become_a_slow_latent_is_none():
         assert not candidates.has_no_peak(replace(asked, options={"rhythms": [200.0]}))
 
 
+@pytest.mark.filterwarnings("ignore:Held-out values")  # of made-up scores, or short fits
 def test_hidden_cells_that_refuse_the_likeliest_model_are_drawn_again(monkeypatch):
     """By scores that are made up: the first draw is for one latent, and the second too, or not."""
     for second, wanted in [(1.0, 1), (0.0, 2)]:
@@ -529,6 +530,7 @@ class Ticking:
         return self.now
 
 
+@pytest.mark.filterwarnings("ignore:Held-out values")  # of made-up scores, or short fits
 def test_the_budget_is_kept(monkeypatch):
     """Every posterior evaluation looks at the clock, so that a second is an evaluation here."""
     ticking = Ticking()
@@ -621,3 +623,11 @@ def test_a_weak_second_latent_is_not_lost_to_two_standard_errors(seed):
     ]
     assert 1 in former
     assert [select_n_components(X, [1, 2], random_state=s).n_components for s in range(3)] == [2, 2, 2]
+
+
+def test_columns_that_interpolation_predicts_better_are_reported(rng):
+    """One factor does not explain three random walks, which straight lines follow."""
+    X = np.cumsum(rng.standard_normal((300, 3)), axis=0)
+    with pytest.warns(UserWarning, match=r"Held-out values of \d columns? \(.*worse than by linear"):
+        chosen = select_model(X, [{"n_components": 1}])
+    assert "worse_than_interpolation" in chosen.best_estimator_.status_.codes
