@@ -1,4 +1,4 @@
-"""Times of observation at the border: anything that tells time in, float64 out.
+"""Validation of observation times: dates, durations or numbers are converted to float64.
 
 Plain numbers keep their own unit. Dates (``datetime64``, a ``DatetimeIndex``, ``datetime`` objects) become
 seconds since 1970-01-01 UTC, durations become seconds. The order is checked on the integers behind the
@@ -76,8 +76,8 @@ class TimeAxis(NamedTuple):
     Attributes
     ----------
     kind : {"rows", "numbers", "dates", "unknown"}
-        Rows without times; times that are plain numbers, in a unit that nobody told; dates or durations; or,
-        in files of earlier versions, not known.
+        Rows without times; times that are plain numbers, in an unknown unit; dates or durations; or, in files
+        of earlier versions, not known.
     calendar : {"day", "month", "business day"} or None
         Calendar by which rows are counted whose distances in seconds differ, such as months. Their times are
         the number of such steps since 1970, each as long as it is in the mean, in seconds.

@@ -46,7 +46,7 @@ class Sequences:
     feature_names : tuple of str or None
         Column names, where the estimator was fitted on a frame.
     step : float or None
-        Time between rows, where an index tells that it is the same throughout; `times` round it.
+        Time between rows, if the index is regular; `times` are rounded.
     axis : TimeAxis
         What `times` are counted in.
     labels : tuple or None
@@ -132,11 +132,11 @@ class Sequences:
         """Return the same rows with their values in other units: ``(values - shift) / scale``."""
         return replace(self, values=(self.values - shift) / scale)
 
-    def cut_out(self, stretches: list[slice]) -> "Sequences":
-        """Return some stretches of rows, each a sequence of its own."""
-        rows = np.concatenate([np.arange(s.start, s.stop) for s in stretches])
+    def cut_out(self, segments: list[slice]) -> "Sequences":
+        """Return segments of rows as separate sequences."""
+        rows = np.concatenate([np.arange(s.start, s.stop) for s in segments])
         times = None if self.times is None else self.times[rows]
-        lengths = tuple(s.stop - s.start for s in stretches)
+        lengths = tuple(s.stop - s.start for s in segments)
         exog = None if self.exog is None else self.exog[rows]
         return replace(self, values=self.values[rows], times=times, lengths=lengths, labels=None, exog=exog)
 
@@ -194,7 +194,7 @@ def check_sequences(
         Whether a column in which every cell is missing is an error; by default when `reset` and `allow_nan`.
     index : {"use", "warn", "ignore"}, default="ignore"
         What becomes of the index of a frame of pandas where there are no `times`: dates, durations and
-        periods are the times, or a warning says that they are not used where rows are not evenly spaced.
+        periods are the times, or a warning is issued if rows are not evenly spaced.
     axis : TimeAxis, optional
         What the times of a fitted model are counted in; dates are counted by its calendar, in seconds.
         Without one, dates are counted in units of their median step.
@@ -216,7 +216,7 @@ def check_sequences(
     Warns
     -----
     UserWarning
-        If the index of a frame tells of uneven sampling and is not used.
+        If the index of a DataFrame is unevenly sampled and is not used.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def check_sequences(
 
 
 def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_list: bool) -> None:
-    """Warn if the index of a frame tells that rows are not evenly spaced."""
+    """Warn if the index of a DataFrame is unevenly sampled."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -42,7 +42,7 @@ from probsfa.sfa.kernel.problem import (
     KernelFunctions,
     kernel_block,
     kernel_moments,
-    pose,
+    make_problem,
     solve,
 )
 from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_support
@@ -134,7 +134,7 @@ def evaluate(
     train = kernel.block(slice(None), support)
     results = []
     for rank_tol in rules:
-        problem = pose(moments, among, rank_tol)
+        problem = make_problem(moments, among, rank_tol)
         count = min(n_outputs, problem.basis.shape[1])
         row = []
         for value in lambdas:
@@ -281,7 +281,7 @@ def figure_2c(speech: Speech, sigma: float, n_support: int, path: Path) -> None:
     kernel, sequences = prepare(speech, 0.5 / sigma**2)
     support = mp_mah(kernel, n_support)
     functions = KernelFunctions(kernel, support)
-    problem = pose(kernel_moments(functions, sequences), functions.gram())
+    problem = make_problem(kernel_moments(functions, sequences), functions.gram())
     solution = solve(problem, 2)
     figure, axes = plt.subplots(2, 1, figsize=(11, 4), sharex=True)
     ends = np.cumsum([len(x) for x in speech.test])

@@ -39,7 +39,7 @@ class FactorialAR1(dist.Distribution):
     mask : bool Array (T, D) or (..., T, D), optional
         True where observed. What a series holds where it is not is never looked at, NaN included.
     n_steps : int, optional
-        ``T``; needed where no mask tells it.
+        ``T``; required without a mask.
     gap_index : int Array (T,) or (..., T), optional
         Which of `gaps` separates a row from the row before, ``len(gaps)`` where a new sequence starts.
         By default the rows are one sequence.

@@ -227,16 +227,16 @@ class BayesianSFA(Saved, StateSpaceMethods):
         lengths : array-like of int, optional
             Cuts one array into consecutive sequences.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those
-            that the index of a frame of pandas tells, as for :class:`probsfa.ProbabilisticSFA`.
+            Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those of
+            the index of a pandas DataFrame, as for :class:`probsfa.ProbabilisticSFA`.
         exog : None
             Not supported; use :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
         BayesianSFA
-            The fitted estimator. After an interrupt from the keyboard it has the draws so far, and
-            `status_` says so.
+            The fitted estimator. After an interrupt from the keyboard it has the draws so far, and `status_`
+            reports it.
 
         Raises
         ------
@@ -248,8 +248,8 @@ class BayesianSFA(Saved, StateSpaceMethods):
         Warns
         -----
         ConvergenceWarning
-            If chains do not agree, draws are few, or the Gaussian approximation is poor; `status_` says what
-            to try.
+            If chains do not agree, draws are few, or the Gaussian approximation is poor; `status_` reports
+            what to try.
         UserWarning
             If two time scales are too close to tell which latent is which.
         """

@@ -1,4 +1,4 @@
-"""What a fitted posterior says of sequences: latents, missing cells, forecasts, and draws of these.
+"""Posterior predictions for sequences: factors, missing values, forecasts, and draws of these.
 
 Each answer is a mixture over draws of the parameters; with the parameters of one draw, the functions of
 :mod:`probsfa.statespace` give it exactly.

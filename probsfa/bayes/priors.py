@@ -1,7 +1,7 @@
 """Priors that a user can see, name and change.
 
 They speak of standardised data (each column of mean zero and variance one) and of the sampling step, so that
-one set of defaults serves any units. :func:`probsfa.bayes.factorial_ar1_model` turns them into sites.
+the defaults are independent of units. :func:`probsfa.bayes.factorial_ar1_model` turns them into sites.
 """
 
 from dataclasses import dataclass, field

@@ -11,7 +11,7 @@ from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import as_noise, check_variances, is_number
 
-# What a gradient may cost where nobody says how many latents: a sampler takes a hundred thousand of them,
+# Limit of the cost of a gradient for n_components=None: a sampler evaluates a hundred thousand of them,
 # variational inference a few thousand.
 _PRODUCTS = {"nuts": 1e7, "svi": 1e8}
 _COUNTS = (
@@ -100,6 +100,6 @@ def _is_positive(name: str, count: Any) -> bool:
 
 
 def default_n_components(sequences: Sequences, inference: str) -> int:
-    """Number of latents that serve to fill holes, up to what data and time allow."""
+    """Return the default number of factors for imputation, limited by the data and by computing time."""
     columns = column_moments(sequences)
     return most_components(sequences.n_rows, columns.counts, ~columns.constant, _PRODUCTS[inference])

@@ -90,7 +90,7 @@ class OnCluster:
         return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
-        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+        self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return a local sample of the observations in these units, and the expected statistics of all."""
         scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]

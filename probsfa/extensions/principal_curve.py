@@ -59,7 +59,7 @@ class PrincipalCurve(Reconstruction):
         data, which is "auto" for curves, or ``z`` in ``[0, 1]^k``, which is "auto" for surfaces.
     init : {"auto", "pca", "eigenmap"} or array-like (N, k), default="auto"
         Where the rows are at the start: by the ranks of their principal components, of coordinates in which
-        nearest neighbours are close, which unrolls spirals, or as given, in [0, 1]. "auto" climbs from the
+        nearest neighbours are close, which unrolls spirals, or as given, in [0, 1]. "auto" increases from the
         first two and keeps the better.
     max_iter : int, default=300
         Most rounds of projection and closed-form update.

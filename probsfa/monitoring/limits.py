@@ -42,12 +42,12 @@ def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[
     edges = np.linspace(0, starts[-1], n_folds + 1).round().astype(int)
     folds = []
     for first, last in zip(edges[:-1], edges[1:], strict=True):
-        stretches = []
+        segments = []
         for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
             a, b = max(first, begin), min(last, end)
             if a < b:
-                stretches.append((i, int(a - begin), int(b - begin)))
-        folds.append(stretches)
+                segments.append((i, int(a - begin), int(b - begin)))
+        folds.append(segments)
     return folds
 
 

@@ -433,20 +433,20 @@ class _Rows:
         made.X, made.sequences = X, sequences
         return made
 
-    def take(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
+    def take(self, segments: list[tuple[int, int, int]]) -> "_Rows":
         """Return segments, each as a sequence."""
         pieces: list[Any] = []
         values, times = [], []
-        for i, a, b in stretches:
+        for i, a, b in segments:
             x, when = self.pieces[i], self.times[i]
             pieces.append(x.iloc[a:b] if hasattr(x, "iloc") else x[a:b])
             values.append(self.values[i][a:b])
             times.append(None if when is None else when[a:b])
         return _Rows(pieces, values, times)
 
-    def without(self, stretches: list[tuple[int, int, int]]) -> "_Rows":
+    def without(self, segments: list[tuple[int, int, int]]) -> "_Rows":
         """Return the sequences without some segments, at most one in each sequence."""
-        left_out = {i: (a, b) for i, a, b in stretches}
+        left_out = {i: (a, b) for i, a, b in segments}
         rest = []
         for i, x in enumerate(self.values):
             a, b = left_out.get(i, (0, 0))

@@ -19,7 +19,7 @@ __all__ = [
     "check_level",
     "check_same_length",
     "half_widths",
-    "holes_and_beside",
+    "missing_and_adjacent",
     "matrix",
     "row_times",
     "vector",
@@ -96,6 +96,6 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
     return when
 
 
-def holes_and_beside(holes: BoolArray) -> BoolArray:
+def missing_and_adjacent(missing: BoolArray) -> BoolArray:
     """Return the rows of missing values (T,) and adjacent rows, the ends of a line through them."""
-    return holes | np.r_[holes[1:], False] | np.r_[False, holes[:-1]]
+    return missing | np.r_[missing[1:], False] | np.r_[False, missing[:-1]]

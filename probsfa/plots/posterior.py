@@ -12,8 +12,8 @@ from probsfa.plots.arguments import (
     check_axes,
     check_feature,
     check_level,
-    holes_and_beside,
     matrix,
+    missing_and_adjacent,
     row_times,
     vector,
 )
@@ -344,11 +344,11 @@ def plot_imputation_fan(
     whole = matrix(X, "X")
     feature = check_feature(feature, whole.shape[1])
     observed = whole[:, feature]
-    hole = np.isnan(observed)
+    missing = np.isnan(observed)
     when = row_times(getattr(X, "index", None) if times is None else times, len(observed))
     ax = axes_or_new(ax, 8.0, 3.2)
     # Adjacent rows are included, because a block of one row would have no width.
-    near = holes_and_beside(hole)
+    near = missing_and_adjacent(missing)
     for level in sorted(levels, reverse=True):
         filled, low, high = (np.asarray(part)[:, feature] for part in model.impute(X, interval=level))
         ax.fill_between(when[rows], low[rows], high[rows], where=near[rows], color=BLUE, alpha=0.2, lw=0)
@@ -358,7 +358,7 @@ def plot_imputation_fan(
     ax.plot(when[rows], np.where(near, filled, np.nan)[rows], color=BLUE, lw=1.0, label="filled")
     ax.plot(when[rows], observed[rows], color=BLACK, lw=0.8, label="observed")
     if truth is not None:
-        hidden = np.where(hole, vector(truth, "truth"), np.nan)
+        hidden = np.where(missing, vector(truth, "truth"), np.nan)
         ax.plot(when[rows], hidden[rows], ".", color=ORANGE, ms=4.0, label="truth")
     names = getattr(model, "feature_names_in_", None)
     ax.set_ylabel(f"feature {feature}" if names is None else str(names[feature]))

@@ -10,8 +10,8 @@ from probsfa.plots.arguments import (
     check_axes,
     check_same_length,
     half_widths,
-    holes_and_beside,
     matrix,
+    missing_and_adjacent,
     row_times,
     vector,
 )
@@ -153,20 +153,20 @@ def plot_imputation(
     observed, filled = vector(observed, "observed"), vector(filled, "filled")
     check_same_length(len(observed), filled=filled)
     when = row_times(times, len(observed))
-    hole = np.isnan(observed)
+    missing = np.isnan(observed)
     ax = axes_or_new(ax, 8.0, 3.0)
     ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
     # A line and a band through a missing block start and end at adjacent observations.
-    reach = holes_and_beside(hole)
+    reach = missing_and_adjacent(missing)
     ax.plot(when, np.where(reach, filled, np.nan), color=BLUE, lw=1.4, label="filled")
     if std is not None:
-        spread = np.where(hole, half_widths(vector(std, "std"), observed.shape, level), 0.0)
+        spread = np.where(missing, half_widths(vector(std, "std"), observed.shape, level), 0.0)
         low, high = np.where(reach, filled - spread, np.nan), np.where(reach, filled + spread, np.nan)
         ax.fill_between(when, low, high, color=BLUE, alpha=0.25, lw=0, label=f"{100.0 * level:g} % interval")
     if truth is not None:
         known = vector(truth, "truth")
         check_same_length(len(observed), truth=known)
-        ax.plot(when, np.where(hole, known, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
+        ax.plot(when, np.where(missing, known, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
     tidy(ax, when)
     _label_time(ax, times)
     ax.legend(loc="best", frameon=False, ncols=4, fontsize="small")

@@ -30,7 +30,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
     check_lengths_for_timescales,
     in_data_units,
-    pose,
+    make_problem,
     start_of,
 )
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
@@ -323,7 +323,7 @@ def _fit_to_all(
     """A candidate fitted to all cells of all rows, from a model of it; and what ended that too early."""
     asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
-        problem = pose(InMemory(sequences), asked)
+        problem = make_problem(InMemory(sequences), asked)
         result, ended_by = clock.climb(problem, start_of(start.fitted.params, problem))
         model = start if result is None else with_noise(in_data_units(problem, result))
     except KeyboardInterrupt:  # between two steps of this

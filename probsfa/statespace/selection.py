@@ -26,8 +26,8 @@ from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,
     check_lengths_for_timescales,
+    make_problem,
     maximise,
-    pose,
 )
 from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions, as_latents
@@ -187,7 +187,7 @@ def select_n_components(
     options = options.with_times(sequences.axis)
     cells, blocks, groups = _hide(sequences.values, block, fraction, generator(random_state))
     seen = np.where(cells | blocks, np.nan, sequences.values)
-    problem = pose(InMemory(replace(sequences, values=seen)), options)
+    problem = make_problem(InMemory(replace(sequences, values=seen)), options)
     panel, learned = problem.observations.panel, problem.learned_noise
     truth = (sequences.values - problem.shift) / problem.scale
 

@@ -12,7 +12,7 @@ from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import calendar_terms, harmonics, trend
 from probsfa.statespace.learning import regression
-from probsfa.statespace.learning.maximum_likelihood import InMemory, pose
+from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem
 from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.regression import least_squares
@@ -517,7 +517,7 @@ def test_verbs_of_a_robust_model_with_covariates(struck, tmp_path):
 def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, prior_gain, n_rounds):
     """Each round here loses a nat of likelihood; with the prior it may gain, up to the fourth."""
     rows = Sequences(rng.standard_normal((30, 2)), (30,))
-    problem = pose(InMemory(rows), FitOptions(1))
+    problem = make_problem(InMemory(rows), FitOptions(1))
     joint = regression._Joint(problem, rng.standard_normal((30, 1)), None)
     params = Parameters(np.array([0.9]), np.ones((2, 1)), np.full(2, 0.5), np.zeros(2))
     rounds = []

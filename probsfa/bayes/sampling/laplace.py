@@ -62,7 +62,7 @@ class LaplaceApproximation(NamedTuple):
 
 
 def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) -> LaplaceApproximation:
-    """Climb to the maximum of the posterior density and take its curvature.
+    """Maximize the posterior density and compute its curvature.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The no-U-turn sampler in whitened coordinates, run a few iterations at a time.
 
 NumPyro's sampler (Hoffman & Gelman 2014; Phan, Pradhan & Jankowiak 2019) does the work. It runs in short
-compiled stretches, so that a bar can move and an interrupt from the keyboard finds all draws up to then.
+compiled batches of iterations, so that progress is shown and draws are kept after a keyboard interrupt.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from probsfa.bayes.sampling.laplace import LaplaceApproximation
 from probsfa.statespace.engine.compiler import on_cpu, program
 from probsfa.statespace.engine.settings import engine_settings
 
-#: Iterations of one compiled stretch. The warm-up has two parts, each a whole number of stretches.
+#: Iterations of one compiled batch. The warm-up has two parts, each a whole number of batches.
 STRETCH = 25
 
 CHAIN_METHODS = ("auto", "vectorized", "parallel", "sequential")
@@ -219,7 +219,7 @@ def _root(problem: _Problem, vectors: FloatArray) -> FloatArray:
 
 
 class _Runner:
-    """Runs chains in stretches, in the way that was asked for."""
+    """Run chains in batches of iterations, sequentially, vectorized or in parallel."""
 
     def __init__(self, target: Target, settings: SamplerSettings, chain_method: str, report: Report) -> None:
         self._target, self._settings = target, settings
@@ -297,7 +297,7 @@ class _Runner:
         shortest = min(map(len, begun))
         return [
             np.concatenate(
-                [np.concatenate([stretch[i] for stretch in output[:shortest]], axis=1) for output in begun]
+                [np.concatenate([batch[i] for batch in output[:shortest]], axis=1) for output in begun]
             )
             for i in range(len(_STATS) + 1)
         ]

@@ -139,7 +139,7 @@ def fit_guide(
 
 def _improved(guide: Guide, normals: FloatArray, slopes: FloatArray, rate: float) -> Guide:
     """The guide after a step, from the slopes (N, P) of the potential at its draws."""
-    # In the guide's own coordinates the exact slope would be e: what is left tells how the guide errs.
+    # In the guide's coordinates the exact slope is e: the remainder is the error of the guide.
     excess = slopes @ guide.root - normals
     excess = np.where(np.isfinite(excess), excess, 0.0)
     by_mean = np.mean(excess, axis=0)

@@ -16,7 +16,7 @@ from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.expansions._base import check_positive
 from probsfa.extensions._status import status_sentence
-from probsfa.extensions.bilinear.learning import Climb, learn
+from probsfa.extensions.bilinear.learning import Optimization, learn
 from probsfa.extensions.bilinear.model import BilinearModel
 from probsfa.extensions.bilinear.parameters import canonical, rescale
 from probsfa.statespace.methods import StateSpaceMethods
@@ -211,7 +211,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
         scale = np.where(spread > 0.0, spread, 1.0)
         panel = make_panel(sequences.standardised(shift, scale))
         with Progress(self.verbose, self.max_iter) as report:
-            climb = learn(
+            result = learn(
                 panel,
                 self.n_components,
                 self.n_gates,
@@ -223,14 +223,16 @@ class BilinearSFA(Saved, StateSpaceMethods):
                 rng=generator(self.random_state),
                 report=report,
             )
-        self._set_fitted(climb, sequences, shift, scale)
+        self._set_fitted(result, sequences, shift, scale)
         if not self.converged_:
             warnings.warn(self.status_, ConvergenceWarning, stacklevel=2)
         return self
 
-    def _set_fitted(self, climb: Climb, sequences: Sequences, shift: FloatArray, scale: FloatArray) -> None:
+    def _set_fitted(
+        self, result: Optimization, sequences: Sequences, shift: FloatArray, scale: FloatArray
+    ) -> None:
         in_data_units = float(sequences.mask.sum(axis=0) @ np.log(scale))
-        self.params_ = canonical(rescale(climb.params, shift, scale), scale)
+        self.params_ = canonical(rescale(result.params, shift, scale), scale)
         self.decay_ = self.params_.decay
         self.timescales_ = timescales_from_decay(self.decay_)
         self.switching_ = np.stack([self.params_.switch_on, self.params_.switch_off], axis=1)
@@ -238,13 +240,13 @@ class BilinearSFA(Saved, StateSpaceMethods):
         self.noise_variance_ = self.params_.noise_variance
         self.mean_ = self.params_.offset
         self.scale_ = scale
-        self.history_ = np.array(climb.history) - in_data_units
-        self.restart_bounds_ = climb.bounds - in_data_units
+        self.history_ = np.array(result.history) - in_data_units
+        self.restart_bounds_ = result.bounds - in_data_units
         self.lower_bound_ = float(self.history_[-1]) if len(self.history_) else -np.inf
         self.n_iter_ = len(self.history_)
-        self.converged_ = climb.status == "converged"
+        self.converged_ = result.status == "converged"
         self.status_ = status_sentence(
-            climb.status,
+            result.status,
             self.n_iter_,
             self.max_iter,
             criterion=f": ten gained less than tol={self.tol:g} nats",

@@ -6,8 +6,8 @@ averaged over the gates, is Gaussian, with precision and information ::
 
     J_t = sum_mn E[s_m s_n] g_m' diag(m_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(m_t / r) (x_t - mu),
 
-so the recursions of the linear model's engine serve; what they say of a chain, averaged over all else, is
-a log odds for each row, so the forward-backward recursion serves. No update of a factor lowers the bound ::
+so the recursions of the linear model's engine serve; what they say of a chain, averaged over all else, is log
+odds for each row, computed by the forward-backward recursion. No update of a factor lowers the bound ::
 
     E_q[log p(X | Y, S)] - KL(q(Y) || p(Y)) - sum_m KL(q(s_m) || p(s_m))
 """
@@ -78,12 +78,12 @@ class BilinearPosterior(NamedTuple):
 class Statistics(NamedTuple):
     """Sums of expected moments that the M-step needs; ``w`` are the products of gates and latents, P = M K.
 
-    ``residual_power`` (D,), ``residual_moments`` (D, P + 1) and ``latent_moments`` (D, P + 1, P + 1) are
-    the sums of
-    ``E[e^2]``, ``E[e (w, 1)']`` and ``E[(w, 1) (w, 1)']`` over the rows in which a feature is observed, with
-    ``e = x - mu - g w``; for complete data one matrix of latent moments serves all features. ``previous``,
-    ``cross`` and ``current`` (K,) are those of ``y_t-1^2``, ``y_t y_t-1`` and ``y_t^2`` over transitions.
-    ``initial`` (M, 2) counts the states that sequences begin with and ``pairs`` (M, 2, 2) the transitions.
+    ``residual_power`` (D,), ``residual_moments`` (D, P + 1) and ``latent_moments`` (D, P + 1, P + 1) are the
+    sums of ``E[e^2]``, ``E[e (w, 1)']`` and ``E[(w, 1) (w, 1)']`` over the rows in which a feature is
+    observed, with ``e = x - mu - g w``; for complete data all features share one matrix of moments.
+    ``previous``, ``cross`` and ``current`` (K,) are those of ``y_t-1^2``, ``y_t y_t-1`` and ``y_t^2`` over
+    transitions. ``initial`` (M, 2) counts the states that sequences begin with and ``pairs`` (M, 2, 2) the
+    transitions.
     """
 
     residual_power: Any
@@ -97,7 +97,7 @@ class Statistics(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Packed observations: ``is_row`` tells data from padding, ``starts`` where no transition leads."""
+    """Packed observations: ``is_row`` marks data, not padding; ``starts`` marks first rows."""
 
     values: Array
     mask: Array
@@ -132,8 +132,8 @@ class Inferred(NamedTuple):
 def _chain(log_odds: Array, on: Array, off: Array, starts: Array) -> tuple[Array, Array, Array]:
     """Forward-backward recursion of a chain: probabilities to be on, expected transitions, log normaliser.
 
-    ``log_odds`` (T,) is what each row says for "on" against "off". The expected transitions (T, 2, 2) lead to
-    each row from the one before; those of starts mean nothing.
+    ``log_odds`` (T,) is the log likelihood ratio of "on" and "off" for each row. The expected transitions (T,
+    2, 2) lead to each row from the one before; those of starts mean nothing.
     """
     log_transition = jnp.log(jnp.array([[1.0 - on, on], [off, 1.0 - off]]))
     log_first = jnp.log(jnp.array([off, on])) - jnp.log(on + off)
@@ -152,7 +152,7 @@ def _chain(log_odds: Array, on: Array, off: Array, starts: Array) -> tuple[Array
         start, said, norm = row
         weighed = after + said - norm
         told = jnp.logaddexp(log_transition[:, 0] + weighed[0], log_transition[:, 1] + weighed[1])
-        # What a row says of the row before; nothing where it starts a sequence.
+        # Message from each row to the previous one; zero at the start of a sequence.
         return jnp.where(start, 0.0, told), after
 
     _, later = jax.lax.scan(backward, jnp.zeros(2), (starts, evidence, norms), reverse=True)

@@ -18,7 +18,7 @@ from probsfa.extensions.bilinear.parameters import BilinearParameters
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.processes.ar1 import cubic_decay
 
-__all__ = ["LEAST_SWITCHING", "Climb", "climb", "learn", "maximize", "random_starts", "switching"]
+__all__ = ["LEAST_SWITCHING", "Optimization", "optimize", "learn", "maximize", "random_starts", "switching"]
 
 #: Told the number of rounds and the best bound.
 Report = Callable[[int, float], None]
@@ -30,7 +30,7 @@ _ROUNDS_OF_STARTS = 40  # that all starts take, before the best goes on alone
 _SMALLEST_EIGENVALUE = 1e-12  # of moments, relative; below, a direction is not determined
 
 
-class Climb(NamedTuple):
+class Optimization(NamedTuple):
     """Where variational expectation maximisation ended.
 
     Attributes
@@ -40,11 +40,11 @@ class Climb(NamedTuple):
     gates : ndarray (T, M)
         Probabilities of the chains to be on, on the rows of the panel with its padding.
     history : tuple of float
-        The bound after each round of the climb that was taken.
+        The bound after each round of the selected run.
     status : str
         "converged", "max_iter" or "interrupted".
     bounds : ndarray (n_init,)
-        The bound at which each climb ended or was given up.
+        The bound at which each run ended or was abandoned.
     """
 
     params: BilinearParameters
@@ -57,7 +57,7 @@ class Climb(NamedTuple):
 def random_starts(
     panel: Panel, n_components: int, n_chains: int, n_init: int, rng: np.random.Generator
 ) -> tuple[BilinearParameters, FloatArray]:
-    """Draw parameters and gates from which to climb, (R, ...), for standardised columns.
+    """Draw initial parameters and gates, (R, ...), for standardized columns.
 
     The gates are random chains, and the loadings random in the subspace of the leading directions of the
     rows.
@@ -216,7 +216,7 @@ def learn(
     tol: float,
     rng: np.random.Generator,
     report: Report = lambda count, best: None,
-) -> Climb:
+) -> Optimization:
     """Learn from random places, by way of the model whose latents do not go on from row to row.
 
     Parameters
@@ -230,7 +230,7 @@ def learn(
     noise, floor
         As in :func:`maximize`.
     max_iter : int
-        Most rounds of the climb that is taken to its end.
+        Maximum number of rounds of the final run.
     tol : float
         Gain of the bound over 10 rounds, in nats, at which to stop.
     rng : Generator
@@ -240,7 +240,7 @@ def learn(
 
     Returns
     -------
-    Climb
+    Optimization
     """
     options: Any = {"noise": noise, "floor": floor}
     params, gates = random_starts(panel, n_components, n_chains, n_init, rng)
@@ -251,11 +251,11 @@ def learn(
     if interrupted:
         params, gates = _take(params, slice(0, 1)), gates[:1]
     rounds = 1 if interrupted else min(_ROUNDS_OF_STARTS, max_iter)
-    race = climb(panel, params, gates, **options, max_iter=rounds, tol=tol, report=report)
+    race = optimize(panel, params, gates, **options, max_iter=rounds, tol=tol, report=report)
     if interrupted or race.status == "interrupted" or rounds == max_iter or not race.history:
         return race._replace(status="interrupted") if interrupted else race
     batch = BilinearParameters(*(part[None] for part in race.params))
-    last = climb(
+    last = optimize(
         panel,
         batch,
         race.gates[None],
@@ -298,7 +298,7 @@ def _with_doubts(params: BilinearParameters, gates: FloatArray) -> tuple[Bilinea
     return chosen, doubtful
 
 
-def climb(
+def optimize(
     panel: Panel,
     params: BilinearParameters,
     gates: FloatArray,
@@ -309,7 +309,7 @@ def climb(
     tol: float,
     report: Report = lambda count, best: None,
     history: Sequence[float] = (),
-) -> Climb:
+) -> Optimization:
     """Variational expectation maximisation from several places side by side; the best is returned.
 
     Parameters
@@ -321,13 +321,13 @@ def climb(
     gates : ndarray (R, T, M)
         Probabilities of the chains to be on at the start.
     noise, floor, max_iter, tol, report
-        As in :func:`learn`; the climb ends early where no place gains.
+        As in :func:`learn`; the run ends early if no starting point improves.
     history : sequence of float, default=()
         The bounds of the rounds before, where there is one place that goes on.
 
     Returns
     -------
-    Climb
+    Optimization
     """
     course = [np.full(len(gates), value) for value in history]
     status = "max_iter"
@@ -358,9 +358,9 @@ def climb(
     except KeyboardInterrupt:
         status = "interrupted"
     if not course:
-        return Climb(_take(params, 0), gates[0], (), status, np.full(len(gates), -np.inf))
+        return Optimization(_take(params, 0), gates[0], (), status, np.full(len(gates), -np.inf))
     best = int(np.argmax(course[-1]))
-    return Climb(
+    return Optimization(
         _take(params, best), gates[best], tuple(float(values[best]) for values in course), status, course[-1]
     )
 

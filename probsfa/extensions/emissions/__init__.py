@@ -12,8 +12,8 @@ Who calls whom, from the top; nothing calls upwards:
 ``model``         a fitted model and its verbs; a whole fit
 ``filtering``     row by row, each given those before it
 ``prediction``    from the latents to the cells of users: means, quantiles, probabilities, draws
-``start``         the Gaussian model of roots of counts and the like, from which the climb starts
-``learning``      the climb of the lower bound over parameters, sites following
+``start``         starting point: the Gaussian model of transformed values, such as roots of counts
+``learning``      maximization of the lower bound over parameters, with sites updated at each step
 ``columns``       columns of users as cells: what they may hold, their units, levels as zeros and ones
 ``sites``         the Gaussian distribution of the latents with the highest lower bound
 ``families``      expected log densities of cells with their derivatives; moments, quantiles, draws

@@ -23,14 +23,14 @@ from probsfa.statespace.timeline import describe_index
 
 __all__ = ["EmissionSFA"]
 
-# Latents where nobody says how many, at most.
+# Maximum number of factors for n_components=None.
 _MOST_LATENTS = 5
-# Posterior evaluations of the Gaussian model from which the climb starts, at most.
+# Maximum number of posterior evaluations of the initial Gaussian model.
 _MOST_START_EVALUATIONS = 40
 
 
 class EmissionSFA(Saved, StateSpaceMethods):
-    """Slow feature analysis of counts, events, categories and numbers with outliers, with holes or without.
+    """Slow feature analysis of counts, events, categories and heavy-tailed data, with missing values.
 
     A few independent latents, as those of :class:`probsfa.ProbabilisticSFA`, drive what each cell is drawn
     from: ``x ~ p(. | eta)`` with ``eta = mu + C z``, where ``p`` is a family for each column (Turner & Sahani
@@ -215,7 +215,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         -------
         EmissionSFA
             The fitted estimator. After an interrupt from the keyboard it has the best parameters so far, and
-            `status_` says so.
+            `status_` reports it.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         Warns
         -----
         ConvergenceWarning
-            If the fit stopped before a maximum; `status_` says how.
+            If the fit stopped before a maximum; `status_` has the reason.
         """
         self._refuse_arguments(exog=exog)
         self._check_parameters()

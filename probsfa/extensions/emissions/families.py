@@ -188,7 +188,7 @@ class StudentT(Family):
         """See :class:`Family`."""
         if np.all(np.exp(shape[1]) > 2.0):
             return super().quantile(p, mean, variance, shape)
-        # No variance says how wide to look: take that of three degrees of freedom.
+        # The variance is infinite: use that of three degrees of freedom for the width.
         wide = shape.copy()
         wide[1] = np.maximum(shape[1], np.log(3.0))
         low, high = (super(StudentT, self).quantile(q, mean, variance, wide) for q in (0.25, 0.75))

@@ -1,4 +1,4 @@
-"""Learning: the climb of the lower bound over parameters, sites following.
+"""Maximization of the lower bound over parameters, with sites updated at each step.
 
 For given parameters ``theta`` the sites are moved until the bound ``F(theta, q)`` is highest (:mod:`.sites`),
 so that by the parameters it has the partial derivative at a fixed distribution of the latents. With
@@ -7,7 +7,7 @@ so that by the parameters it has the partial derivative at a fixed distribution 
     dF/dC_d = sum_t g_td E[z_t] - lambda_td Cov[z_t] C_d,      dF/dmu_d = sum_t g_td,
 
 those by the dynamics are Fisher's identity, and those by shape parameters closed forms under the same
-expectations. The climb is that of the Gaussian model: quasi-Newton steps in the expected information, of
+expectations. The optimizer is that of the Gaussian model: quasi-Newton steps in the expected information, of
 noise as large as the sites' on average.
 
 Where the data leave a predictor without an end, as a column of ones only does, weak priors end it: loadings
@@ -39,15 +39,15 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
 
-__all__ = ["BoundObjective", "Fit", "Layout", "Prior", "climb"]
+__all__ = ["BoundObjective", "Fit", "Layout", "Prior", "maximize_bound"]
 
 # Standard deviations of the priors of loadings and offsets of columns without a scale.
 _LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
 # Longest step of one iteration: in the loadings, offsets and shape parameters.
 _LONGEST_STEPS = (1.0, 3.0, 2.0)
-# What sites may leave of the bound at each set of parameters, beside what a step of the climb must gain.
+# Tolerance of the sites at each set of parameters, relative to the smallest gain of an optimizer step.
 _SITES_TOL = 1e-2
-# Posteriors that one set of parameters is worth: steps of the climb that lead far off are not taken anyway.
+# Maximum number of posteriors for one set of parameters: steps that need more are rejected anyway.
 _MOST_SITE_STEPS = 100
 # Step of the differences that tell how the bound curves in the shape parameters.
 _SHAPE_STEP = 1e-4
@@ -248,7 +248,7 @@ class BoundObjective:
                 ahead[i] += _SHAPE_STEP
                 bent[i] = (here[i] - slope(ahead)[i]) / _SHAPE_STEP
             gradients.append(here.ravel())
-            # Where the bound does not curve downwards, steps are as long as their gradient says.
+            # Where the bound is not concave, steps have the length of the gradient.
             curvatures.append(np.maximum(np.maximum(bent, 0.3 * np.abs(here)), 0.1).ravel())
         return np.concatenate(gradients), np.concatenate(curvatures), log_prior
 
@@ -265,7 +265,7 @@ class BoundObjective:
 
 
 class Fit(NamedTuple):
-    """Outcome of a climb.
+    """Outcome of the maximization.
 
     Attributes
     ----------
@@ -291,7 +291,7 @@ class Fit(NamedTuple):
     ending: str
 
 
-def climb(
+def maximize_bound(
     cells: Cells,
     params: Parameters,
     shapes: Shapes,

@@ -12,7 +12,7 @@ from probsfa._validation import Sequences
 from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make_columns, with_links
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequence
-from probsfa.extensions.emissions.learning import Report, climb
+from probsfa.extensions.emissions.learning import Report, maximize_bound
 from probsfa.extensions.emissions.level_and_scale import level_and_scale_variances, mixture_variances
 from probsfa.extensions.emissions.prediction import (
     CellDistribution,
@@ -383,7 +383,7 @@ def fit_model(
     asked : sequence of str
         The emission of each column, or "auto".
     options : FitOptions
-        Of the Gaussian model from which the climb starts; its latents are those of the model.
+        Parameters of the Gaussian model that is the starting point; its processes are those of the model.
     links : sequence of str, optional
         The link of each column.
     one_link : bool, default=True
@@ -405,7 +405,7 @@ def fit_model(
     if tol == "auto":
         n_free = start.params.latents.n_free(start.params.n_features) + start.params.n_features
         tol = min(1e-4 * n_free**2, 0.03 * n_free)
-    fit = climb(
+    fit = maximize_bound(
         cells,
         start.params,
         start.shapes,

@@ -76,7 +76,7 @@ class Cells(NamedTuple):
     blocks : tuple of Block
         Which family each column is of.
     panel : Panel
-        The same rows as the engine takes them, which says what time lies between them.
+        The same rows for the engine, with the time between them.
     constants : tuple of ndarray
         What the log densities of each block's cells (N, columns) have that depends on nothing else.
     """
@@ -170,7 +170,7 @@ def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Sh
     """Expected log density of all observed cells, and its derivatives; zeros where nothing is observed."""
     value, slope, precision = (np.empty_like(cells.values) for _ in range(3))
     with np.errstate(all="ignore"):
-        # Rows go through in stretches whose arrays stay in the cache.
+        # Rows are processed in blocks whose arrays fit the cache.
         for rows in _stretches(*cells.values.shape):
             for (family, columns), shape, constant in zip(cells.blocks, shapes, cells.constants, strict=True):
                 here = rows, _as_slice(columns)
@@ -185,7 +185,7 @@ def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Sh
 
 
 def _stretches(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Rows in stretches of so many cells at most."""
+    """Yield blocks of rows with a limited number of values."""
     step = max(1, _CELLS_AT_ONCE // n_columns)
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))

@@ -1,4 +1,4 @@
-"""Where the climb of the bound starts: the Gaussian model, of cells brought near to Gaussian ones.
+"""Starting point of the maximization: the Gaussian model of values transformed towards normality.
 
 Square roots of counts, zeros and ones as they are, and cells that are far off brought near. What a latent
 does to these, divided by how steep they are in the predictor, is about what it does to the predictor.

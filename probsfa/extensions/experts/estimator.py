@@ -46,7 +46,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     Slow feature analysis of an expansion such as ``(y, y^2)`` takes its outputs for any numbers, although
     they lie on a manifold. Here the linear Gaussian model of the expanded rows is held to that manifold by
     local experts (Turner & Sahani 2007, section 5.3), which makes it a model of the rows: it can be drawn
-    from, fills holes, and has a likelihood. ::
+    from, imputes missing values, and has a likelihood. ::
 
         p(y_1, ..., y_T) = N(phi(y_1), ..., phi(y_T)) / Z
 
@@ -522,7 +522,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         return hasattr(self, "_fitted")
 
     def _repeatable(self, random_state: Seed) -> np.random.Generator:
-        """A source of randomness that gives the same each time where nobody gave one."""
+        """Return a random generator with a fixed seed by default."""
         given = self.random_state if random_state is None else random_state
         return generator(0 if given is None else given)
 

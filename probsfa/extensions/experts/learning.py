@@ -1,7 +1,7 @@
 """Learning a product of experts from the difference between its data and its own samples.
 
-With the normaliser ``Z`` of the density of rows, which nobody knows, the derivative of their log-likelihood
-is still a difference of two means of the same thing::
+With the unknown normaliser ``Z`` of the density of rows, the derivative of their log-likelihood is still a
+difference of two means of the same thing::
 
     d log p(y) / d theta = d log N(phi(y)) / d theta - E[d log N(phi(y)) / d theta under the model]
 

@@ -56,7 +56,7 @@ from probsfa.sfa.kernel.problem import (
     joined_moments,
     kernel_block,
     kernel_moments,
-    pose,
+    make_problem,
     rows_at_a_time,
     solve,
 )
@@ -158,7 +158,7 @@ _REMEDY = (
 
 
 class RegularizationPath(NamedTuple):
-    """What a rising regularisation does to the outputs.
+    """Outputs for increasing regularization.
 
     Attributes
     ----------
@@ -167,14 +167,13 @@ class RegularizationPath(NamedTuple):
     delta_values : ndarray (P, K)
         Mean squared change over the training rows.
     variances : ndarray (P, K)
-        Variances of the outputs as they come out of ``transform`` on the training rows. In exact arithmetic
-        they are one; a departure is numerical instability.
+        Variances of the outputs of ``transform`` on the training rows. In exact arithmetic they are one; a
+        departure is numerical instability.
     chosen : float
         The smallest regularisation at which all variances are one within the tolerance, NaN if there is
         none.
     held_out_delta_values : ndarray (P, K)
-        Delta values on stretches of rows that were left out of the training, each stretch in turn; NaN where
-        there are too few rows to leave any out.
+        Delta values by cross-validation over folds of consecutive rows; NaN if rows are too few.
     """
 
     regularizations: FloatArray
@@ -185,7 +184,7 @@ class RegularizationPath(NamedTuple):
 
 
 class _Posed(NamedTuple):
-    """Everything that comes before the choice of the regularisation."""
+    """The problem before the choice of the regularization."""
 
     sequences: Sequences
     functions: KernelFunctions
@@ -211,16 +210,16 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     kernel_params : dict, optional
         Parameters of a callable kernel.
     regularization : float or "auto", default="auto"
-        ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularisation, which over-fits
-        where the support is a large part of the rows and the kernel narrow. ``"auto"`` chooses by slowness
-        on consecutive rows that are left out, a fifth at a time: of 0 and powers of ten the least that gives
-        the slowest outputs there, to within 2 %, and the largest where none are slower than noise. That takes
-        some ten times as long as a number, and grows with the cube of the support; see `verbose`.
+        ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularization, which overfits if
+        the support is a large part of the rows and the kernel is narrow. ``"auto"`` chooses by slowness on
+        held-out folds of consecutive rows: of 0 and powers of ten, the smallest value with the slowest
+        outputs there, to within 2 %, or the largest value if no output is slower than noise. This costs about
+        ten times as much as a number, and grows with the cube of the support; see `verbose`.
     n_support : int, optional
-        Number of support vectors; a limit for ``"online_mah"``. By default as many as `threshold` asks for;
-        without a threshold all rows, or 500 of more (``"online_mah"`` then uses all).
+        Number of support vectors; a limit for ``"online_mah"``. By default determined by `threshold`; without
+        a threshold all rows, at most 500 (``"online_mah"`` then uses all).
     selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
-        How support vectors are chosen: matching pursuit for the largest approximation error (nested, O(n m)
+        Selection of support vectors: matching pursuit for the largest approximation error (nested, O(n m)
         memory), one pass over the rows with a threshold (O(m^2) memory), matching pursuit for the sum of
         errors (nested, O(n^2) memory), or at random (nested for one `random_state`).
     threshold : float, optional
@@ -229,16 +228,16 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     random_state : int, RandomState or None, default=None
         For ``selection="random"``.
     support : array-like (m,) of int or (m, D), optional
-        The support vectors, where they are known: numbers of training rows, or points. `n_support`,
-        `selection` and `threshold` are then not used.
+        The support vectors, if they are given: indices of training rows, or points. `n_support`, `selection`
+        and `threshold` are then not used.
     lag : int, default=1
         Rows between the two members of a difference.
     graph : TrainingGraph, str or callable, optional
-        What is similar to what, in the place of time: a graph, its builder or its name, as in
+        A training graph instead of time: a graph, its builder or its name, as in
         :class:`GraphSFA`. Kernel values of all rows with the support are then held in memory.
     verbose : bool, default=False
-        Whether to write to standard error what is computed, and about how long the choice of the
-        regularisation will take.
+        Whether to write progress and the estimated time of the choice of the regularization to standard
+        error.
     rank_tol : float, optional
         Eigenvalues of the covariance of the kernel functions up to this fraction of the largest count as
         zero, after every function is scaled to unit variance. Default
@@ -252,9 +251,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     support_vectors_ : ndarray (m, D)
         These rows; (m, m) kernel values between them if the kernel is precomputed.
     origin_ : ndarray (D,)
-        What is subtracted from rows and support vectors before the kernel is computed: the mean of the
-        training rows for "rbf", "laplacian" and "linear", where that changes nothing but the digits that a
-        large offset takes away; zeros for other kernels, which it would change.
+        Offset subtracted from rows and support vectors before the kernel is computed, against rounding
+        errors: the mean of the training rows for the translation-invariant kernels "rbf", "laplacian" and
+        "linear"; zeros for other kernels.
     coefficients_ : ndarray (m, K)
         ``y(x) = (k(x) - kernel_mean_) @ coefficients_``; every column sums to zero.
     kernel_mean_ : ndarray (m,)
@@ -263,8 +262,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Mean squared change of each output over the training rows. The outputs are in the order of slowness
         plus penalty, which is that of slowness where ``regularization`` is 0.
     held_out_delta_values_ : ndarray (K,) or None
-        The same on rows that were left out, with the regularisation that was chosen; None where a number was
-        given or too few rows leave nothing to measure.
+        The same on held-out rows, with the selected regularization; None if a number was given or rows are
+        too few.
     timescales_ : ndarray (K,)
         ``-lag / log(1 - delta/2)`` in rows, or in steps of the Markov chain on the graph.
     norms_ : ndarray (K,)
@@ -272,8 +271,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     regularization_ : float
         The regularisation that was used.
     rank_ : int
-        Dimensions in which the kernel functions vary; at most m - 1, because centring the functions on each
-        other takes one.
+        Numerical rank of the centred kernel functions; at most m - 1.
     graph_ : TrainingGraph or None
         The graph of the training rows.
     n_features_in_, feature_names_in_
@@ -293,7 +291,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     Kernels must be symmetric and positive semidefinite, at least on combinations whose coefficients sum to
     zero; that is checked on the support vectors. A polynomial, sigmoid, cosine or callable kernel of rows
     with an offset is another kernel than that of centred rows: subtract the mean first where it is large
-    beside the spread, or rounding hides what the rows vary by (a warning says so).
+    beside the spread, or rounding errors exceed the variation of the rows (with a warning).
 
     ``inverse_transform`` returns approximate pre-images: a kernel ridge regression from outputs to inputs
     with a Gaussian kernel, learned from the first 1,000 support vectors (Bakir, Weston & Schoelkopf 2004,
@@ -350,7 +348,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
-        """Choose support vectors and find the slowest functions on them.
+        """Select support vectors and fit the slowest functions.
 
         Parameters
         ----------
@@ -375,9 +373,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Warns
         -----
         UserWarning
-            If outputs are much faster on rows left out than in training, or could take any course; if
-            rounding hides what kernel functions vary by; and if fewer support vectors than `n_support` span
-            all kernel functions.
+            If outputs are much faster on held-out rows than in training, or can fit any time course; if
+            rounding errors exceed the variation of kernel functions; or if fewer support vectors than
+            `n_support` span all kernel functions.
         """
         # Whatever ends this early, an interrupt among it, leaves an estimator that is not fitted.
         self.__dict__.pop("coefficients_", None)
@@ -563,12 +561,12 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
                 divisions = splits_of_time(parts, borders, folds, functions.support)
             else:
                 moments = kernel_moments(functions, sequences, lag=self.lag)
-            problem = pose(moments, gram, self.rank_tol)
+            problem = make_problem(moments, gram, self.rank_tol)
         else:
             labels = labels_of_rows(y, sequences.lengths)
             self.graph_ = build_graph(self.graph, sequences.values, labels, lengths=sequences.lengths)
             features = functions(slice(None))
-            problem = pose(graph_moments(self.graph_, features), gram, self.rank_tol)
+            problem = make_problem(graph_moments(self.graph_, features), gram, self.rank_tol)
             if hold_out:
                 divisions = splits_of_graph(
                     self.graph, self.graph_, sequences.values, labels, features, functions.support, _N_FOLDS

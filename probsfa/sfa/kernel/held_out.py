@@ -1,8 +1,7 @@
-"""The penalty of kernel SFA, chosen on rows left out, in time or on a graph.
+"""Choice of the regularization of kernel SFA by cross-validation, in time or on a graph.
 
-The rows are cut into consecutive stretches. The moments of kernel functions on all rows but one stretch are
-sums of those of the other stretches, so every kernel value is computed once, however many there are.
-Support vectors that lie in the stretch left out are left out with it.
+The rows are divided into consecutive folds. Moments of the training rows are sums of moments of folds, so
+that every kernel value is computed once. Support vectors in the held-out fold are not used for training.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,25 +17,25 @@ from probsfa.graphs.moments import Moments
 from probsfa.graphs.training_graph import GraphMoments, TrainingGraph, graph_moments
 from probsfa.linalg import RankError
 from probsfa.sfa._expand import held_out_delta, noise_delta
-from probsfa.sfa.kernel.problem import BorderDifferences, joined_moments, of_functions, pose, solve
+from probsfa.sfa.kernel.problem import BorderDifferences, joined_moments, make_problem, of_functions, solve
 
 __all__ = ["Held", "HeldOutPath", "held_out_path", "splits_of_graph", "splits_of_time"]
 
 IntArray = NDArray[np.intp]
 
-# Five folds cannot tell less apart; where nothing over-fits, nothing is then regularised.
+# Five folds cannot resolve smaller differences; without overfitting, the choice is then 0.
 _AS_SLOW = 1.02
 
 
 class Held(NamedTuple):
-    """One division of the rows.
+    """One split of the rows into training and held-out rows.
 
     Attributes
     ----------
     train, test : Moments or GraphMoments
-        Of the same kernel functions on the rows that are trained on and on those left out.
+        Moments of the same kernel functions on training rows and on held-out rows.
     functions : ndarray (m_f,) of int
-        Which of the kernel functions these are: those of no support vector among the rows left out.
+        Indices of the kernel functions: those whose support vectors are not held out.
     """
 
     train: Moments | GraphMoments
@@ -45,13 +44,13 @@ class Held(NamedTuple):
 
 
 class HeldOutPath(NamedTuple):
-    """Outputs on rows left out, for several regularisations.
+    """Outputs on held-out rows, for several regularizations.
 
     Attributes
     ----------
     changes, squares : ndarray (F, P, K)
-        Mean squared change of every output on the rows left out, and its mean square about its mean over the
-        training rows, division by division.
+        Mean squared change of every output on the held-out rows of each split, and its mean square about its
+        mean over the training rows.
     """
 
     changes: FloatArray
@@ -59,14 +58,14 @@ class HeldOutPath(NamedTuple):
 
     @property
     def delta_values(self) -> FloatArray:
-        """Delta values on rows left out, (P, K); see :func:`held_out_delta`."""
+        """Delta values on held-out rows, (P, K); see :func:`held_out_delta`."""
         return held_out_delta(self.changes, self.squares)
 
     def choose(self, n_rows: int) -> int:
-        """Return the first regularisation, by number, whose mean delta is the least or hardly above it.
+        """Return the index of the first regularization with nearly the least mean delta value.
 
-        Where none is slower than noise of so many rows, differences are chance, and the last is returned: the
-        outputs of the smallest norm fit the training rows least.
+        If no output is slower than noise of as many rows, differences are random, and the last index is
+        returned: outputs of the smallest norm overfit least.
         """
         mean = self.delta_values.mean(axis=1)
         if mean.min() > noise_delta(n_rows):
@@ -77,18 +76,18 @@ class HeldOutPath(NamedTuple):
 def splits_of_time(
     parts: list[Moments], borders: BorderDifferences, folds: list[slice], support: NDArray[Any]
 ) -> Iterator[Held]:
-    """Leave out one stretch of rows after the other.
+    """Yield the splits that hold out one fold each.
 
     Parameters
     ----------
     parts : list of Moments
-        Of the kernel functions on every stretch.
+        Moments of the kernel functions on every fold.
     borders : BorderDifferences
-        What lies between the stretches.
+        Differences between folds.
     folds : list of slice
-        The stretches.
+        The folds.
     support : ndarray (m,) of int, or ndarray (m, D)
-        Rows that are support vectors, or support vectors that are no rows.
+        Rows that are support vectors, or other points.
     """
     if len(folds) < 2:
         return
@@ -108,32 +107,32 @@ def held_out_path(
     regularizations: FloatArray,
     rank_tol: float | None = None,
 ) -> HeldOutPath | None:
-    """Train with every regularisation on a part of the rows, and measure slowness on the others.
+    """Train with every regularization on the training rows, and measure slowness on held-out rows.
 
     Parameters
     ----------
     divisions : iterable of Held
-        What to train on and what to leave out.
+        Splits into training and held-out rows.
     gram : ndarray (m, m)
         Kernel between the support vectors.
     n_components : int
-        How many outputs.
+        Number of outputs.
     regularizations : ndarray (P,)
         Values of ``lambda``.
     rank_tol : float, optional
-        As in :func:`probsfa.sfa.kernel.problem.pose`.
+        As in :func:`probsfa.sfa.kernel.problem.make_problem`.
 
     Returns
     -------
     HeldOutPath or None
-        None where no division can be trained on and measured.
+        None if no split allows training and measuring.
     """
     changes, squares = [], []
     for train, test, functions in divisions:
         if len(functions) < 2:
             continue
         try:
-            problem = pose(train, gram[np.ix_(functions, functions)], rank_tol)
+            problem = make_problem(train, gram[np.ix_(functions, functions)], rank_tol)
             A = np.array(
                 [solve(problem, n_components, float(value)).coefficients for value in regularizations]
             )
@@ -147,10 +146,10 @@ def held_out_path(
     return HeldOutPath(np.maximum(changes, 0.0), np.maximum(squares, 0.0))
 
 
-# ---- divisions of the vertices of a training graph, for slowness on vertices that a fit has not seen
+# ---- splits of the vertices of a training graph, for slowness on held-out vertices
 
 
-_MOST_VERTICES = 5000  # a graph of classes or windows may have the square of it in edges
+_MOST_VERTICES = 5000  # the number of edges may be its square
 
 
 def splits_of_graph(
@@ -162,12 +161,12 @@ def splits_of_graph(
     support: NDArray[Any],
     n_folds: int,
 ) -> Iterator[Held]:
-    """Leave out every so many-th vertex in the order of the labels, or of the rows where there are none.
+    """Yield splits that hold out every n-th vertex in the order of the labels, or of the rows without labels.
 
     Parameters
     ----------
     given : TrainingGraph, builder, str or callable
-        What makes a graph of samples; of a graph itself the edges among the vertices that are left are taken.
+        The graph of an estimator. Of a TrainingGraph, the subgraph of the training vertices is used.
     graph : TrainingGraph
         The graph of all samples.
     X : ndarray (N, D)
@@ -177,20 +176,20 @@ def splits_of_graph(
     features : ndarray (N, m)
         Kernel functions of the samples.
     support : ndarray (m,) of int, or ndarray (m, D)
-        Samples that are support vectors, or support vectors that are none.
+        Samples that are support vectors, or other points.
     n_folds : int
-        Number of divisions.
+        Number of splits.
 
     Raises
     ------
     ValueError
-        If a graph is given that has too many vertices to take its edges apart.
+        If a TrainingGraph has too many vertices for an explicit subgraph.
     """
     if isinstance(given, TrainingGraph) and graph.n_vertices > _MOST_VERTICES:
         raise ValueError(
-            f"regularization='auto' takes a graph apart, and this one has {graph.n_vertices} vertices, more "
-            f"than {_MOST_VERTICES}. Give its name or a function of (X, y) that builds it, or a number as "
-            "regularization."
+            f"regularization='auto' needs subgraphs, and this graph has {graph.n_vertices} vertices (limit "
+            f"{_MOST_VERTICES}). Pass its name, a function of (X, y) that builds it, or a number as "
+            f"regularization."
         )
     n = len(X)
     labels = None if y is None else np.asarray(y)
@@ -205,7 +204,7 @@ def splits_of_graph(
             functions = np.arange(len(support))
         try:
             graphs = [_part(given, graph, X, labels, rows) for rows in (left, out)]
-        except ValueError:  # too few vertices, or none that are joined
+        except ValueError:  # too few vertices, or no edge
             continue
         train, test = (
             graph_moments(part, features[np.ix_(rows, functions)])

@@ -38,7 +38,7 @@ __all__ = [
     "kernel_block",
     "kernel_moments",
     "of_functions",
-    "pose",
+    "make_problem",
     "rows_at_a_time",
     "solve",
 ]
@@ -60,7 +60,7 @@ _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
 
 @dataclass(frozen=True, eq=False)
 class KernelColumns:
-    """The kernel matrix of some rows, as a thing that gives blocks of itself.
+    """The kernel matrix of rows, computed in blocks on request.
 
     Attributes
     ----------
@@ -160,14 +160,14 @@ def kernel_block(X: FloatArray, Z: FloatArray, metric: Metric, params: Mapping[s
 
 
 def check_kernel(metric: Any) -> None:
-    """Raise a ValueError for what is neither a kernel scikit-learn knows nor callable."""
+    """Raise a ValueError if the kernel is neither callable nor known to scikit-learn."""
     known = {*PAIRWISE_KERNEL_FUNCTIONS, "precomputed"}
     if not callable(metric) and not (isinstance(metric, str) and metric in known):
         raise ValueError(f"kernel must be callable or one of {', '.join(sorted(known))}; got {metric!r}.")
 
 
 def is_translation_invariant(metric: Metric) -> bool:
-    """Tell whether subtracting one point from all rows leaves the outputs of kernel SFA as they are."""
+    """Return whether the outputs of kernel SFA are translation invariant."""
     return isinstance(metric, str) and metric in _TRANSLATION_INVARIANT
 
 
@@ -239,7 +239,7 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
     functions : KernelFunctions
         On all rows.
     sequences : Sequences
-        Where sequences begin; no difference is taken across.
+        Sequence boundaries, which no difference crosses.
     lag : int, default=1
         Rows from one member of a difference to the other.
 
@@ -250,8 +250,8 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
 
     Notes
     -----
-    Values are taken relative to the mean over a few rows, so the mean that is subtracted in the end is
-    small and takes no digits with it, even where a wide kernel is nearly constant.
+    Values are stored relative to the mean over a few rows, so that subtracting the mean loses no digits, even
+    for a wide, nearly constant kernel.
     """
     (moments,) = fold_moments(functions, sequences, [slice(0, functions.n_rows)], lag=lag)
     return moments
@@ -260,27 +260,27 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
 def fold_moments(
     functions: KernelFunctions, sequences: Sequences, folds: list[slice], *, lag: int = 1
 ) -> list[Moments]:
-    """Return the moments of consecutive stretches of rows, without the differences from one to the next.
+    """Return the moments of consecutive folds of rows, without differences between folds.
 
     Parameters
     ----------
     functions : KernelFunctions
         On all rows.
     sequences : Sequences
-        Where sequences begin; no difference is taken across.
+        Sequence boundaries, which no difference crosses.
     folds : list of slice
-        The stretches.
+        The folds.
     lag : int, default=1
         Rows from one member of a difference to the other.
 
     Returns
     -------
     list of Moments
-        One for each stretch, of m features.
+        Moments of m features, one for each fold.
 
     See Also
     --------
-    border_differences : What lies between the stretches.
+    border_differences : Differences between folds.
     joined_moments : Those of all rows.
     """
     origin = _origin(functions)
@@ -289,14 +289,14 @@ def fold_moments(
 
 
 class BorderDifferences(NamedTuple):
-    """Differences from one stretch of rows to a later one.
+    """Differences between rows of different folds.
 
     Attributes
     ----------
     values : ndarray (b, m)
         The differences.
     earlier, later : ndarray (b,) of int
-        Stretches in which the two rows of a difference lie.
+        Folds of the two rows of a difference.
     """
 
     values: FloatArray
@@ -316,7 +316,7 @@ def border_differences(
     sequences : Sequences
         Where sequences begin.
     folds : list of slice
-        Consecutive stretches, which cover all rows.
+        Consecutive folds, which cover all rows.
     lag : int, default=1
         Rows from one member of a difference to the other.
     """
@@ -332,18 +332,18 @@ def border_differences(
 def joined_moments(
     parts: list[Moments], borders: BorderDifferences, without: int | None = None, functions: Any = None
 ) -> Moments:
-    """Return the moments of all rows, or of all but one stretch, from those of the stretches.
+    """Return the moments of all rows, or of all but one fold, from those of the folds.
 
     Parameters
     ----------
     parts : list of Moments
-        Of every stretch, as :func:`fold_moments` returns them.
+        Moments of every fold, from :func:`fold_moments`.
     borders : BorderDifferences
-        What lies between.
+        Differences between folds.
     without : int, optional
-        A stretch to leave out.
+        A fold to leave out.
     functions : ndarray (m_f,) of int, optional
-        Which of the kernel functions to take; all by default.
+        Kernel functions to use; all by default.
     """
     chosen = np.arange(len(parts[0].offset)) if functions is None else functions
     whole = Moments.empty(len(chosen), parts[0].lag)
@@ -388,17 +388,17 @@ def _positions(sequences: Sequences) -> IntArray:
 
 
 def _stretch_moments(
-    functions: KernelFunctions, stretch: slice, origin: FloatArray, position: IntArray, lag: int
+    functions: KernelFunctions, fold: slice, origin: FloatArray, position: IntArray, lag: int
 ) -> Moments:
-    """Moments of one stretch of rows, a block at a time."""
+    """Return the moments of one fold of rows, computed in blocks."""
     m = functions.n_functions
     total = np.zeros(m, dtype=np.float64)
     scatter, changes = (np.zeros((m, m), dtype=np.float64, order="F") for _ in range(2))
     last = np.zeros((0, m), dtype=np.float64)
     n_differences = 0
     step = rows_at_a_time(m)
-    for start in range(stretch.start, stretch.stop, step):
-        stop = min(start + step, stretch.stop)
+    for start in range(fold.start, fold.stop, step):
+        stop = min(start + step, fold.stop)
         block = functions(slice(start, stop))
         block -= origin
         total += block.sum(axis=0)
@@ -411,7 +411,7 @@ def _stretch_moments(
         _add_scatter(changes, difference)
         n_differences += len(difference)
         last = joined[-lag:]
-    n = stretch.stop - stretch.start
+    n = fold.stop - fold.start
     offset = total / n
     return Moments(
         n_rows=n,
@@ -499,7 +499,9 @@ class KernelSolution(NamedTuple):
     norms: FloatArray
 
 
-def pose(moments: Moments | GraphMoments, gram: FloatArray, rank_tol: float | None = None) -> KernelProblem:
+def make_problem(
+    moments: Moments | GraphMoments, gram: FloatArray, rank_tol: float | None = None
+) -> KernelProblem:
     """Centre and whiten.
 
     Parameters
@@ -541,7 +543,7 @@ def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0
     Parameters
     ----------
     problem : KernelProblem
-        From :func:`pose`.
+        From :func:`make_problem`.
     n_components : int
         How many outputs, in ascending order of what is minimised.
     regularization : float, default=0.0

@@ -576,7 +576,7 @@ def check_affinity(W: Any) -> Any:
     Raises
     ------
     ValueError
-        If it is not square, not symmetric, or has a negative weight; the message says where.
+        If it is not square, not symmetric, or has a negative weight; the message has the position.
     """
     if W.shape[0] != W.shape[1]:
         raise ValueError(
@@ -611,7 +611,7 @@ def _by_distance(affinity: Any) -> bool:
 
 
 def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Check a sparse matrix of points; return it dense where it has so few columns that a tree serves."""
+    """Check a sparse matrix of points; return it dense if its columns are few enough for a tree."""
     points = validate_data(
         estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2 if reset else 1
     )

@@ -135,7 +135,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     -----
     UserWarning
         If the graph has more connected components than clusters are wanted, or fewer eigenvalues above zero:
-        then nothing tells so many clusters apart.
+        so many clusters then cannot be distinguished.
 
     See Also
     --------
@@ -303,7 +303,7 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
     if len(mu) > 1 and mu[1] <= _NO_EIGENVALUE:
         sides = _two_sides(W)
         if sides is not None:
-            # The eigenvector of -1 in place of one that says nothing.
+            # The eigenvector of -1 instead of an uninformative one.
             mu[1], vectors[:, 1] = -1.0, constant[:, 0] * sides
     return vectors * _scales(mu), mu, spectrum.n_connected
 

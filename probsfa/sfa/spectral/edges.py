@@ -80,7 +80,7 @@ class Edges(Protocol):
     """Interface of all kinds."""
 
     def training(self, loops: bool) -> Any:
-        """Return the edge weights of the training points, (n, n); `loops` says whether with self-loops."""
+        """Return the edge weights of the training points, (n, n); `loops` includes self-loops."""
 
     def new(self, rows: Any) -> NewEdges:
         """Return the edges of new points; `own` is that of a training graph without self-loops."""
@@ -264,7 +264,7 @@ class FunctionEdges:
         return len(self.points)
 
     def new(self, rows: FloatArray) -> NewEdges:
-        """Return the weights of new points; the function says what a point's weight with itself is."""
+        """Return the weights of new points; the function returns the weight of a point with itself."""
         return NewEdges.ready(self._weights(rows))
 
     def _weights(self, rows: FloatArray) -> Any:

@@ -92,7 +92,7 @@ class LaplacianEigenmaps(Embedding):
     Warns
     -----
     UserWarning
-        If the graph is not connected, which says how many components there are; or if landmarks are too few.
+        If the graph is not connected, with the number of components; or if landmarks are too few.
 
     See Also
     --------

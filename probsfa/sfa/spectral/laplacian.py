@@ -10,8 +10,8 @@ doi:10.1162/neco_a_00214, eq. 2.3), ones for the unnormalised one. Three facts s
   without pivoting, and its inverse is the pseudo-inverse of ``L`` up to a constant. There is no shift to
   choose, and eigenvalues of any smallness stay apart.
 * Elimination is cheap on long thin graphs (curves, surfaces) and hopeless on short wide ones (clouds in many
-  dimensions), where Lanczos iteration on ``W`` itself needs few steps. One breadth-first search tells
-  which kind a graph is; see :func:`choose_method`.
+  dimensions), where Lanczos iteration on ``W`` itself needs few steps. One breadth-first search shows which
+  kind a graph is; see :func:`choose_method`.
 """
 
 import functools
@@ -43,7 +43,7 @@ _PROBE_STEPS = 5
 _LANCZOS_EXTRA = 3  # more than wanted: the last ones wanted may be close together
 _LANCZOS_TOL = 1e-13  # of the largest eigenvalue; 0 would be the rounding and costs a quarter more
 _RATIO_BASIS = 14  # vectors beside the wanted ones: the fewest solves on curves and surfaces
-_PROBE_TOL = 1e-5  # a residual; what it says of the eigenvalue is far better, and always from below
+_PROBE_TOL = 1e-5  # a residual; the bound on the eigenvalue that follows is far tighter, and from below
 
 
 class GraphSpectrum(NamedTuple):
@@ -322,8 +322,8 @@ def _leading_vectors(
     """Return the eigenvectors of the largest eigenvalues of a positive operator, away from `null`.
 
     Lanczos iteration with one vector sees a second copy of a repeated eigenvalue only through rounding, and
-    may miss it. So the complement of what was found is searched until nothing larger is left there.
-    `ratio` says that the operator is an inverse, whose leading eigenvalues are far apart.
+    may miss it. So the complement of what was found is searched until nothing larger is left there. With
+    `ratio` the operator is an inverse, whose leading eigenvalues are well separated.
     """
     basis, values = null[:, None], np.zeros(0, dtype=np.float64)
     wanted = count if ratio else min(count + _LANCZOS_EXTRA, len(null) - 3)

@@ -306,7 +306,7 @@ def _features(
     graph = build_graph(estimator._graph_of(), rows, labels, lengths=of_train[of_train > 0])
     expander = Expander.fit(basis.expansion, rows)
     expanded, outside = expander(rows), expander(data.X[held_out])
-    K = options.n_components[-1] + 1  # the next one tells whether the last block of equal values is complete
+    K = options.n_components[-1] + 1  # the next one shows whether the last block of equal values is complete
     if basis.target == "identity" and 0.0 not in basis.shrinkage:
         n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
         if len(expanded) <= n_varying:

@@ -268,7 +268,7 @@ class SlowFeatureStep:
             "shrinkage_target": basis.target,
         }
         X, lengths = sequences.values, sequences.lengths
-        wanted = n_components + 1 if chosen else n_components  # the next one tells where a block ends
+        wanted = n_components + 1 if chosen else n_components  # the next one shows where a block ends
         with warnings.catch_warnings():
             if self.shrinkage == "auto" and not np.isnan(choice.loss):
                 warnings.filterwarnings("ignore", r"The \d+ rows have rank \d+")

@@ -22,7 +22,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,
     in_data_units,
-    pose,
+    make_problem,
     start_of,
 )
 from probsfa.statespace.learning.options import FitOptions
@@ -287,7 +287,7 @@ class Search:
         asked = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(seen.axis)
         if asked.tol == "auto":
             asked = replace(asked, tol=_WORTH_A_STEP)
-        problem = pose(InMemory(seen), replace(asked, max_iter=max_iter))
+        problem = make_problem(InMemory(seen), replace(asked, max_iter=max_iter))
         start = self._start(problem, options, before)
         result, ended_by = self.clock.climb(problem, start)
         self._cut_short, self.stopped = bool(ended_by), ended_by or self.stopped

@@ -67,7 +67,7 @@ __all__ = [
     "in_data_units",
     "maximise",
     "maximum_likelihood",
-    "pose",
+    "make_problem",
     "start_of",
 ]
 
@@ -369,7 +369,7 @@ def maximum_likelihood(
     ValueError
         If an option is not valid, or no column varies.
     """
-    problem = pose(data, options, size)
+    problem = make_problem(data, options, size)
     start = None if init is None else start_of(init, problem)
     return in_data_units(problem, maximise(problem, start=start, report=report))
 
@@ -438,7 +438,7 @@ def _check_start(params: Parameters) -> None:
             )
 
 
-def pose(data: TrainingData, options: FitOptions, size: Size | None = None) -> FitProblem:
+def make_problem(data: TrainingData, options: FitOptions, size: Size | None = None) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
     options = options.check().with_noise_named()
     columns = data.columns

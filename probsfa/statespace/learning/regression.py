@@ -36,8 +36,8 @@ from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
     MaximumLikelihood,
     in_data_units,
+    make_problem,
     maximise,
-    pose,
     start_of,
 )
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Report, fit_quasi_newton
@@ -374,7 +374,7 @@ def maximum_likelihood_with(
     seen = replace(sequences, values=clipped(plain)) if options.robust else sequences
     first = _ordinary_least_squares(seen, centre)
     less = replace(plain, values=sequences.values - (exog - centre) @ first.T)
-    problem = pose(InMemory(less), options)
+    problem = make_problem(InMemory(less), options)
     joint = _Joint(problem, exog, report)
     start = None if init is None else start_of(init, problem)
     if start is not None:  # these rows are centred, whatever the mean of the start is the mean of
@@ -385,7 +385,7 @@ def maximum_likelihood_with(
         end = joint.climb_from(end)
     base, without, n_before = first, None, 0
     if init is None and end.result.status != "interrupted":
-        nested = pose(InMemory(plain), options)
+        nested = make_problem(InMemory(plain), options)
         alone = maximise(nested, report=report)
         without, n_before = alone.log_likelihood - nested.log_volume, alone.n_evaluations
         if not end.log_likelihood - problem.log_volume >= without:

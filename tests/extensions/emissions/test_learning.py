@@ -6,7 +6,7 @@ import pytest
 
 from probsfa import EmissionSFA, ProbabilisticSFA
 from probsfa.extensions.emissions.families import FAMILIES
-from probsfa.extensions.emissions.learning import BoundObjective, Layout, Prior, climb
+from probsfa.extensions.emissions.learning import BoundObjective, Layout, Prior, maximize_bound
 from probsfa.extensions.emissions.links import LINKS
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.noise import NoiseVariances
@@ -53,7 +53,7 @@ def test_climb_never_falls(name, n_rows, n_features, decay):
         X[n_rows // 2] = np.nan
         objective, _ = objective_of(name, params, X)
         start = params.replace(loadings=(0.3 + seed) * params.loadings)
-        fit = climb(
+        fit = maximize_bound(
             objective.cells, start, (shape_of(name, n_features),), objective.prior, max_iter=15, tol=1e-3
         )
         assert len(fit.history) >= 1 and np.all(np.diff(fit.history) >= 0.0)

@@ -16,7 +16,7 @@ from probsfa.statespace.learning.budget import (
 )
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
-from probsfa.statespace.learning.maximum_likelihood import InMemory, pose
+from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents, Parameters
@@ -159,6 +159,6 @@ def test_fits_for_filling_end_where_no_cell_moves_any_more():
     """Where nobody says how many latents, and cells are many; else where all parameters are found."""
     rng = np.random.default_rng(0)
     many, few = (InMemory(Sequences(rng.standard_normal((n, 9)), (n,))) for n in (6000, 600))
-    assert pose(many, FitOptions(None)).tol == pytest.approx(1e-4 * 54_000)
-    assert pose(many, FitOptions(None, tol=0.1)).tol == 0.1
-    assert pose(many, FitOptions(3)).tol <= 0.5 and pose(few, FitOptions(None)).tol <= 0.5
+    assert make_problem(many, FitOptions(None)).tol == pytest.approx(1e-4 * 54_000)
+    assert make_problem(many, FitOptions(None, tol=0.1)).tol == 0.1
+    assert make_problem(many, FitOptions(3)).tol <= 0.5 and make_problem(few, FitOptions(None)).tol <= 0.5

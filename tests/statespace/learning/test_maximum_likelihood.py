@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace.learning.budget import Size
-from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood, pose
+from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem, maximum_likelihood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.noise import NoiseVariances
@@ -56,7 +56,7 @@ def test_it_is_what_the_estimator_says(data, fitted):
 
 
 def test_columns_are_standardised_by_their_observed_cells(data):
-    problem = pose(in_memory(data), FitOptions(2))
+    problem = make_problem(in_memory(data), FitOptions(2))
     np.testing.assert_allclose(problem.shift, np.nanmean(data, axis=0), rtol=1e-12)
     np.testing.assert_allclose(problem.scale, np.nanstd(data, axis=0), rtol=1e-12)
     panel = problem.observations.panel
@@ -68,14 +68,14 @@ def test_columns_are_standardised_by_their_observed_cells(data):
 
 @pytest.mark.parametrize("noise", ["isotropic", 0.3])
 def test_one_noise_for_all_means_one_unit_for_all(data, noise):
-    problem = pose(in_memory(data), FitOptions(2, noise=noise))
+    problem = make_problem(in_memory(data), FitOptions(2, noise=noise))
     assert np.ptp(problem.scale) == 0.0
     assert problem.scale[0] ** 2 == pytest.approx(np.nanvar(data, axis=0).mean(), rel=1e-12)
 
 
 def test_data_read_in_blocks_have_the_units_of_data_in_memory(data):
-    one = pose(in_memory(data), FitOptions(2))
-    other = pose(InBlocks(BaseEstimator(), data), FitOptions(2))
+    one = make_problem(in_memory(data), FitOptions(2))
+    other = make_problem(InBlocks(BaseEstimator(), data), FitOptions(2))
     np.testing.assert_allclose(other.shift, one.shift, rtol=1e-12)
     np.testing.assert_allclose(other.scale, one.scale, rtol=1e-12)
     assert other.log_volume == pytest.approx(one.log_volume, rel=1e-12)
@@ -95,7 +95,7 @@ def test_parameters_in_standardised_units_have_the_likelihood_of_standardised_da
     standardised = (data - fitted.shift) / fitted.scale
     model = to_model(fitted.standardised_params)
     wanted = oracle.kalman_loop(model, [standardised]).row_log_likelihoods.sum()
-    volume = pose(in_memory(data), FitOptions(2)).log_volume
+    volume = make_problem(in_memory(data), FitOptions(2)).log_volume
     assert fitted.log_likelihood == pytest.approx(wanted - volume, rel=EXACT)
 
 
@@ -122,7 +122,7 @@ def test_options_are_those_of_an_estimator_and_are_checked():
     )
     assert FitOptions(1, noise=0).noise_free and not FitOptions(1).noise_free
     with pytest.raises(ValueError, match="tol must be"):
-        pose(in_memory(np.eye(3)), FitOptions(1, tol=-1.0))
+        make_problem(in_memory(np.eye(3)), FitOptions(1, tol=-1.0))
 
 
 def test_a_known_noise_is_known_in_standardised_units():
@@ -145,4 +145,4 @@ def test_a_fit_that_chooses_its_latents_knows_its_parameters(rng, monkeypatch, k
     """Of as many latents as serve, where nobody says how many; of a number that is given the usual one."""
     monkeypatch.setattr(InMemory, "default_size", lambda self, *, ar1_noise=False: Size(30))
     sequences = Sequences(rng.standard_normal((100, 60)), (100,))
-    assert pose(InMemory(sequences), FitOptions(k)).options.tol == wanted
+    assert make_problem(InMemory(sequences), FitOptions(k)).options.tol == wanted
