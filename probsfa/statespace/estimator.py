@@ -52,63 +52,59 @@ __all__ = ["ProbabilisticSFA"]
 class ProbabilisticSFA(Saved, StateSpaceMethods):
     """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
-    Each latent factor is an AR(1) process of unit variance; columns are linear functions of the factors plus
-    noise. A Kalman filter and smoother gives factors, missing values and forecasts with standard deviations.
-    With ``noise=0.0`` it is slow feature analysis.
+    Columns are linear functions of AR(1) factors of unit variance, plus noise. The Kalman filter and smoother
+    estimates factors, missing values and forecasts with standard deviations. With ``noise=0.0`` it is slow
+    feature analysis.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors; may exceed the number of columns. None selects it, for imputation: with
-        ``noise="auto"`` by the error of held-out values, else as many as columns, up to 32 (16 with
-        ``noise="ar1"``) and as data and time allow. For a few slow features, give their number.
+        Number of AR(1) factors; may exceed the number of columns. None selects it for imputation (see
+        :doc:`/selection`). For a few slow features, give their number.
     rhythms : int or list, default=0
-        Stochastic cycles (damped oscillators): how many to find, or their initial periods, in rows, in the
-        unit of `times`, or for rows with dates as durations such as ``"24h"``. Not with ``noise=0.0``.
+        Stochastic cycles (damped oscillators): their number, or initial periods in rows, in the unit of
+        `times`, or as durations such as ``"24h"``.
     smooth : int or list, default=0
         Smooth factors (Gaussian processes with a Matern kernel): how many, or their initial time scales.
     smoothness : {1.5, 2.5}, default=1.5
         Smoothness of their kernel: paths with one derivative (Matern-3/2), or with two.
     trend : int or {"level", "linear"}, default=0
-        Random walks, which do not return to a mean: how many (``"level"`` is one), or with ``"linear"`` a
-        local linear trend. With `rhythms`, `smooth` or `trend`, `n_components` may be 0, and `noise` not.
+        Random walks: their number (``"level"`` is one), or ``"linear"`` for a local linear trend. With
+        `rhythms`, `smooth` or `trend`, `n_components` may be 0, and `noise` not.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        Observation noise: one variance for each column, one for all, or known variances in squared data
-        units. ``"ar1"`` adds to each column an AR(1) process of its own (idiosyncratic component). ``"auto"``
-        is ``"diagonal"``, or with ``n_components=None`` selected with the number of factors. ``0.0`` fits
-        slow feature analysis in closed form, to complete rows.
+        Observation noise: one variance for each column, one for all, or known variances. ``"ar1"`` adds an
+        idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"``, or selected with
+        ``n_components=None``. ``0.0`` fits slow feature analysis in closed form.
     robust : bool or {"auto", "cell", "row"}, default="auto"
         Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row. ``"auto"``
-        is False; but if `n_components` and `noise` are selected, a few gross outliers are left out where
-        held-out values are then predicted better.
+        is False; but if `n_components` and `noise` are selected, gross outliers are left out if this improves
+        the prediction of held-out values.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
-        Scale in which columns are modelled: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``,
-        ``"yeo-johnson"``, bounds such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"``
-        selects by likelihood.
+        Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, bounds
+        such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"`` selects by likelihood.
     verbose : bool, default=False
         Show progress on standard error.
 
     Other Parameters
     ----------------
     solver : {"auto", "lbfgs", "em"}, default="auto"
-        Quasi-Newton method with the exact gradient ("auto" too), or EM algorithm.
+        Quasi-Newton method ("auto" too), or EM algorithm.
     max_iter : int, default=200
         Maximum number of likelihood evaluations, for each of the models that are fitted.
     tol : float or "auto", default="auto"
-        Smallest expected gain in nats for which a step is taken. ``"auto"`` leaves an error that is small
-        relative to posterior standard deviations; use 1e-4 for digits that agree across machines.
+        Smallest expected gain in nats for which a step is taken. Use 1e-4 for digits that agree across
+        machines.
     noise_floor : float or "auto", default="auto"
-        Lower bound of noise variances, as a fraction of each column's variance; increase it where `status_`
-        reports a Heywood case.
+        Lower bound of noise variances, as a fraction of each column's variance.
     n_init : int, default=1
-        Number of optimization runs; the best is kept. Increase it for many factors and missing values.
+        Number of optimization runs; the best is kept.
     noise_prior : {"weak"} or None, default="weak"
         Prior that keeps noise variances away from zero; None is maximum likelihood.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
         (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
     init : Parameters, estimator or None, default=None
-        Initial parameters in data units, or a fitted model. None compares several starting points.
+        Initial parameters, or a fitted model.
     random_state : int, Generator or None, default=None
         Random numbers of `sample` and `sample_posterior`.
 
@@ -119,15 +115,15 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     decay_, timescales_ : ndarray (K,)
         Lag-one autocorrelation of each factor, slowest first, and ``-time_unit_ / log(decay_)``.
     time_unit_ : float
-        Time step of `decay_`: 1.0, which is a row, or the median step of dates; the median step of numbers.
+        Time step of `decay_`: one row, or the median step of `times`.
     time_unit_seconds_ : float or None
-        The same in seconds, where rows have dates or durations.
+        The same in seconds, for dates and durations.
     rhythm_periods_, rhythm_decay_ : ndarray (R,)
         Periods, longest first, in the unit of `timescales_`; damping in one `time_unit_`.
     rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
         Root mean square amplitude by column, and phase lag in radians.
     trend_steps_, trend_slope_steps_ : ndarray (D, N)
-        Standard deviations of the steps of trends, and of those of their slope, over one unit of time.
+        Standard deviations of the steps of trends and of their slopes.
     smooth_timescales_ : ndarray (M,)
         Time scales of the smooth factors, longest first.
     exog_coef_, exog_names_ : ndarray (D, P), (P,)
@@ -143,8 +139,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     degrees_of_freedom_ : float
         Of Student-t noise, from 2.1 to 1000.
     calibration_ : Calibration
-        Of a model that was selected: ``factors`` of standard deviations by the ``distances`` (rows) to the
-        nearest observed value, and ``small_sample`` by column.
+        Factors of standard deviations of a selected model, by the distance to the nearest observed value and
+        by column.
     log_likelihood_ : float
         Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
@@ -154,7 +150,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     converged_ : bool
         Whether the fit reached a maximum.
     status_ : FitStatus
-        How the fit ended, what it selected, what to try: a text, with `notes` and their `codes`.
+        How the fit ended, what it selected, what to try, as text and codes.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

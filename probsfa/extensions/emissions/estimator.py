@@ -32,41 +32,39 @@ _MOST_START_EVALUATIONS = 40
 class EmissionSFA(Saved, StateSpaceMethods):
     """Slow feature analysis of counts, events, categories and heavy-tailed data, with missing values.
 
-    A few independent latents, as those of :class:`probsfa.ProbabilisticSFA`, drive what each cell is drawn
-    from: ``x ~ p(. | eta)`` with ``eta = mu + C z``, where ``p`` is a family for each column (Turner & Sahani
-    2007, section 5, leave the emission open; Poisson is that of Macke et al. 2011). Missing cells need no
-    filling in.
+    A dynamic factor model with other likelihoods: each value has the distribution ``x ~ p(. | eta)`` with
+    ``eta = mu + C z``, where ``z`` are the factors of :class:`probsfa.ProbabilisticSFA` and ``p`` is a family
+    for each column (Turner & Sahani 2007, section 5; Poisson as in Macke et al. 2011).
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of latents; None is one for each column, up to 5.
+        Number of factors; None is one for each column, up to 5.
     emission : str, list or dict, default="auto"
-        What cells are drawn from: one word for all columns, a list with one for each, or a dict from names or
-        numbers of columns, where those left out are ``"auto"``.
+        Distribution of the values: one word for all columns, a list, or a dict by names or numbers of
+        columns, with ``"auto"`` for the others.
 
-        - ``"bernoulli"``: zeros and ones (booleans as well), a one with the odds ``exp(eta)``;
+        - ``"bernoulli"``: zeros and ones, or booleans, with odds ``exp(eta)``;
         - ``"poisson"``: counts with the mean ``exp(eta)``;
         - ``"negative_binomial"``: counts with the mean ``exp(eta)`` and the variance ``mean + mean^2 /
           size``;
-        - ``"categorical"``: levels, written as any numbers; those that have an order, in it;
+        - ``"categorical"``: levels, coded as any numbers, in their order if they have one;
         - ``"gaussian"``: numbers with Gaussian noise;
-        - ``"student_t"``: numbers with noise of heavy tails;
-        - ``"auto"``: zeros and ones are "bernoulli", other whole numbers from zero up "negative_binomial",
-          all else is "gaussian".
+        - ``"student_t"``: numbers with heavy-tailed noise;
+        - ``"auto"``: zeros and ones are "bernoulli", other nonnegative integers "negative_binomial", all else
+          "gaussian".
     link : {"monotone", "quadratic"}, list, dict or None, default=None
-        A nonlinear function, learned, of which Gaussian cells are: ``x ~ N(Phi(eta), r)`` (Turner & Sahani
-        2007, eq. 28). One word for all "gaussian" columns, or as `emission`, with "identity" for none. A
-        ``"monotone"`` one rises throughout, with slopes that change smoothly; a ``"quadratic"`` one turns.
+        Learned nonlinear function of the mean of "gaussian" columns: ``x ~ N(Phi(eta), r)`` (Turner & Sahani
+        2007, eq. 28). Given as `emission` is, with "identity" for none.
     rhythms, smooth : int or list, default=0
-        Latents of two states, as in :class:`probsfa.ProbabilisticSFA`.
+        Stochastic cycles and smooth factors, as in :class:`probsfa.ProbabilisticSFA`.
     max_iter : int, default=200
-        Most sets of parameters at which the bound is taken.
+        Maximum number of evaluations of the bound.
     tol : float or "auto", default="auto"
-        Expected gain of the bound, in nats, below which a further step is not worth taking. ``"auto"`` is
-        ``1e-4 P**2`` for few parameters ``P``, ``0.03 P`` for 300 or more.
+        Smallest expected gain of the bound, in nats, for which a step is taken. ``"auto"`` is ``1e-4 P**2``
+        for few parameters ``P``, ``0.03 P`` for 300 or more.
     random_state : int, Generator or None, default=None
-        Default source of randomness of `sample` and `sample_posterior`; fitting uses none.
+        Random numbers of `sample` and `sample_posterior`.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -75,56 +73,51 @@ class EmissionSFA(Saved, StateSpaceMethods):
     emissions_ : tuple of str
         The emission of each column.
     decay_ : ndarray (K,)
-        Correlation of each latent with itself one unit of time later, slowest first.
+        Autocorrelation of each factor at one unit of time, slowest first.
     timescales_ : ndarray (K,)
-        ``-time_unit_ / log(decay_)``; NaN where the decay is not positive.
+        ``-time_unit_ / log(decay_)``; NaN if the decay is not positive.
     loadings_ : ndarray (E, K + 2 R + 2 M)
-        How each latent shows in each predictor, per standard deviation of the latent: in data units for
-        "gaussian" and "student_t", in log-odds or logarithms of the mean else. ``E`` is the number of
-        columns, but for "categorical" ones, which have as many predictors as levels but one.
+        Effect of each state on each predictor: in data units for "gaussian" and "student_t", in log-odds or
+        logarithms of the mean otherwise. A "categorical" column has one predictor less than levels.
     mean_ : ndarray (E,)
         Mean of each predictor.
     links_ : tuple of str
-        The link of each column. Predictors of columns with one are in units of its argument, not of the data.
+        The link of each column; predictors are in units of its argument.
     predictor_columns_ : ndarray of int (E,)
-        Which column each predictor is of.
+        Column of each predictor.
     levels_ : dict
-        Levels of the categorical columns, by the number of the column, in rising order.
+        Sorted levels of the categorical columns, by the number of the column.
     noise_variance_ : ndarray (D,)
         Variance of Gaussian noise, and squared scale of Student's t; NaN elsewhere.
     degrees_of_freedom_ : ndarray (D,)
         Degrees of freedom of Student's t; NaN elsewhere.
     size_ : ndarray (D,)
-        Sizes of negative binomials, large where there is hardly more variance than Poisson's; NaN elsewhere.
+        Sizes of negative binomials; NaN elsewhere.
     time_unit_, time_unit_seconds_
         As in :class:`probsfa.ProbabilisticSFA`.
     lower_bound_ : float
         Lower bound of the log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
-        The bound after each accepted step, with the log density of the priors up to the constant with which
-        it ends at `lower_bound_`; never falls.
+        Objective (bound plus log priors, up to a constant) after each accepted step; never decreases.
     n_iter_, n_evaluations_ : int
-        Numbers of accepted steps, and of sets of parameters at which the bound was taken.
+        Numbers of accepted steps and of evaluations of the bound.
     converged_ : bool
-        Whether the fit ended at a maximum.
+        Whether the fit reached a maximum.
     status_ : str
-        How the fit ended, in a sentence, with what to try.
+        How the fit ended, and what to try.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
-    The distribution of the latents is the Gaussian one with the highest lower bound of the log-likelihood.
-    Each cell's likelihood is replaced by a Gaussian site; sites and parameters are moved in turn by steps
-    that never lower the bound (Khan & Lin 2017). For Gaussian columns alone the bound is the log-likelihood.
-    Expectations are closed forms or Gauss-Hermite sums, those of Student's t a bound in which the weights of
-    cells are independent of the latents: with four degrees of freedom, standard deviations of the latents
-    were 0.89 to 0.93 of those of a sampler on average, 0.77 in single rows, and means off by up to 0.16 of
-    them.
+    The posterior of the factors is the Gaussian variational approximation with the highest lower bound of the
+    log-likelihood. The likelihood of each value is replaced by a Gaussian site; sites and parameters are
+    updated alternately by steps that never lower the bound (Khan & Lin 2017). For Gaussian columns alone the
+    bound is the log-likelihood. Student-t noise has mean-field weights: with four degrees of freedom,
+    standard deviations of the factors were 0.89 to 0.93 of those of a sampler.
 
-    Weak priors end what data leave open, as the odds of a column of ones only: loadings of columns without a
-    scale are ``N(0, 3^2)``, their offsets are within 10 of that of their mean, and noise variances and
-    inverse sizes have the prior of `noise_prior` of :class:`probsfa.ProbabilisticSFA`.
+    Weak priors regularize parameters that the data do not determine, such as the odds of a column of ones:
+    see :doc:`/emissions`.
 
     See Also
     --------

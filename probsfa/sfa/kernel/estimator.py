@@ -289,9 +289,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     largest correlation with a kernel function of the support positive.
 
     Kernels must be symmetric and positive semidefinite, at least on combinations whose coefficients sum to
-    zero; that is checked on the support vectors. A polynomial, sigmoid, cosine or callable kernel of rows
-    with an offset is another kernel than that of centred rows: subtract the mean first where it is large
-    beside the spread, or rounding errors exceed the variation of the rows (with a warning).
+    zero; that is checked on the support vectors. Other kernels than "rbf", "laplacian" and "linear" depend on
+    the mean: subtract a large mean first, or rounding errors exceed the variation of the rows (with a
+    warning).
 
     ``inverse_transform`` returns approximate pre-images: a kernel ridge regression from outputs to inputs
     with a Gaussian kernel, learned from the first 1,000 support vectors (Bakir, Weston & Schoelkopf 2004,
