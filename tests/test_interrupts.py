@@ -68,7 +68,7 @@ def test_a_fit_that_loses_an_interrupt_keeps_the_best_parameters(rng, monkeypatc
     assert model._model.fitted.interrupted
 
 
-@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out")
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
 @pytest.mark.parametrize(
     "estimator,module,step",
     [

@@ -42,5 +42,5 @@ def clusters() -> None:
 
 
 if __name__ == "__main__":
-    warnings.filterwarnings("ignore", "The .* rows vary in")
+    warnings.filterwarnings("ignore", "The .* rows have rank")
     main()

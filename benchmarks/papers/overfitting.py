@@ -27,7 +27,7 @@ def spread(model: SFA | HierarchicalSFA, train: np.ndarray, test: np.ndarray) ->
     """Root mean square of the outputs on training and test data, and the delta value of the slowest."""
     with warnings.catch_warnings():
         warnings.filterwarnings(
-            "ignore", message="The 25 rows vary in"
+            "ignore", message="The 25 rows have rank"
         )  # it warns of just what is shown here
         model.fit(train)
     sizes = [float(np.sqrt(np.mean(model.transform(X) ** 2))) for X in (train, test)]

@@ -58,7 +58,7 @@ def main() -> int:
 
     few = 40
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The 40 rows vary in")  # which is what is shown here
+        warnings.filterwarnings("ignore", message="The 40 rows have rank")  # which is what is shown here
         noise = SFA(N_SLOW).fit(rng.standard_normal((few, few - 1)))
     least = few / (few - 1) * (2 - 2 * np.cos(np.pi * np.arange(1, N_SLOW + 1) / few))
     new = metrics.delta_value(noise.transform(rng.standard_normal((5000, few - 1))))

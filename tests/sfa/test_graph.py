@@ -30,7 +30,7 @@ NAMES = ["temporal", "nearest_neighbors", "clustered", "serial", "mixed", "slidi
     + [GraphSFA(1, graph="clustered", expansion=FunctionTransformer(np.arcsinh))]
 )
 @pytest.mark.filterwarnings(
-    "ignore:The .* rows vary in:UserWarning",
+    "ignore:The .* rows have rank:UserWarning",
     "ignore:The serial graph of . groups:UserWarning",
     "ignore:.*SCIPY_ARRAY_API",
 )

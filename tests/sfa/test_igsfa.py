@@ -23,7 +23,7 @@ from tests.tolerances import EXACT, SPECTRAL
     ]
 )
 @pytest.mark.filterwarnings(
-    "ignore:The .* rows vary in:UserWarning",
+    "ignore:The .* rows have rank:UserWarning",
     "ignore:The serial graph of . groups:UserWarning",
     "ignore:.*SCIPY_ARRAY_API",
 )

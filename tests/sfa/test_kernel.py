@@ -40,7 +40,7 @@ def series(rng, n, d=3, fast=0.5):
     ]
 )
 @pytest.mark.filterwarnings("ignore:Only [0-9]* of n_support")
-@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out")
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
 @pytest.mark.filterwarnings("ignore:The [0-9]* rows leave nothing to measure")
 @pytest.mark.filterwarnings("ignore:Rounding of the kernel values hides")
 def test_scikit_learn_contract(estimator, check):
@@ -359,7 +359,7 @@ def test_moments_of_stretches_are_those_of_the_whole(rng, lag):
 def test_noise_is_said_to_be_noise(gamma):
     rng = np.random.default_rng(0)
     X, new = rng.standard_normal((2, 150, 10))
-    with pytest.warns(UserWarning, match="Output 0 is no slower than white noise on rows left out"):
+    with pytest.warns(UserWarning, match="Output 0 is no slower than white noise on held-out rows"):
         model = KernelSFA(gamma=gamma).fit(X)
     assert (model.held_out_delta_values_ > noise_delta(150)).all()
     assert gamma == 20.0 or (model.delta_values_ > 1.2).all()  # no time scale is made up

@@ -81,7 +81,7 @@ def test_two_overlapping_layers_are_their_definition(expansion, slowness, rng):
     assert_allclose(hsfa.transform(X), top.reshape(N, 3), atol=SPECTRAL)
 
 
-@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on rows left out")
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
 @pytest.mark.parametrize("expansion", [None, Polynomial(2)])
 def test_one_node_over_everything_is_sfa(expansion, rng):
     X = [_walk(rng, 80, 4), _walk(rng, 50, 4)]
