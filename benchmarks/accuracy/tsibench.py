@@ -318,7 +318,9 @@ def run(name: str, record: Record, options: argparse.Namespace, best: list[float
         evaluate(type(imputer).__name__, lambda seed, imputer=imputer: row_by_row(imputer, seen(seed)))
     if "model" not in methods:
         return
-    asked = options.options or (None if options.candidates else record.options)
+    asked = options.options
+    if asked is None and not options.candidates:
+        asked = record.options
     begin = time.process_time()
     models: dict[int, ProbabilisticSFA] = {}
     if asked is None:

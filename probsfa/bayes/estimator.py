@@ -39,7 +39,7 @@ __all__ = ["BayesianForecast", "BayesianSFA"]
 
 _PROGRESS_BAR = (
     "BayesianSFA(progress_bar=...) is now verbose=..., as in all estimators; the old name will be removed in "
-    "the next minor version."
+    "version 2.0."
 )
 
 

@@ -74,7 +74,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     _without_arguments : mapping of str to str
         Arguments of all methods (`times`, `exog`) that it does not support, with a remedy.
     _renamed : mapping of str to str
-        Old names of fitted attributes, which warn for one release, and their names.
+        Old names of fitted attributes, removed in version 2.0, and their names.
     """
 
     _model: Any
@@ -98,8 +98,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 return vars(self)[old]
             if name == old and hasattr(self, new):
                 warnings.warn(
-                    f"{type(self).__name__}.{old} is now {new}; the old name will be removed in the next "
-                    "minor version.",
+                    f"{type(self).__name__}.{old} is now {new}; the old name will be removed in version 2.0.",
                     FutureWarning,
                     stacklevel=2,
                 )

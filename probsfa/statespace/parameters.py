@@ -280,7 +280,7 @@ class Parameters:
     def __iter__(self) -> Iterator[FloatArray]:
         """Iterate over decay, loadings, noise variance and offset; deprecated."""
         warnings.warn(
-            "Parameters can no longer be unpacked in the next release. Use the attributes decay, loadings, "
+            "Parameters cannot be unpacked in version 2.0. Use the attributes decay, loadings, "
             "noise_variance and offset.",
             DeprecationWarning,
             stacklevel=2,
