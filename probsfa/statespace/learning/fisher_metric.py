@@ -1,9 +1,9 @@
-"""The metric of learning: expected information, damped by that of complete data.
+"""Metric of the optimizer: expected information, damped by that of complete data.
 
-See :mod:`.information` for the mathematics. A feature that is observed in a fraction ``p`` of the rows counts
-as one whose noise is ``1 / p`` times as large. Scaling its share of the information instead would be wrong
-where the noise is small: changes ``C -> C W`` of the latents' basis, of which the data then say least, must
-stay apart from all others.
+See :mod:`.information` for the mathematics. A column that is observed in a fraction ``p`` of the rows counts
+as one with ``1 / p`` times the noise variance. Scaling its contribution to the information instead would be
+wrong for small noise: changes ``C -> C W`` of the basis of the latent factors, about which the data are then
+least informative, must be separated from all others.
 """
 
 from collections.abc import Callable
@@ -23,28 +23,28 @@ from probsfa.statespace.parameters import Parameters
 _TINY = np.finfo(np.float64).tiny
 Solver = Callable[[FloatArray], FloatArray]
 
-# Beyond this size the matrix of the loadings within the span (q K by q K) is kept in diagonal blocks only:
-# factorising it would take longer than the steps that it saves.
+# Size beyond which only diagonal blocks of the matrix of the loadings within the span (q K by q K) are used:
+# factorising all of it would take longer than the optimizer steps that it saves.
 MOST_WITHIN = 400
-# Nor are the noise variances of more features than this coupled to anything.
+# Number of noise coordinates beyond which these are not coupled to other coordinates.
 _MOST_NOISES = 256
-# Coordinates of which the whole matrix is formed where some loadings are held.
+# Largest number of coordinates for which the whole matrix is formed if some loadings are held.
 _MOST_APART = 2000
 
 
 class CompleteData(NamedTuple):
-    """Moments of the latents over the rows in which features are observed, as if the latents were seen.
+    """Moments over the rows in which columns are observed, as if the latent states were observed.
 
     Attributes
     ----------
     counts : ndarray of shape (D,)
-        Observed entries of each feature.
+        Observed values of each column.
     moments : ndarray of shape (K, K)
-        Sum of the second moments of the latents over the rows in which anything is observed.
+        Sum of the second moments of the states over the rows with at least one observed value.
     n_rows : float
         Number of those rows, at least one.
     n_stretches : float, default=0.0
-        Number of stretches that they make. With none, offsets are as well known as if one were endless.
+        Number of segments in these rows. With zero, offsets have the information of one endless segment.
     """
 
     counts: FloatArray
@@ -56,18 +56,18 @@ class CompleteData(NamedTuple):
 def complete_data_of(
     stats: Statistics, params: Parameters, n_stretches: float = 0.0, *, centred: bool = False
 ) -> CompleteData:
-    """Moments of the complete data, by the expected statistics of the latents.
+    """Compute the complete-data moments from the expected statistics of the states.
 
     Parameters
     ----------
     stats : Statistics
         Expected statistics at ``params``.
     params : Parameters
-        Which states columns see.
+        Model; its latent factors define which states have loadings.
     n_stretches : float, default=0.0
-        Number of stretches that the rows make, to be counted.
+        Number of segments in the rows.
     centred : bool, default=False
-        Whether moments are those about the mean of the rows.
+        Whether to compute moments about the mean of the rows.
     """
     total, seen = stats.total_moments, params.latents.seen
     n_rows = max(float(total[-1, -1]), 1.0)
@@ -78,15 +78,15 @@ def complete_data_of(
 
 
 def complete_data_without_holes(n_rows: float, layout: Coordinates) -> CompleteData:
-    """Moments of a series of that many rows without holes, of latents with unit variance."""
+    """Return moments of `n_rows` rows without missing values, for states with unit variance."""
     return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_states), n_rows)
 
 
 class Metric:
-    """Expected information of the coordinates plus a multiple of the damping matrix, in its structure.
+    """Expected information of the coordinates plus a multiple of the damping matrix, stored by blocks.
 
-    The damping matrix is the information there would be if the latents were observed: with all of it, a step
-    is nearly one of EM. It is taken as equal for all features, in proportion to how often they are observed.
+    The damping matrix is the information if the states were observed: with a weight of one, a step is nearly
+    an EM step. It is the same for all columns, in proportion to how often they are observed.
 
     Parameters
     ----------
@@ -97,12 +97,12 @@ class Metric:
     complete : CompleteData
         Moments of the complete data.
     gradient : ndarray of shape (P,), optional
-        Gradient of the log-likelihood. Where it pushes a noise variance towards zero, or a decay towards its
-        borders, the second derivative by the coordinate has a term proportional to it, which the expected
-        information lacks; without it steps towards the border are far too long. Only terms that shorten
+        Gradient of the log-likelihood. If it drives a noise variance towards zero, or a decay towards its
+        bounds, the second derivative by the coordinate has a term proportional to it, which the expected
+        information lacks; without it steps towards the bound are far too long. Only terms that shorten
         steps are added.
     most_within : int, default=400
-        Size beyond which the matrix of the loadings within the span is kept in diagonal blocks only.
+        Size beyond which only diagonal blocks of the matrix of the loadings within the span are used.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Metric:
         self.left = left
         self.coarse = q * k > most_within or layout.n_noise > _MOST_NOISES
         self.moments = complete.moments
-        # What is left to learn of a noise variance is in proportion to how often it was at work.
+        # The information on a noise variance is proportional to how often its column is observed.
         self.share = np.sqrt(share)
         self.counts = self._gather(complete.counts / self.share)
 
@@ -146,18 +146,18 @@ class Metric:
             outside = 1.0 - np.sum(left**2, axis=1) if d > q else np.zeros(d)
             precision = outside + np.einsum("da,ab,db->d", left, mean_inverse, left)
             by_feature = 0.5 * n * precision**2 * self.share**2
-            # Variances, dynamics and loadings each by themselves.
+            # Variances, dynamics and loadings are not coupled to each other.
             self.noise = layout.variances.totals(by_feature)
             self.dynamics = dynamics
         else:
             self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
-            # f_j (U H)_ej, through which loadings beyond the span and the noise of feature e are coupled
+            # f_j (U H)_ej, which couples loadings beyond the span and the noise of column e
             self.local = n * np.einsum("ea,aj->ej", left, np.einsum("w,waj->aj", weights, fh))
             within = _pairs(w * inverse, fgf).transpose(0, 2, 1, 3)
             within += _pairs(w * fh, fh).transpose(0, 3, 2, 1)
             self.within = n * within.reshape(1, q * k, q * k)
             pairs = (left[:, :, None] * left[:, None, :]).reshape(d, q * q)
-            # (E + U B^-1 U')^2, element by element
+            # (E + U B^-1 U')^2, elementwise
             squared = self.outside**2 + 2.0 * self.outside * (left @ mean_inverse @ left.T)
             products = _pairs(w * inverse, inverse).transpose(0, 2, 1, 3).reshape(q * q, q * q)
             noise = 0.5 * n * (squared + pairs @ products @ pairs.T)
@@ -169,7 +169,7 @@ class Metric:
             between = self._gather(dynamics_noise.T)
             self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
         zero = processes.latent_spectra(params, np.zeros(1), evenly_sampled=even).values
-        # The mean over a stretch varies no more than a single value, however slow the latent is.
+        # The mean over a segment varies no more than a single value, however slow the process is.
         zero = 1.0 / (1.0 / zero + complete.n_stretches / n)
         at_zero = factor_spectra(params.replace(noise_variance=params.noise_variance / share), zero)
         self.offset_within = at_zero.inverse[0]
@@ -178,16 +178,16 @@ class Metric:
         self._remembered: tuple[tuple[float, bytes], tuple[Solver, Solver]] | None = None
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
-        """Solve with the information plus ``damping`` times the damping matrix; what is not free stays zero.
+        """Solve with the information plus ``damping`` times the damping matrix; fixed coordinates stay zero.
 
         Parameters
         ----------
         gradient : ndarray of shape (P,)
         free : ndarray of bool of shape (P,)
-            Which coordinates take part. Where loadings or offsets do not, the whole matrix is formed, as
-            long as it is small; else the step is one of all coordinates without those.
+            Coordinates to solve for. If loadings or offsets are excluded, the whole matrix is formed if it is
+            small; otherwise the step is solved for all coordinates and the excluded ones are set to zero.
         damping : float
-            How much of the damping matrix is added.
+            Multiple of the damping matrix that is added.
 
         Returns
         -------
@@ -201,7 +201,7 @@ class Metric:
         kept = np.concatenate([free[noise], free[dynamics]])
         solve_loadings, solve_small = self._factored(damping, kept)
 
-        # The gradient by the scaled loadings is the one by the loadings times the noise's deviation.
+        # The gradient by the scaled loadings is that by the loadings times the noise's standard deviation.
         first = solve_loadings(gradient[loadings].reshape(d, k) / root)
         step = np.zeros_like(gradient)
         step[offset] = self._solve_offset(gradient[offset], damping)
@@ -217,9 +217,9 @@ class Metric:
         return step
 
     def _factored(self, damping: float, kept: BoolArray) -> tuple[Solver, Solver]:
-        """Solvers for the scaled loadings (D, K), and for those of noise and dynamics that are kept.
+        """Return solvers for the scaled loadings (D, K), and for the free coordinates of noise and dynamics.
 
-        The last ones are remembered: a climb asks several times for steps at one damping.
+        The last pair is cached: the optimizer solves several times at the same damping.
         """
         asked = (damping, kept.tobytes())
         if self._remembered is not None and self._remembered[0] == asked:
@@ -241,7 +241,7 @@ class Metric:
         return solvers
 
     def _apart(self, damping: float, kept: BoolArray) -> Solver:
-        """Solver for the noise and dynamics that are kept, which nothing couples."""
+        """Return a solver for the free coordinates of noise and dynamics, without couplings between them."""
         n_noise = self.layout.n_noise
         added, moved = self._added(damping), np.flatnonzero(kept[n_noise:])
         noise = np.maximum(self.noise + added[:n_noise], _TINY)[kept[:n_noise]]
@@ -250,20 +250,20 @@ class Metric:
         return lambda x: np.concatenate([x[: noise.size] / noise, dynamics(x[noise.size :])])
 
     def _solve_some(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
-        """Solve for some coordinates, loadings and offsets among those that stay zero."""
+        """Solve for a subset of coordinates that excludes some loadings or offsets."""
         kept = np.flatnonzero(free)
         step = np.zeros_like(gradient)
         if len(kept) <= _MOST_APART:
             matrix = self.to_dense(damping)[kept[:, None], kept]
             step[kept] = factorise(matrix)(gradient[kept])
             return step
-        # Still a direction of ascent: the inverse of the whole matrix is positive definite.
+        # Still an ascent direction: the inverse of the whole matrix is positive definite.
         everything = np.ones_like(free)
         everything[self.layout.slices[2]] = free[self.layout.slices[2]]
         return np.where(free, self.solve(np.where(free, gradient, 0.0), everything, damping), 0.0)
 
     def _within_solver(self, damping: float) -> Solver:
-        """Solver for the loadings within the span, with vectors or columns of size q K."""
+        """Return a solver for the loadings within the span, for vectors or columns of size q K."""
         q, k = self.left.shape[1], self.layout.n_states
         damped = damping * self.moments
         if not self.coarse:
@@ -272,7 +272,7 @@ class Metric:
         return lambda x: np.concatenate([solve(x[i * k : (i + 1) * k]) for i, solve in enumerate(blocks)])
 
     def _small(self, damping: float, beyond: Solver, within: Solver) -> FloatArray:
-        """What remains for noise and dynamics once the loadings are eliminated."""
+        """Return the Schur complement of noise and dynamics after elimination of the loadings."""
         n_noise = self.layout.n_noise
         small = self._noise_and_dynamics(damping)
         local = self.share[:, None] * self.local
@@ -283,7 +283,7 @@ class Metric:
         return small
 
     def _added(self, damping: float) -> FloatArray:
-        """What is added to the diagonal of noise and dynamics."""
+        """Terms added to the diagonal of noise and dynamics."""
         return np.concatenate(
             [
                 self.noise_curvature + 0.5 * damping * self.counts,
@@ -297,13 +297,13 @@ class Metric:
         return small
 
     def _to_loadings(self, small: FloatArray) -> FloatArray:
-        """Information between scaled loadings and (noise, dynamics), times a vector of these: (D, K)."""
+        """Multiply a vector of noise and dynamics by their information with the scaled loadings: (D, K)."""
         by_noise = self._spread(small[: self.layout.n_noise])[:, None] * self.local
         inside = (self.coupled @ small).reshape(self.left.shape[1], -1)
         return by_noise + self.left @ (inside - self.left.T @ by_noise)
 
     def _from_loadings(self, scaled: FloatArray) -> FloatArray:
-        """Its transpose."""
+        """Multiply by the transpose of :meth:`_to_loadings`."""
         inside = self.left.T @ scaled
         out = self.coupled.T @ inside.ravel()
         outer = scaled - self.left @ inside
@@ -311,16 +311,16 @@ class Metric:
         return out
 
     def _gather(self, by_feature: FloatArray) -> FloatArray:
-        """Derivatives by the noise coordinates from those by the features' log variances, along axis 0."""
+        """Sum derivatives by the columns' log variances to those by the noise coordinates, along axis 0."""
         return self.layout.variances.totals((by_feature.T * self.share).T)
 
     def _total(self, by_features: FloatArray) -> FloatArray:
-        """A matrix (D, D) over weighted features as one over the noise coordinates."""
+        """Reduce a matrix (D, D) over weighted columns to the noise coordinates."""
         tied = self.layout.variances
         return tied.totals(tied.totals(by_features).T).T
 
     def _spread(self, coordinates: FloatArray) -> FloatArray:
-        """How a change of the noise coordinates changes the features' log variances, shape (D,)."""
+        """Map a change of the noise coordinates to changes of the columns' log variances, shape (D,)."""
         return self.share * self.layout.variances.of_columns(coordinates)
 
     def _solve_offset(self, gradient: FloatArray, damping: float) -> FloatArray:
@@ -331,7 +331,7 @@ class Metric:
         return np.asarray((outer + self.left @ factorise(damped)(inside)) / (self.root * self.n_rows))
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
-        """The whole matrix, shape (P, P): for small models and for tests."""
+        """Return the whole matrix, shape (P, P), for small models and for tests."""
         dynamics, loadings, noise, offset = self.layout.slices
         d, k = self.layout.n_features, self.layout.n_states
         n_noise, n_dynamics = self.layout.n_noise, self.layout.latents.n_dynamics
@@ -361,7 +361,7 @@ class Metric:
 
 
 class DenseMetric:
-    """Expected information plus a multiple of the damping matrix, both whole: for few coordinates.
+    """Expected information plus a multiple of the damping matrix, both dense, for few coordinates.
 
     Attributes
     ----------
@@ -373,25 +373,25 @@ class DenseMetric:
     _solved: tuple[float, bytes, Solver] | None = None
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
-        """The whole matrix, shape (P, P)."""
+        """Return the whole matrix, shape (P, P)."""
         return self.information + damping * self.damping
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
-        """Solve with the information plus ``damping`` times the damping matrix; what is not free stays zero.
+        """Solve with the information plus ``damping`` times the damping matrix; fixed coordinates stay zero.
 
         Parameters
         ----------
         gradient : ndarray of shape (P,)
         free : ndarray of bool of shape (P,)
-            Which coordinates take part.
+            Coordinates to solve for.
         damping : float
-            How much of the damping matrix is added.
+            Multiple of the damping matrix that is added.
 
         Returns
         -------
         ndarray of shape (P,)
         """
-        # One step asks several times with the same damping.
+        # The optimizer solves several times at the same damping.
         if self._solved is None or self._solved[:2] != (damping, free.tobytes()):
             whole = self.to_dense(damping)
             solver = factorise(whole if free.all() else whole[np.ix_(free, free)])
@@ -402,7 +402,7 @@ class DenseMetric:
 
 
 def factorise(matrix: FloatArray) -> Solver:
-    """Solver with a positive semi-definite matrix, adding to its diagonal no more than factorising takes."""
+    """Return a solver for a positive semi-definite matrix, with as small a ridge as factorising needs."""
     size = len(matrix)
     if size == 0:
         return lambda x: x
@@ -415,7 +415,7 @@ def factorise(matrix: FloatArray) -> Solver:
     ones = scaled[np.diag_indices(size)]
     while True:
         scaled[np.diag_indices(size)] = ones + ridge
-        # LAPACK itself: for these small matrices, calls through scipy.linalg take longer than the work.
+        # LAPACK directly: for these small matrices scipy.linalg's wrappers take longer than the computation.
         factor, info = dpotrf(scaled, lower=1, clean=0)
         if info == 0:
             return lambda x: (dpotrs(factor, (x.T * scale).T, lower=1)[0].T * scale).T
@@ -423,7 +423,7 @@ def factorise(matrix: FloatArray) -> Solver:
 
 
 def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Sum over frequencies of outer products of two series of matrices: (a, b, j, k)."""
+    """Sum the outer products of two series of matrices over frequencies: (a, b, j, k)."""
     size = len(one)
     product = one.reshape(size, -1).T @ other.reshape(size, -1)
     return product.reshape(*one.shape[1:], *other.shape[1:])
@@ -432,7 +432,7 @@ def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
 def _curvature(
     layout: Coordinates, params: Parameters, gradient: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Curvature that the coordinates of noise and dynamics themselves have, where it shortens steps."""
+    """Second-derivative terms of the noise and dynamics coordinates, where they shorten steps."""
     if gradient is None:
         return np.zeros(layout.n_noise), np.zeros(layout.latents.n_dynamics)
     dynamics, _, noise, _ = layout.slices

@@ -4,9 +4,9 @@ For a stationary Gaussian series the expected information per time step is (Whit
 
     I_ij = (1 / 2) mean over w in (0, pi) of  tr(S^-1 d_i S S^-1 d_j S),     S(w) = C diag(f(w)) C' + diag(r),
 
-``f_k`` being the spectrum of latent ``k``. It does not depend on the length of the series and asks for no
-pass over the data, which makes it a cheap and nearly exact metric for learning: in it, the steps have the
-right size and direction whatever the noise is. Its limits (edges, ``1 - a`` below ``1 / T``, gaps taken as
+with the spectrum ``f_k`` of factor ``k``. It does not depend on the length of the series and requires no
+pass over the data, so it is a cheap and nearly exact metric for the optimizer: steps have the right size and
+direction at any noise level. Its approximations (edges, ``1 - a`` below ``1 / T``, missing values assumed
 evenly spread) cost a few more steps and no accuracy, because the score itself is exact.
 
 The matrix is never formed. With ``R^-1/2 C = U L``, ``U`` orthonormal of shape (D, q), ``q = min(D, K)``, and
@@ -14,10 +14,10 @@ The matrix is never formed. With ``R^-1/2 C = U L``, ``U`` orthonormal of shape 
 
     S^-1 = R^-1/2 (E + U B^-1 U') R^-1/2,        E = 1 - U U'
 
-so in the scaled loadings ``R^-1/2 C`` what lies beyond the span of ``U`` has one K-by-K matrix for all
-features, and what lies in it is a matrix over q K coordinates only. Only sums of positive terms are formed:
-the textbook difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit left in the directions of the
-latents when the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), the dense matrix O(D^3 K^3).
+so in the scaled loadings ``R^-1/2 C`` the part beyond the span of ``U`` has one K-by-K matrix for all
+columns, and the part within it has a matrix over q K coordinates only. Only sums of positive terms are
+formed: the textbook difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit in the directions of
+the factors when the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), the dense matrix O(D^3 K^3).
 
 With ``G = C' S^-1 C`` and ``H = B^-1 L`` (q, K) at each frequency, derivatives by ``s_k = atanh a_k``, the
 scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu`` (those of the spectra ``f`` are in
@@ -31,7 +31,7 @@ scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu`` (those
     beyond, log r_e   E_de f_j (U H)_ej
     M_aj, log r_e     f_j (U B^-1)_ea (U H)_ej
     log r_d, log r_e  (E + U B^-1 U')_de^2 / 2
-    mu_d, mu_e        S^-1_de at w = 0 (and nothing with the others)
+    mu_d, mu_e        S^-1_de at w = 0 (and zero with the others)
 """
 
 from typing import NamedTuple
@@ -43,7 +43,7 @@ from probsfa.statespace.parameters import Parameters
 
 
 class SpectralFactors(NamedTuple):
-    """Inverse of the spectral matrix ``S`` of the observations at ``W`` frequencies, in factors.
+    """Inverse of the spectral matrix ``S`` of the observations at ``W`` frequencies, in factored form.
 
     ``S^-1 = root (1 - left left' + left inverse left') root`` and ``root C = left scaled``.
 
@@ -69,7 +69,7 @@ class SpectralFactors(NamedTuple):
 
 
 def factor_spectra(params: Parameters, spectrum: FloatArray) -> SpectralFactors:
-    """Factor ``C diag(f) C' + diag(r)`` at each frequency; ``spectrum`` (W, K) holds ``f``."""
+    """Factor ``C diag(f) C' + diag(r)`` at each frequency, with ``f`` in ``spectrum`` (W, K)."""
     root = 1.0 / np.sqrt(params.noise_variance)
     left, singular, right = np.linalg.svd(params.seen_loadings * root[:, None], full_matrices=False)
     scaled = singular[:, None] * right

@@ -1,13 +1,13 @@
-"""Spectra and expected information where the noise of each column has memory, and is thus not flat.
+"""Spectra and expected information with AR(1) noise of the columns, whose spectrum is not flat.
 
 The spectral matrix of the observations is ``S(w) = C diag(f(w)) C' + diag(n(w))`` with
 
     n_d(w) = r_d + s_d^2 f_b,d(w)
 
-so that memories never enter as latents here: they are part of a diagonal, and what is inverted has the size
-of the shared latents only. With ``P = S^-1``, ``Q = P C`` and ``G = C' P C`` at each frequency, the expected
-information by the spectra ``f_k`` of shared latents, by loadings and by whatever moves ``n_d`` with the slope
-``g_d(w)`` (``log r``, ``s`` and the decay of the memory) is::
+so that AR(1) noise is part of a diagonal here and adds no states: the inverted matrices have the size of the
+shared states only. With ``P = S^-1``, ``Q = P C`` and ``G = C' P C`` at each frequency, the expected
+information on the spectra ``f_k`` of shared states, on loadings and on each parameter of ``n_d`` with slope
+``g_d(w)`` (``log r``, ``s`` and the decay of the AR(1) noise) is::
 
     f_j, f_k         f'_j f'_k G_jk^2 / 2
     f_j, C_dk        f'_j f_k Q_dj G_jk
@@ -17,9 +17,9 @@ information by the spectra ``f_k`` of shared latents, by loadings and by whateve
     n_d, n_e         g_d g_e P_de^2 / 2
     mu_d, mu_e       P_de at w = 0
 
-Unlike in :mod:`.fisher_metric`, loadings cannot be rotated to where the noise is the same for all of them, so
-the matrix is formed as a whole: it has as many rows as there are parameters, which is little beside a
-posterior of as many states as there are latents and columns.
+Unlike in :mod:`.fisher_metric`, loadings have no basis in which the noise is the same for all of them, so
+the matrix is formed as a whole. It has as many rows as there are parameters, which is cheap relative to a
+posterior with a state for each factor and each column.
 """
 
 from typing import NamedTuple
@@ -36,23 +36,23 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["ColouredSpectra", "MemoryMetric", "coloured_spectra", "make_metric"]
 
-# Information that the decay of a memory is taken to have beside that of the data: that of a memory so weak
-# that the data say nothing of it would otherwise be asked to move without end, and hold up all others.
+# Information added to that on the decay of AR(1) noise: where noise is too weak for the data to determine its
+# decay, steps would otherwise be unbounded and shorten all others.
 _LEAST_INFORMATION = 1.0
 
 
 class ColouredSpectra(NamedTuple):
-    """Inverse of the spectral matrix ``S`` at ``W`` frequencies, and what moves it.
+    """Inverse of the spectral matrix ``S`` at ``W`` frequencies, and derivatives of ``S``.
 
     Attributes
     ----------
     shared : LatentSpectra
-        Spectra of the ``K`` states that columns share.
+        Spectra of the ``K`` shared states.
     loadings : ndarray of shape (D, K)
-        Loadings of these.
+        Loadings of the shared states.
     by_column : tuple of three ndarrays of shape (W, D)
-        Derivatives of the noise's spectrum in each column: by the coordinate of its memory's decay, by the
-        memory's scale, and by ``log r``.
+        Derivatives of the noise spectrum of each column: by the coordinate of the decay of its AR(1) noise,
+        by the scale of that noise, and by ``log r``.
     precision : ndarray of shape (W, D, D)
         ``P``.
     loaded : ndarray of shape (W, D, K)
@@ -80,13 +80,13 @@ def coloured_spectra(
     Parameters
     ----------
     layout : Coordinates
-        That says which latents are memories.
+        Coordinates, which define the states of AR(1) noise.
     params : Parameters
-        In the state space.
+        Parameters in the state space.
     omega : ndarray of shape (W,)
         Frequencies.
     share : float or ndarray of shape (D,), default=1.0
-        Part of the rows in which each column is observed: white noise counts as so much larger.
+        Fraction of rows in which each column is observed; white noise is divided by it.
     """
     own = layout.memories
     spectra = processes.latent_spectra(params, omega, evenly_sampled=layout.evenly_sampled)
@@ -101,10 +101,10 @@ def coloured_spectra(
     turned = np.swapaxes(scaled, 1, 2)
     core = np.eye(singular.shape[1]) + (scaled * shared.values[:, None, :]) @ turned
     inverse = np.linalg.inv(core)
-    # Sums of positive terms: the difference of two inverses would have no digit left at little noise.
+    # Sums of positive terms: the difference of two inverses would have no significant digits at low noise.
     outside = np.eye(len(white)) - left @ np.swapaxes(left, 1, 2)
     precision = root[:, :, None] * (outside + left @ inverse @ np.swapaxes(left, 1, 2)) * root[:, None, :]
-    # Decays of AR(1) latents have a spectrum each, in their order.
+    # Each decay of an AR(1) process has one spectrum, in the same order.
     by_decay = scale**2 * spectra.slopes[:, own]
     return ColouredSpectra(
         shared,
@@ -118,7 +118,7 @@ def coloured_spectra(
 
 
 def _without(spectra: LatentSpectra, layout: Coordinates) -> LatentSpectra:
-    """Spectra of the states that columns share; coordinates are counted as before."""
+    """Return the spectra of the shared states; indices of coordinates do not change."""
     n, own = layout.n_states, layout.memories
     states = np.arange(n) if spectra.states is None else spectra.states
     coordinates = np.arange(n) if spectra.coordinates is None else spectra.coordinates
@@ -133,7 +133,7 @@ def _without(spectra: LatentSpectra, layout: Coordinates) -> LatentSpectra:
 
 
 class _Places(NamedTuple):
-    """Where coordinates lie: loadings of shared states (D, K); decays and scales of memories (2, D)."""
+    """Indices of coordinates: loadings of shared states (D, K); decays and scales of AR(1) noise (2, D)."""
 
     loadings: NDArray[np.intp]
     own: NDArray[np.intp]
@@ -150,19 +150,19 @@ class _Places(NamedTuple):
 
 
 class MemoryMetric(DenseMetric):
-    """Expected information of the coordinates plus a multiple of the damping matrix, as one matrix.
+    """Expected information of the coordinates plus a multiple of the damping matrix, as one dense matrix.
 
     Parameters
     ----------
     layout : Coordinates
-        Free coordinates, with memories.
+        Free coordinates, with AR(1) noise.
     params : Parameters
-        In the state space; at which the information is taken.
+        Parameters in the state space at which the information is taken.
     complete : CompleteData
         Moments of the complete data.
     gradient : ndarray of shape (P,), optional
-        Gradient of the log-likelihood; see :class:`.Metric`. The likelihood depends on the square of a
-        memory's scale, so that by the scale it curves by ``gradient / scale`` besides.
+        Gradient of the log-likelihood; see :class:`.Metric`. The likelihood depends on the squared scale of
+        AR(1) noise, which adds ``gradient / scale`` to its curvature by the scale.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class MemoryMetric(DenseMetric):
         dynamics, _, noise, offset = layout.slices
         places = _Places.of(layout)
         size = layout.size
-        # Variances of all columns first; brought to the coordinates of the noise at the end.
+        # Variances of all columns first, reduced to the coordinates of the noise at the end.
         wide = np.zeros((size + d, size + d))
         white = np.arange(size, size + d)
         self._fill(wide, spectra, weights, places, white, np.sqrt(share), dynamics)
@@ -216,11 +216,11 @@ class MemoryMetric(DenseMetric):
         root_share: FloatArray,
         dynamics: slice,
     ) -> None:
-        """Information of one row, but for the offsets."""
+        """Fill in the information of one row, except for the offsets."""
         shared, _, by_column, precision, loaded, within, _ = spectra
         d, k = loaded.shape[1:]
         f = shared.values
-        # What moves the noise of a column: of its memory decay and scale, and its variance.
+        # Slopes of the noise spectrum of a column: by decay and scale of AR(1) noise, and by its variance.
         g = np.hstack([by_column[0], by_column[1], by_column[2] * root_share])
         column = np.tile(np.arange(d), 3)
         where = np.concatenate([places.own[0], places.own[1], white])
@@ -237,7 +237,7 @@ class MemoryMetric(DenseMetric):
         assert entries is not None
         of_dynamics = shared.information(weights, within)
         wide[dynamics, dynamics] += 0.5 * of_dynamics
-        # (W, D, E): Q^2 of the state that each derivative of a spectrum is of.
+        # (W, D, E): Q^2 of the state of each derivative.
         by_entry = np.einsum(
             "we,wa,wae->ea",
             weights[:, None] * shared.slopes,
@@ -277,7 +277,7 @@ class MemoryMetric(DenseMetric):
         share: FloatArray,
         spread: FloatArray,
     ) -> FloatArray:
-        """Information there would be if latents and memories were observed."""
+        """Return the information if all states, AR(1) noise included, were observed."""
         dynamics, _, noise, offset = layout.slices
         out = np.zeros((layout.size, layout.size))
         even = layout.evenly_sampled
@@ -303,7 +303,7 @@ def make_metric(
     gradient: FloatArray | None = None,
     most_within: int = MOST_WITHIN,
 ) -> Metric | MemoryMetric:
-    """The metric of these coordinates; parameters as of :class:`.Metric`."""
+    """Return the metric of these coordinates; parameters as in :class:`.Metric`."""
     if layout.n_memories:
         return MemoryMetric(layout, params, complete, gradient)
     return Metric(layout, params, complete, gradient, most_within)

@@ -1,8 +1,7 @@
-"""Where learning starts with noise that has memory.
+"""Initial values for AR(1) noise of the columns.
 
-A model is given memories by splitting the noise of each column: part of it stays white, the rest has memory.
-How much and for how long, Whittle's likelihood then finds at the price of some products; only whether it
-alternates from row to row must be known before.
+The noise of each column is split: a fraction stays white, the rest becomes AR(1) noise. Whittle's likelihood
+then estimates scale and decay cheaply; only the sign of the decay must be known before.
 """
 
 import numpy as np
@@ -12,34 +11,34 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["signs_of_memory", "with_memories", "with_silent_memory", "with_weak_memory"]
 
-# Part of the noise that a start takes to have memory: of a search in the frequency domain, and of a climb.
+# Initial fraction of the noise that is AR(1) noise: in the frequency domain, and for the exact likelihood.
 _HALF, _TENTH = 0.5, 0.1
-# Part of a variance that is much noise, and the correlation from row to row of noise that alternates.
+# Fraction of a column's variance that is much noise, and lag-one correlation of alternating noise.
 _MUCH_NOISE, _ALTERNATING = 0.1, -0.2
-# Decay of a memory that nothing is known of.
+# Initial decay.
 _DECAY = 0.8
 
 
 def with_memories(params: Parameters, share: float = _HALF, sign: FloatArray | float = 1.0) -> Parameters:
-    """The model with that part of each column's noise as noise with memory, in the state space.
+    """Return the model with a fraction of each column's noise as AR(1) noise, in the state space.
 
     Parameters
     ----------
     params : Parameters
         A model of white noise.
     share : float, default=0.5
-        Part of the noise.
+        Fraction of the noise.
     sign : float or ndarray of shape (D,), default=1.0
-        Sign of the memories' decays.
+        Sign of the decays of AR(1) noise.
     """
     return _with(params, share, sign).state_space
 
 
 def signs_of_memory(params: Parameters, left: list[FloatArray]) -> FloatArray:
-    """Signs (D,) of the memories' decays, by what a model leaves of standardised sequences.
+    """Return signs (D,) of the decays of AR(1) noise from the residuals of standardised sequences.
 
-    Only where there is much noise: what is left beside little of it is what smoothing overdoes, and
-    alternates whatever the noise does.
+    They are negative only in columns with much noise: at low noise, residuals alternate as an artefact of
+    smoothing.
     """
     lagged, power = (
         np.sum([np.sum(x[lag:] * x[: len(x) - lag], axis=0) for x in left], axis=0) for lag in (1, 0)
@@ -49,12 +48,12 @@ def signs_of_memory(params: Parameters, left: list[FloatArray]) -> FloatArray:
 
 
 def with_weak_memory(params: Parameters) -> Parameters:
-    """The model with a small part of each column's noise as noise with memory."""
+    """Return the model with a tenth of each column's noise as AR(1) noise."""
     return _with(params, _TENTH)
 
 
 def with_silent_memory(params: Parameters) -> Parameters:
-    """The same model with memories that no column sees, in the state space."""
+    """Return the same model with AR(1) noise of scale zero, in the state space."""
     return _with(params, 0.0).state_space
 
 

@@ -1,17 +1,17 @@
-"""Learning with AR(1) noise of many columns: Monte Carlo EM with that noise integrated out.
+"""Monte Carlo EM for AR(1) noise of many columns, with that noise integrated out.
 
-The factors alone are the hidden variables of this EM algorithm, the AR(1) noise of a column is part of its
+Only the factors are hidden variables of this EM algorithm; the AR(1) noise of a column is part of its
 noise covariance ``S_d`` (:mod:`~probsfa.statespace.engine.idiosyncratic`). With the posterior mean ``m`` of
 the factors and draws ``e`` of their deviation from it, the expected log density is
 
     sum_d log N(x_d - mu_d - m C_d; 0, S_d) - 1/2 mean_e (e C_d)' S_d^-1 (e C_d)  +  E log p(z),
 
-whose maximum is sought by parts (expectation conditional maximisation, Meng & Rubin 1993): decays of the
-factors in closed form, loadings and offsets by generalised least squares, and the three parameters of each
-column's noise by scoring steps, which are taken back where they lower it. No part ever lowers it.
+which is maximized in blocks (expectation conditional maximisation, Meng & Rubin 1993): decays of the factors
+in closed form, loadings and offsets by generalised least squares, and the three parameters of each column's
+noise by scoring steps, which are rejected if they lower it. No block lowers it.
 
-Draws have the same random numbers in each iteration, so that iterations converge. They only replace sums
-over all rows, so that one draw is enough where there are thousands of rows: means are exact.
+All iterations use the same random numbers, so that they converge. Draws only enter sums over all rows, so
+that one draw is enough for thousands of rows; means are exact.
 
 References
 ----------
@@ -35,15 +35,15 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["EMIteration", "fit_monte_carlo_em", "with_ar1_noise"]
 
-# Rows times draws: sums over so many have an error of a hundredth or two.
+# Rows times draws: sums over so many have an error of 1 to 2 percent.
 _ROWS_DRAWN = 3000
-# Error of posterior means while learning, in posterior standard deviations.
+# Error of posterior means during the fit, in posterior standard deviations.
 _TOLERANCE = 1e-2
 # Conjugate gradient iterations of the regressions, and scoring steps of the noise, in each iteration of EM.
 _REGRESSION_ITERATIONS, _SCORING_STEPS = 3, 2
-# Part of the white noise that a start takes to be autocorrelated, and its decay.
+# Initial fraction of the white noise that becomes AR(1) noise, and its initial decay.
 _SHARE, _DECAY = 0.5, 0.8
-# Nats for each free parameter below which an iteration is not worth taking: draws resolve no less.
+# Gain in nats per free parameter below which EM stops: the draws cannot resolve less.
 _WORTH_OF_A_PARAMETER = 5e-3
 # Ranges of the noise: variances of AR(1) noise, in variances of a column, and atanh of decays.
 _LEAST_VARIANCE, _MOST_VARIANCE, _MOST_ATANH = 1e-8, 1e2, 6.5
@@ -63,27 +63,27 @@ def with_ar1_noise(params: Parameters) -> Parameters:
 
 
 class EMIteration:
-    """The state of Monte Carlo EM, and its steps.
+    """State and steps of Monte Carlo EM.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, standardised.
     params : Parameters
-        Where to start, with AR(1) noise.
+        Initial values, with AR(1) noise.
     noise : Noise
         Floor and prior of the variances of white noise.
     n_draws : int, optional
-        Number of draws of the factors; by default as many as it takes for thousands of rows.
+        Number of draws of the factors; by default enough for 3000 rows times draws.
 
     Attributes
     ----------
     params : Parameters
-        The parameters reached.
+        Current parameters.
     system : FactorSystem
         The system of the last E-step.
     means : ndarray of shape (T, K)
-        Posterior means of the factors there.
+        Posterior means of the factors at the last E-step.
     deviations : ndarray of shape (n_draws, T, K)
         Draws of their deviations from the means.
     """
@@ -114,7 +114,7 @@ class EMIteration:
         self.means, self.deviations = found.values[0], factors - found.values[1:]
 
     def maximize(self) -> float:
-        """M-step by parts; return by how much the expected log density and the prior rose, in nats."""
+        """M-step in blocks; return the increase of expected log density plus prior, in nats."""
         decay = self._best_decays()
         gain = self._regress() + self._score_noise()
         self.params = self.params.replace(decay=decay)
@@ -126,7 +126,7 @@ class EMIteration:
         return np.concatenate([self.means[None], self.deviations])
 
     def _best_decays(self) -> FloatArray:
-        """Decays of the factors that maximise their expected log density."""
+        """Return the decays of the factors that maximize their expected log density."""
         factors, inside = self._factors, self.steps.inside[1:]
         previous = factors[:, :-1]
         innovations = factors[:, 1:] - self.system.decays.T[1:] * previous
@@ -149,14 +149,14 @@ class EMIteration:
         return maximize_dynamics(alone, sums, self.panel.gaps).decay
 
     def _regress(self) -> float:
-        """Take loadings and offsets towards their generalised least squares estimates; return the gain."""
+        """Move loadings and offsets towards their generalised least squares estimates; return the gain."""
         params, noise, shares = self.params, self.system.noise, self._shares[:, None, None]
         ones = np.zeros((1 + self.n_draws, self.panel.n_rows, 1))
         ones[0] = 1.0
         regressors = np.concatenate([self._factors, ones], axis=2)
 
         def against(values: FloatArray) -> FloatArray:
-            """Sums (D, K + 1) of regressors times what the inverse covariances make of values (R, D, T)."""
+            """Sums (D, K + 1) of regressors times values (R, D, T) after multiplication by ``S_d^-1``."""
             return np.asarray(np.sum(shares * (noise.solve(values) @ regressors), axis=0))
 
         def fitted(coefficients: FloatArray) -> FloatArray:
@@ -231,7 +231,7 @@ class EMIteration:
         return np.asarray(-0.5 * (noise.log_determinant + power) - prior)
 
     def _noise_score(self, params: Parameters, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
-        """Its derivatives (D, 3) by log ``s^2``, log ``r`` and ``atanh b``, by Fisher's identity."""
+        """Score (D, 3) of log ``s^2``, log ``r`` and ``atanh b`` by Fisher's identity."""
         processes = noise.smooth(residuals)
         variances, lagged = noise.moments
 
@@ -274,7 +274,7 @@ def _noise_information(params: Parameters) -> FloatArray:
     decay, cosine = params.memory_decay[:, None], np.cos(_FREQUENCIES)
     ratio = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
     own = params.memory_scale[:, None] ** 2 * ratio
-    # The derivative of the logarithm of the spectrum of a unit-variance process by atanh of its decay.
+    # Derivative of the log spectrum of a unit-variance process by atanh of its decay.
     by_decay = -2.0 * decay + 2.0 * (cosine - decay) * ratio
     total = own + params.noise_variance[:, None]
     slopes = np.stack([own / total, 1.0 - own / total, by_decay * own / total])
@@ -283,7 +283,7 @@ def _noise_information(params: Parameters) -> FloatArray:
 
 
 def _moved(params: Parameters, step: FloatArray, noise: Noise) -> Parameters:
-    """The parameters of the noise after a step (D, 3), within their ranges."""
+    """Apply a step (D, 3) to the parameters of the noise, within their ranges."""
     variance = np.clip(params.memory_scale**2 * np.exp(step[:, 0]), _LEAST_VARIANCE, _MOST_VARIANCE)
     white = np.maximum(params.noise_variance * np.exp(step[:, 1]), noise.floor)
     angle = np.clip(np.arctanh(params.memory_decay) + step[:, 2], -_MOST_ATANH, _MOST_ATANH)
@@ -291,7 +291,7 @@ def _moved(params: Parameters, step: FloatArray, noise: Noise) -> Parameters:
 
 
 def _chosen(where: BoolArray, first: Parameters, second: Parameters) -> Parameters:
-    """The noise of the first parameters in some columns, of the second in the others."""
+    """Return the first parameters with the noise of the second in columns where `where` is False."""
     names = ("memory_scale", "noise_variance", "memory_decay")
     return first.replace(
         **{name: np.where(where, getattr(first, name), getattr(second, name)) for name in names}
@@ -306,26 +306,26 @@ def fit_monte_carlo_em(
     max_iter: int,
     tol: float,
 ) -> FitResult:
-    """Maximise the likelihood with AR(1) noise of all columns, from a start.
+    """Maximize the likelihood with AR(1) noise of all columns, from initial values.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
     start : Parameters
-        Where to start; a model of white noise is given AR(1) noise.
+        Initial values; AR(1) noise is added to a model with white noise.
     noise : Noise
         Floor and prior of the variances of white noise.
     max_iter : int
-        Most iterations.
+        Maximum number of iterations.
     tol : float
-        Gain to come at which to stop, in nats.
+        Predicted remaining gain, in nats, below which the fit stops.
 
     Returns
     -------
     FitResult
         Its log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). Its history is the estimate
-        less the gains of the M-steps to come: the log-likelihood rises by each of them or more.
+        minus the gains of all later M-steps: the log-likelihood rises by at least each of them.
     """
     if not start.has_memory:
         start = with_ar1_noise(start)
@@ -353,7 +353,7 @@ def fit_monte_carlo_em(
 
 
 def _to_come(gains: list[float]) -> float:
-    """Sum of further gains, if they fall as the last ones did."""
+    """Extrapolate the sum of further gains geometrically from the last two."""
     if len(gains) < 2:
         return np.inf
     rate = np.clip(gains[-1] / max(gains[-2], 1e-300), 0.5, 0.95)
@@ -361,7 +361,7 @@ def _to_come(gains: list[float]) -> float:
 
 
 def estimate_log_likelihood(iteration: EMIteration) -> float:
-    """Return the log-likelihood at the parameters of the last E-step."""
+    """Estimate the log-likelihood at the parameters of the last E-step."""
     system = iteration.system
     determinant, _ = system.log_determinant(4, tol=3e-2)
     return system.log_likelihood(iteration.centred(), iteration.means, determinant)

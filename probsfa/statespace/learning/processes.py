@@ -1,9 +1,9 @@
-"""The dynamics of all latent processes as learning needs them: coordinates, score, M-step, spectra.
+"""Dynamics of all latent processes for the fit: coordinates, score, M-step, spectra.
 
 The coordinates of the decays of AR(1) factors come first (:mod:`probsfa.statespace.processes.ar1`), then
 those of each other kind of process (:meth:`.Process.to_free`): the first coordinate of all its processes,
-then the second. All other files of learning ask these functions for as many numbers as there are coordinates
-(``Latents.n_dynamics``) and pass them on; what they are is known to each kind alone.
+then the second. All other modules of this package treat them as a vector of ``Latents.n_dynamics`` numbers;
+their meaning is defined by each kind of process alone.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def _of_each(params: Parameters, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
-    """Each kind of process, with its part (C, N) of numbers for all coordinates."""
+    """Iterate over the kinds of processes, each with its part (C, N) of a vector over all coordinates."""
     where = params.latents.coordinates
     for one in params.processes:
         yield one, numbers[where[type(one)]].reshape(one.n_free(), len(one))
@@ -47,13 +47,13 @@ def _of_each(params: Parameters, numbers: FloatArray) -> Iterator[tuple[Process,
 
 
 def to_free(params: Parameters, *, evenly_sampled: bool) -> FloatArray:
-    """Coordinates of the dynamics."""
+    """Return the coordinates of the dynamics."""
     decays = ar1.to_free(params.decay, evenly_sampled=evenly_sampled)
     return np.concatenate([decays, *(one.to_free().ravel() for one in params.processes)])
 
 
 def from_free(template: Parameters, free: FloatArray, *, evenly_sampled: bool) -> Parameters:
-    """Parameters with the dynamics at given coordinates, and all else as in ``template``."""
+    """Return the parameters of ``template`` with the dynamics at the given coordinates."""
     decay = ar1.from_free(free[: template.n_components], evenly_sampled=evenly_sampled)
     if not template.processes:
         return template.replace(decay=decay)
@@ -65,14 +65,14 @@ def from_free(template: Parameters, free: FloatArray, *, evenly_sampled: bool) -
 
 
 def within_range(params: Parameters, *, evenly_sampled: bool) -> Parameters:
-    """Parameters brought to where the coordinates can express them: unevenly sampled, a decay is positive."""
+    """Move parameters into the range of the coordinates: with uneven sampling, decays are positive."""
     if evenly_sampled:
         return params
     return params.replace(decay=np.maximum(params.decay, 10.0 * ar1.FASTEST_DECAY))
 
 
 def longest_steps(latents: Latents) -> FloatArray:
-    """Longest step of one iteration in each coordinate."""
+    """Return the longest step of one iteration in each coordinate."""
     others = [np.repeat(kind.longest_steps, count) for kind, count in latents.counts.items()]
     return np.concatenate([np.ones(latents.n_components), *others])
 
@@ -80,24 +80,24 @@ def longest_steps(latents: Latents) -> FloatArray:
 def standard_errors(
     params: Parameters, errors: FloatArray, time_unit: float, *, evenly_sampled: bool
 ) -> dict[str, FloatArray]:
-    """Standard errors of the dynamics by the delta method, from those of their coordinates.
+    """Compute standard errors of the dynamics from those of their coordinates by the delta method.
 
     Parameters
     ----------
     params : Parameters
-        Where the errors were taken.
+        Parameters at which the errors were computed.
     errors : ndarray
         Standard errors of the coordinates.
     time_unit : float
         Unit of time of the decays.
     evenly_sampled : bool
-        Which coordinates they are.
+        Whether the coordinates are those of even sampling.
 
     Returns
     -------
     dict of ndarray
-        By the names they have in :class:`.StandardErrors`: ``decay`` and ``timescales``, both (K,), the
-        latter NaN where the decay is not positive; and those of other kinds
+        Keys as in :class:`.StandardErrors`: ``decay`` and ``timescales``, both (K,), the latter NaN for
+        decays that are not positive; and those of other kinds of processes
         (:meth:`.Process.standard_errors`).
     """
     slope = np.abs(ar1.slope(params.decay, evenly_sampled=evenly_sampled))
@@ -114,14 +114,14 @@ def standard_errors(
 
 
 def _of_blocks(params: Parameters, terms: FloatArray) -> Iterator[FloatArray]:
-    """Sums of terms of transitions (U, L) of each kind beside AR(1) factors, as matrices (U, N, B, B)."""
+    """Split sums over transitions (U, L) by kind, except AR(1) factors, into matrices (U, N, B, B)."""
     shapes = [(len(one), one.n_states) for one in params.processes]
     for (count, size), own in zip(shapes, block_slices(params.n_components, shapes), strict=True):
         yield terms[:, own].reshape(-1, count, size, size)
 
 
 def score(params: Parameters, gaps: FloatArray, stats: Statistics, *, evenly_sampled: bool) -> FloatArray:
-    """Derivative of the log-likelihood by the coordinates, from the expected statistics at ``params``."""
+    """Return the score of the coordinates from the expected statistics at ``params``."""
     k, alone = params.n_components, transition_over(params, gaps)._replace(groups=())
     power, moments = stats.innovation_power, stats.innovation_moments
     by_decay = np.asarray(transition_score(alone, stats.transitions, power[:, :k], moments[:, :k]).decay)
@@ -137,7 +137,7 @@ def score(params: Parameters, gaps: FloatArray, stats: Statistics, *, evenly_sam
 def maximize_dynamics(
     params: Parameters, stats: Statistics, gaps: FloatArray, limits: Limits | None = None
 ) -> Parameters:
-    """M-step: the dynamics that maximise the expected log density of the transitions.
+    """M-step: return the dynamics that maximize the expected log density of the transitions.
 
     Parameters
     ----------
@@ -148,12 +148,12 @@ def maximize_dynamics(
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
     limits : Limits, optional
-        Decays that are held, and ranges of frequencies.
+        Decays held fixed, and ranges of frequencies.
 
     Returns
     -------
     params : Parameters
-        With the dynamics changed, and nothing else.
+        The same with changed dynamics.
     """
     k = params.n_components
     sums = stats.innovation_power, stats.innovation_moments, stats.previous_power
@@ -179,10 +179,10 @@ def maximize_dynamics(
 
 
 def frequencies(params: Parameters, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:
-    """Quadrature nodes in (0, pi) and weights of mean one, dense where the spectra have their peaks.
+    """Return quadrature nodes in (0, pi) and weights with mean one, dense around peaks of the spectra.
 
     The spectrum of an AR(1) process has a Lorentzian peak of width ``1 - |a|`` at 0, or at pi when ``a`` is
-    negative; other kinds have theirs where they are asked for them. Gauss-Legendre panels whose width grows
+    negative; other kinds define theirs in ``Process.peaks``. Gauss-Legendre panels whose width grows
     with the distance from the peak resolve it with a number of nodes that grows only with the logarithm of
     the narrowest width.
     """
@@ -222,25 +222,25 @@ def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
 
 
 class LatentSpectra(NamedTuple):
-    """Spectra ``f`` of the states that columns see at ``W`` frequencies, and their derivatives.
+    """Spectra ``f`` of the states with loadings at ``W`` frequencies, and their derivatives.
 
-    The methods are what of these derivatives the information and Whittle's likelihood need, so that they
-    alone know which coordinate moves which spectrum. ``weights`` (W,) are those of the frequencies, ``P`` the
-    number of coordinates of the dynamics, ``K`` that of the states.
+    The methods compute the products of these derivatives for the information and for Whittle's likelihood;
+    only they use the assignment of coordinates to spectra. ``weights`` (W,) are those of the frequencies,
+    ``P`` is the number of coordinates of the dynamics, ``K`` that of the states.
 
-    What makes states of one process follow each other, their cross spectra, is left out.
+    Cross spectra between states of one process are neglected.
 
     Attributes
     ----------
     values : ndarray of shape (W, K)
         Spectrum of each state, whose mean over frequencies is its variance, one.
     slopes : ndarray of shape (W, E)
-        Derivatives of spectra by coordinates: of each by its process's own, or where there are ``states`` of
-        the spectra of those by the ``coordinates``.
+        Derivatives of spectra by coordinates: of each state by its own, or, if ``states`` is set, of
+        the spectrum of ``states[e]`` by ``coordinates[e]``.
     states, coordinates : ndarray of shape (E,) or None, default=None
-        Of which state, and by which coordinate; None where they are one to one.
+        State and coordinate of each derivative; None if they are one to one.
     n_dynamics : int, default=0
-        Number of coordinates, where they are not.
+        Number of coordinates, used if they are not one to one.
     """
 
     values: FloatArray
@@ -250,11 +250,11 @@ class LatentSpectra(NamedTuple):
     n_dynamics: int = 0
 
     def of_states(self, numbers: FloatArray) -> FloatArray:
-        """Numbers of states (..., K) for each derivative."""
+        """Return values of states (..., K) for each derivative."""
         return numbers if self.states is None else numbers[..., self.states]
 
     def summed(self, numbers: FloatArray) -> FloatArray:
-        """Numbers of derivatives (..., E) summed for each coordinate."""
+        """Sum values of derivatives (..., E) for each coordinate."""
         if self.coordinates is None:
             return numbers
         return numbers @ (self.coordinates[:, None] == np.arange(self.n_dynamics)).astype(np.float64)
@@ -281,7 +281,7 @@ class LatentSpectra(NamedTuple):
     def gradient(
         self, weights: FloatArray, explained: FloatArray, band: NDArray[np.intp], power: FloatArray
     ) -> FloatArray:
-        """Derivative (P,) of Whittle's likelihood.
+        """Return the derivative (P,) of Whittle's likelihood.
 
         Parameters
         ----------
@@ -300,7 +300,7 @@ class LatentSpectra(NamedTuple):
 
 
 def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: bool) -> LatentSpectra:
-    """Spectra of the states that columns see at frequencies ``omega`` (W,), and their derivatives."""
+    """Return spectra of the states with loadings at frequencies ``omega`` (W,), and their derivatives."""
     values, slopes = ar1.spectra(params.decay, omega, evenly_sampled=evenly_sampled)
     if not params.processes:
         return LatentSpectra(values, slopes)
@@ -327,16 +327,16 @@ def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: boo
 
 
 def damping(params: Parameters, n_rows: float, *, evenly_sampled: bool) -> FloatArray:
-    """Information that so many transitions would have of the coordinates if the states were observed."""
+    """Return the information of `n_rows` transitions on the coordinates if the states were observed."""
     decay = params.decay
     of_decays = n_rows * (1.0 + decay**2) * ar1.ratio(decay, evenly_sampled=evenly_sampled) ** 2
     return np.concatenate([of_decays, *(one.damping(n_rows).ravel() for one in params.processes)])
 
 
 def curvature(params: Parameters, gradient: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Curvature that the coordinates themselves have, in proportion to the gradient by them.
+    """Return the second-derivative terms of the coordinates, which are proportional to the gradient.
 
-    Only where it shortens steps; see :class:`.Metric`.
+    Only terms that shorten steps are included; see :class:`.Metric`.
     """
     # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
     bend = 2.0 * params.decay if evenly_sampled else -1.0 - np.log(params.decay)

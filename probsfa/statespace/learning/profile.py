@@ -1,11 +1,11 @@
-"""Intervals of time scales by profile likelihood.
+"""Profile-likelihood intervals of time scales.
 
-For each decay of one latent all other parameters are fitted again; the interval holds the decays whose best
-log-likelihood is within half a quantile of chi-square of the maximum. It is skewed as the likelihood is, and
-its ends may be zero or infinite, where an interval on a logarithmic scale is an approximation.
+For each decay of one factor all other parameters are fitted again; the interval contains the decays whose
+maximized log-likelihood is within half a chi-square quantile of the maximum. It is as skewed as the
+likelihood, and its limits may be zero or infinite, whereas intervals on a logarithmic scale are approximate.
 
-The other parameters are climbed to in coordinates whitened by the observed information, from where a straight
-line in them leads, so that each decay takes few evaluations.
+The other parameters are optimized in coordinates whitened by the observed information, starting from their
+linear prediction, so that each decay needs few evaluations.
 """
 
 from typing import Any, NamedTuple
@@ -30,11 +30,11 @@ from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
 
 __all__ = ["TimescaleProfile", "profile_decay"]
 
-# Most steps outwards from the maximum on each side, and how close (in standard deviations) an end is found.
+# Maximum number of steps from the maximum to each side, and tolerance of a limit in standard deviations.
 _MOST_STEPS, _CLOSE = 25, 2e-3
-# Least curvature of a direction, relative to the strongest, and least decay of a positive one.
+# Least curvature of a direction, relative to the largest, and least decay that counts as positive.
 _FLATTEST, _FASTEST = 1e-10, 1e-4
-# Most evaluations for the other parameters at one decay.
+# Maximum number of evaluations for the other parameters at one decay.
 _MOST_EVALUATIONS = 60
 
 
@@ -67,7 +67,7 @@ class TimescaleProfile(NamedTuple):
 
 
 class _Profile:
-    """Log-likelihood at decays of one latent, the other parameters at their best."""
+    """Log-likelihood at decays of one factor, maximized over the other parameters."""
 
     def __init__(
         self,
@@ -88,18 +88,18 @@ class _Profile:
         self.rest = indices[rest]
         values, vectors = np.linalg.eigh(information[np.ix_(rest, rest)])
         values = np.maximum(np.abs(values), _FLATTEST * max(float(np.abs(values).max()), 1.0))
-        # vector = start + factor u is round in u
+        # The log-likelihood is isotropic in u, where vector = start + factor u.
         self.factor = vectors / np.sqrt(values)
         cross = information[rest, place]
         self.slope = -vectors @ ((vectors.T @ cross) / values)
         curvature = information[place, place] + cross @ self.slope
-        # In units of one standard deviation of the profile, where it is a parabola.
+        # One standard deviation of the profile in its parabolic approximation.
         self.unit = 1.0 / np.sqrt(max(float(curvature), 1e-6))
         self.n_evaluations = 2 * len(indices) + 1
         self.best, self.found = self.log_likelihood(self.vector)[0], {0.0: (0.0, self.vector)}
 
     def log_likelihood(self, vector: FloatArray) -> tuple[float, FloatArray]:
-        """Log-likelihood, with the log density of a prior of the noise, and its slope (P,)."""
+        """Return log-likelihood plus log prior density of the noise, and the gradient (P,)."""
         self.n_evaluations += 1
         params = from_vector(self.layout, vector, self.params)
         stats = expected_statistics(params, self.panel)
@@ -111,13 +111,13 @@ class _Profile:
         return value, gradient
 
     def decay(self, steps: float) -> float:
-        """Decay so many units away from the estimate."""
+        """Return the decay at a distance from the estimate, in units of ``self.unit``."""
         vector = self.vector.copy()
         vector[self.component] += steps * self.unit
         return float(from_vector(self.layout, vector, self.params).decay[self.component])
 
     def root(self, steps: float) -> float:
-        """Signed root of twice what the log-likelihood is below its maximum, so many units away."""
+        """Return the signed root of twice the drop in log-likelihood at a distance from the estimate."""
         if steps not in self.found:
             nearest = min(self.found, key=lambda known: abs(known - steps))
             start = self.found[nearest][1].copy()
@@ -155,7 +155,7 @@ def profile_decay(
     time_unit: float,
     noise: Noise | None = None,
 ) -> TimescaleProfile:
-    """Interval of the time scale of a latent by profile likelihood (Venzon & Moolgavkar 1988).
+    """Compute the interval of a time scale by profile likelihood (Venzon & Moolgavkar 1988).
 
     Parameters
     ----------
@@ -168,13 +168,13 @@ def profile_decay(
     free : ndarray of bool (P,)
         Which coordinates are free.
     component : int
-        Which latent.
+        Index of the factor.
     level : float
-        Probability to cover.
+        Nominal coverage.
     time_unit : float
         Unit of time of the decays.
     noise : Noise, optional
-        With the prior under which the parameters were fitted.
+        Noise with the prior under which the parameters were fitted.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def profile_decay(
     Raises
     ------
     ValueError
-        If the level is none, or the latent has no positive decay.
+        If the level is invalid, or the decay of the factor is not positive.
     """
     wanted = normal_quantile(level)
     decay = float(params.decay[component])
@@ -209,14 +209,14 @@ def profile_decay(
 
 
 def _timescale(decay: float, time_unit: float) -> float:
-    """Time scale of a decay; zero where it is none, infinite where it is one."""
+    """Return the time scale of a decay; zero if it is below 1e-4, infinite if it is at its upper limit."""
     if decay <= _FASTEST:
         return 0.0
     return np.inf if decay >= SLOWEST_DECAY else float(-time_unit / np.log(decay))
 
 
 def _end(profile: _Profile, sign: float, wanted: float) -> float:
-    """Decay at which the signed root is `wanted` on one side; that of the border where it stays below."""
+    """Return the decay with signed root `wanted` on one side, or the decay limit if the root stays below."""
     inside, outside, step = 0.0, np.inf, wanted
     for _ in range(_MOST_STEPS):
         decay = profile.decay(sign * step)
@@ -226,10 +226,10 @@ def _end(profile: _Profile, sign: float, wanted: float) -> float:
         if root < wanted:
             inside = step
             if not _FASTEST < decay < SLOWEST_DECAY:
-                break  # at the border, and still in the interval
+                break  # at the limit of the decay, and still in the interval
         else:
             outside = step
-        # The root is nearly a straight line through the origin: follow it, but never leave what is known.
+        # The root is nearly linear through the origin: extrapolate, but stay in the bracket.
         guess = step * wanted / max(root, 0.1 * wanted)
         if np.isinf(outside):
             step = min(max(guess, 1.1 * step), 3.0 * step)

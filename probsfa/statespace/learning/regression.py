@@ -1,18 +1,18 @@
-"""Effects of covariates, learned by maximum likelihood with everything else.
+"""Regression on covariates, estimated by maximum likelihood jointly with all other parameters.
 
 The model is ``x_t = mu + B u_t + C z_t + n_t``. Given all other parameters, the likelihood is quadratic in
 ``mu`` and ``B``: they are the generalised least squares ``(X' S^-1 X)^-1 X' S^-1 x`` with the covariance
-``S`` of all observations (Harvey 1989, section 3.4.2). ``S^-1`` times a series is what a posterior leaves of
-it, over the noise variance, so that conjugate gradients need one posterior for each step. With the expected
-information as preconditioner, in the frequency domain, where a covariate of the power ``G(w)`` tells
-``G(w) S^-1(w)`` of its coefficients, they need few.
+``S`` of all observations (Harvey 1989, section 3.4.2). ``S^-1`` times a series is its smoothing residual
+divided by the noise variance, so that each conjugate gradient step needs one posterior. The preconditioner is
+the expected information in the frequency domain, where a covariate of power ``G(w)`` contributes
+``G(w) S^-1(w)`` to the information on its coefficients. With it, few steps are needed.
 
 The Fisher information between coefficients and all other parameters is zero, as it is between any mean and
-any covariance. So steps on the first and climbs on the second in turn come to their common maximum quickly.
+any covariance. Alternating between least squares and optimization of the others therefore converges quickly.
 
-Under Student-t noise (:mod:`.robust`) the lower bound takes the place of the likelihood. At given weights of
-the cells it is, up to constants, the log-likelihood of the Gaussian model with noise of variance ``r / w``:
-least squares are those of that model, and raise the bound.
+Under Student-t noise (:mod:`.robust`) the lower bound replaces the likelihood. At given weights of the values
+it is, up to constants, the log-likelihood of the Gaussian model with noise variance ``r / w``: generalised
+least squares of that model raise the bound.
 """
 
 from collections.abc import Callable
@@ -61,18 +61,18 @@ from probsfa.statespace.student import StudentNoise, infer_weights
 
 __all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]
 
-# Rounds of both steps; evaluations of a climb after the first; steps of conjugate gradients.
+# Maximum number of rounds; least evaluations after the first fit; maximum of conjugate gradient steps.
 _MOST_ROUNDS, _FEWEST_EVALUATIONS, _MOST_STEPS = 12, 12, 60
-# Nats that least squares leave, as a part of the tolerance.
+# Gain that the least squares may leave unrealised, as a fraction of the tolerance.
 _LEFT_OVER = 1e-4
-# Beyond this size the preconditioner is kept in diagonal blocks.
+# Size beyond which only diagonal blocks of the preconditioner are used.
 _MOST_WITHIN = 1000
-# Part of a column's variance that covariates must leave.
+# Least fraction of a column's variance that covariates may leave unexplained.
 _LEAST_LEFT = 1e-20
 
 
 class _Design(NamedTuple):
-    """Standardised covariates ``(u - centre) / unit`` beside a constant, with rows of zeros to pad them."""
+    """Standardised covariates ``(u - centre) / unit`` after a constant column, padded with rows of zeros."""
 
     rows: FloatArray
     centre: FloatArray
@@ -80,7 +80,7 @@ class _Design(NamedTuple):
 
     @classmethod
     def of(cls, exog: FloatArray, n_rows: int) -> "_Design":
-        """Of covariates (N, P), padded to so many rows (T, P + 1)."""
+        """Standardise covariates (N, P) and pad them to `n_rows` rows (T, P + 1)."""
         centre, unit = exog.mean(axis=0), exog.std(axis=0)
         rows = np.zeros((n_rows, exog.shape[1] + 1))
         rows[: len(exog), 0] = 1.0
@@ -89,7 +89,7 @@ class _Design(NamedTuple):
 
 
 class _Solution(NamedTuple):
-    """Generalised least squares: changes (D, P) of the coefficients, what they gain, and what they cost."""
+    """Generalised least squares: changes (D, P) of the coefficients, gain and number of posteriors."""
 
     change: FloatArray
     gain: float
@@ -97,25 +97,25 @@ class _Solution(NamedTuple):
 
 
 def least_squares(params: Parameters, panel: Panel, rows: FloatArray, left: float) -> _Solution:
-    """Coefficients of regressors that maximise the likelihood, all other parameters given.
+    """Compute the coefficients of regressors that maximize the likelihood at fixed other parameters.
 
     Parameters
     ----------
     params : Parameters
-        The others.
+        The other parameters.
     panel : Panel
         Packed observations.
     rows : ndarray of shape (T, P)
         Regressors of each row, zero where rows are padded.
     left : float
-        Nats that may be left to gain.
+        Remaining gain, in nats, at which the iteration stops.
 
     Returns
     -------
     change : ndarray of shape (D, P)
-        Coefficients, to be added to what the observations and the parameters have already.
+        Changes of the coefficients relative to the effects already subtracted from the observations.
     gain : float
-        What they gain, in nats.
+        Gain in log-likelihood, in nats.
     n_evaluations : int
         Number of posteriors.
     """
@@ -147,13 +147,13 @@ def _gradient(params: Parameters, panel: Panel, rows: FloatArray) -> FloatArray:
 def _information_times(
     params: Parameters, panel: Panel, rows: FloatArray, coefficients: FloatArray
 ) -> FloatArray:
-    """The observed information of coefficients (D, P), times such."""
+    """Multiply coefficients (D, P) by their observed information."""
     effects = panel._replace(values=panel.mask[:] * (rows @ coefficients.T))
     return _gradient(params.replace(offset=np.zeros_like(params.offset)), effects, rows)
 
 
 def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Solver with the expected information, as if holes were spread evenly and rows were evenly spaced."""
+    """Return a solver with the expected information for evenly spread missing values and even sampling."""
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
     spectra = processes.latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
@@ -180,7 +180,7 @@ def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Calla
 
 
 def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Frequencies (W,), and second moments (W, P, P) of regressors there, which sum up to ``rows' rows``."""
+    """Return frequencies (W,), and second moments (W, P, P) of regressors there, with sum ``rows' rows``."""
     edges = np.concatenate([[-1.0, 0.0], band_edges(max(max(lengths), 2))])
     p, n_bands = rows.shape[1], len(edges) - 1
     power, moments, weights = np.zeros((n_bands, p, p)), np.zeros(n_bands), np.zeros(n_bands)
@@ -206,7 +206,7 @@ def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, Flo
 
 
 class _State(NamedTuple):
-    """Where a fit stands: result of the last climb, coefficients of the standardised data, evaluations."""
+    """Current state of a fit: last result, coefficients for the standardised data, number of evaluations."""
 
     result: FitResult
     coefficients: FloatArray
@@ -219,7 +219,7 @@ class _State(NamedTuple):
 
 
 class _Joint:
-    """A likelihood to maximise by parameters and coefficients, of standardised rows less some effects."""
+    """Likelihood of standardised rows as a function of all parameters and the coefficients of covariates."""
 
     def __init__(self, problem: FitProblem, exog: FloatArray, report: Report | None) -> None:
         self.problem, self.report = problem, report
@@ -228,16 +228,16 @@ class _Joint:
 
     @property
     def none(self) -> FloatArray:
-        """Coefficients of no effect."""
+        """Coefficients equal to zero."""
         return np.zeros((self.problem.scale.size, self.design.unit.size))
 
     def panel_at(self, coefficients: FloatArray) -> Panel:
-        """Observations less the effects of coefficients (D, P)."""
+        """Return the observations minus the effects of coefficients (D, P)."""
         effects = self.design.rows[:, 1:] @ coefficients.T
         return self.panel._replace(values=self.panel.values[:] - self.panel.mask[:] * effects)
 
     def least_squares_at(self, result: FitResult, coefficients: FloatArray) -> _Solution:
-        """Generalised least squares at the parameters of a climb, and at the weights of the cells there."""
+        """Compute generalised least squares at the parameters and weights of a result."""
         params, panel = result.params.state_space, self.panel_at(coefficients)
         if result.degrees_of_freedom is not None:
             student = StudentNoise(result.degrees_of_freedom, self.problem.options.by_row)
@@ -245,7 +245,7 @@ class _Joint:
         return least_squares(params, panel, self.design.rows, _LEFT_OVER * self.problem.tol)
 
     def climb_from(self, start: _State) -> _State:
-        """Both steps in turn until they gain no more."""
+        """Alternate both steps until the gain is below the tolerance."""
         problem, tol = self.problem, self.problem.tol
         noise = problem.learned_noise
         best, result, b = start, start.result, start.coefficients
@@ -279,7 +279,7 @@ class _Joint:
     def _climb(
         self, params: Parameters, b: FloatArray, noise: Noise, limit: int, degrees: float | None
     ) -> FitResult:
-        """Climb by all other parameters; tails of single cells' noise stay those of the first fit."""
+        """Optimize all other parameters; with a weight per value, hold scales and degrees of freedom."""
         options, tol = self.problem.options, self.problem.tol
         if options.robust:
             return fit_robust(
@@ -312,7 +312,7 @@ class _Joint:
         )
 
     def step_from(self, start: _State) -> _State:
-        """Least squares alone, which no prior has a part in."""
+        """Take the least squares step alone, without the prior."""
         step = self.least_squares_at(start.result, start.coefficients)
         params = start.result.params
         params = params.replace(offset=params.offset + step.change[:, 0])
@@ -334,33 +334,33 @@ def maximum_likelihood_with(
     init: Any = None,
     report: Report | None = None,
 ) -> tuple[MaximumLikelihood, Regression]:
-    """Find parameters and coefficients of covariates that maximise the likelihood together.
+    """Estimate parameters and coefficients of covariates jointly by maximum likelihood.
 
-    The model without covariates is fitted first, with as many evaluations, so that this one ends no lower.
+    Without `init`, a model without covariates is also fitted; if it is better, the fit restarts from it.
 
     Parameters
     ----------
     sequences : Sequences
         Checked rows with covariates.
     names : tuple of str
-        What the covariates are called.
+        Names of the covariates.
     options : FitOptions
-        What is asked for, with noise.
+        Settings of the fit, including the noise.
     init : Parameters or fitted estimator, optional
-        Where to start; the model without covariates is then left out.
+        Initial values; the model without covariates is then not fitted.
     report : callable, optional
         As of :func:`~probsfa.statespace.learning.maximum_likelihood.maximum_likelihood`.
 
     Returns
     -------
     fitted : MaximumLikelihood
-        Of the rows less the effects.
+        Fit to the rows minus the effects of the covariates.
     regression : Regression
 
     Raises
     ------
     ValueError
-        If a column is a linear function of the covariates, or as that function.
+        If a column is a linear function of the covariates, up to rounding.
     """
     size = None
     if options.n_components is None:
@@ -377,7 +377,7 @@ def maximum_likelihood_with(
     problem = make_problem(InMemory(less), options)
     joint = _Joint(problem, exog, report)
     start = None if init is None else start_of(init, problem)
-    if start is not None:  # these rows are centred, whatever the mean of the start is the mean of
+    if start is not None:  # these rows are centred: the offset of the start does not apply
         start = start.replace(offset=np.zeros_like(start.offset))
     result = maximise(problem, start=start, report=report)
     end = _State(result, joint.none, result.n_evaluations)
@@ -417,7 +417,7 @@ def maximum_likelihood_with(
 
 
 def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatArray:
-    """Coefficients (D, P) of each column by itself, over the rows in which it is observed."""
+    """Regress each column on its own over the rows in which it is observed; return coefficients (D, P)."""
     assert sequences.exog is not None
     rows = np.column_stack([np.ones(sequences.n_rows), sequences.exog - centre])
     rows /= np.sqrt(np.mean(rows**2, axis=0))
@@ -444,7 +444,7 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
 
 
 class RegressionErrors(StandardErrors):
-    """Standard errors of all parameters, those of coefficients among them.
+    """Standard errors of all parameters, including the coefficients of covariates.
 
     Attributes
     ----------
@@ -458,7 +458,7 @@ class RegressionErrors(StandardErrors):
     regression: Regression
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
-        """As of :class:`StandardErrors`; symmetric for ``"exog_coef"``."""
+        """Return an interval as in :class:`StandardErrors`; it is symmetric for ``"exog_coef"``."""
         if name != "exog_coef":
             return super().interval(name, level)
         z, estimate = normal_quantile(level), self.regression.coefficients
@@ -468,21 +468,21 @@ class RegressionErrors(StandardErrors):
 def standard_errors_with(
     regression: Regression, fitted: MaximumLikelihood, sequences: Sequences
 ) -> RegressionErrors:
-    """Standard errors from the observed information of parameters and coefficients together.
+    """Compute standard errors from the joint observed information of parameters and coefficients.
 
     Parameters
     ----------
     regression : Regression
         The coefficients.
     fitted : MaximumLikelihood
-        All else.
+        Fit with all other parameters.
     sequences : Sequences
         The rows of the fit, in the scales of their columns, with covariates.
 
     Returns
     -------
     RegressionErrors
-        Costs two posteriors for each other parameter and three for each coefficient.
+        The cost is two posteriors for each other parameter and three for each coefficient.
     """
     exog = sequences.exog
     assert exog is not None
@@ -538,6 +538,6 @@ def standard_errors_with(
 def _score(
     layout: Coordinates, params: Parameters, panel: Panel, coefficients: FloatArray, rows: FloatArray
 ) -> FloatArray:
-    """Score of the other parameters at other coefficients."""
+    """Score of the other parameters at given coefficients."""
     moved = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))
     return score(layout, params, panel.gaps, expected_statistics(params, moved))

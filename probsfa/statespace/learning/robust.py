@@ -1,19 +1,19 @@
-"""A fit under Student-t noise: parameters, weights and degrees of freedom, each improved in turn.
+"""Fit under Student-t noise: alternate updates of parameters, weights and degrees of freedom.
 
-The objective is the lower bound of :mod:`probsfa.statespace.student`, and the log density of the noise's
-prior. At given weights it is the log-likelihood of a Gaussian model, up to terms in ``log r``, and is climbed
-on its exact score as such. Then weights and degrees of freedom take their best values for the posterior.
-Neither step lowers the bound. The climb starts at a Gaussian fit to the data without cells that stand out at
-first sight.
+The objective is the lower bound of :mod:`probsfa.statespace.student` plus the log density of the noise
+prior. At fixed weights the bound is the log-likelihood of a Gaussian model, up to terms in ``log r``, and is
+maximized with its exact score. Then weights and degrees of freedom are set to their optimum under the
+posterior. Neither step lowers the bound. The initial values come from a Gaussian fit to the data without
+values that differ strongly from adjacent observations or from their column.
 
-Where each cell has its own weight, the bound is farther below the likelihood the heavier the tails are, and
-the more so the less is known of the latents: at its maximum degrees of freedom and scales are both too large.
-So these two are then taken from cells left out, one at a time: the maximum of
+If each value has its own weight, the gap between bound and likelihood is larger for heavier tails and for
+larger posterior uncertainty of the latent factors: degrees of freedom and scales that maximize the bound
+are both too large. So these two are estimated by leave-one-out prediction instead, by maximizing
 
-    sum_i log p(x_i | x of all other cells),        x_i = N(m_i, v_i) + Student-t
+    sum_i log p(x_i | x of all other values),       x_i = N(m_i, v_i) + Student-t
 
-a composite likelihood (Varin, Reid & Firth 2011), whose maximum is not biased where ``m_i`` and ``v_i`` are
-right. All other parameters climb the bound again at these values, until both agree.
+a composite likelihood (Varin, Reid & Firth 2011), whose maximum is unbiased if ``m_i`` and ``v_i`` are
+correct. The bound is then maximized by all other parameters at these estimates, until both steps converge.
 
 References
 ----------
@@ -65,29 +65,29 @@ from probsfa.statespace.student import (
 
 __all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_out"]
 
-# Robust standard deviations beyond which a cell stands out from its neighbours in time, or from its column;
-# the largest part of a column that may.
+# Robust standard deviations beyond which a value is an outlier relative to its adjacent observations, or to
+# its column; largest fraction of outliers in a column.
 _FROM_NEIGHBOURS, _FROM_COLUMN, _MOST_SUSPECTS = 6.0, 8.0, 0.25
-# Part of the cells of a column that are the same from which on it is repetitive, and least noise of such.
+# Fraction of equal values from which on a column is repetitive, and lower bound of its noise variance.
 _REPETITIVE, _NOISE_OF_REPETITIVE = 0.4, 0.1
-# Robust standard deviations at which cells are cut before units of columns are taken of them.
+# Robust standard deviations at which values are clipped before the scale of a column is estimated.
 _CUT = 6.0
-# Most posterior evaluations at the same weights; most rounds; degrees of freedom at the start.
+# Maximum number of posterior evaluations at fixed weights, and of rounds; initial degrees of freedom.
 _EVALUATIONS_A_ROUND, _MOST_ROUNDS, _FIRST_DEGREES = 5, 200, 4.0
-# Rounds in a row that must promise no more gain.
+# Number of consecutive rounds with a predicted gain below the tolerance that ends the fit.
 _PROMISES = 2
-# Most times that degrees of freedom and scales are taken from cells left out, rounds of the climb in between,
-# the change of their logarithms that is none, and most cells of which they are taken.
+# Maximum number of leave-one-out updates of degrees of freedom and scales, rounds of optimization in between,
+# change of their logarithms below which they have converged, and maximum number of values for the estimate.
 _MOST_LEFT_OUT_ROUNDS, _ROUNDS_BETWEEN, _SAME, _MOST_CELLS = 8, 2, 0.02, 2**17
-# Degrees of freedom above which noise is as good as normal, unless that costs so many nats.
+# Degrees of freedom above which normal noise is used, unless it costs at least this many nats.
 _NEARLY_NORMAL, _WORTH_TAILS = 20.0, 2.0
 
 
 def clipped(sequences: Sequences) -> FloatArray:
-    """Values (N, D) cut at six robust standard deviations from the medians of their columns.
+    """Return values (N, D), clipped at six robust standard deviations from the medians of their columns.
 
-    Of them units of columns are taken in which outliers have little part. A column of which half the cells
-    are the same is left as it is.
+    Outliers have little influence on column scales computed from them. A column of which half the values
+    are equal is not clipped.
     """
     values = sequences.values.copy()
     for j in range(values.shape[1]):
@@ -101,7 +101,7 @@ def clipped(sequences: Sequences) -> FloatArray:
 
 
 def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
-    """Cells (N, D) far from the median of their neighbours in time, or of their column.
+    """Flag values (N, D) far from the median of adjacent observations, or from the median of their column.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     Returns
     -------
     ndarray of bool of shape (N, D)
-        None of a column where it would be too many.
+        All False in columns where more than a quarter of the observed values would be flagged.
     """
     residuals = distance_from_adjacent(values, lengths)
     out = np.zeros(values.shape, dtype=bool)
@@ -130,10 +130,10 @@ def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
 
 
 def repetitive_columns(panel: Panel) -> BoolArray:
-    """Columns (D,) that vary, and of which many cells hold the same number.
+    """Flag columns (D,) that are not constant, but contain many equal values.
 
-    Under Student-t noise the likelihood of such a column has no upper bound: all other cells would be
-    outliers of a constant. Its noise is kept from getting small.
+    Under Student-t noise the likelihood of such a column has no upper bound: all other values would be
+    outliers of a constant. Its noise variance therefore has a lower bound.
     """
     n = panel.n_rows
     values, seen = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n]) > 0.0
@@ -145,7 +145,7 @@ def repetitive_columns(panel: Panel) -> BoolArray:
 
 
 def _without_suspects(panel: Panel) -> Panel:
-    """The panel without cells that stand out, as long as all columns have some left."""
+    """Return the panel without the values that :func:`stand_out` flags."""
     n = panel.n_rows
     mask = np.array(panel.mask[:])
     values = np.where(mask[:n] > 0.0, panel.values[:n], np.nan)
@@ -154,7 +154,7 @@ def _without_suspects(panel: Panel) -> Panel:
 
 
 class _WeightedEStep:
-    """Expected statistics at given weights, whose log-likelihood is the bound.
+    """Compute expected statistics at fixed weights, with the bound as their log-likelihood.
 
     Parameters
     ----------
@@ -167,18 +167,18 @@ class _WeightedEStep:
         self.counts = np.asarray(panel.mask[:].sum(axis=0))
 
     def set_weights(self, weights: Weights) -> None:
-        """Take these weights from now on."""
+        """Use these weights from now on."""
         self.weights, self.weighted = weights, self.panel.weighted(weights.values)
 
     def __call__(self, params: Parameters) -> Statistics:
-        """Expected statistics at ``params``; each cell has one normaliser, whatever its weight."""
+        """Expected statistics at ``params``; each value counts once in the noise's normaliser."""
         stats = expected_statistics(params, self.weighted, for_steps=True)
         value = self.weights.bound(params, self.panel, stats.log_likelihood)
         return stats._replace(counts=self.counts, log_likelihood=value)
 
 
 class _State:
-    """The best so far: parameters, degrees of freedom, weights, and the bound with the prior's density."""
+    """Best values so far: parameters, degrees of freedom, weights, and bound plus log prior density."""
 
     def __init__(self, params: Parameters, noise: StudentNoise, weights: Weights, value: float) -> None:
         self.params, self.noise, self.weights, self.value = params, noise, weights, value
@@ -202,25 +202,25 @@ def fit_robust(
     report: Report | None = None,
     held_degrees: float | None = None,
 ) -> FitResult:
-    """Maximise the lower bound of the likelihood of standardised data under Student-t noise.
+    """Maximize the lower bound of the likelihood of standardised data under Student-t noise.
 
     Parameters
     ----------
     panel : Panel
-        Packed observations, most of each feature with mean near zero and variance near one.
+        Packed observations; the bulk of each column has mean near zero and variance near one.
     latents, noise, start_noise, solver, tol, n_init, start, memory, given, limits, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     by_row : bool
-        Whether all cells of a row share one weight.
+        Whether all values of a row share one weight.
     max_iter : int
-        Most posterior evaluations of the Gaussian fit to start from, and as many for the climb from there.
+        Maximum number of posterior evaluations of the initial Gaussian fit, and again of the robust fit.
     held_degrees : float, optional
-        Degrees of freedom to hold, with the scales of `start`, which must then be given.
+        Degrees of freedom to hold fixed, together with the scales of `start`, which is then required.
 
     Returns
     -------
     FitResult
-        With degrees of freedom; also after an interrupt from the keyboard, with the best so far. Its
+        Includes degrees of freedom. After a KeyboardInterrupt it is the best result so far. Its
         log-likelihood is the lower bound, without the prior.
     """
     layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
@@ -281,7 +281,7 @@ def _reweighted(
     *,
     hold_degrees: bool = False,
 ) -> _State:
-    """Weights, and degrees of freedom unless held, at their best for the posterior under given weights."""
+    """Update weights, and degrees of freedom unless held, for the posterior under the given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = cell_moments(params, panel.weighted(weights))
     s = moments.discrepancies(params, panel)
@@ -291,7 +291,7 @@ def _reweighted(
 
 
 class _Alternation(NamedTuple):
-    """Climbs at given weights, and takes better ones, until neither gains."""
+    """Alternate between maximization at fixed weights and updates of the weights, until neither gains."""
 
     evaluate: CountedEStep
     e_step: _WeightedEStep
@@ -302,7 +302,7 @@ class _Alternation(NamedTuple):
     hold_degrees: bool = False
 
     def at_tails(self) -> "_Alternation":
-        """The same, with degrees of freedom and scales held where they are."""
+        """Return a copy that holds degrees of freedom and scales fixed."""
         known = NoiseVariances.known(self.noise.floor.size)
         noise = Noise(known, self.noise.floor)
         layout = self.layout._replace(variances=known)
@@ -311,7 +311,7 @@ class _Alternation(NamedTuple):
     def __call__(
         self, state: _State, interrupted: bool = False, *, n_rounds: int | None = None
     ) -> tuple[FitResult, _State]:
-        """Climb from a state, to the end or for some rounds; after an interrupt, to the best so far."""
+        """Optimize until convergence or for `n_rounds`; return the best so far after an interrupt."""
         evaluate, noise, tol = self.evaluate, self.noise, self.tol
         panel, limit, hold = evaluate.panel, evaluate.limit, self.hold_degrees
         climb: Callable[..., FitResult]
@@ -368,10 +368,10 @@ class _Alternation(NamedTuple):
 def _with_tails_of_cells_left_out(
     climb: _Alternation, result: FitResult, state: _State, max_iter: int
 ) -> FitResult:
-    """Degrees of freedom and scales by what cells are given the others, and the bound's maximum there.
+    """Estimate degrees of freedom and scales by leave-one-out prediction, and maximize the bound there.
 
-    They depend on the other parameters little, so that these take few steps before the tails are taken anew,
-    and climb to the end once the tails stay.
+    They depend little on the other parameters, which are therefore optimized for only a few rounds between
+    two updates, and until convergence once degrees of freedom and scales no longer change.
     """
     evaluate, panel = climb.evaluate, climb.evaluate.panel
     held = climb.at_tails()
@@ -407,25 +407,25 @@ def _with_tails_of_cells_left_out(
 def tails_of_cells_left_out(
     params: Parameters, student: StudentNoise, weights: FloatArray, panel: Panel, noise: Noise
 ) -> tuple[StudentNoise, FloatArray]:
-    """Degrees of freedom and squared scales that maximise the density of cells given all others.
+    """Estimate degrees of freedom and squared scales by maximizing the leave-one-out density.
 
     Parameters
     ----------
     params : Parameters
-        Parameters of the model; scales to begin with.
+        Parameters of the model; initial scales.
     student : StudentNoise
-        Degrees of freedom to begin with.
+        Initial degrees of freedom.
     weights : ndarray of shape (T, D)
-        Expected weights of the other cells.
+        Expected weights of the values.
     panel : Panel
         Packed observations.
     noise : Noise
-        What may happen to the scales.
+        Constraints and prior of the scales.
 
     Returns
     -------
     student : StudentNoise
-        Normal noise where heavier tails gain less than two nats.
+        Normal noise if heavier tails gain less than two nats.
     scales : ndarray of shape (D,)
     """
     moments = cell_moments(params, panel.weighted(weights))
@@ -469,7 +469,7 @@ def tails_of_cells_left_out(
 
 
 def _promised(gains: list[float]) -> float:
-    """Gain to come if those of the last rounds go on as a geometric series, by their slowest rate."""
+    """Predict the remaining gain as a geometric series, with the slowest rate of the last rounds."""
     recent = gains[-3:]
     if len(recent) < 2 or min(recent) <= 0.0:
         return 0.0 if recent[-1] <= 0.0 else np.inf
@@ -478,7 +478,7 @@ def _promised(gains: list[float]) -> float:
 
 
 def _from_elsewhere(state: _State, panel: Panel, evaluate: CountedEStep, tol: float) -> _State | None:
-    """The same parameters with weights found from the data alone, where that is another fixed point."""
+    """Infer weights from the data alone at the same parameters, which may lead to another fixed point."""
     inferred = infer_weights(state.params, panel, state.noise, worth=0.1 * tol)
     if not np.isfinite(inferred.bound):
         return None
@@ -486,5 +486,5 @@ def _from_elsewhere(state: _State, panel: Panel, evaluate: CountedEStep, tol: fl
 
 
 def is_normal(degrees_of_freedom: float) -> bool:
-    """Whether degrees of freedom are at their upper limit, where noise is as good as normal."""
+    """Return whether degrees of freedom are at their upper limit, where noise is practically normal."""
     return degrees_of_freedom >= 0.99 * MOST_DEGREES

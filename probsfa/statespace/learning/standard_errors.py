@@ -1,9 +1,8 @@
 """Standard errors from the observed information.
 
-The second derivative of the log-likelihood is taken as central differences of the exact score, in the free
-coordinates (:mod:`.coordinates`), where the likelihood is closest to a parabola; the
-delta method brings the errors to the parameters. A noise variance at its floor is not free and has no
-standard error.
+The second derivative of the log-likelihood is computed by central differences of the exact score, in the free
+coordinates (:mod:`.coordinates`), in which the likelihood is closest to a parabola. The delta method maps the
+errors to the parameters. A noise variance at its floor is not free and has no standard error.
 """
 
 import warnings
@@ -24,27 +23,27 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
 
-# Steps of the differences, in units of the expected standard errors.
+# Step of the differences, in expected standard errors.
 _STEP = 0.01
 # Relative distance at which a coordinate is at the end of its range.
 _AT_END = 1e-9
-# Part of a column's variance below which noise with memory is none: nothing is known of its decay then.
+# Fraction of a column's variance below which the scale of AR(1) noise is zero and its decay not identified.
 _LEAST_MEMORY = 1e-8
 
 
-# What is beside the tuple.
+# Names of errors that are attributes, not fields of the tuple.
 _BESIDE = ("rhythm_decays", "rhythm_periods", "smooth_timescales", "memory_decay", "memory_scale")
 
 
 class Interval(NamedTuple):
-    """Ends of confidence intervals: ``lower`` and ``upper``, in the shape of what they are intervals of."""
+    """Confidence limits ``lower`` and ``upper``, both in the shape of the parameter."""
 
     lower: FloatArray
     upper: FloatArray
 
 
 class _Errors(NamedTuple):
-    """The errors alone."""
+    """Fields of :class:`StandardErrors`."""
 
     decay: FloatArray
     loadings: FloatArray
@@ -112,7 +111,7 @@ class StandardErrors(_Errors):
 
     @classmethod
     def of(cls, estimates: Parameters, time_unit: float, **errors: FloatArray) -> Self:
-        """Errors of these estimates; both, and those of rhythms and smooth latents, are beside the tuple."""
+        """Create from estimates and errors; those in ``_BESIDE`` become attributes."""
         made = cls(**{name: errors[name] for name in cls._fields})
         for name in _BESIDE:
             setattr(made, name, errors.get(name, np.zeros(0)))
@@ -120,19 +119,19 @@ class StandardErrors(_Errors):
         return made
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
-        """Confidence intervals of some parameters, where the likelihood is closest to a normal density.
+        """Confidence intervals, on the scale on which the likelihood is closest to a normal density.
 
         Parameters
         ----------
         name : str
-            Of what: "timescales", "decay", "noise_variance", "loadings", "offset", "rhythm_periods",
+            One of "timescales", "decay", "noise_variance", "loadings", "offset", "rhythm_periods",
             "rhythm_decays", "smooth_timescales", "memory_decay" or "memory_scale". Time scales, periods,
-            noise variances and scales of memories have theirs on the logarithmic scale: factors, not
-            differences, are as likely up as down, and an interval does not reach below zero. Those of
-            positive decays are those of the time scales; a negative decay, and that of a memory, has its own
-            on the scale of ``atanh a``. Loadings and offsets have symmetric ones.
+            noise variances and scales of AR(1) noise have intervals on the logarithmic scale, with
+            positive limits. Intervals of positive decays are those of the time scales; negative decays,
+            and decays of AR(1) noise, have intervals on the scale of ``atanh a``. Intervals of loadings and
+            offsets are symmetric.
         level : float, default=0.95
-            Probability to cover.
+            Nominal coverage.
 
         Returns
         -------
@@ -142,7 +141,7 @@ class StandardErrors(_Errors):
         Raises
         ------
         ValueError
-            If the name or the level is none.
+            If the name or the level is invalid.
         """
         check_option("name", name, (*self._fields, *_BESIDE))
         z = normal_quantile(level)
@@ -179,12 +178,12 @@ class StandardErrors(_Errors):
 
 
 def normal_quantile(level: float) -> float:
-    """How many standard deviations a central interval of that probability reaches to each side.
+    """Return the half-width of a central interval of probability `level`, in standard deviations.
 
     Raises
     ------
     ValueError
-        If it is not a probability of an interval.
+        If `level` is not strictly between 0 and 1.
     """
     if not (is_number(level) and 0.0 < level < 1.0):
         raise ValueError(f"level must be a probability above 0 and below 1; got {level!r}.")
@@ -192,7 +191,7 @@ def normal_quantile(level: float) -> float:
 
 
 def _by_factors(estimate: FloatArray, error: FloatArray, z: float) -> Interval:
-    """Intervals of what is positive, symmetric on the logarithmic scale."""
+    """Return intervals of positive parameters, symmetric on the logarithmic scale."""
     factor = np.exp(z * error / estimate)
     return Interval(estimate / factor, estimate * factor)
 
@@ -200,7 +199,7 @@ def _by_factors(estimate: FloatArray, error: FloatArray, z: float) -> Interval:
 def observed_information(
     layout: Coordinates, params: Parameters, panel: Panel, free: BoolArray
 ) -> FloatArray:
-    """Minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
+    """Return minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(layout, params)
     stats = expected_statistics(params, panel)
     expected = np.diag(make_metric(layout, params, complete_data_of(stats, params)).to_dense())
@@ -220,10 +219,10 @@ def observed_information(
 def free_coordinates(
     layout: Coordinates, params: Parameters, floors: tuple[float, ...] | FloatArray
 ) -> BoolArray:
-    """Which coordinates (P,) are free.
+    """Return which coordinates (P,) are free.
 
-    All but variances at a floor, one loading of each rhythm, whose phase it decides, silent memories, what is
-    held, and a frequency at the end of its range.
+    Not free are variances at a floor, one loading of each stochastic cycle (it sets the phase), decay and
+    scale of AR(1) noise with a scale near zero, held parameters, and frequencies at a limit of their range.
     """
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
@@ -259,7 +258,7 @@ def standard_errors(
     time_unit: float,
     estimates: Parameters,
 ) -> StandardErrors:
-    """Standard errors at a maximum of the likelihood.
+    """Compute standard errors at a maximum of the likelihood.
 
     Parameters
     ----------
@@ -270,9 +269,9 @@ def standard_errors(
     panel : Panel
         Standardised observations.
     floors : tuple of float, or ndarray of shape (D, n)
-        Noise variances (standardised) at which a feature counts as held up by a floor.
+        Noise variances (standardised) that are lower bounds of a column.
     scale : ndarray of shape (D,)
-        Unit of each standardised feature, in data units.
+        Unit of each standardised column, in data units.
     time_unit : float
         Unit of time of the decays.
     estimates : Parameters
@@ -286,7 +285,7 @@ def standard_errors(
     Warns
     -----
     UserWarning
-        If the information is not positive definite; the errors concerned are NaN.
+        If the information is not positive definite; the standard errors of the parameters affected are NaN.
     """
     free = free_coordinates(layout, params, floors)
     information = observed_information(layout, params, panel, free)
@@ -296,7 +295,7 @@ def standard_errors(
 
 
 def covariance_of(information: FloatArray) -> FloatArray:
-    """Inverse of an observed information matrix (F, F); NaN in rows and columns of what is not identified.
+    """Invert an observed information matrix (F, F); rows and columns that are not identified are NaN.
 
     Warns
     -----
@@ -330,7 +329,7 @@ def errors_of(
     time_unit: float,
     estimates: Parameters,
 ) -> StandardErrors:
-    """Standard errors in data units from the variances (P,) of the coordinates; parameters as above."""
+    """Map variances (P,) of the coordinates to errors in data units; see :func:`standard_errors`."""
     k = layout.n_states
     dynamics_part, loadings_part, noise_part, offset_part = (
         np.sqrt(variances[part]) for part in layout.slices

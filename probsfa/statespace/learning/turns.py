@@ -1,18 +1,17 @@
-"""Steps that turn latents into each other, along the arcs on which they turn.
+"""Retraction for rotations of the latent factors.
 
-Latents of nearly equal time scales may be turned into each other, ``C -> C Q`` with ``Q`` orthogonal, at
-hardly any cost: the data say little of that, and steps in these directions are long. In the loadings an arc
-is no straight line. What a step ``C + C A`` with an antisymmetric ``A`` adds to the variances of the latents
-is of second order in ``A``, but where there is little noise it cannot be explained by anything else, and a
-step that promised to gain loses thousands of nats. So the part ``C A`` of a step ``S`` that turns the latents
-is followed along its arc,
+Rotations ``C -> C Q`` with orthogonal ``Q`` of factors with nearly equal time scales hardly change the
+likelihood, so steps in these directions are long. A rotation is not a straight line in the loadings. A step
+``C + C A`` with antisymmetric ``A`` changes the variances of the factors to second order in ``A``, but at low
+noise nothing else can explain the change, and a step with a predicted gain loses thousands of nats. So the
+rotation ``C A`` contained in a step ``S`` follows its arc,
 
     C  ->  (C + S - C A) exp(A),
 
-which is the same step to first order. ``A`` is the turn that leaves least of the step in units of the noise:
-with ``L = R^-1/2 C`` and ``D = R^-1/2 S`` it solves ``G A + A G = L' D - D' L``, ``G = L' L``. What is
-remembered of steps and gradients before is turned along (Absil, Mahony & Sepulchre 2008, Optimization
-algorithms on matrix manifolds, chapters 4 and 8, on retractions and vector transport).
+which is the same step to first order. ``A`` minimizes the rest of the step in units of the noise: with
+``L = R^-1/2 C`` and ``D = R^-1/2 S`` it solves ``G A + A G = L' D - D' L``, ``G = L' L``. Stored steps and
+gradients of earlier iterations are rotated too (Absil, Mahony & Sepulchre 2008, Optimization algorithms on
+matrix manifolds, chapters 4 and 8, on retractions and vector transport).
 """
 
 from dataclasses import dataclass
@@ -26,31 +25,31 @@ from probsfa.statespace.learning.coordinates import Coordinates
 
 __all__ = ["Turn", "turn_along"]
 
-# Part of the largest sum of two entries of ``G`` in its own basis below which latents are not told apart.
+# Lower bound of the sums of two eigenvalues of ``G``, relative to the largest: factors are degenerate below.
 _LEAST_PART = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A turn of the latents that columns share.
+    """Rotation of the shared states.
 
     Attributes
     ----------
     layout : Coordinates
-        Where loadings lie in a vector of coordinates.
+        Coordinates, which define the place of loadings in a vector.
     matrix : ndarray of shape (n, n)
-        Orthogonal matrix by which loadings of the turned states are multiplied from the right.
+        Orthogonal matrix that multiplies the loadings of the rotated states from the right.
     """
 
     layout: Coordinates
     matrix: FloatArray
 
     def __call__(self, vector: FloatArray) -> FloatArray:
-        """A vector (P,) of coordinates, of changes of them or of slopes by them, in the turned latents."""
+        """Rotate a vector (P,) of coordinates, of their changes or of derivatives by them."""
         return self._turned_by(self.matrix, vector)
 
     def back(self, vector: FloatArray) -> FloatArray:
-        """A vector (P,) in the turned latents as it is in those before the turn."""
+        """Rotate a vector (P,) back."""
         return self._turned_by(self.matrix.T, vector)
 
     def _turned_by(self, matrix: FloatArray, vector: FloatArray) -> FloatArray:
@@ -65,23 +64,23 @@ class Turn:
 def turn_along(
     layout: Coordinates, vector: FloatArray, step: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, Turn]:
-    """Take a step from a vector of coordinates, what of it turns the latents along its arc.
+    """Take a step from a vector of coordinates, with its rotation of the factors along the arc.
 
     Parameters
     ----------
     layout : Coordinates
         Free coordinates.
     vector, step : ndarray of shape (P,)
-        Where the step begins, and the step.
+        Initial coordinates, and the step.
     noise_variance : ndarray of shape (D,)
-        Noise variance where it begins.
+        Noise variance at the initial coordinates.
 
     Returns
     -------
     reached : ndarray of shape (P,)
-        Where the step leads.
+        Coordinates after the step.
     turn : Turn
-        How latents are turned on the way.
+        Rotation of the factors in the step.
     """
     shared = _turned_states(layout)
     here, change = (_loadings(layout, x)[:, shared] for x in (vector, step))
@@ -103,7 +102,7 @@ def turn_along(
 
 
 def _turned_states(layout: Coordinates) -> NDArray[np.intp]:
-    """Which states are turned: all that columns share."""
+    """Return the rotated states: all except those of AR(1) noise."""
     states = np.ones(layout.n_states, dtype=bool)
     if layout.n_memories:
         states[layout.memories] = False
@@ -111,7 +110,7 @@ def _turned_states(layout: Coordinates) -> NDArray[np.intp]:
 
 
 def _loadings(layout: Coordinates, vector: FloatArray) -> FloatArray:
-    """Loadings (D, n_states) at a vector of coordinates, zero where they have none."""
+    """Return the loadings (D, n_states) of a vector of coordinates, zero where they have none."""
     loadings = np.zeros((layout.n_features, layout.n_states))
     loadings[layout.loaded] = vector[layout.slices[1]]
     return loadings

@@ -1,13 +1,13 @@
-"""Whittle's likelihood: the model against the periodogram, at a cost independent of the length of the series.
+"""Whittle's likelihood: approximate log-likelihood from the periodogram, at a cost independent of length.
 
     log p(X) ~ -1/2 sum_w  log|S(w)| + tr(S(w)^-1 I(w)),        S(w) = C diag(f(w)) C' + diag(r)
 
-over the Fourier frequencies, ``I`` being the periodogram matrix; where the noise of the columns has memory,
-``diag(n(w))`` is in the place of ``diag(r)`` (:mod:`.memory_metric`). Neighbouring frequencies are averaged
-into bands, narrow near zero where slow latents have their peaks, and the periodogram of a band is kept as a
-factor of at most D rows, ``I = Z' Z``; after one Fourier transform an evaluation costs a handful of products
-of these rows with D-by-K matrices. Its optimum is within the edge terms of the exact one, so it is the
-place to look for good starts: many can be tried for the price of one posterior.
+over the Fourier frequencies, with the periodogram matrix ``I``; with AR(1) noise of the columns,
+``diag(n(w))`` replaces ``diag(r)`` (:mod:`.memory_metric`). Adjacent frequencies are averaged into bands,
+narrow near zero where the spectra of slow factors peak, and the periodogram of a band is stored as a factor
+of at most D rows, ``I = Z' Z``. After one Fourier transform an evaluation costs a few products of these rows
+with D-by-K matrices. Its maximum differs from the exact one by edge terms, so it yields good initial values:
+many can be compared at the cost of one posterior.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ from probsfa.statespace.learning.quasi_newton import Evaluation
 from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.parameters import Parameters
 
-# An evaluation costs little here, so that less may be spent on the step than where the likelihood is exact.
+# Size as in :class:`.Metric`, smaller because an evaluation is cheaper here than with the exact likelihood.
 _MOST_WITHIN = 144
-# Frequencies of one band of one sequence whose second moments are taken before the next band's.
+# Number of frequencies of one band and sequence beyond which the band is reduced before the next one.
 _MANY_FREQUENCIES = 4096
 
 
@@ -41,10 +41,10 @@ class Periodogram(NamedTuple):
     frequencies : ndarray of shape (W,)
         Mean frequency of each band, in (0, pi].
     weights : ndarray of shape (W,)
-        Degrees of freedom of each band: they add up to the number of rows less the mean.
+        Degrees of freedom of each band; their sum is the number of rows, without the mean.
     rows : ndarray of shape (M, D)
-        Factors ``Z`` of the bands below each other: the sum of ``z z'`` over the rows of a band is the real
-        part of its periodogram matrix times its weight.
+        Factors ``Z`` of the bands, stacked: the sum of ``z z'`` over the rows of a band is the real part of
+        its periodogram matrix times its weight.
     first : ndarray of shape (W,)
         First row of each band.
     """
@@ -56,7 +56,7 @@ class Periodogram(NamedTuple):
 
     @property
     def by_band(self) -> FloatArray:
-        """The rows of each band, filled up with zeros to as many as any has: (W, m, D)."""
+        """The rows of each band, padded with zeros to equal numbers: (W, m, D)."""
         numbers = np.diff(self.first, append=len(self.rows))
         padded = np.zeros((len(numbers), int(numbers.max()), self.rows.shape[1]))
         padded[self.band, np.arange(len(self.rows)) - np.repeat(self.first, numbers)] = self.rows
@@ -69,7 +69,7 @@ class Periodogram(NamedTuple):
 
 
 def band_edges(longest: int, growth: float = 1.12) -> FloatArray:
-    """Borders between bands: single Fourier frequencies at first, then widths that grow geometrically."""
+    """Return borders between bands: single Fourier frequencies first, then geometrically growing widths."""
     base = 2.0 * np.pi / longest
     edges = [0.5 * base]
     while edges[-1] < np.pi:
@@ -79,12 +79,12 @@ def band_edges(longest: int, growth: float = 1.12) -> FloatArray:
 
 
 def periodogram(sequences: list[FloatArray]) -> Periodogram:
-    """Banded periodogram of complete, centred sequences.
+    """Compute the banded periodogram of complete, centred sequences.
 
     Parameters
     ----------
     sequences : list of ndarray of shape (T_i, D)
-        Centred data without gaps.
+        Centred data without missing values.
 
     Returns
     -------
@@ -102,14 +102,14 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         transform = np.fft.rfft(x, axis=0)[1:]
         transform /= np.sqrt(n)
         omega = 2.0 * np.pi * np.arange(1, len(transform) + 1) / n
-        # Each frequency stands for itself and its negative, except the last one of an even length.
+        # Each frequency also represents its negative, except the last one of an even length.
         weight = np.full(len(omega), 2.0)
         weight[omega >= np.pi * (1.0 - 1e-12)] = 1.0
         first = np.searchsorted(omega, edges, side="left")
         for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
             scaled = transform[i:j] * np.sqrt(weight[i:j, None])
             rows[band] += [scaled.real, scaled.imag]
-            if j - i > _MANY_FREQUENCIES:  # or a band of a long sequence takes as much memory as the sequence
+            if j - i > _MANY_FREQUENCIES:  # a band of a long sequence may be as large as the sequence
                 rows[band] = [_shortened(np.concatenate(rows[band]))]
             weights[band] += weight[i:j].sum()
             moments[band] += weight[i:j] @ omega[i:j]
@@ -120,7 +120,7 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
 
 
 def _shortened(rows: FloatArray) -> FloatArray:
-    """As few rows as there are columns, with the same second moments."""
+    """Return at most as many rows as there are columns, with the same second moments."""
     if len(rows) <= rows.shape[1]:
         return rows
     return np.asarray(np.linalg.qr(rows, mode="r"))
@@ -129,22 +129,22 @@ def _shortened(rows: FloatArray) -> FloatArray:
 class WhittleObjective:
     """Whittle's log-likelihood as an objective of :func:`probsfa.statespace.learning.quasi_newton.ascend`.
 
-    The offset has no part in it and stays where it is.
+    It does not depend on the offset, which stays constant.
 
     Parameters
     ----------
     layout : Coordinates
         Free coordinates.
     data : Periodogram
-        What the model is compared with.
+        Periodogram of the data.
     template : Parameters
-        Parameters from which comes what has no coordinates.
+        Values of parameters without coordinates.
     limit : int
-        Most evaluations.
+        Maximum number of evaluations.
     told : callable, optional
-        Called at each of them.
+        Called at each evaluation.
     noise : Noise, optional
-        With a prior of the noise, whose log density is added.
+        Noise whose log prior density is added.
     """
 
     def __init__(
@@ -168,11 +168,11 @@ class WhittleObjective:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no evaluation is left."""
+        """Whether the maximum number of evaluations is reached."""
         return self.count >= self.limit
 
     def rounding(self, value: float) -> float:
-        """Smallest change of the value that is more than rounding."""
+        """Return the smallest change of the value that exceeds rounding errors."""
         return float(1e-12 * (abs(value) + self.data.weights.sum()))
 
     def _with_prior(self, params: Parameters, value: float, gradient: FloatArray) -> Evaluation:
@@ -187,7 +187,7 @@ class WhittleObjective:
             self._told()
 
     def __call__(self, vector: FloatArray) -> Evaluation:
-        """Value and gradient."""
+        """Return value and gradient."""
         self._begin_evaluation()
         params = from_vector(self.layout, vector, self.template)
         even = self.layout.evenly_sampled
@@ -195,8 +195,8 @@ class WhittleObjective:
         spectrum = spectra.values
         weights = self.data.weights
         root, left, scaled, inverse, log_det = factor_spectra(params, spectrum)
-        # S^-1 = root (1 - left left' + left inverse left') root: the rows beyond the span of the loadings are
-        # residuals, those within it shrink.
+        # S^-1 = root (1 - left left' + left inverse left') root: rows beyond the span of the loadings are
+        # residuals, rows within it are shrunk.
         rows = self.data.rows * root
         within = rows @ left
         beyond = rows - within @ left.T
@@ -219,7 +219,7 @@ class WhittleObjective:
         return self._with_prior(params, value, gradient)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
-        """Expected and complete-data information, as for the exact likelihood."""
+        """Return the metric from expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
         slope = slope_for_metric(
             evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
@@ -228,14 +228,14 @@ class WhittleObjective:
 
 
 class MemoryWhittleObjective(WhittleObjective):
-    """The same where the noise of the columns has memory; parameters in the state space."""
+    """Whittle's log-likelihood with AR(1) noise of the columns; parameters in the state space."""
 
     @cached_property
     def _rows(self) -> FloatArray:
         return self.data.by_band
 
     def __call__(self, vector: FloatArray) -> Evaluation:
-        """Value and gradient."""
+        """Return value and gradient."""
         self._begin_evaluation()
         params, layout = from_vector(self.layout, vector, self.template), self.layout
         spectra = coloured_spectra(layout, params, self.data.frequencies)
@@ -260,7 +260,7 @@ class MemoryWhittleObjective(WhittleObjective):
         return self._with_prior(params, value, gradient)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> MemoryMetric:  # type: ignore[override]
-        """Expected and complete-data information, as for the exact likelihood."""
+        """Return the metric from expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
         slope = slope_for_metric(
             evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance

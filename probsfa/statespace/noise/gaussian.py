@@ -1,22 +1,22 @@
-"""The observation noise in learning: how many variances are free, how small, and the prior on them.
+"""Observation noise in the fit: free variances, their lower bounds and their prior.
 
-Maximum likelihood may leave a feature without noise where a latent follows it alone (a Heywood case): below
-some size the likelihood does not depend on the variance any more, and where the climb ends is chance. The
-weak prior takes relative variances ``rho``, in units of each feature's variance, to be equally likely on a
-logarithmic scale as long as they are large, and less so in proportion to their size where they are small,
+Maximum likelihood may estimate zero noise for a column that has a latent factor to itself (a Heywood case).
+At small variances the likelihood then no longer depends on the variance, and the end of the optimization is
+arbitrary. The weak prior on relative variances ``rho``, in units of each column's variance, is flat on the
+logarithmic scale for large ``rho`` and proportional to ``rho`` for small ``rho``,
 
     p(log rho) ~ rho / (rho + s),        s = 1e-4.
 
-It pulls upwards by less than one nat for each factor of e, at any size, so that data without noise are still
-fitted without it; by ``s / rho`` nats only where there is noise; and in the flat part of a likelihood it is
-what decides. The variance that maximises ``-n/2 log rho - S / (2 rho) + log p`` is the positive root of
-``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
+It adds less than one nat for each factor of e in ``rho``, at any size, so that noise-free data are still
+fitted without noise; for noisy data it adds only ``s / rho`` nats; and where the likelihood is flat, it
+determines the estimate. The variance that maximizes ``-n/2 log rho - S / (2 rho) + log p`` is the positive
+root of ``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
 
 References
 ----------
 Martin, J. K. & McDonald, R. P. (1975). Bayesian estimation in unrestricted factor analysis: a treatment for
-Heywood cases. Psychometrika 40, 505-517. https://doi.org/10.1007/BF02291552, whose prior
-``exp(-d / (2 rho))`` keeps data without noise from being fitted so.
+Heywood cases. Psychometrika 40, 505-517. https://doi.org/10.1007/BF02291552. Their prior
+``exp(-d / (2 rho))`` prevents a fit without noise even for noise-free data.
 """
 
 from typing import NamedTuple
@@ -39,33 +39,33 @@ __all__ = [
     "slope_for_metric",
 ]
 
-#: Smallest noise variance that is allowed at all, as a fraction of a feature's variance.
+#: Smallest noise variance allowed, as a fraction of a column's variance.
 LEAST_NOISE = 1e-9
 #: Smallest variance of white noise beside AR(1) noise, as such a fraction: a thousandth of the standard
-#: deviation. With less, AR(1) noise and white noise cannot be told apart, and the engine takes its slow path.
+#: deviation. Below it, AR(1) and white noise cannot be distinguished, and the engine uses its slow algorithm.
 LEAST_WHITE_NOISE = 1e-6
-#: Smallest known noise variance that is computed with, as such a fraction. A cell enters with the weight
-#: 1 / noise: rounding alone changes a log-likelihood by half a nat at 1e-14, and is all of it at 1e-16.
+#: Lower bound of known noise variances in computations, as such a fraction. A value has the weight 1 / noise:
+#: rounding alone changes a log-likelihood by half a nat at 1e-14, and dominates it at 1e-16.
 LEAST_KNOWN_NOISE = 1e-12
 #: Relative noise variance below which the weak prior falls.
 WEAK_PRIOR = 1e-4
-# Curvature by ``log rho`` that a climb takes the posterior density to have besides the expected information,
-# in units of the prior's slope: what the likelihood has where the prior balances it, and as much again.
+# Curvature of the posterior density by ``log rho`` added to the expected information, in units of the prior's
+# slope: twice the curvature that the likelihood has where the prior balances it.
 _PRIOR_CURVATURE = 2.0
-# Part of the noise variance with which linear interpolation would have the error that it has, up to which a
-# column's resolution is a lower bound of its noise: a column that rests on one of few levels for long is
-# interpolated nearly without error, and the distance of the levels is no measure of its noise.
+# The noise variance implied by a column's resolution is at most this fraction of the one that explains the
+# error of linear interpolation: a column that stays on one of few levels for long is interpolated nearly
+# without error, and the distance of the levels does not measure its noise.
 _OF_INTERPOLATION = 0.01
-# Rows from which the resolution of columns is determined, in so many segments: sorting more takes long.
+# Number of rows for the resolution of columns, in so many segments: sorting more rows is slow.
 _RESOLUTION_ROWS, _RESOLUTION_SEGMENTS = 20_000, 8
-#: What earlier versions held single features to, and their files still do.
+#: Lower bound for single columns in earlier versions and in files saved by them.
 FORMER_FLOOR = 1e-3
-# A feature has hardly any noise below the first, and others are typical above the second.
+# Columns with a noise variance below the first are Heywood cases if the median is above the second.
 _HEYWOOD_LOW, _HEYWOOD_TYPICAL = 1e-4, 1e-3
 
 
 class Noise(NamedTuple):
-    """How the noise variances are learned: structure, lower bounds, prior and held values.
+    """How the noise variances are estimated: structure, lower bounds, prior and held values.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class Noise(NamedTuple):
     floor : ndarray of shape (D,)
         Smallest variance allowed.
     prior : float, default=0.0
-        Relative variance below which the prior density of its logarithm falls; zero for no prior.
+        Relative variance ``s`` below which the prior density of its logarithm falls; zero for no prior.
     held : ndarray of shape (D,), optional
-        Variances that are held, NaN where they are learned. None where all are.
+        Held variances, NaN where they are estimated. With None all are estimated.
     """
 
     variances: NoiseVariances
@@ -86,28 +86,28 @@ class Noise(NamedTuple):
 
     @property
     def learned(self) -> BoolArray:
-        """Which of the free variances (F,) are learned and not held."""
+        """Which of the free variances (F,) are estimated and not held."""
         if self.held is None:
             return np.ones(self.variances.n_free, dtype=bool)
         return np.isnan(self.variances.of_groups(self.held))
 
     def with_held(self, variance: FloatArray) -> FloatArray:
-        """Variances (D,) with those that are held in their places."""
+        """Return variances (D,) with the held ones inserted."""
         return variance if self.held is None else np.where(np.isnan(self.held), variance, self.held)
 
     def log_prior(self, variance: FloatArray) -> float:
-        """Logarithm of the prior density of relative variances (D,), in nats, up to a constant."""
+        """Return the log prior density of relative variances (D,), in nats, up to a constant."""
         free = self.variances.of_groups(variance)
         return -float(np.sum(np.log1p(self.prior / free[self.learned])))
 
     def prior_slope(self, variance: FloatArray) -> FloatArray:
-        """Its derivative (F,) by the logarithm of each free variance."""
+        """Return its derivative (F,) by the logarithm of each free variance."""
         free = self.variances.of_groups(variance)
         slope = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
         return np.where(self.learned, slope, 0.0)
 
     def best_variance(self, counts: FloatArray, power: FloatArray) -> FloatArray:
-        """Variances that maximise their posterior density given sums of squares, without regard to the floor.
+        """Return the variances that maximize the posterior density given sums of squares, without the floor.
 
         Parameters
         ----------
@@ -123,12 +123,12 @@ class Noise(NamedTuple):
         half = 0.5 * (counts * self.prior - power - 2.0 * self.prior)
         product = counts * power * self.prior
         root = np.sqrt(half**2 + product)
-        # Of both forms of the root the one without cancellation.
+        # The form of the root without cancellation.
         below = power * self.prior / np.where(half > 0.0, half + root, 1.0)
         return np.asarray(np.where(half > 0.0, below, (root - half) / counts))
 
     def maximized(self, variance: FloatArray, counts: FloatArray, power: FloatArray) -> FloatArray:
-        """M-step: variances (D,) from counts and sums of squares (D,) by column; known and held ones stay."""
+        """M-step: return variances (D,) from counts and sums of squares (D,); known and held ones stay."""
         if self.variances.n_free == 0:
             return self.with_held(variance)
         best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
@@ -143,8 +143,8 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
     several steps (Sheppard's correction). The step is the smallest distance of two distinct values. It is
     negligible for values that were not rounded.
 
-    White noise of variance ``r`` gives an error of ``3 r / 2`` where a value is interpolated between its
-    neighbours. The result is at most a hundredth of the variance for which that is the error of the column.
+    White noise of variance ``r`` gives a squared error of ``3 r / 2`` for interpolation between the adjacent
+    values. The result is at most a hundredth of the variance that explains the column's interpolation error.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
         if seen.size < 3:
             continue
         steps = np.diff(np.unique(seen))
-        # Smaller ones matter less than the least noise that is allowed.
+        # Smaller steps imply less than the smallest noise variance allowed.
         steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(seen)]
         errors = seen[1:-1] - 0.5 * (seen[:-2] + seen[2:])
         if steps.size:
@@ -176,12 +176,12 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
 
 
 def is_heywood(variance: FloatArray) -> bool:
-    """Whether single features are left without noise while most are not.
+    """Return whether single columns have no noise while most have some.
 
     Parameters
     ----------
     variance : ndarray of shape (D,)
-        Noise variances, as fractions of each feature's variance.
+        Noise variances, as fractions of each column's variance.
 
     Returns
     -------
@@ -193,21 +193,21 @@ def is_heywood(variance: FloatArray) -> bool:
 def slope_for_metric(
     gradient: FloatArray, place: slice, noise: Noise | None, noise_variance: FloatArray
 ) -> FloatArray:
-    """The gradient by which a metric judges how steeply noise variances curve what is climbed.
+    """Return the gradient from which a metric computes the curvature by the noise variances.
 
-    The likelihood curves where its own gradient pushes a variance towards zero, whatever holds it up; and
-    where it is flat, the prior alone would ask for steps so long that they shorten all others.
+    The likelihood has curvature where its own gradient drives a variance towards zero, even if the prior
+    balances it. Where it is flat, the prior's curvature alone would give steps that shorten all others.
 
     Parameters
     ----------
     gradient : ndarray of shape (P,)
-        Slope of the posterior density.
+        Gradient of the log posterior density.
     place : slice
-        Where the logarithms of the noise variances are.
+        Coordinates of the logarithms of the noise variances.
     noise : Noise or None
-        With the prior, where there is one.
+        Noise with its prior, or None without prior.
     noise_variance : ndarray of shape (D,)
-        Where the slope is taken.
+        Noise variances at which the gradient is taken.
 
     Returns
     -------

@@ -1,8 +1,8 @@
-"""Which columns share a variance of the observation noise, and which variances are known.
+"""Structure of the noise variances: which columns share a variance, and which variances are known.
 
-A structure is a partition of the columns: one group for each column (``"diagonal"``), one for all
-(``"isotropic"``), or none, where variances are known. All of learning asks :class:`NoiseVariances` how free
-variances and columns belong together; a further structure is a further entry of :data:`STRUCTURES`.
+A structure is a partition of the columns: one group per column (``"diagonal"``), one group for all
+(``"isotropic"``), or no group if variances are known. :class:`NoiseVariances` maps between free variances and
+columns for all of the fit; a new structure is a new entry of :data:`STRUCTURES`.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class NoiseVariances:
     Parameters
     ----------
     groups : tuple of int
-        For each column the number of its free variance, 0 to ``n_free - 1``, or -1 where it is known.
+        Index of the free variance of each column, 0 to ``n_free - 1``, or -1 if it is known.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class NoiseVariances:
 
     @classmethod
     def diagonal(cls, n_features: int) -> "NoiseVariances":
-        """One variance for each column."""
+        """One variance per column."""
         return cls(tuple(range(n_features)))
 
     @classmethod
@@ -51,7 +51,7 @@ class NoiseVariances:
 
     @classmethod
     def known(cls, n_features: int) -> "NoiseVariances":
-        """Known variances, none of which is learned."""
+        """Known variances, not estimated."""
         return cls((-1,) * n_features)
 
     @property
@@ -66,35 +66,35 @@ class NoiseVariances:
 
     @cached_property
     def separate(self) -> bool:
-        """Whether each column has a free variance of its own."""
+        """Whether each column has a separate free variance."""
         return self.groups == tuple(range(self.n_features))
 
     @cached_property
     def _columns(self) -> NDArray[np.intp]:
-        """Columns whose variance is free."""
+        """Indices of columns with a free variance."""
         return np.flatnonzero(np.array(self.groups, dtype=np.intp) >= 0)
 
     @cached_property
     def _group(self) -> NDArray[np.intp]:
-        """The groups of these columns."""
+        """Groups of the columns with a free variance."""
         return np.array(self.groups, dtype=np.intp)[self._columns]
 
     @cached_property
     def _first(self) -> NDArray[np.intp]:
-        """The first column of each group."""
+        """First column of each group."""
         return np.array([self.groups.index(group) for group in range(self.n_free)], dtype=np.intp)
 
     @cached_property
     def indicator(self) -> FloatArray:
-        """Matrix (D, F) of ones where a column belongs to a group."""
+        """Matrix (D, F), one where a column belongs to a group and zero elsewhere."""
         return (np.array(self.groups)[:, None] == np.arange(self.n_free)).astype(np.float64)
 
     def totals(self, by_column: FloatArray) -> FloatArray:
-        """Sums (F, ...) over the columns (D, ...) of each group."""
+        """Return sums (F, ...) over the columns (D, ...) of each group."""
         return by_column if self.separate else self.indicator.T @ by_column
 
     def largest(self, by_column: FloatArray) -> FloatArray:
-        """Largest number (F,) among the columns (D,) of each group."""
+        """Return the largest value (F,) among the columns (D,) of each group."""
         if self.separate:
             return by_column
         found = np.full(self.n_free, -np.inf)
@@ -102,15 +102,15 @@ class NoiseVariances:
         return found
 
     def means(self, by_column: FloatArray) -> FloatArray:
-        """Means (F,) over the columns (D,) of each group."""
+        """Return means (F,) over the columns (D,) of each group."""
         return self.totals(by_column) / self.totals(np.ones(self.n_features))
 
     def of_groups(self, by_column: FloatArray) -> FloatArray:
-        """Numbers (F,) of the groups from numbers (D,) that are equal within each."""
+        """Return values (F,) of the groups from values (D,) that are equal within each group."""
         return by_column if self.separate else by_column[self._first]
 
     def of_columns(self, by_group: FloatArray, known: FloatArray | float = 0.0) -> FloatArray:
-        """Numbers (D,) of the columns from those of the groups (F,), and known ones of the other columns."""
+        """Return values (D,) of the columns from those of the groups (F,); other columns get `known`."""
         if self.separate:
             return by_group
         found = np.array(np.broadcast_to(known, self.n_features), dtype=np.float64)

@@ -1,8 +1,8 @@
 """AR(1) processes of unit variance: ``z' = a z + sqrt(1 - a^2) e``, or ``a ** dt`` over a gap.
 
-Their states come first and the engine treats them by themselves, as they are most of what models are made of:
-here are the M-step, the spectrum and the coordinates of their decays, ``atanh a`` where rows are evenly
-sampled, a in (-1, 1), and ``log(-log a)``, the logarithm of the rate, where they are not, a in (0, 1).
+The engine treats these processes separately, with their states first, as most models consist of them. This
+module has the M-step, the spectrum and the coordinates of their decays: ``atanh a``, a in (-1, 1), for evenly
+sampled rows, and ``log(-log a)``, the logarithm of the rate, a in (0, 1), for uneven sampling.
 """
 
 import numpy as np
@@ -22,8 +22,8 @@ __all__ = [
     "to_free",
 ]
 
-# Closest that a learned decay may come to one. 1 - a^2 must stay well above rounding, and a time scale of 1e8
-# steps is a constant for any series there is.
+# Upper bound of estimated decays. 1 - a^2 must stay well above rounding, and a time scale of 1e8 steps is
+# constant for any practical series.
 SLOWEST_DECAY = 1.0 - 1e-8
 FASTEST_DECAY = 1e-10
 
@@ -31,33 +31,33 @@ Sums = FloatArray | float
 
 
 def to_free(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Coordinates of decays."""
+    """Return the coordinates of decays."""
     if evenly_sampled:
         return np.arctanh(np.clip(decay, -SLOWEST_DECAY, SLOWEST_DECAY))
     return np.log(-np.log(np.clip(decay, FASTEST_DECAY, SLOWEST_DECAY)))
 
 
 def from_free(free: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Decays at coordinates."""
+    """Return the decays at coordinates."""
     if evenly_sampled:
         return np.clip(np.tanh(free), -SLOWEST_DECAY, SLOWEST_DECAY)
     return np.clip(np.exp(-np.exp(free)), FASTEST_DECAY, SLOWEST_DECAY)
 
 
 def slope(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Derivative of the decay by its coordinate."""
+    """Return the derivative of the decay by its coordinate."""
     if evenly_sampled:
         return (1.0 - decay) * (1.0 + decay)
     return decay * np.log(decay)
 
 
 def ratio(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Derivative of ``atanh a`` by the coordinate."""
+    """Return the derivative of ``atanh a`` by the coordinate."""
     return slope(decay, evenly_sampled=evenly_sampled) / ((1.0 - decay) * (1.0 + decay))
 
 
 def spectra(decay: FloatArray, omega: FloatArray, *, evenly_sampled: bool) -> tuple[FloatArray, FloatArray]:
-    """Spectra (W, K) at frequencies (W,), and their derivatives by the coordinates."""
+    """Return spectra (W, K) at frequencies (W,), and their derivatives by the coordinates."""
     innovation = (1.0 - decay) * (1.0 + decay)
     # |1 - a exp(-iw)|^2 as a sum of positive terms, also where a is near -1 and w near pi.
     half = 0.5 * omega[:, None]
@@ -76,12 +76,12 @@ def maximized(
     current: FloatArray,
     gaps: FloatArray,
 ) -> FloatArray:
-    """M-step: the decays that maximise the expected log density of the transitions.
+    """M-step: return the decays that maximize the expected log density of the transitions.
 
     Parameters
     ----------
     decay : ndarray of shape (K,)
-        Where to start.
+        Initial decays.
     counts : ndarray of shape (U,)
         Number of transitions over each gap.
     previous, cross, current : ndarray of shape (U, K)
@@ -100,17 +100,17 @@ def maximized(
 
 
 def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, current: Sums) -> FloatArray:
-    """Expected log density of the transitions, without constants."""
+    """Return the expected log density of the transitions, without constants."""
     innovation = (1.0 - a) * (1.0 + a)
     return -0.5 * (n * np.log(innovation) + (current - 2.0 * a * cross + a**2 * previous) / innovation)
 
 
 def cubic_decay(n: float, previous: float, cross: float, current: float) -> float:
-    """Decay of one process under unit stationary variance.
+    """Return the optimal decay of one process under unit stationary variance.
 
     Setting the derivative to zero gives ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. At
     a = 1 and a = -1 the polynomial is ``E sum (z_t - z_t-1)^2`` and minus ``E sum (z_t + z_t-1)^2``, so
-    there is always a root between.
+    there is always a root in between.
     """
     roots = np.roots([n, -cross, previous + current - n, -cross])
     real = roots[np.abs(roots.imag) <= 1e-7].real
@@ -128,7 +128,7 @@ def _uneven_decay(
     current: FloatArray,
     gaps: FloatArray,
 ) -> float:
-    """Decay of one process seen at uneven times: a search over the logarithm of its rate."""
+    """Return the optimal decay of one process at uneven times, by a search over its log rate."""
 
     def loss(log_rate: float) -> float:
         over = np.clip(np.exp(-np.exp(log_rate) * gaps), FASTEST_DECAY, SLOWEST_DECAY)

@@ -1,12 +1,12 @@
-"""What a kind of latent process is to all other modules.
+"""Interface of a kind of latent process.
 
-A kind is a file of this folder: a subclass of :class:`Process` whose fields are arrays of parameters, with an
-entry for each process of the kind. Required are the transition over a gap, free coordinates of the
-parameters, and where to start from an AR(1) factor; the M-step, the score, spectra and what follows from them
-are derived from the transition here, and a kind may have them in closed form.
+A kind is a module of this package: a subclass of :class:`Process` whose fields are arrays of parameters, with
+one entry per process. Required are the transition over a gap, free coordinates of the parameters, and initial
+values in place of an AR(1) factor. The M-step, the score, spectra and quantities derived from them follow
+numerically from the transition here; a kind may implement them in closed form.
 
 Each process is a block of states that is independent of all others. Its states have unit variance and no
-covariance at the start of a sequence; in a stationary process they keep these.
+covariance at the start of a sequence; in a stationary process this holds at all times.
 """
 
 from abc import ABC, abstractmethod
@@ -23,18 +23,18 @@ from probsfa.linalg import canonical_signs
 
 __all__ = ["BlockMoments", "Process", "Transitions", "block_score", "closest_order", "closest_signs"]
 
-#: ``A`` and ``Q``, both (U, N, B, B), over each of ``U`` gaps.
+#: ``A`` and ``Q``, both (U, N, B, B), for ``U`` gaps.
 Transitions = tuple[FloatArray, FloatArray]
 
-# Step of central differences by a coordinate of order one: the cube root of the precision of a number.
+# Step of central differences by a coordinate of order one: the cube root of the machine precision.
 _DIFFERENCE = 6e-6
-# By how much the eigenvalues of processes that are not stationary are taken to be below one in their spectra,
-# which steps of an optimizer are made by: frequencies below it hold less than a cycle of most series.
+# Assumed distance from one of the eigenvalues of non-stationary processes in spectra, which only determine
+# optimizer steps. Most series have less than one cycle at frequencies below it.
 _SHORT_OF_ONE = 3e-4
 
 
 def closest_order(loadings: FloatArray, held: FloatArray, cost: FloatArray | float = 0.0) -> NDArray[np.intp]:
-    """Which process comes to which place (N,), such that loadings are closest to held ones up to signs.
+    """Return the process for each place (N,) such that loadings are closest to held ones up to signs.
 
     ``cost`` (N, N) is added for each place and process.
     """
@@ -45,12 +45,12 @@ def closest_order(loadings: FloatArray, held: FloatArray, cost: FloatArray | flo
 
 
 def closest_signs(loadings: FloatArray, held: FloatArray) -> FloatArray:
-    """Signs (N,) with which loadings are closest to those that are held."""
+    """Return the signs (N,) with which loadings are closest to held ones."""
     return np.where(np.nansum(loadings * held, axis=0) < 0.0, -1.0, 1.0)
 
 
 def block_score(innovation: Any, counts: Any, power: Any, moments: Any) -> tuple[Any, Any]:
-    """Derivatives of the expected log density of transitions by ``A`` and ``Q`` of blocks, (U, P, B, B).
+    """Return derivatives of the expected log density of transitions by ``A`` and ``Q``, (U, P, B, B).
 
     They are ``Q^-1 M`` and ``(Q^-1 E Q^-1 - n Q^-1) / 2`` for ``n`` transitions (U,) over each gap, and sums
     ``E`` of ``E e e'`` and ``M`` of ``E e z'``, moments of the innovations. Arrays of NumPy or of JAX.
@@ -73,12 +73,12 @@ class BlockMoments(NamedTuple):
     previous: FloatArray
 
     def expected(self, matrix: FloatArray, innovation: FloatArray) -> float:
-        """Expected log density of the transitions, without constants, under others ``A`` and ``Q``."""
+        """Return the expected log density of the transitions under ``A`` and ``Q``, without constants."""
         change = matrix - self.matrix
         crossed = self.moments @ change.swapaxes(1, 2)
         power = self.power - crossed - crossed.swapaxes(1, 2)
         power = power + change @ self.previous @ change.swapaxes(1, 2)
-        # In units of the innovations, which are orders of magnitude apart for slow processes.
+        # Scaled to unit innovations, which are orders of magnitude apart for slow processes.
         scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
         scaled = innovation / (scale[:, :, None] * scale[:, None, :])
         log_det = np.linalg.slogdet(scaled)[1] + 2.0 * np.log(scale).sum(axis=1)
@@ -92,28 +92,28 @@ class BlockMoments(NamedTuple):
 class Process(ABC):
     """Processes of one kind; the fields of a subclass are arrays (N,), one number for each process.
 
-    Class attributes are facts about the kind.
+    Class attributes describe the kind.
 
     Attributes
     ----------
     option : str
-        Option of the estimators that asks for processes of this kind.
+        Option of the estimators for processes of this kind.
     n_states : int
         Number of states of one process, ``B``.
     parts : tuple of str
-        What is appended to the name of a process for the name of each state.
+        Suffixes that make the name of a process the names of its states.
     seen : tuple of int
-        States of a process that columns see.
+        States of a process with loadings.
     stationary : bool
-        Whether the variance of the states stays what it is at the start.
+        Whether the states have constant variance.
     sought : bool
-        Whether processes are looked for in the periodogram; others start in the place of AR(1) factors.
+        Whether initial processes are found in the periodogram; others start in place of AR(1) factors.
     longest_steps : tuple of float
-        Longest step of one iteration of an optimizer in each coordinate.
+        Longest optimizer step in each coordinate.
     names : dict of str
         Names of the fields in files and in :class:`~probsfa.statespace.parameters.Parameters`.
     label : str
-        Start of the names of states.
+        Prefix of the names of states.
     attribute_names : tuple of str
         Names of :meth:`attributes`.
     """
@@ -129,43 +129,43 @@ class Process(ABC):
     label: ClassVar[str]
     attribute_names: ClassVar[tuple[str, ...]] = ()
 
-    # ------------------------------------------------------------------------- required of a kind
+    # ------------------------------------------------------------------------- abstract methods
 
     @abstractmethod
     def transitions(self, gaps: FloatArray) -> Transitions:
-        """``A`` and ``Q``, both (U, N, B, B), over gaps (U,)."""
+        """Return ``A`` and ``Q``, both (U, N, B, B), over gaps (U,)."""
 
     @abstractmethod
     def to_free(self) -> FloatArray:
-        """Free coordinates (C, N) of the parameters."""
+        """Return the free coordinates (C, N) of the parameters."""
 
     @abstractmethod
     def at(self, free: FloatArray) -> Self:
-        """Processes at coordinates (C, N)."""
+        """Return the processes at coordinates (C, N)."""
 
     @classmethod
     @abstractmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """Processes to start from in the place of AR(1) ones, with the factors (N,) of their loadings.
+        """Return initial processes in place of AR(1) factors, with factors (N,) for their loadings.
 
-        There may be several to choose from by the likelihood.
+        If there are several candidates, the likelihood selects one.
         """
 
     @property
     @abstractmethod
     def order(self) -> FloatArray:
-        """Numbers (N,) by which processes are put in order, the smallest first."""
+        """Sort keys (N,) of the processes, in ascending order."""
 
     @classmethod
     @abstractmethod
     def silent(cls, count: int) -> Self:
-        """So many processes with any parameters, of which no two are alike."""
+        """Return `count` processes with arbitrary parameters, distinct if they are free."""
 
     def evenly_sampled(self) -> Self:
-        """The same processes at parameters from which evenly sampled rows cannot tell others."""
+        """Return the processes without aliases: unique parameters if rows are evenly sampled."""
         return self
 
-    # --------------------------------------------------------------------------- arrays of a kind
+    # --------------------------------------------------------------------------- arrays of parameters
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays().values())))
@@ -180,28 +180,28 @@ class Process(ABC):
         return len(cls.longest_steps)
 
     def arrays(self) -> dict[str, FloatArray]:
-        """Arrays of parameters by their names in files."""
+        """Return the arrays of parameters by their names in files."""
         return {name: getattr(self, field) for field, name in self.names.items()}
 
     def replace(self, **changes: FloatArray) -> Self:
-        """The same processes with other arrays, by names in files."""
+        """Return the processes with some arrays changed, by names in files."""
         return replace(
             self, **{field: changes[name] for field, name in self.names.items() if name in changes}
         )
 
     def chosen(self, index: Any) -> Self:
-        """Some of the processes."""
+        """Return the processes at an index."""
         return replace(self, **{field: getattr(self, field)[index] for field in self.names})
 
     def joined(self, others: Self) -> Self:
-        """These processes and then others."""
+        """Concatenate these processes and others."""
         return replace(
             self, **{field: np.append(getattr(self, field), getattr(others, field)) for field in self.names}
         )
 
     @classmethod
     def labels(cls, count: int) -> Iterator[str]:
-        """Names of the states of so many processes."""
+        """Yield the names of the states of `count` processes."""
         for j in range(count):
             for part in cls.parts:
                 yield f"{cls.label}{j}{part}"
@@ -210,16 +210,16 @@ class Process(ABC):
 
     @classmethod
     def n_turned(cls, count: int) -> int:
-        """Number of loadings of so many processes that :meth:`canonical` holds, so that they are not free."""
+        """Return the number of loadings of `count` processes fixed by :meth:`canonical`, hence not free."""
         del count
         return 0
 
     def free_loadings(self, loadings: FloatArray) -> BoolArray:
-        """Which loadings (D, N, B), of the canonical form, are free."""
+        """Return which loadings (D, N, B), of the canonical form, are free."""
         return np.ones(loadings.shape, dtype=bool)
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
-        """Processes in their order, with loadings (D, N, B) whose signs follow the rule of the package."""
+        """Sort the processes; signs of their loadings (D, N, B) follow the convention of the package."""
         order = np.argsort(self.order, kind="stable")
         moved = loadings[:, order]
         signs = canonical_signs(moved[:, :, self.seen[0]], units)
@@ -228,7 +228,7 @@ class Process(ABC):
     def closest(
         self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
     ) -> tuple[Self, FloatArray]:
-        """Processes in the places and signs in which loadings (D, N, B) are closest to held ones.
+        """Permute processes and signs such that loadings (D, N, B) are closest to held ones.
 
         ``held`` is NaN where a loading is free; ``within`` (2, N) are limits as of :meth:`maximized`.
         """
@@ -239,10 +239,10 @@ class Process(ABC):
         signs = closest_signs(moved[:, :, first], held[:, :, first])
         return self.chosen(order), moved * signs[:, None]
 
-    # ----------------------------------------------------------------------- learning, by coordinates
+    # ----------------------------------------------------------------------- estimation
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
-        """Derivatives of ``A`` and ``Q``, both (U, N, B, B), by each coordinate."""
+        """Return derivatives of ``A`` and ``Q``, both (U, N, B, B), by each coordinate."""
         free, found = self.to_free(), []
         for one, other in self._sides(free):
             up, down = self.at(free + one).transitions(gaps), self.at(free + other).transitions(gaps)
@@ -259,7 +259,7 @@ class Process(ABC):
     def score(
         self, gaps: FloatArray, counts: FloatArray, power: FloatArray, moments: FloatArray
     ) -> FloatArray:
-        """Derivative (C, N) of the expected log density of transitions.
+        """Return the derivative (C, N) of the expected log density of transitions.
 
         ``counts`` (U,) transitions over each gap, and sums of the moments of innovations, ``E e e'`` and
         ``E e z'``, both (U, N, B, B).
@@ -276,9 +276,9 @@ class Process(ABC):
 
     def maximized(self, data: list[BlockMoments], gaps: FloatArray, within: FloatArray | None = None) -> Self:
         # noqa: ARG002
-        """M-step: the processes that maximise the expected log density of the transitions of each.
+        """M-step: return the processes that maximize the expected log density of the transitions of each.
 
-        ``within`` (2, N) are the lowest and highest frequency of each process of a kind that has some.
+        ``within`` (2, N) are the lowest and highest frequency of each process, for kinds with a frequency.
         """
         if not self.n_free():
             return self
@@ -289,7 +289,7 @@ class Process(ABC):
         return self.at(best)
 
     def _searched(self, here: FloatArray, data: BlockMoments, gaps: FloatArray) -> FloatArray:
-        """Coordinates (C,) of this one process that maximise its expected log density."""
+        """Return the coordinates (C,) of this single process that maximize its expected log density."""
         if data.counts.sum() == 0.0:
             return here
 
@@ -310,7 +310,7 @@ class Process(ABC):
 
     @property
     def peaks(self) -> tuple[FloatArray, FloatArray]:
-        """Frequencies (N,) of the peaks of spectra, and widths (N,) of these: ``1 - a`` of AR(1)."""
+        """Frequencies (N,) of the peaks of spectra, and their widths (N,): ``1 - a`` for AR(1)."""
         if not self.stationary:
             return np.zeros(len(self)), np.full(len(self), _SHORT_OF_ONE)
         (matrix,), _ = self.transitions(np.ones(1))
@@ -318,7 +318,7 @@ class Process(ABC):
         return np.zeros(len(self)), np.maximum(1.0 - largest, 0.0)
 
     def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Spectra (W, N, S) of the states that columns see, and derivatives (W, N, S, C) by coordinates."""
+        """Return spectra (W, N, S) of the states with loadings, and their derivatives (W, N, S, C)."""
         free = self.to_free()
         slopes = [
             (self.at(free + up)._spectrum(omega) - self.at(free + down)._spectrum(omega))
@@ -329,9 +329,9 @@ class Process(ABC):
         return values, np.stack(slopes, axis=-1) if slopes else np.zeros((*values.shape, 0))
 
     def _spectrum(self, omega: FloatArray) -> FloatArray:
-        """``|(e^(iw) - A)^-1 L|^2`` with ``Q = L L'``: a sum of squares, which keeps its digits.
+        """``|(e^(iw) - A)^-1 L|^2`` with ``Q = L L'``: a sum of squares, without cancellation.
 
-        That of a process that is not stationary is taken to be large, and not infinite, at frequency zero.
+        For a process that is not stationary it is large, but finite, at frequency zero.
         """
         (matrix,), (innovation,) = self.transitions(np.ones(1))
         if not self.stationary:
@@ -343,7 +343,7 @@ class Process(ABC):
         return np.asarray(power[:, :, list(self.seen)])
 
     def damping(self, n_rows: float) -> FloatArray:
-        """Information (C, N) of so many transitions on the coordinates, were the states observed."""
+        """Return the information (C, N) of `n_rows` transitions with observed states on the coordinates."""
         if not self.n_free():
             return np.zeros((0, len(self)))
         inverse = np.linalg.inv(self.transitions(np.ones(1))[1][0])
@@ -355,17 +355,17 @@ class Process(ABC):
         return np.array(information)
 
     def curvature(self, gradient: FloatArray) -> FloatArray:
-        """Curvature (C, N) that the coordinates themselves have, in proportion to the gradient by them."""
+        """Return second-derivative terms (C, N) of the coordinates, proportional to the gradient by them."""
         return np.zeros_like(gradient)
 
-    # --------------------------------------------------------------------------------- what users see
+    # --------------------------------------------------------------------------------- results
 
     def standard_errors(self, errors: FloatArray, time_unit: float) -> dict[str, FloatArray]:
-        """Standard errors of what users see, by name, from those of the coordinates (C, N)."""
+        """Return standard errors of fitted attributes, by name, from those of the coordinates (C, N)."""
         del errors, time_unit
         return {}
 
     def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
-        """Fitted attributes of an estimator, by name, from loadings (D, N, B)."""
+        """Return fitted attributes of an estimator, by name, from loadings (D, N, B)."""
         del loadings, time_unit
         return {}

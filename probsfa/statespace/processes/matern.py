@@ -1,8 +1,8 @@
 """Smooth processes: stationary Gaussian processes with a Matern kernel, whose paths have derivatives.
 
 Matern-3/2 has two states, the value and its derivative; Matern-5/2 three, with the second derivative
-(Hartikainen & Sarkka 2010). The columns see the value. States are in units in which their stationary
-covariance is the identity.
+(Hartikainen & Sarkka 2010). Columns have loadings on the value only. States are scaled such that their
+stationary covariance is the identity.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from probsfa.statespace.processes.base import Process, Transitions
 
 __all__ = ["Matern32", "Matern52"]
 
-# Range of rates: time scales from a small part of a step to 17,000 steps. Far slower ones leave their
-# innovations, of the order of the cube of the rate, below rounding.
+# Range of rates: time scales from a small fraction of a step to 17,000 steps. At much slower rates the
+# innovations, of the order of the cube of the rate, are below rounding.
 SLOWEST_RATE, FASTEST_RATE = 1e-4, 50.0
-# Nodes of the integral that gives the innovations of Matern-5/2, and the rate beyond which its integrand has
-# fallen below rounding, so that they are what is left of the stationary covariance.
+# Number of nodes of the integral for the innovations of Matern-5/2, and the limit of ``d`` beyond which its
+# integrand is below rounding, so that the innovations are the stationary covariance.
 _NODES, _WHOLE = 24, 20.0
 
 
@@ -54,8 +54,8 @@ class Matern32(Process):
     def transitions(self, gaps: FloatArray) -> Transitions:
         """See :class:`.Process`.
 
-        ``Q = 1 - A A'`` in forms that keep their digits where ``d`` is small: ``1 - exp(-2 d) (1 + 2 d + 2
-        d^2)`` is an incomplete gamma function.
+        ``Q = 1 - A A'`` in forms without cancellation at small ``d``: ``1 - exp(-2 d) (1 + 2 d + 2 d^2)`` is
+        an incomplete gamma function.
         """
         d = self.rate * gaps[:, None]
         a = np.exp(-d)
@@ -66,7 +66,7 @@ class Matern32(Process):
         return matrix.reshape(*d.shape, 2, 2), innovation.reshape(*d.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
-        """Logarithms of the rates."""
+        """Return the logarithms of the rates."""
         return np.log(np.clip(self.rate, SLOWEST_RATE, FASTEST_RATE))[None]
 
     def at(self, free: FloatArray) -> Self:
@@ -91,7 +91,7 @@ class Matern32(Process):
 
     @classmethod
     def of_timescales(cls, timescales: FloatArray) -> Self:
-        """Processes with time scales in steps."""
+        """Return processes with time scales in steps."""
         return cls(cls.unit / timescales)
 
     @property
@@ -148,7 +148,7 @@ class Matern32(Process):
 
 @cache
 def _matern52() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """``N = F + 1`` and the direction of shocks, in units of the states; nodes and weights."""
+    """Return ``N = F + 1`` and the direction of shocks, for the scaled states, and nodes and weights."""
     root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
     drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)
     shock = np.sqrt(16.0 / 3.0) * np.linalg.solve(root, np.array([0.0, 0.0, 1.0]))
@@ -173,9 +173,9 @@ class Matern52(Matern32):
     def transitions(self, gaps: FloatArray) -> Transitions:
         """See :class:`.Process`.
 
-        With ``F`` the drift, ``exp(F d) = exp(-d) (1 + N d + N^2 d^2 / 2)`` and ``N = F + 1``, as ``N^3 =
-        0``. The innovations are the integral of outer products of the last column of ``exp(F s)``, positive
-        terms alone.
+        With the drift ``F``, ``exp(F d) = exp(-d) (1 + N d + N^2 d^2 / 2)`` and ``N = F + 1``, as
+        ``N^3 = 0``. The innovations are the integral of outer products of the last column of ``exp(F s)``,
+        without cancellation.
         """
         nilpotent, shock, nodes, weights = _matern52()
 

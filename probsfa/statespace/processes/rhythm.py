@@ -1,11 +1,11 @@
-"""Rhythms: damped oscillators, also called stochastic cycles.
+"""Stochastic cycles (damped oscillators).
 
 The two states are the real and the imaginary part of a complex AR(1) process::
 
     A(dt) = rho ** dt [[cos w dt, -sin w dt], [sin w dt, cos w dt]]
 
-Turning the two states leaves the likelihood as it is; the column in which a rhythm has its largest amplitude
-has the phase zero.
+Rotating the two states leaves the likelihood unchanged; the canonical form has phase zero in the column with
+the largest amplitude of a cycle.
 """
 
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ from probsfa.statespace.processes.base import BlockMoments, Process, Transitions
 
 __all__ = ["Rhythm"]
 
-# Turns that are tried to meet loadings that are held.
+# Number of rotations that are tried to match held loadings.
 _TURNS = 72
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rhythm(Process):
-    """Damped oscillators.
+    """Stochastic cycles.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Rhythm(Process):
     names: ClassVar[dict[str, str]] = {"decay": "rhythm_decay", "frequency": "rhythm_frequency"}
 
     def transitions(self, gaps: FloatArray) -> Transitions:
-        """See :class:`.Process`: a rotation that shrinks."""
+        """See :class:`.Process`: a rotation with damping."""
         elapsed = gaps[:, None]
         size, angle = self.decay**elapsed, self.frequency * elapsed
         c, s, zero = size * np.cos(angle), size * np.sin(angle), np.zeros_like(size)
@@ -64,7 +64,7 @@ class Rhythm(Process):
         return both[0].reshape(*size.shape, 2, 2), both[1].reshape(*size.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
-        """``log(-log rho)`` and ``w``, which may be negative: the same with its second state turned round."""
+        """Return ``log(-log rho)`` and ``w``; a negative ``w`` negates the second state."""
         return np.array([np.log(-np.log(np.clip(self.decay, FASTEST_DECAY, SLOWEST_DECAY))), self.frequency])
 
     def at(self, free: FloatArray) -> Self:
@@ -72,12 +72,12 @@ class Rhythm(Process):
         return type(self)(np.clip(np.exp(-np.exp(free[0])), FASTEST_DECAY, SLOWEST_DECAY), free[1])
 
     def evenly_sampled(self) -> Self:
-        """See :class:`.Process`: frequencies in (-pi, pi], where those beyond look alike."""
+        """See :class:`.Process`: frequencies are in (-pi, pi], those outside are aliases."""
         return type(self)(self.decay, np.pi - np.mod(np.pi - self.frequency, 2.0 * np.pi))
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """Rhythms are looked for in the periodogram (:func:`.process_starts.rhythm`)."""
+        """Raise: cycles start from peaks of the periodogram (:func:`.process_starts.rhythm`)."""
         raise NotImplementedError
 
     @property
@@ -92,16 +92,16 @@ class Rhythm(Process):
 
     @staticmethod
     def vectors(loadings: FloatArray) -> Any:
-        """Loadings (D, N, 2) as complex numbers (D, N).
+        """Return loadings (D, N, 2) as complex numbers (D, N).
 
-        Of ``c z + c* z*`` the standard deviation is their size, and their angle is by how much the column
-        follows one whose ``c*`` is zero.
+        The signal ``c z + c* z*`` has their modulus as standard deviation, and lags behind a column with
+        ``c* = 0`` by their angle.
         """
         return loadings[..., 0] + 1j * loadings[..., 1]
 
     @classmethod
     def n_turned(cls, count: int) -> int:
-        """One for each rhythm, whose phase is zero in one column."""
+        """Return `count`: each cycle has phase zero in one column."""
         return count
 
     def free_loadings(self, loadings: FloatArray) -> BoolArray:
@@ -112,10 +112,10 @@ class Rhythm(Process):
         return free
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
-        """See :class:`.Process`; and the phase is zero where the amplitude is largest."""
+        """See :class:`.Process`; the phase is zero where the amplitude is largest."""
         chosen = np.argsort(self.order, kind="stable")
         ordered = self.chosen(chosen)
-        # Turning backwards is turning forwards with the second state turned round.
+        # A negative frequency is a positive one with the second state negated.
         backwards = np.where(ordered.frequency < 0.0, -1.0, 1.0)
         pairs = loadings[:, chosen]
         vectors = pairs[..., 0] + 1j * (pairs[..., 1] * backwards)
@@ -124,14 +124,14 @@ class Rhythm(Process):
         at_largest = vectors[largest, own]
         size = np.abs(at_largest)
         vectors = vectors * np.where(size > 0.0, at_largest.conj() / np.where(size > 0.0, size, 1.0), 1.0)
-        vectors[largest, own] = size  # exactly: no rounding in what is held at zero
+        vectors[largest, own] = size  # exactly real: held loadings must be zero without rounding
         turned = type(self)(ordered.decay, np.abs(ordered.frequency))
         return turned, np.stack([vectors.real, vectors.imag], axis=2)
 
     def closest(
         self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
     ) -> tuple[Self, FloatArray]:
-        """See :class:`.Process`; rhythms stay in their places, with the phases that are closest."""
+        """See :class:`.Process`; cycles keep their order and get the closest phases."""
         angles = 2.0 * np.pi * np.arange(_TURNS) / _TURNS
         vectors = self.vectors(loadings)[:, :, None] * np.exp(1j * angles)
         away = np.nansum((vectors.real - held[:, :, :1]) ** 2, axis=0)
@@ -152,9 +152,9 @@ class Rhythm(Process):
     def maximized(self, data: list[BlockMoments], gaps: FloatArray, within: FloatArray | None = None) -> Self:
         """See :class:`.Process`; a frequency stays within its limits.
 
-        Evenly sampled, the frequency is the angle of ``E z' conj(z)``, ``z`` being the complex state, and the
-        decay solves the cubic of an AR(1) process whose cross moment is its size; at the end of a range, the
-        part of it along that angle.
+        With even sampling, the frequency is the angle of ``E z' conj(z)`` for the complex state ``z``, and
+        the decay solves the cubic of an AR(1) process whose cross moment is its modulus. At a limit of the
+        frequency, the cross moment is its projection on that angle.
         """
         ranges = np.repeat([[-np.inf], [np.inf]], len(self), axis=1) if within is None else within
         found = [
@@ -170,9 +170,9 @@ class Rhythm(Process):
         return np.abs(self.frequency), 1.0 - self.decay
 
     def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Either state has half the spectrum of the complex process and half its mirror image.
+        """Each state has half the spectrum of the complex process and half its mirror image.
 
-        What makes the one follow the other, their cross spectrum, is left out: it is imaginary.
+        The cross spectrum of the two states is imaginary and is neglected.
         """
         decay, shape = self.decay, (len(omega), len(self))
         values, by_rate, by_frequency = (np.zeros(shape) for _ in range(3))

@@ -1,8 +1,8 @@
-"""Trends: a level that moves as a random walk, and a line whose level and slope do.
+"""Trends: local level (random walk) and local linear trend.
 
-They have no stationary variance. At the start of a sequence their states have a variance so large, beside
-that of their steps, that nothing is known of them (a diffuse start); it is what loadings are in units of, and
-a loading over the square root of it is the standard deviation of the steps.
+They have no stationary variance. At the start of a sequence the variance of their states is so large relative
+to that of their steps that they are practically unknown (a diffuse start). States are scaled to unit variance
+at the start: a loading divided by the root of this variance ratio is the standard deviation of the steps.
 """
 
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from probsfa.statespace.processes.base import Process, Transitions
 
 __all__ = ["LocalLevel", "LocalLinearTrend"]
 
-# Variances at the start in units of those of steps: standard deviations of 1e5 steps of a level; of 1e6 and
-# 1e4 steps of a slope, of the level and the slope of a line. Far larger ones would leave filtered variances
-# without digits.
+# Initial variances in units of those of steps. The initial standard deviation is 1e5 steps for a local level;
+# for a local linear trend it is 1e6 (level) and 1e4 (slope) steps of the slope. Much larger ones would leave
+# filtered variances without significant digits.
 _START_OF_LEVEL, _START_OF_LINE, _START_OF_SLOPE = 1e10, 1e12, 1e8
-# Range of the variance of a level's own steps, in units of that of its slope's.
+# Range of the variance of the steps of a level, in units of that of its slope.
 _LEAST_RATIO, _MOST_RATIO = 1e-6, 1e8
 
 
@@ -31,7 +31,7 @@ class LocalLevel(Process):
     Attributes
     ----------
     start : ndarray of shape (N,)
-        Variance at the start in units of that of a step over one unit of time; fixed.
+        Initial variance in units of that of a step over one unit of time; fixed.
     """
 
     start: FloatArray
@@ -49,7 +49,7 @@ class LocalLevel(Process):
         return np.ones((*steps.shape, 1, 1)), steps[:, :, None, None]
 
     def to_free(self) -> FloatArray:
-        """Nothing is free."""
+        """Return an empty array: nothing is free."""
         return np.zeros((0, len(self)))
 
     def at(self, free: FloatArray) -> Self:
@@ -59,13 +59,13 @@ class LocalLevel(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`: steps of the same variance."""
+        """See :class:`.Process`: random walks with the same variance of the steps."""
         made = cls.silent(len(decay))
         return [(made, np.sqrt((1.0 - decay) * (1.0 + decay) * made.start))]
 
     @property
     def order(self) -> FloatArray:
-        """As they are."""
+        """Equal keys: the order stays."""
         return np.zeros(len(self))
 
     @classmethod
@@ -75,11 +75,11 @@ class LocalLevel(Process):
 
     @classmethod
     def n_turned(cls, count: int) -> int:
-        """Rotations of random walks, which are all alike."""
+        """Return the number of rotations of the random walks, which all have the same dynamics."""
         return count * (count - 1) // 2
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
-        """Random walks, which may be mixed freely, along main axes of their loadings, the largest first."""
+        """Rotate the random walks to principal axes of their loadings, largest first."""
         axes = np.linalg.svd(loadings[:, :, 0] / units[:, None], full_matrices=False)[2]
         turned = loadings[:, :, 0] @ axes.T
         return self, (turned * canonical_signs(turned, units))[:, :, None]
@@ -91,7 +91,7 @@ class LocalLevel(Process):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalLinearTrend(Process):
-    """Lines whose slope is a random walk, and whose level has steps of its own, in continuous time.
+    """Lines whose slope is a random walk and whose level has separate steps, in continuous time.
 
     Level ``l`` and slope ``s`` move by ``dl = s dt + sqrt(ratio) dv`` and ``ds = dw``, with ``v`` and ``w``
     independent. Over unit gaps this is the local linear trend of structural time series with variances of the
@@ -100,7 +100,7 @@ class LocalLinearTrend(Process):
     Attributes
     ----------
     ratio : ndarray of shape (N,)
-        Variance of the level's own steps in units of that of the slope's, over one unit of time.
+        Variance of the separate steps of the level in units of that of the slope, over one unit of time.
     """
 
     ratio: FloatArray
@@ -128,7 +128,7 @@ class LocalLinearTrend(Process):
         return matrix, innovation
 
     def to_free(self) -> FloatArray:
-        """Logarithms of the ratios."""
+        """Return the logarithms of the ratios."""
         return np.log(np.clip(self.ratio, _LEAST_RATIO, _MOST_RATIO))[None]
 
     def at(self, free: FloatArray) -> Self:
@@ -137,7 +137,7 @@ class LocalLinearTrend(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`: smooth, with the same changes over a time scale; or with the same steps."""
+        """See :class:`.Process`: a smooth trend with equal changes over a time scale; or equal steps."""
         step, rate = np.sqrt((1.0 - decay) * (1.0 + decay)), np.clip(1.0 - decay, 1e-4, 1.0)
         start = np.sqrt(_START_OF_LINE)
         smooth = cls(np.ones_like(decay)), np.sqrt(3.0) * step * rate * start
