@@ -1,11 +1,11 @@
-"""How many latents, and how many rows, a fit takes where nobody says.
+"""Default numbers of latent factors and of rows of a fit.
 
-For filling holes fast latents count as much as slow ones, so there are as many as columns, as long as data
-and time allow. Time is counted in products and not on a clock: the same data get the same model everywhere.
+For imputation, fast factors matter as much as slow ones: there are as many factors as columns, as far as data
+and time allow. Time is counted in products, not in seconds, so the same data get the same model everywhere.
 A posterior costs about ``T K (K (K + D) + 400)`` products.
 
-With AR(1) noise of all columns a posterior has ``K + D`` states in the place of ``K``, or that noise is
-integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`): :func:`integrates_ar1_noise`.
+With AR(1) noise of all columns, a posterior has ``K + D`` instead of ``K`` states, or that noise is
+integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`); see :func:`integrates_ar1_noise`.
 """
 
 import os
@@ -30,43 +30,44 @@ __all__ = [
     "stretches",
 ]
 
-# More latents than this gain little and take long, however many columns there are.
+# More latent factors than this gain little and take long, for any number of columns.
 _MOST, _MOST_WITH_AR1_NOISE = 32, 16
-# Products of the one posterior over all rows that filling or transforming takes.
+# Most products of the one posterior over all rows that imputation or transformation requires.
 _POSTERIOR = 1e10
-# Products of a posterior while learning, of which there are some dozens: the compiled engine takes 0.1 to
-# 0.2 s of processor time for so many, and all rows are learned from where they cost no more.
+# Most products of a posterior in a fit to all rows. A fit computes some dozens of posteriors; the compiled
+# engine takes 0.1 to 0.2 s of processor time for one of this size.
 _EVALUATION = 1e9
 # Above so many, AR(1) noise of columns is integrated out. With 50 columns and 1,000 rows fits take half the
-# time, or less, and errors are up to 5 % larger (blocks of 50 sensors 0.166 against 0.158), in others equal.
+# time, or less, and errors are up to 5 % larger (blocks of 50 sensors: 0.166 against 0.158), or equal.
 _EVALUATION_BY_STATES = 5e8
-# The most with AR(1) noise of all columns. Fewer factors are chosen rather than a part of the rows.
+# Most products with AR(1) noise of all columns. To stay below, factors are reduced and not rows.
 _EVALUATION_AR1 = 1.5e9
-# Products of a value in a tridiagonal solution, with the weights before and after.
+# Products for each value in a tridiagonal solution, with the weights before and after.
 _TRIDIAGONAL = 12
-# Rows for each latent below which many latents learn what is particular to the rows.
+# Rows for each latent factor below which many factors overfit the rows.
 _ROWS_FOR_A_LATENT = 48
-# What passing through a row costs beside its products, for each latent.
+# Overhead of a row, in products, for each latent factor.
 _OVERHEAD = 400
-# Observed cells for each free parameter, at least: fewer leave more to chance than a latent explains.
+# Smallest number of observed values for each free parameter: with fewer, another factor adds more estimation
+# error than it explains.
 _CELLS_PER_PARAMETER = 6.0
-# Matrices of the size of a covariance that learning holds at a time: a chunk of rows, bands of a spectrum.
+# Matrices of the size of a covariance that are in RAM at a time: a batch of rows, bands of a spectrum.
 _MATRICES = 600
-# Rows that parameters are learned from where there are too many: so many stretches, of so many rows at least,
-# and so many observed cells of each column, or a quarter of its share.
+# If there are too many rows for a fit: number of segments to fit to, smallest number of rows of each, and
+# smallest number of observed values of each column in them (or a quarter of its share, if that is less).
 STRETCHES, _SHORTEST = 8, 24
 _FEWEST_CELLS = 100
 
 
 class Size(NamedTuple):
-    """What a fit takes.
+    """Numbers of factors and rows of a fit.
 
     Attributes
     ----------
     n_components : int
-        Number of latents.
+        Number of latent factors.
     stretches : list of slice, or None, default=None
-        Rows that parameters are learned from, where these are not all.
+        Segments of rows that parameters are learned from; None for all rows.
     n_rows : int, default=0
         Number of all rows.
     """
@@ -77,7 +78,7 @@ class Size(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What was chosen, for the status of a fit."""
+        """Sentence on the selected size, for the status of a fit."""
         words = f" Selected {self.n_components} latent factor{'s' if self.n_components > 1 else ''}"
         if self.stretches is None:
             return words + "."
@@ -96,7 +97,7 @@ def default_size(
     Parameters
     ----------
     mask : ndarray of bool of shape (N, D)
-        Where values are observed; rows in order.
+        Which values are observed; rows in order.
     lengths : tuple of int
         Rows of each sequence.
     varying : ndarray of bool of shape (D,)
@@ -145,8 +146,8 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
     Returns
     -------
     bool
-        True where a posterior of ``K + D`` states takes more than 5e8 products and more than its alternative,
-        or the compiled engine does not support so many states.
+        True if a posterior of ``K + D`` states takes more than 5e8 products and more than integrating out,
+        or if the compiled engine does not support so many states.
     """
     n_states = n_components + n_features
     by_states = _products(n_states, n_features)
@@ -163,7 +164,7 @@ def check_identified(latents: Latents, n_observed: int) -> None:
     Parameters
     ----------
     latents : Latents
-        How many of each kind.
+        Numbers of latent processes of each kind.
     n_observed : int
         Number of observed values.
     """
@@ -178,19 +179,19 @@ def check_identified(latents: Latents, n_observed: int) -> None:
 
 
 def check_memory(n_states: int, available: int | None = None) -> None:
-    """Raise a ValueError if so many states cannot be learned in the memory of this machine.
+    """Raise a ValueError if a fit with so many states requires more RAM than this machine has.
 
     Parameters
     ----------
     n_states : int
         Number of states: of latent factors and of AR(1) noise.
     available : int, optional
-        Bytes of memory; those of the machine by default, where it tells.
+        Bytes of RAM; those of the machine by default, without a check if the system does not report them.
 
     Raises
     ------
     ValueError
-        That says how much it would take.
+        If the required RAM, which the message states, is not available.
     """
     if available is None:
         try:
@@ -207,7 +208,7 @@ def check_memory(n_states: int, available: int | None = None) -> None:
 
 
 def affordable_rows(n_states: int, n_features: int) -> int:
-    """Rows over which a posterior of so many states is cheap enough to be asked for many times."""
+    """Return the number of rows for which a fit can compute a posterior of so many states many times."""
     return max(int(_EVALUATION / _products(n_states, n_features)), _ROWS_FOR_A_LATENT * n_states)
 
 
@@ -219,7 +220,7 @@ def most_components(
     *,
     ar1_noise: bool = False,
 ) -> int:
-    """Number of factors that serve: as many as columns that vary, up to what data and time allow.
+    """Return the largest useful number of factors: that of varying columns, as far as data and time allow.
 
     Parameters
     ----------
@@ -230,7 +231,7 @@ def most_components(
     varying : ndarray of bool of shape (D,)
         Columns that are not constant.
     products : float, default=1e10
-        Most that a posterior over all rows may cost.
+        Maximum number of products of a posterior over all rows.
     ar1_noise : bool, default=False
         Whether each column has AR(1) noise.
 
@@ -254,23 +255,23 @@ def most_components(
 def stretches(
     mask: BoolArray, lengths: tuple[int, ...], n_wanted: int, n_stretches: int = STRETCHES
 ) -> list[slice] | None:
-    """Choose stretches of rows, spread evenly, in which every column is observed.
+    """Choose segments of rows, spread evenly, in which every column is observed.
 
     Parameters
     ----------
     mask : ndarray of bool of shape (N, D)
-        Where cells are observed.
+        Which values are observed.
     lengths : tuple of int
-        Rows of each sequence; a stretch lies within one.
+        Rows of each sequence; a segment lies within one.
     n_wanted : int
-        How many rows, about.
+        Approximate total number of rows.
     n_stretches : int, default=8
-        Number of stretches; twice as many, and so on, where these do not show all columns.
+        Number of segments; doubled until every column has enough observed values in them.
 
     Returns
     -------
     list of slice, or None
-        None where no such stretches show all columns.
+        None if no such segments have enough observed values of every column.
     """
     n_rows = len(mask)
     counts = mask.sum(axis=0)
@@ -281,7 +282,7 @@ def stretches(
         chosen: list[slice] = []
         for first in np.linspace(0, n_rows - length, n_stretches).astype(int).tolist():
             begin = max(first, chosen[-1].stop) if chosen else first
-            # What crosses the end of a sequence stops there.
+            # A segment ends at the end of its sequence.
             end = min(begin + length, int(ends[np.searchsorted(ends, begin, side="right")]))
             if end - begin >= 2:
                 chosen.append(slice(begin, end))
@@ -294,12 +295,12 @@ def stretches(
 
 
 def _products(n_components: int, n_features: int) -> int:
-    """What a row costs in a posterior, about."""
+    """Return the approximate cost of a row in a posterior, in products."""
     return n_components * (n_components * (n_components + n_features) + _OVERHEAD)
 
 
 def _integrated_products(n_components: int, n_features: int) -> int:
-    """What a row costs in an iteration of EM with AR(1) noise of columns integrated out, about.
+    """Return the approximate cost of a row in an EM iteration with integrated AR(1) noise, in products.
 
     Ten iterations of conjugate gradients for the mean and a draw, each with the loadings twice, a tridiagonal
     solution for each column and a banded one; the bands themselves; and forty more solutions for the columns.

@@ -1,15 +1,15 @@
-"""Free coordinates of the parameters, in which learning takes its steps.
+"""Free coordinates of the parameters, in which optimizers take their steps.
 
 dynamics         atanh a            (evenly sampled: a in (-1, 1))
                  log(-log a)        (unevenly sampled: a in (0, 1), the logarithm of the rate)
-                 and those of rhythms and smooth latents (:mod:`.processes`)
-loadings         C, of the states that columns see; of a memory its scale alone, in its own column
+                 and those of stochastic cycles and smooth processes (:mod:`.processes`)
+loadings         C, of the states that enter observations; of AR(1) noise only the scale in its own column
 noise variance   log r              (one for each group of columns that share it)
 offset           mu
 
-Where the noise of the columns has memory, parameters are here and in all of learning those of the state space
-(:attr:`.Parameters.state_space`): the memories are the last AR(1) latents, whose other loadings are held at
-zero.
+If columns have AR(1) noise, parameters in this package are those of the state space
+(:attr:`.Parameters.state_space`): the noise processes are the last AR(1) processes, and their loadings on
+other columns are zero.
 """
 
 from typing import NamedTuple
@@ -26,20 +26,20 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 
 class Coordinates(NamedTuple):
-    """How parameters are laid out as one vector.
+    """Layout of the parameters as one vector.
 
     Attributes
     ----------
     latents : Latents
-        Which latents there are, memories counted as AR(1) latents.
+        Numbers of latent processes of each kind; AR(1) noise counts as AR(1) processes.
     variances : NoiseVariances
         Which columns share a noise variance, and which variances are known.
     evenly_sampled : bool
-        Which coordinates the dynamics have.
+        Whether rows are evenly sampled, which determines the coordinates of the dynamics.
     n_memories : int, default=0
-        How many of the AR(1) latents, the last of them, are memories: ``D`` or none.
+        Number of AR(1) processes, at the end, that are noise of the columns: ``D`` or zero.
     limits : Limits or None, default=None
-        What is held, and how far periods may move; without memories, of which nothing is held.
+        Fixed parameters and ranges of periods; without AR(1) noise, whose parameters are never fixed.
     """
 
     latents: Latents
@@ -55,29 +55,29 @@ class Coordinates(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether any parameter is held."""
+        """Whether any parameter is fixed."""
         return self.limits is not None and self.limits.hold
 
     @property
     def without_memories(self) -> "Coordinates":
-        """The layout of the same latents under white noise."""
+        """The layout of the same latent processes with white noise."""
         alone = self.latents.with_components(self.latents.n_components - self.n_memories)
         return self._replace(latents=alone, n_memories=0)
 
     @property
     def with_memories(self) -> "Coordinates":
-        """The layout of the same latents where the noise of each column has memory."""
+        """The layout of the same latent processes with AR(1) noise of each column."""
         more = self.latents.with_components(self.latents.n_components + self.n_features)
         return self._replace(latents=more, n_memories=self.n_features)
 
     @property
     def memories(self) -> slice:
-        """Which of the states are memories."""
+        """Which of the states are AR(1) noise."""
         return slice(self.latents.n_components - self.n_memories, self.latents.n_components)
 
     @property
     def loaded(self) -> BoolArray:
-        """Which loadings of the states that columns see (D, n_states) have coordinates."""
+        """Which loadings (D, n_states) of the states that enter observations have coordinates."""
         loaded = np.ones((self.n_features, self.n_states), dtype=bool)
         if self.n_memories:
             loaded[:, self.memories] = np.eye(self.n_features, dtype=bool)
@@ -90,7 +90,7 @@ class Coordinates(NamedTuple):
 
     @property
     def n_states(self) -> int:
-        """Number of states that columns see, which have coordinates of their loadings."""
+        """Number of states that enter observations, whose loadings have coordinates."""
         return self.latents.n_seen
 
     @property
@@ -105,16 +105,16 @@ class Coordinates(NamedTuple):
 
     @property
     def n_free(self) -> int:
-        """Number of free parameters, on which the likelihood depends."""
+        """Number of free parameters that change the likelihood."""
         alone = self.without_memories.latents.n_free(self.n_features)
         n = alone + 2 * self.n_memories + self.n_noise + self.n_features
-        if self.limits is not None:  # a phase that what is held decides is no freedom that does not count
+        if self.limits is not None:  # fixed loadings determine phases, which are then not free
             n += int(np.count_nonzero(self.limits.held_phases)) - self.limits.n_held
         return n
 
     @property
     def limits_of_states(self) -> Limits | None:
-        """The limits of all states, memories among them."""
+        """The limits of all states, including AR(1) noise."""
         if self.limits is None or not self.n_memories:
             return self.limits
         decays, loadings, noise, frequencies, rhythms = self.limits
@@ -126,7 +126,7 @@ class Coordinates(NamedTuple):
 
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Lowest and highest value of each coordinate (P,), equal where it is held."""
+        """Lowest and highest value of each coordinate (P,), equal if it is fixed."""
         lower, upper = np.full(self.size, -np.inf), np.full(self.size, np.inf)
         limits = self.limits_of_states
         if limits is None:
@@ -135,7 +135,7 @@ class Coordinates(NamedTuple):
         values = np.full(self.size, np.nan)
         decays = limits.decays
         values[: len(decays)] = np.arctanh(decays) if self.evenly_sampled else np.log(-np.log(decays))
-        # A start may have fewer rhythms: they are looked for one after the other.
+        # A start may have fewer stochastic cycles: they are detected one after the other.
         if Rhythm in self.latents.counts:
             n, end = self.latents.counts[Rhythm], self.latents.coordinates[Rhythm].stop
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
@@ -148,7 +148,7 @@ class Coordinates(NamedTuple):
 
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
-        """Where dynamics, loadings, noise and offset lie in the vector."""
+        """Slices of dynamics, loadings, noise and offset in the vector."""
         # Plain integers: a fit reads this some thousand times, and np.cumsum of four took 7 % of its time.
         first = self.latents.n_dynamics
         second = first + self.n_loadings
@@ -158,7 +158,7 @@ class Coordinates(NamedTuple):
 
 
 def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
-    """Coordinates of parameters, shape (P,)."""
+    """Return the coordinates of parameters, shape (P,)."""
     return np.concatenate(
         [
             processes.to_free(params, evenly_sampled=layout.evenly_sampled),
@@ -170,7 +170,7 @@ def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
 
 
 def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -> Parameters:
-    """Parameters at given coordinates; what has none, as a fixed noise variance, is as in ``template``."""
+    """Return the parameters at given coordinates; others, as known variances, are from ``template``."""
     dynamics, loadings, noise, offset = (vector[part] for part in layout.slices)
     variance = layout.variances.of_columns(np.exp(noise), template.noise_variance)
     moved = processes.from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
@@ -180,7 +180,7 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -
 
 
 def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Statistics) -> FloatArray:
-    """Gradient of the log-likelihood by the coordinates, shape (P,).
+    """Return the gradient of the log-likelihood by the coordinates, shape (P,).
 
     By Fisher's identity it is the gradient of the expected complete-data log-likelihood, hence a function
     of the expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
@@ -199,6 +199,6 @@ def pack_gradient(
     by_log_noise: FloatArray,
     by_offset: FloatArray,
 ) -> FloatArray:
-    """Gradient (P,) from that by the dynamics' coordinates, and those by ``C``, ``log r`` and ``mu``."""
+    """Concatenate gradients by the dynamics' coordinates, ``C``, ``log r`` and ``mu`` to one vector (P,)."""
     by_variances = layout.variances.totals(by_log_noise)
     return np.concatenate([by_dynamics, by_loadings[layout.loaded], by_variances, by_offset])

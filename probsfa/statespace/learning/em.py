@@ -1,9 +1,9 @@
 """Expectation maximisation with the exact M-step.
 
-The expected complete-data log-likelihood falls apart into the dynamics and the observations. The
-observations are one regression of each feature on ``(z, 1)`` over the rows in which it is observed, of the
-memories on its own alone. With the stationary variance held at one, the decay of a latent solves a cubic
-(:mod:`.processes`).
+The expected complete-data log-likelihood is the sum of a term of the dynamics and one of the observations.
+The latter is a regression of each column on ``(z, 1)`` over the rows in which it is observed; of the AR(1)
+noise processes, only the column's own is a regressor. With the stationary variance fixed at one, the decay of
+an AR(1) process solves a cubic equation (:mod:`.processes`).
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ from probsfa.statespace.learning.processes import maximize_dynamics
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters
 
-# How often in a row EM must promise no more gain.
+# Number of successive steps with an expected remaining gain below the tolerance.
 _PROMISES = 5
 
 
@@ -30,22 +30,22 @@ def maximize(
     loaded: BoolArray | None = None,
     limits: Limits | None = None,
 ) -> Parameters:
-    """M-step: parameters that maximise the expected complete-data log-likelihood, and the prior of the noise.
+    """M-step: maximise the expected complete-data log-likelihood plus the log prior of the noise.
 
     Parameters
     ----------
     params : Parameters
-        Parameters at which ``stats`` were taken.
+        Parameters at which ``stats`` were computed.
     stats : Statistics
         Expected statistics.
     noise : Noise
-        What may happen to the noise variance.
+        Constraints and prior of the noise variances.
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
     loaded : ndarray of bool of shape (D, n_seen), optional
-        Which loadings are learned; the others are zero. All without.
+        Which loadings are learned; the others are zero. By default all are learned.
     limits : Limits, optional
-        What is held, and ranges of frequencies, of all states.
+        Fixed parameters and ranges of frequencies, of all states.
 
     Returns
     -------
@@ -69,11 +69,11 @@ def _maximize_observations(
         regressors = np.append(latents.seen, params.n_states)
         moments, crossed = moments[:, regressors[:, None], regressors], crossed[:, regressors]
     if loaded is not None and not loaded.all():
-        # Of what is not learned the change is zero, by an equation of its own.
+        # The change of a loading that is not learned is zero: a separate identity equation.
         apart = ~np.column_stack([loaded, np.ones(len(loaded), dtype=bool)])
         moments = np.where(apart[:, :, None] | apart[:, None, :], np.eye(apart.shape[1]), moments)
         crossed = np.where(apart, 0.0, crossed)
-    # In units of the states, of which those of trends are orders of magnitude smaller than others.
+    # In units of the states: those of trends differ from others by orders of magnitude.
     size = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), np.finfo(np.float64).tiny))
     scaled = moments / (size[:, :, None] * size[:, None, :])
     change = np.linalg.solve(scaled, (crossed / size)[:, :, None])[:, :, 0] / size
@@ -90,24 +90,23 @@ def fit_em(
     stats: Statistics | None = None,
     loaded: BoolArray | None = None,
 ) -> FitResult:
-    """Plain EM from ``start``.
+    """Run plain EM from ``start``.
 
-    It stops when the gain still to come is below ``tol`` nats. That is not the gain of the last step: EM
-    converges linearly, with a rate near one when the noise is small, so the rest of the geometric series is
-    counted.
+    It stops when the expected remaining gain is below ``tol`` nats. EM converges linearly, with a rate near
+    one if the noise is small, so the remaining gain is the rest of a geometric series, not the last gain.
 
     Parameters
     ----------
     evaluate : CountedEStep
-        Gives expected statistics, within a limit.
+        Expected statistics, with a limited number of evaluations.
     start : Parameters
-        Where to begin.
+        Initial parameters.
     noise : Noise
-        What may happen to the noise variance.
+        Constraints and prior of the noise variances.
     tol : float
-        Gain to come at which to stop, in nats.
+        Expected remaining gain at which to stop, in nats.
     stats : Statistics, optional
-        The statistics at ``start``, where they are known.
+        The statistics at ``start``, if they are known.
     loaded : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned, as in :func:`maximize`.
 
@@ -134,8 +133,8 @@ def fit_em(
             params, stats = proposal, proposed
             history.append(stats.log_likelihood)
             rates.append(gain / previous_gain if np.isfinite(previous_gain) else 1.0)
-            # The first steps end fast modes and say nothing of the slow ones: take the slowest of some, and
-            # believe it when it is said repeatedly.
+            # The first steps converge fast modes only: use the slowest recent rate, and require several
+            # successive steps that meet the tolerance.
             rate = max(rates)
             promising = promising + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
             if promising >= _PROMISES:
@@ -155,24 +154,24 @@ def warm_up(
     worth: float,
     loaded: BoolArray | None = None,
 ) -> tuple[Parameters, Statistics]:
-    """Take up to ``most`` steps of EM, as long as each gains more than ``worth`` nats.
+    """Take up to ``most`` EM steps, as long as each gains more than ``worth`` nats.
 
-    Far from the optimum, and with gaps in the data, the first steps of EM are hard to beat.
+    Far from the optimum, and with missing values, the first EM steps are efficient.
 
     Parameters
     ----------
     evaluate : CountedEStep
-        Gives expected statistics, within a limit.
+        Expected statistics, with a limited number of evaluations.
     params : Parameters
-        Where to begin.
+        Initial parameters.
     stats : Statistics
-        Expected statistics there.
+        Expected statistics at ``params``.
     noise : Noise
-        What may happen to the noise variance.
+        Constraints and prior of the noise variances.
     most : int
-        Most steps.
+        Maximum number of steps.
     worth : float
-        Gain below which to stop, in nats.
+        Gain of a step below which to stop, in nats.
     loaded : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned, as in :func:`maximize`.
 

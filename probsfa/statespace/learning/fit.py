@@ -1,4 +1,4 @@
-"""A whole fit: several starts, refined on Whittle's likelihood, ranked and finished on the exact one."""
+"""Maximum likelihood from several starts, refined on Whittle's likelihood and ranked on the exact one."""
 
 import warnings
 from dataclasses import dataclass
@@ -45,26 +45,26 @@ from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 from probsfa.statespace.posterior import visit_moments
 
 _WHITTLE_EVALUATIONS = 80
-# Nats for each free parameter for which a step on Whittle's likelihood, itself not exact, is worth taking.
+# Tolerance on Whittle's likelihood, an approximation, in nats for each free parameter.
 _WHITTLE_WORTH = 0.003
-# Starts whose log-likelihoods differ by less than this (nats) are at the same optimum.
+# Starts whose log-likelihoods differ by less than this (nats) count as one optimum.
 _SAME_OPTIMUM = 0.05
-# A start this far below the best (nats) after Whittle's likelihood is not climbed from.
+# Refined starts whose exact log-likelihood is farther (nats) below the best are dropped.
 _TOO_LOW = 30.0
-# Evaluations of the first climb from each start, where there are several.
+# Evaluations of the first optimization run from each start, if there are several.
 _TRIAL_EVALUATIONS = 12
-# Steps of EM before the quasi-Newton climb, as long as one gains more than this (nats).
+# Most EM steps before quasi-Newton steps, and the gain (nats) below which they end.
 _EM_STEPS, _EM_WORTH = 5, 2.0
-# Times that gaps are imputed again by the model before the climb, as long as it gains more than this (nats).
+# Most imputations by the model before optimization, and the gain (nats) below which they end.
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
-# Spectra of shorter sequences say nothing.
+# If all sequences are shorter than this (rows), Whittle's likelihood is not used.
 _SHORTEST_FOR_SPECTRA = 8
-# Parts of their first loadings with which rhythms and smooth latents are added to a model without them.
+# Factors of the initial loadings with which other processes are added to a model with AR(1) factors alone.
 _STRENGTHS = (0.3, 0.03)
-# Part of the noise of a model that a climb from it takes to have memory.
+# Share of each column's noise that is AR(1) noise in the last start from a model with white noise.
 _WEAK = 0.1
-# Part of its frequency by which a rhythm may move on Whittle's likelihood. Where latents are few, it would
-# rather become one of the slow ones that are wanting.
+# Largest relative change of a cycle's frequency on Whittle's likelihood. With too few latent factors, a cycle
+# would otherwise become slow and replace one that is not in the model.
 _LARGEST_DRIFT = 0.1
 
 
@@ -88,46 +88,46 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    Where the noise has a prior, the posterior density is climbed: from the start, since the likelihood alone
-    leads to variances at their floor, among which it says nothing and from which the way back is long.
+    With a noise prior, the posterior density is maximised from the first step on. The likelihood alone leads
+    to variances at their lower bound, where it is flat and which optimization leaves slowly.
 
     Parameters
     ----------
     panel : Panel
-        Packed observations, each feature with mean near zero and variance near one.
+        Packed observations, each column with mean near zero and variance near one.
     latents : Latents
-        Which latents there are.
+        Numbers of latent processes of each kind.
     noise : Noise
-        What may happen to the noise variance.
+        Constraints and prior of the noise variances.
     start_noise : ndarray of shape (D,), optional
-        The noise variance where it is fixed.
+        Noise variances, if they are known.
     solver : {"auto", "em", "lbfgs"}
-        How to climb; "auto" is "lbfgs".
+        Optimizer; "auto" is "lbfgs".
     max_iter : int
-        Most posterior evaluations.
+        Maximum number of likelihood evaluations.
     tol : float
-        Gain to come at which to stop, in nats.
+        Expected gain at which to stop, in nats.
     n_init : int, default=1
-        Number of climbs to the end; all but the first begin at random, with `max_iter` evaluations each.
+        Number of complete runs; all but the first start at random, with `max_iter` evaluations each.
     start : Parameters, optional
-        Where to start, if that is known.
+        Initial parameters, if they are known.
     memory : bool, default=False
-        Whether the noise of each column has memory; all parameters are then those of the state space.
+        Whether each column has AR(1) noise; all parameters are then those of the state space.
     given : Given, optional
-        What is known of rhythms and smooth latents.
+        Initial values of stochastic cycles and smooth processes.
     limits : Limits, optional
-        What is held, and how far periods may move.
+        Fixed parameters and ranges of periods.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
-        Expected statistics of parameters, where the panel is only a sample of the data, to start from.
+        Return expected statistics over all data, if the panel is only a sample to compute starts from.
     one_start : bool, default=False
-        Whether a climb with AR(1) noise starts from the model of white noise alone.
+        Whether a fit with AR(1) noise starts from the model of white noise alone.
 
     Returns
     -------
     FitResult
-        Also after an interrupt from the keyboard, with the best parameters so far.
+        After a keyboard interrupt, with the best parameters so far.
     """
     layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
     whole = layout.with_memories if memory else layout
@@ -135,7 +135,7 @@ def fit(
     evaluate.limits, evaluate.tol = whole.limits_of_states, tol
     evaluate.begin_with_prior(noise)
     search = _Search(evaluate, noise, start_noise, solver, tol, given or Given())
-    # Matrices here are as small as there are features.
+    # Matrices here have the size of the number of columns, too small for several threads.
     with one_blas_thread():
         if start is not None:
             result = search.from_known(whole, start)
@@ -169,7 +169,7 @@ class _Search:
     tol : float
         Expected gain at which to stop, in nats.
     given : Given
-        What is known of processes before the fit.
+        Initial values of processes.
     """
 
     evaluate: CountedEStep
@@ -184,10 +184,10 @@ class _Search:
         """The data."""
         return self.evaluate.panel
 
-    # ------------------------------------------------------------------------- from where to start
+    # -------------------------------------------------------------------------- initial parameters
 
     def from_known(self, layout: Coordinates, start: Parameters) -> FitResult:
-        """Maximise from known parameters; AR(1) noise is added where they have white noise."""
+        """Maximise from known parameters; AR(1) noise is added if they have white noise."""
         alone = layout.without_memories
         if layout.n_memories and start.latents == alone.latents and not layout.holds:
             white = self.conform(start, alone)
@@ -200,7 +200,7 @@ class _Search:
         return self.refined_from(layout, begin)
 
     def from_held(self, layout: Coordinates, n_init: int) -> FitResult:
-        """Maximise where some parameters are held, from candidates that are brought to hold them."""
+        """Maximise with some parameters fixed, from candidates in which their values are imposed."""
         limits = layout.limits
         assert limits is not None
         plain = layout.without_memories._replace(limits=limits.of_periods)
@@ -217,7 +217,7 @@ class _Search:
         return self.from_candidates(layout, [*self.refined_all(layout, made), *made])
 
     def from_data(self, layout: Coordinates, n_init: int, *, one_start: bool) -> FitResult:
-        """Maximise from candidates made of the data: first with white noise, then with AR(1) noise."""
+        """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
         alone, most = layout.without_memories, self.evaluate.limit
         first = self.with_processes(alone) if alone.latents.n_others else self.from_first_candidates(alone)
         result = first
@@ -227,7 +227,7 @@ class _Search:
             self.evaluate.limit = self.evaluate.count + most
             try:
                 result = _better(result, self.refined_from(alone, other))
-            except KeyboardInterrupt:  # before the first step, which has a best so far
+            except KeyboardInterrupt:  # before the optimizer, which handles later interrupts itself
                 result = result._replace(status="interrupted")
         if not layout.n_memories:
             return result
@@ -246,14 +246,14 @@ class _Search:
         try:
             return self.from_candidates(layout, self.refined_all(layout, first))
         except KeyboardInterrupt:
-            # Interrupted between two optimization runs, each of which remembers its own best.
+            # Interrupted between two optimization runs, each of which stores its own best.
             return self.interrupted(first[0])
 
     def with_processes(self, layout: Coordinates) -> FitResult:
-        """Maximise with processes beside AR(1) factors, to no less than without stationary ones.
+        """Maximise with processes beside AR(1) factors; stationary ones do not lower the likelihood.
 
-        That model is fitted first, with as many evaluations. The processes are then added to it, and to the
-        candidates of :mod:`.starts`, and all are refined on Whittle's likelihood.
+        The model without them is fitted first, with as many evaluations. The processes are then added to it,
+        and to the candidates of :mod:`.starts`, and all are refined on Whittle's likelihood.
         """
         limit, nested = self.evaluate.limit, None
         if layout.latents.n_components:
@@ -275,18 +275,17 @@ class _Search:
             if self.evaluate.best is None:
                 raise
             return self.interrupted(self.evaluate.best)
-        # A diffuse start makes the first row improbable: a trend is kept even at a lower likelihood.
+        # A diffuse initial state makes the first row improbable: trends may have a lower likelihood.
         stationary = all(kind.stationary for kind in layout.latents.counts)
         if nested is not None and stationary and not result.log_likelihood >= nested.log_likelihood:
             return nested._replace(status=result.status)
         return result
 
     def with_ar1_noise(self, layout: Coordinates, nested: FitResult, *, one_start: bool) -> FitResult:
-        """Maximise with AR(1) noise, to no less than what the model of white noise reaches, ``nested``.
+        """Maximise with AR(1) noise, to at least the likelihood of the fit with white noise, ``nested``.
 
-        Its factors may carry what is noise of single columns: besides it, the candidates of the model of
-        white noise are given AR(1) noise too, unless there is to be one start. All are refined on Whittle's
-        likelihood.
+        The factors of ``nested`` may describe noise of single columns. Unless ``one_start``, the candidates
+        of the model with white noise therefore get AR(1) noise, too. All are refined on Whittle's likelihood.
         """
         silent = nested._replace(params=with_silent_memory(nested.params))
         if nested.status == "interrupted":
@@ -301,7 +300,7 @@ class _Search:
         return result
 
     def interrupted(self, start: Parameters) -> FitResult:
-        """The best evaluated parameters, else the best candidate by Whittle's likelihood, else these."""
+        """Return the best evaluated parameters, or the best by Whittle's likelihood, or `start`."""
         evaluate = self.evaluate
         if evaluate.best is None:
             start = start if evaluate.best_start is None else evaluate.best_start[1]
@@ -313,16 +312,16 @@ class _Search:
     # ---------------------------------------------------------------------------------- candidates
 
     def conform(self, params: Parameters, layout: Coordinates) -> Parameters:
-        """A candidate brought to what the layout can express."""
+        """Return a candidate that satisfies the constraints of the layout."""
         return conform(params, layout, self.noise, self.known_noise)
 
     def first_candidates(self, layout: Coordinates) -> list[Parameters]:
-        """Candidates with AR(1) factors, the most faithful to slow feature analysis first."""
+        """Return candidates with AR(1) factors, the closest to slow feature analysis first."""
         centred, offset = _centred(self.panel)
         return [self.conform(params, layout) for params in starts(centred, offset, layout.latents)]
 
     def random_candidates(self, layout: Coordinates, n_starts: int, first: Parameters) -> list[Parameters]:
-        """Candidates with random AR(1) factors; other processes are those of the first fit."""
+        """Return candidates with random AR(1) factors; other processes are those of the first fit."""
         k = layout.latents.n_components
         if n_starts == 0 or k == 0:
             return []
@@ -333,7 +332,7 @@ class _Search:
     def ar1_noise_candidates(
         self, layout: Coordinates, nested: Parameters, *, one_start: bool
     ) -> list[Parameters]:
-        """Candidates with AR(1) noise: the model of white noise with a part of it, and refined ones."""
+        """Return refined candidates with AR(1) noise, and the white-noise model with a little of it."""
         alone, bases = layout.without_memories, [nested]
         if not one_start:
             others = nested.latents.n_others
@@ -348,7 +347,7 @@ class _Search:
         return [*self.refined_all(layout, firsts), weak]
 
     def process_candidates(self, layout: Coordinates, nested: FitResult | None) -> list[Parameters]:
-        """Candidates with processes beside AR(1) factors, of which those from a nested model come last."""
+        """Return candidates with processes beside AR(1) factors; those from a nested model are the last."""
         latents = layout.latents
         grid = on_even_grid(self.panel)
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
@@ -393,7 +392,7 @@ class _Search:
         data: Periodogram | None,
         centred: list[FloatArray],
     ) -> Parameters:
-        """Parameters with stochastic cycles, found one by one or given, refined on Whittle's likelihood."""
+        """Add stochastic cycles, detected one by one or given, and refine them on Whittle's likelihood."""
         n_rhythms = layout.latents.n_sought
         for j in range(n_rhythms):
             if self.given.frequencies is None:
@@ -417,12 +416,12 @@ class _Search:
     # ------------------------------------------------------------------- refinement by the spectrum
 
     def refined(self, layout: Coordinates, params: Parameters, data: Periodogram) -> tuple[float, Parameters]:
-        """A candidate refined on Whittle's likelihood, and its value there."""
+        """Refine a candidate on Whittle's likelihood; return its value there and the candidate."""
         even = layout._replace(evenly_sampled=True)
         kind = MemoryWhittleObjective if layout.n_memories else WhittleObjective
         objective = kind(even, data, params, _WHITTLE_EVALUATIONS, self.evaluate.refined, self.noise)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            # A wild step may overflow; the search then shortens it.
+            # A very long step may overflow; the optimizer then shortens it.
             warnings.simplefilter("ignore", RuntimeWarning)
             worth = max(0.1, _WHITTLE_WORTH * layout.size)
             end = ascend(objective, to_vector(even, params), make_box(even, self.noise), tol=worth)
@@ -435,7 +434,7 @@ class _Search:
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
     def refined_all(self, layout: Coordinates, first: list[Parameters]) -> list[Parameters]:
-        """Candidates refined on Whittle's likelihood, best first by it."""
+        """Refine candidates on Whittle's likelihood and sort them by it, best first."""
         if max(self.panel.lengths) < _SHORTEST_FOR_SPECTRA:
             return first
         data = periodogram(_centred(self.panel)[0])
@@ -448,7 +447,7 @@ class _Search:
     def from_candidates(
         self, layout: Coordinates, candidates: list[Parameters], *, impute_missing: bool = True
     ) -> FitResult:
-        """Maximise from the best candidates, of which the first is refined with imputed missing values."""
+        """Maximise from the best candidates; the first is also refined with imputed missing values."""
         ranked = self.ranked(candidates)
         if impute_missing:
             ranked = self.refined_with_imputed(layout, ranked)
@@ -458,7 +457,7 @@ class _Search:
         return self.best_of(layout, ranked)
 
     def ranked(self, candidates: list[Parameters]) -> list["_RankedStart"]:
-        """Candidates by their exact log-likelihood, best first; equal values count once."""
+        """Sort candidates by their exact log-likelihood, best first; equal values count once."""
         ranked: list[_RankedStart] = []
         for params in candidates:
             if ranked and self.evaluate.exhausted:
@@ -477,8 +476,8 @@ class _Search:
     def refined_with_imputed(self, layout: Coordinates, ranked: list["_RankedStart"]) -> list["_RankedStart"]:
         """Refine the best candidate on Whittle's likelihood again, with missing values imputed by the model.
 
-        Linear interpolation looks like noise, of which there may be little. Repeated as long as the exact
-        likelihood rises enough.
+        Linear interpolation adds apparent noise to data that may have little. The refinement is repeated as
+        long as the exact likelihood rises enough.
         """
         panel, evaluate = self.panel, self.evaluate
         if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
@@ -487,9 +486,9 @@ class _Search:
             if evaluate.limit - evaluate.count < 2:
                 break
             best = ranked[0]
-            # A step of EM, which never lowers the likelihood, so that its gain need not be evaluated.
+            # An EM step never lowers the likelihood, so its gain need not be evaluated.
             params = maximize(best.params, best.stats, self.noise, panel.gaps, layout.loaded)
-            evaluate.count += 1  # of the posterior that imputes the values
+            evaluate.count += 1  # the posterior that imputes the values
             filled, offset = _centred(panel, params)
             _, refined = self.refined(layout, params.replace(offset=offset), periodogram(filled))
             stats = evaluate(refined)
@@ -502,8 +501,8 @@ class _Search:
         return ranked
 
     def best_of(self, layout: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
-        """Maximise for a few evaluations from candidates near the best, then from the best to the end."""
-        # Not `>`: beyond 1e17 nats, which very little noise gives, a difference of a few is lost.
+        """Maximise for a few evaluations from candidates near the best, then from the best to convergence."""
+        # Not `>`: above 1e17 nats, as with very little noise, a difference of a few nats is rounded off.
         promising = [start for start in ranked if start.value >= ranked[0].value - _TOO_LOW]
         evaluate, limit = self.evaluate, self.evaluate.limit
         results: list[FitResult] = []
@@ -548,20 +547,20 @@ class _RankedStart(NamedTuple):
 
 
 def _better(best: FitResult, other: FitResult) -> FitResult:
-    """The higher of two; interrupted if the later one was."""
+    """Return the better of two results; interrupted if the later one was."""
     higher = other if other.history and other.log_likelihood > best.log_likelihood else best
     return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 
 
 def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:
-    """What a model leaves of the data, centred and with interpolated gaps."""
+    """Return centred residuals of a model, with missing values interpolated, and their mean."""
     left = np.array(panel.values[:])
     left[: panel.n_rows] -= _predicted(panel, params)
     return _centred(panel._replace(values=left * panel.mask[:]))
 
 
 def _predicted(panel: Panel, params: Parameters) -> FloatArray:
-    """Posterior means of all cells (N, D), to eight digits: a start is made of them."""
+    """Return posterior means of all values (N, D), to eight digits, which suffice for a start."""
     predicted = np.empty((panel.n_rows, panel.values.shape[1]))
 
     def see(rows: slice, means: FloatArray, _: FloatArray) -> None:
@@ -572,7 +571,7 @@ def _predicted(panel: Panel, params: Parameters) -> FloatArray:
 
 
 def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[FloatArray], FloatArray]:
-    """Sequences without their common mean, and the mean; gaps are interpolated, or filled by a model."""
+    """Return centred sequences and their mean; missing values are interpolated, or imputed by a model."""
     if params is None:
         sequences = interpolate(panel)
     else:
@@ -588,7 +587,7 @@ def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[Float
 def conform(
     params: Parameters, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
 ) -> Parameters:
-    """A start brought to what the layout can express."""
+    """Return a start that satisfies the constraints of the layout."""
     variance = np.maximum(params.noise_variance, noise.floor)
     known = variance if start_noise is None else start_noise
     variance = noise.variances.of_columns(noise.variances.means(variance), known)

@@ -1,4 +1,4 @@
-"""What of the parameters is held while the rest is learned, and within what range a period may move."""
+"""Fixed parameters, and ranges of the periods that are learned."""
 
 from typing import NamedTuple
 
@@ -11,9 +11,9 @@ from probsfa.statespace.processes.base import Process, closest_order, closest_si
 
 __all__ = ["PERIOD_RANGE", "Limits", "canonical_where_free", "imposed"]
 
-#: Factor by which a period may become longer or shorter than the one that it is asked to start from.
+#: Largest factor by which a learned period may become longer or shorter than its initial value.
 PERIOD_RANGE = 1.25
-# What a distance of decays counts beside one of loadings in units of the standard deviations of the columns.
+# Weight of squared distances of decays, relative to those of loadings in standard deviations of the columns.
 _WEIGHT_OF_DECAYS = 0.1
 
 
@@ -23,16 +23,16 @@ class Limits(NamedTuple):
     Attributes
     ----------
     decays : ndarray of shape (K,)
-        Decays of AR(1) latents that are held.
+        Fixed decays of AR(1) factors.
     loadings : ndarray of shape (D, n_states)
-        Loadings that are held; velocities of smooth latents, which none sees, are NaN.
+        Fixed loadings; NaN for velocities of smooth processes, which do not enter observations.
     noise : ndarray of shape (D,)
-        Variances of white noise that are held.
+        Fixed variances of white noise.
     frequencies : ndarray of shape (2, R)
-        Lowest and highest frequency of each rhythm, in radians; equal where it is held. Infinite where there
-        is no limit.
+        Lowest and highest frequency of each stochastic cycle, in radians; equal if fixed, infinite without
+        limit.
     rhythms : slice
-        Which states are those of rhythms.
+        States of the stochastic cycles.
     """
 
     decays: FloatArray
@@ -43,30 +43,30 @@ class Limits(NamedTuple):
 
     @property
     def hold(self) -> bool:
-        """Whether anything is held."""
+        """Whether any parameter is fixed."""
         return self.n_held > 0
 
     @property
     def held_frequencies(self) -> BoolArray:
-        """Rhythms (R,) whose frequency is held."""
+        """Stochastic cycles (R,) whose frequency is fixed."""
         return np.asarray(self.frequencies[0] == self.frequencies[1])
 
     @property
     def n_held(self) -> int:
-        """Number of parameters that are held."""
+        """Number of fixed parameters."""
         parts = (~np.isnan(part) for part in (self.decays, self.loadings, self.noise))
         return sum(int(np.count_nonzero(part)) for part in (*parts, self.held_frequencies))
 
     @property
     def held_phases(self) -> BoolArray:
-        """Rhythms (R,) that no turn leaves as they are: loadings are held that are not both states' zeros."""
+        """Cycles (R,) whose phase is determined: loadings are fixed, other than at zero for both states."""
         n = self.frequencies.shape[1]
         pairs = self.loadings[:, self.rhythms].reshape(len(self.loadings), n, 2)
         silent = np.all(pairs == 0.0, axis=2)
         return np.asarray(np.any(~np.isnan(pairs) & ~silent[:, :, None], axis=(0, 2)))
 
     def within(self, process: Process) -> FloatArray | None:
-        """Limits of the frequencies of a kind of process, where there are some."""
+        """Return the limits of the frequencies of a kind of process, or None."""
         return self.frequencies if process.sought else None
 
     @property
@@ -77,17 +77,17 @@ class Limits(NamedTuple):
 
 
 def imposed(params: Parameters, limits: Limits) -> Parameters:
-    """The parameters nearest to given ones that keep to limits.
+    """Return the parameters closest to given ones that satisfy limits.
 
-    Latents of each kind take the places, signs and phases in which they are closest to what is held; what
-    the loadings lose goes to the noise.
+    The order, signs and phases of the latent processes of each kind are those closest to the fixed values.
+    Explained variance that is lost by fixing loadings is added to the noise.
 
     Parameters
     ----------
     params : Parameters
-        Parameters of the standardised data, without memories.
+        Parameters of the standardised data, without AR(1) noise.
     limits : Limits
-        What is held.
+        Fixed parameters and ranges of periods.
 
     Returns
     -------
@@ -118,20 +118,20 @@ def imposed(params: Parameters, limits: Limits) -> Parameters:
 
 
 def canonical_where_free(params: Parameters, scale: FloatArray, limits: Limits | None) -> Parameters:
-    """Parameters in the canonical form, as far as nothing that is held is moved.
+    """Return parameters in canonical form, as far as that changes no fixed parameter.
 
-    Where anything is held, latents stay in the places that they were given. The signs of latents, and the
-    phases of rhythms, of which no loading but zeros are held are those of
-    :func:`~probsfa.statespace.parameters.canonical`.
+    If any parameter is fixed, latent processes keep their order. Signs, and phases of stochastic cycles, are
+    those of :func:`~probsfa.statespace.parameters.canonical` for processes whose loadings are free or fixed
+    at zero.
 
     Parameters
     ----------
     params : Parameters
         Parameters with any signs.
     scale : ndarray of shape (D,)
-        Standard deviation of each feature.
+        Standard deviation of each column.
     limits : Limits or None
-        What is held, in any units.
+        Fixed parameters, in any units.
     """
     if limits is None or not limits.hold:
         return canonical(params, scale)

@@ -1,9 +1,9 @@
 """Maximum likelihood from data to parameters, in the units of the data.
 
-Every fit takes the same steps: units of the columns, standardised observations, what the noise may do, the
-climb (:mod:`.fit`), and back to the units of the data. Where the data lie differs: in memory
-(:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or on a cluster
-(:mod:`probsfa.distributed`). That much is behind the protocol :class:`TrainingData`.
+Every fit computes the units of the columns, standardises the observations, maximises the likelihood
+(:mod:`.fit`) and converts the result to the units of the data. The protocol :class:`TrainingData` covers data
+in memory (:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or on a cluster
+(:mod:`probsfa.distributed`).
 """
 
 from collections.abc import Sequence
@@ -49,12 +49,12 @@ from probsfa.statespace.parameters import Parameters, rescale
 from probsfa.statespace.status import FitStatus, Note
 from probsfa.statespace.student import StudentNoise
 
-# Slowest decay of a fit that starts at slow feature analysis, and the noise's least share of a variance.
+# Largest decay, and smallest share of the noise in a column's variance, of initial parameters from SFA.
 _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
 # Observed values for each free parameter below which a fit reports it: 90 % intervals of imputed values
 # covered 70 % in windows of 10 rows, and 85 % in those of 20.
 _FEW_VALUES = 3.0
-# Most posterior evaluations with white noise, from whose model AR(1) noise of many columns is learned.
+# Maximum number of likelihood evaluations of the white-noise fit from which integrated AR(1) noise is fitted.
 _WHITE_EVALUATIONS = 15
 
 __all__ = [
@@ -73,16 +73,16 @@ __all__ = [
 
 
 class Observations(NamedTuple):
-    """Standardised observations, as a fit takes them.
+    """Standardised observations of a fit.
 
     Attributes
     ----------
     panel : Panel
-        Packed observations; where there is an `e_step`, a sample of them on which starts are sought.
+        Packed observations; with an `e_step`, a sample of them from which starts are computed.
     counts : ndarray of shape (D,)
-        Number of observed cells of each feature, in all the data.
+        Number of observed values of each column, in all the data.
     e_step : callable or None, default=None
-        Expected statistics of parameters over all the data, where these are not in the panel.
+        Return the expected statistics at given parameters over all the data, if the panel is a sample.
     """
 
     panel: Panel
@@ -91,7 +91,7 @@ class Observations(NamedTuple):
 
 
 class TrainingData(Protocol):
-    """Checked data that a model can be fitted to, wherever they lie."""
+    """Checked data that a model can be fitted to, in memory or elsewhere."""
 
     @property
     def time_unit(self) -> float:
@@ -100,7 +100,7 @@ class TrainingData(Protocol):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """What the columns are called, if they have names."""
+        """Names of the columns, or None."""
         ...
 
     @property
@@ -109,13 +109,13 @@ class TrainingData(Protocol):
         ...
 
     def default_size(self, *, ar1_noise: bool = False) -> Size:
-        """Return the number of factors and rows of a fit that leaves them open; with AR(1) noise or white."""
+        """Return the default number of factors and rows of a fit, with AR(1) or white noise."""
         ...
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
     ) -> Observations:
-        """Observations in these units: all rows, or some stretches of them."""
+        """Return observations in these units: all rows, or some segments of them."""
         ...
 
 
@@ -141,7 +141,7 @@ class InMemory:
         self.feature_names = sequences.feature_names
 
     def default_size(self, *, ar1_noise: bool = False) -> Size:
-        """Number of latents and rows that a fit takes where nobody says."""
+        """Return the default number of factors and rows of a fit, with AR(1) or white noise."""
         return default_size(
             self.sequences.mask, self.sequences.lengths, ~self.columns.constant, ar1_noise=ar1_noise
         )
@@ -149,7 +149,7 @@ class InMemory:
     def standardised(
         self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
     ) -> Observations:
-        """Observations in these units: all rows, or some stretches of them."""
+        """Return observations in these units: all rows, or some segments of them."""
         rows = self.sequences if stretches is None else self.sequences.cut_out(stretches)
         panel = make_panel(rows.standardised(shift, scale).retimed(self.time_unit))
         return Observations(panel, panel.mask[:].sum(axis=0))
@@ -168,7 +168,7 @@ class MaximumLikelihood:
     Attributes
     ----------
     params : Parameters
-        The parameters, slowest latent first.
+        The parameters, slowest latent factor first.
     shift, scale : ndarray of shape (D,)
         Origin and unit of each standardised column.
     time_unit : float
@@ -182,26 +182,26 @@ class MaximumLikelihood:
     converged : bool
         Whether the fit ended at a maximum.
     status : FitStatus
-        How the fit ended, and what it found.
+        Reason why the fit ended, and notes on the model.
     options : FitOptions
-        What was asked for.
+        Options of the fit.
     axis : TimeAxis
-        What the times of the data were counted in.
+        Kind and unit of the times of the data.
     constant : ndarray of shape (D,) or None, default=None
-        Columns that do not vary and have noise of their own. Nothing is known of their spread: they are
+        Columns that are constant and have their own noise variance, which cannot be estimated. They are
         predicted as the constant, with standard deviation zero.
     degrees_of_freedom : float or None, default=None
-        Of Student-t noise, of which `params` have the squared scales as noise variances, and of whose
-        log-likelihood `log_likelihood` is a lower bound; None where noise is Gaussian.
+        Degrees of freedom of Student-t noise; None for Gaussian noise. With Student-t noise, `params` have
+        squared scales as noise variances, and `log_likelihood` is a lower bound.
     interrupted : bool, default=False
         Whether the fit was interrupted from the keyboard.
     calibration : Calibration or None, default=None
-        Factors of the standard deviations of predictions; None where these are those of the parameters.
+        Factors of the standard deviations of predictions; None if these follow from the parameters alone.
     observed_once : ndarray of shape (D,) or None, default=None
-        Which of the constant columns have one observed value: the standard deviation of others is infinite.
+        Constant columns with one observed value: the standard deviation of their other values is infinite.
     outlier_spread : ndarray of shape (D,) or None, default=None
-        Robust spread from adjacent values of columns whose outliers are left out, zero for other columns;
-        None where no value is left out.
+        Robust spread, from adjacent values, of columns whose outliers are excluded, zero for other columns;
+        None if no value is excluded.
     """
 
     params: Parameters
@@ -224,7 +224,7 @@ class MaximumLikelihood:
 
     @property
     def n_constant(self) -> int:
-        """Number of constant columns, which have no parameters that are estimated."""
+        """Number of constant columns, whose parameters are not estimated."""
         return 0 if self.constant is None else int(self.constant.sum())
 
     @property
@@ -233,7 +233,7 @@ class MaximumLikelihood:
         return max(len(self.history), 1)
 
     def layout(self, *, evenly_sampled: bool) -> Coordinates:
-        """How the free parameters are laid out as one vector, for rows at even steps or not."""
+        """Return the layout of the free parameters as one vector, for evenly or unevenly sampled rows."""
         params = self.params
         limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
         variances = self.options.variances(params.n_features)
@@ -242,9 +242,9 @@ class MaximumLikelihood:
 
     @property
     def predictive_params(self) -> Parameters:
-        """The state space from which observations are predicted: constant columns have no noise.
+        """State-space parameters for predicting observations: constant columns have no noise.
 
-        Of Student-t noise it has the variances.
+        Noise variances are those of the Student-t distribution if noise is Student-t.
         """
         states = self.params.state_space
         if self.constant is None and self.degrees_of_freedom is None:
@@ -263,7 +263,7 @@ class MaximumLikelihood:
 
 
 class FitProblem(NamedTuple):
-    """A likelihood to maximise: standardised observations, their units, and what was asked for.
+    """A likelihood to maximise: standardised observations, their units, and the options.
 
     Attributes
     ----------
@@ -274,13 +274,13 @@ class FitProblem(NamedTuple):
     time_unit : float
         Unit of time of the decays.
     options : FitOptions
-        Checked options, with a number of latents.
+        Checked options, with a number of latent factors.
     feature_names : tuple of str or None, default=None
-        What the columns are called.
+        Names of the columns.
     constant : ndarray of shape (D,) or None, default=None
-        Columns that do not vary and have noise of their own.
+        Columns that are constant and have their own noise variance.
     about_size : str, default=""
-        A sentence on the number of factors and the rows, for the status, where the fit chose them.
+        Sentence of the status on the number of factors and the rows, if the fit selected them.
     """
 
     observations: Observations
@@ -295,12 +295,12 @@ class FitProblem(NamedTuple):
 
     @property
     def learned_noise(self) -> Noise:
-        """What learning may do to the noise."""
+        """Constraints and prior of the noise variances."""
         return self.options.learned_noise(self.scale, self.resolution)
 
     @property
     def layout(self) -> Coordinates:
-        """How the parameters are laid out as one vector."""
+        """Layout of the free parameters as one vector."""
         even = self.observations.panel.evenly_sampled
         variances = self.options.variances(self.scale.size)
         layout = Coordinates(self.options.latents, variances, even, limits=self.limits)
@@ -308,13 +308,13 @@ class FitProblem(NamedTuple):
 
     @property
     def limits(self) -> Limits | None:
-        """What is held, and how far periods may move."""
+        """Fixed parameters and ranges of periods."""
         even = self.observations.panel.evenly_sampled
         return self.options.limits(self.scale, self.time_unit, evenly_sampled=even)
 
     @property
     def integrates_ar1_noise(self) -> bool:
-        """Whether AR(1) noise of columns is integrated out: with many columns, and factors that are AR(1)."""
+        """Whether AR(1) noise is integrated out: for many columns, if all factors are AR(1)."""
         options, observations = self.options, self.observations
         if not options.has_memory or options.robust or options.fixed is not None or options.latents.n_others:
             return False
@@ -324,14 +324,14 @@ class FitProblem(NamedTuple):
 
     @property
     def tol(self) -> float:
-        """Gain of a further step that is worth taking, in nats."""
+        """Expected gain of a further step at which to stop, in nats."""
         return self.options.gain_worth_a_step(self.layout.size)
 
     @property
     def log_volume(self) -> float:
-        """What the log-likelihood of the standardised data exceeds that of the data by, in nats.
+        """Log-likelihood of the standardised data minus that of the data, in nats.
 
-        ``log p(x) = log p((x - shift) / scale) - log(scale)`` for each observed cell.
+        ``log p(x) = log p((x - shift) / scale) - log(scale)`` for each observed value.
         """
         return float(self.observations.counts @ np.log(self.scale))
 
@@ -344,25 +344,25 @@ def maximum_likelihood(
     report: Report | None = None,
     size: Size | None = None,
 ) -> MaximumLikelihood:
-    """Find the parameters that maximise the likelihood of data.
+    """Fit the parameters by maximum likelihood.
 
     Parameters
     ----------
     data : TrainingData
         Checked data.
     options : FitOptions
-        What is asked for, with noise.
+        Options of the fit, with noise.
     init : Parameters or fitted estimator, optional
-        Where to start, in the units of the data; see :func:`start_of`.
+        Initial parameters, in the units of the data; see :func:`start_of`.
     report : callable, optional
         Called with the number of posterior evaluations and the best log-likelihood so far.
     size : Size, optional
-        Number of factors and rows, where the options leave it open; by default as many as serve.
+        Number of factors and rows if ``n_components`` is None; by default :meth:`TrainingData.default_size`.
 
     Returns
     -------
     MaximumLikelihood
-        Also after an interrupt from the keyboard, with the best parameters so far.
+        After a keyboard interrupt, with the best parameters so far.
 
     Raises
     ------
@@ -375,22 +375,22 @@ def maximum_likelihood(
 
 
 def start_of(init: Any, problem: FitProblem) -> Parameters:
-    """Parameters of the standardised data at which a fit is asked to start.
+    """Return the initial parameters of a fit, in standardised units.
 
     Parameters
     ----------
     init : Parameters or fitted estimator
-        Parameters in the units of the data; an estimator that has such, as ``params_``; or one of slow
-        feature analysis, with ``delta_values_``, ``loadings_`` and ``mean_``, whose latents get the decays
-        ``1 - delta / 2`` and leave a tenth of each feature's variance to the noise, at least.
+        Parameters in the units of the data, or an estimator with ``params_``; or slow feature analysis with
+        ``delta_values_``, ``loadings_`` and ``mean_``. Its latent factors get the decays ``1 - delta / 2``,
+        and the noise at least a tenth of each column's variance.
     problem : FitProblem
-        What is fitted.
+        Standardised data and options.
 
     Raises
     ------
     ValueError
-        If it is none of these, does not fit the number of latents or of features, or holds what is no number,
-        a decay that is not within (-1, 1) or a negative variance.
+        If `init` is none of these, has another number of latent factors or columns than the problem, or
+        contains a number that is not finite, a decay outside (-1, 1) or a negative variance.
     """
     scale, k = problem.scale, problem.options.latents.n_components
     params = init if isinstance(init, Parameters) else getattr(init, "params_", None)
@@ -411,7 +411,7 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
     if params.has_memory and not memory:
         raise ValueError("init has noise with memory, which is fitted with noise='ar1'.")
     if memory and not params.has_memory and (problem.options.robust or problem.options.fixed is not None):
-        # In which a climb would stay without: the slope by a scale of zero is zero.
+        # At a scale of zero the gradient by the scale is zero: the optimizer could not add AR(1) noise.
         params = with_weak_memory(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
         raise ValueError(
@@ -423,7 +423,7 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
 
 
 def _check_start(params: Parameters) -> None:
-    """Raise a ValueError where these parameters give no density, and a climb has no first step."""
+    """Raise a ValueError if these parameters have no density, so that optimization cannot start."""
     for name, part in params.to_arrays().items():
         what = "decays within (-1, 1)" if name.endswith("decay") else "finite numbers"
         bad = ~np.isfinite(part)
@@ -445,8 +445,8 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
     if options.robust:
         columns = _columns_without_outliers(data)
     shift, scale = columns.units(by_feature=options.scales_by_feature)
-    options.known_noise(scale)  # whether it fits the columns, before they are standardised
-    # Under noise that is given, or the same for all columns, a constant column has a spread.
+    options.known_noise(scale)  # checks the number of variances before columns are standardised
+    # With known or shared noise variances, the variance of a constant column is determined.
     constant = data.columns.constant if options.separate_variances else None
     chosen = options.n_components is None
     if not chosen:
@@ -471,13 +471,13 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
     check_memory(latents.n_states + (scale.size if own_states else 0))
     if not (chosen and options.tol == "auto"):
         return problem
-    # Nobody says how many latents: the model is for filling holes.
+    # With n_components=None the model is for imputation, for which a larger tolerance suffices.
     tol = gain_worth_filling(int(observations.counts.sum()), problem.layout.size)
     return problem._replace(options=replace(problem.options, tol=tol))
 
 
 def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
-    """Moments of columns in which outliers have little part."""
+    """Compute moments of the columns with outliers clipped."""
     if not isinstance(data, InMemory):
         raise ValueError(
             "robust noise has a weight for each cell, which is found with all rows in memory: fit to an "
@@ -487,7 +487,7 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
 
 
 class _InDataUnits:
-    """Passes on what a fit to standardised data reports, with log-likelihoods in data units."""
+    """Report of a fit to standardised data, with log-likelihoods converted to data units."""
 
     def __init__(self, report: Report, log_volume: float) -> None:
         self._report, self._log_volume = report, log_volume
@@ -506,16 +506,16 @@ def maximise(
     Parameters
     ----------
     problem : FitProblem
-        Standardised data and what is asked for.
+        Standardised data and options.
     start : Parameters, optional
-        Where to start, in standardised units, if that is known.
+        Initial parameters, in standardised units.
     report : callable, optional
         Called with the number of posterior evaluations and the best log-likelihood so far, in data units.
 
     Returns
     -------
     FitResult
-        In standardised units; where the noise has memory, with parameters that say so.
+        In standardised units; AR(1) noise is a part of the parameters' noise, not of their states.
     """
     options, observations = problem.options, problem.observations
     if problem.integrates_ar1_noise:
@@ -549,7 +549,7 @@ def maximise(
 
 
 def _maximise_integrated(problem: FitProblem, start: Parameters | None, report: Report | None) -> FitResult:
-    """Maximise with AR(1) noise of columns integrated out, from the model of white noise."""
+    """Maximise with AR(1) noise of columns integrated out, starting from the fit with white noise."""
     options, panel, scale = problem.options, problem.observations.panel, problem.scale
     noise = problem.learned_noise
     in_data_units = None if report is None else _InDataUnits(report, problem.log_volume)
@@ -572,11 +572,11 @@ def _maximise_integrated(problem: FitProblem, start: Parameters | None, report: 
 
 
 def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
-    """Bring what :func:`maximise` returned to the units of the data."""
+    """Convert the result of :func:`maximise` to the units of the data."""
     shift, scale = problem.shift, problem.scale
     units = np.where(scale > 0.0, scale, 1.0)
     params = canonical_where_free(rescale(result.params, shift, scale), units, problem.limits)
-    if problem.constant is not None:  # up to rounding they are so already
+    if problem.constant is not None:  # removes rounding errors
         params = params.replace(
             loadings=np.where(problem.constant[:, None], 0.0, params.loadings),
             offset=np.where(problem.constant, shift, params.offset),
@@ -623,9 +623,9 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
 
 
 def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
-    """Log-likelihood of the constant columns, in nats, which no factor explains; of standardised data.
+    """Return the log-likelihood of the constant columns of standardised data, in nats.
 
-    It grows without limit as their noise variance falls, and is no evidence for any model.
+    No factor explains them. It grows without limit as their noise variance falls: no evidence for any model.
     """
     if problem.constant is None:
         return 0.0
@@ -643,7 +643,7 @@ def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
 
 
 def _about_degrees(result: FitResult, problem: FitProblem) -> str:
-    """Sentences on Student-t noise; or nothing."""
+    """Return sentences on Student-t noise, or an empty string."""
     degrees = result.degrees_of_freedom
     if degrees is None:
         return ""
@@ -660,7 +660,7 @@ def _about_degrees(result: FitResult, problem: FitProblem) -> str:
 
 
 def _about_integration(problem: FitProblem) -> str:
-    """A sentence on the log-likelihood, where it is an estimate; or nothing."""
+    """Return a sentence on the log-likelihood if it is an estimate, or an empty string."""
     if not problem.integrates_ar1_noise:
         return ""
     return (
@@ -670,16 +670,16 @@ def _about_integration(problem: FitProblem) -> str:
 
 
 def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
-    """A sentence on the tolerance that was chosen, where the fit ended by it; or nothing."""
+    """Return a sentence on tol='auto' if the fit converged, or an empty string."""
     if problem.options.tol != "auto" or result.status != "converged":
         return ""
     return f" tol='auto' is {problem.tol:.2g}."
 
 
 def _about_floors(params: Parameters, problem: FitProblem) -> Note:
-    """A note on noise variances (D,) that are at a floor or nearly zero; without text if none is."""
+    """Return a note on noise variances at a lower bound or near zero; its text is empty without such."""
     options = problem.options
-    # Noise with memory is noise, too.
+    # AR(1) noise counts as noise, too.
     noise_variance = params.noise_variance
     if params.has_memory:
         noise_variance = noise_variance + params.memory_scale**2
@@ -691,7 +691,7 @@ def _about_floors(params: Parameters, problem: FitProblem) -> Note:
         )
         return Note("noise_raised", text if raised.size else "", {"columns": raised.tolist()})
     variance = noise_variance / problem.scale**2
-    # Constant columns have a sentence of their own.
+    # Constant columns have their own note.
     varies = np.ones(variance.size, dtype=bool) if problem.constant is None else ~problem.constant
     if options.separate_variances and is_heywood(variance[varies]):
         lowest = np.array([np.argmin(np.where(varies, variance, np.inf))])
@@ -710,7 +710,7 @@ def _about_floors(params: Parameters, problem: FitProblem) -> Note:
 
 
 def _about_constants(problem: FitProblem) -> Note:
-    """A note on columns that do not vary; without text if all vary."""
+    """Return a note on constant columns; its text is empty if all columns vary."""
     if problem.constant is None:
         return Note("constant_columns", "", {})
     constant = np.flatnonzero(problem.constant)
@@ -726,7 +726,7 @@ def _about_constants(problem: FitProblem) -> Note:
 
 
 def _about_few_values(problem: FitProblem) -> Note:
-    """A note on few values per free parameter; without text if there are enough."""
+    """Return a note on few values per free parameter; its text is empty if there are enough."""
     counts = problem.observations.counts
     if problem.constant is not None:
         counts = counts[~problem.constant]
@@ -741,7 +741,7 @@ def _about_few_values(problem: FitProblem) -> Note:
 
 
 def _listed(features: NDArray[np.intp], problem: FitProblem, noun: str = "feature") -> str:
-    """Features by their names, or by their numbers where they have none; five at most."""
+    """Return the names of up to five columns, or their numbers if they have no names."""
     names = problem.feature_names
     words = ", ".join(str(j) if names is None else repr(names[j]) for j in features[:5].tolist())
     more = ", ..." if features.size > 5 else ""

@@ -1,4 +1,4 @@
-"""The exact log-likelihood as an objective, what a fit returns, and the climb by quasi-Newton steps."""
+"""The exact log-likelihood as an objective, its quasi-Newton optimizer, and the result of a fit."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -21,7 +21,7 @@ from probsfa.statespace.posterior import expected_statistics
 
 Status = Literal["converged", "flat", "max_iter", "stalled", "interrupted", "closed_form"]
 
-#: What each status means, and what to try.
+#: Meaning of each status, with advice.
 STATUS_SENTENCES: dict[Status, str] = {
     "converged": "Converged: a further step is expected to gain less than tol nats.",
     "flat": (
@@ -51,13 +51,13 @@ class FitResult(NamedTuple):
     log_likelihood : float
         Their log-likelihood, in nats.
     history : tuple of float
-        Log-likelihood after each accepted step, never falling.
+        Log-likelihood after each accepted step, non-decreasing.
     n_evaluations : int
         Number of posterior evaluations.
     status : str
         A key of :data:`STATUS_SENTENCES`.
     degrees_of_freedom : float or None, default=None
-        Of Student-t noise; None where noise is Gaussian.
+        Degrees of freedom of Student-t noise; None for Gaussian noise.
     """
 
     params: Parameters
@@ -78,17 +78,17 @@ Report = Callable[[int, float], None]
 
 
 def refinement_report(report: Report | None) -> Callable[[], None]:
-    """What to call at each step on Whittle's likelihood, before and between the evaluations.
+    """Return the function to call at each step on Whittle's likelihood, before and between evaluations.
 
     Parameters
     ----------
     report : callable, optional
-        One with a method ``refined()``, as :class:`.Progress` gives, is told of these steps by it.
+        Report whose method ``refined()``, if it has one as :class:`.Progress`, is called at these steps.
 
     Returns
     -------
     callable
-        That does nothing where the report does not ask for such steps.
+        That method, or a function that does nothing.
     """
     told: Callable[[], None] = getattr(report, "refined", _not_told)
     return told
@@ -98,37 +98,37 @@ def _not_told() -> None:
     pass
 
 
-#: Expected statistics of the latents at given parameters.
+#: Function of parameters that returns the expected statistics of the latent states.
 EStep = Callable[[Parameters], Statistics]
 
 
 class CountedEStep:
-    """Expected statistics of the latents at given parameters, counted and limited.
+    """Expected statistics of the latent states at given parameters, with a limited number of evaluations.
 
     Parameters
     ----------
     panel : Panel
         Packed observations.
     limit : int
-        Most evaluations allowed.
+        Maximum number of evaluations.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
-        Expected statistics of parameters, where the panel is only a sample of the data.
+        Return expected statistics over all data, if the panel is only a sample.
 
     Attributes
     ----------
     noise : Noise or None
-        With a prior, once it is set: the log density of that is then added to the log-likelihood of the
-        statistics, so that what is called the log-likelihood in a climb is that of the data and the prior.
+        Noise model with a prior, once :meth:`begin_with_prior` is called. The log prior density is then added
+        to the log-likelihood of the statistics, so that optimizers maximise the posterior density.
     limits : Limits or None
-        Of the states, where something is held or a period has a range: what steps of EM keep to.
+        Fixed parameters and ranges of periods that EM steps respect; None without such.
     refined : callable
-        To be called at each step of a start on Whittle's likelihood.
+        Called at each step of a start on Whittle's likelihood.
     tol : float
-        Gain in nats below which the fit takes no further step.
+        Expected gain in nats at which the fit stops.
     best_start : tuple of float and Parameters, or None
-        The start that is highest on Whittle's likelihood, and its value, until there is an evaluation.
+        Best value of Whittle's likelihood and its parameters, of starts before the first evaluation.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class CountedEStep:
         self.limits: Limits | None = None
 
     def remember_start(self, value: float, params: Parameters) -> None:
-        """Keep the highest start on Whittle's likelihood, for an interrupt before the first evaluation."""
+        """Store the best start on Whittle's likelihood, for an interrupt before the first evaluation."""
         if (
             self.best is None
             and np.isfinite(value)
@@ -161,11 +161,11 @@ class CountedEStep:
             self.best_start = (value, params)
 
     def begin_with_prior(self, noise: Noise) -> None:
-        """Count the prior of the noise from now on; what was the best so far is not compared with that."""
+        """Add the noise prior to the objective and reset the incumbent."""
         self.noise, self.best, self.best_log_likelihood = noise, None, -np.inf
 
     def log_prior(self, params: Parameters) -> float:
-        """Log density of the prior at given parameters, in nats, up to a constant."""
+        """Return the log prior density at given parameters, in nats, up to a constant."""
         return 0.0 if self.noise is None else self.noise.log_prior(params.noise_variance)
 
     @property
@@ -174,7 +174,7 @@ class CountedEStep:
         return self.count >= self.limit
 
     def __call__(self, params: Parameters) -> Statistics:
-        """Expected statistics at ``params``."""
+        """Return the expected statistics at ``params``."""
         stats = (
             self._e_step(params) if self._e_step else expected_statistics(params, self.panel, for_steps=True)
         )
@@ -189,7 +189,7 @@ class CountedEStep:
 
 
 def rounding(log_likelihood: float, n_rows: int) -> float:
-    """Smallest change of a log-likelihood that is more than rounding, in nats."""
+    """Return the smallest change of a log-likelihood that exceeds rounding errors, in nats."""
     return 8.0 * np.finfo(np.float64).eps * (abs(log_likelihood) + n_rows)
 
 
@@ -207,22 +207,22 @@ class ExactObjective:
         return self.evaluate.exhausted
 
     def rounding(self, value: float) -> float:
-        """Smallest change of the value that is more than rounding."""
+        """Return the smallest change of the value that exceeds rounding errors."""
         return rounding(value, self.evaluate.panel.n_rows)
 
     def __call__(self, vector: FloatArray) -> Evaluation:
-        """Log-likelihood and score."""
+        """Return the log-likelihood and its score."""
         params = from_vector(self.layout, vector, self.template)
         return self.evaluation(params, self.evaluate(params))
 
     def evaluation(self, params: Parameters, stats: Statistics) -> Evaluation:
-        """Log-likelihood and score from expected statistics at ``params``."""
+        """Return the log-likelihood and its score from expected statistics at ``params``."""
         gradient = score(self.layout, params, self.evaluate.panel.gaps, stats)
         gradient[self.layout.slices[2]] += self._prior_slope(params)
         return Evaluation(stats.log_likelihood, gradient, stats)
 
     def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
-        """Take a step, what of it turns the latents along its arc; held loadings would not stay on an arc."""
+        """Take a step, with its rotation of the factors along an arc unless parameters are fixed."""
         if self.layout.limits is not None and self.layout.limits.hold:
             return straight(vector, step)
         params = from_vector(self.layout, vector, self.template)
@@ -234,12 +234,12 @@ class ExactObjective:
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | MemoryMetric:
-        """Expected information, damped by that of complete data: with full damping a step is one of EM."""
+        """Return the expected information, damped by that of complete data; full damping gives EM steps."""
         params = from_vector(self.layout, vector, self.template)
         noise, place = self.evaluate.noise, self.layout.slices[2]
         slope = slope_for_metric(evaluation.gradient, place, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
-        # One stretch at least: what more sequences or long gaps make of it would be more.
+        # A lower bound: more sequences, or long gaps, would count as more segments.
         complete = complete_data_of(stats, params, 1.0, centred=True)
         return make_metric(self.layout, params, complete, slope)
 
@@ -249,7 +249,7 @@ _LONGEST_STEPS = (1.0, 1.5, 3.0)
 
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:
-    """Bounds and longest steps of the coordinates."""
+    """Return bounds and longest steps of the coordinates."""
     lower, upper = layout.bounds
     least = layout.variances.of_columns(layout.variances.largest(noise.floor))
     lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(least)))
@@ -268,25 +268,25 @@ def fit_quasi_newton(
     tol: float,
     stats: Statistics | None = None,
 ) -> FitResult:
-    """Ascend on the exact score from ``start``.
+    """Maximise with the exact score from ``start``.
 
-    EM's steps shrink with the noise; these do not, because the metric (see
-    :mod:`.information`) knows how the likelihood curves.
+    EM steps shrink with the noise variance; these do not, because the metric (see
+    :mod:`.information`) approximates the curvature of the likelihood.
 
     Parameters
     ----------
     evaluate : CountedEStep
-        Gives expected statistics, within a limit.
+        Expected statistics, with a limited number of evaluations.
     layout : Coordinates
         Free coordinates.
     start : Parameters
-        Where to begin.
+        Initial parameters.
     noise : Noise
-        What may happen to the noise variance.
+        Constraints and prior of the noise variances.
     tol : float
         Expected gain of a further step at which to stop, in nats.
     stats : Statistics, optional
-        The statistics at ``start``, where they are known.
+        The statistics at ``start``, if they are known.
 
     Returns
     -------

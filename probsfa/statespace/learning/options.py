@@ -1,4 +1,4 @@
-"""What a fit is asked for."""
+"""Options of a fit."""
 
 import numbers
 from collections.abc import Mapping
@@ -30,31 +30,31 @@ from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 
 __all__ = ["FitOptions", "Given", "gain_worth_filling"]
 
-#: Kinds of smooth processes by the smoothness of their kernel, and of trends by name.
+#: Matern processes by the smoothness of their kernel, and trends by name.
 SMOOTH_KINDS: dict[float, type[Matern32]] = {1.5: Matern32, 2.5: Matern52}
 TREND_KINDS: dict[str, type[Process]] = {"level": LocalLevel, "linear": LocalLinearTrend}
 
-#: What can be held, with the number of dimensions of each: a value, or None where it is learned.
+#: Names in `fixed` and their numbers of dimensions. An entry is a value, or None if it is learned.
 FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 
-# Nats for each pair of free parameters below which a step is not worth taking, and the most for all.
+# Default tolerance, in nats: a factor of the squared number of free parameters, and the maximum.
 _WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
-# Nats for each observed cell that a further step must promise where holes are filled, and from how many cells
-# on. So little moves no filled cell by what could be seen, while the last nats of many cells take most
-# evaluations; fits to fewer cells take no time.
+# Tolerance of imputation in nats for each observed value, if there are more values than this. A smaller gain
+# does not visibly change imputed values, while the last nats of many values take most evaluations; fits to
+# fewer values are fast.
 _WORTH_OF_A_CELL, _MANY_CELLS = 1e-4, 50_000
-# The same for each free parameter, from how many on: the maximum is half a nat for each above the truth, and
-# a fit of more than a thousand creeps upwards for a hundred steps that fill no value better.
+# The same for each free parameter: the maximum is half a nat for each above the true parameters, and a fit of
+# more than a thousand takes a hundred small steps that do not improve imputed values.
 _WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 1e-3, 1_000
 
 
 def gain_worth_filling(n_cells: int, n_parameters: int = 0) -> float | Literal["auto"]:
-    """Tolerance of a fit for filling the holes of so many observed cells: in nats, or the usual one.
+    """Return the tolerance of a fit for imputation: in nats, or "auto" for few values and parameters.
 
     Parameters
     ----------
     n_cells : int
-        Number of observed cells.
+        Number of observed values.
     n_parameters : int, default=0
         Number of free parameters of the model.
     """
@@ -81,7 +81,7 @@ def check_variances(noise: tuple[float, ...]) -> None:
 
 
 def as_noise(value: Any) -> Any:
-    """A noise parameter as it is, or as a tuple where it is several variances."""
+    """Return several noise variances as a tuple, and any other value as it is."""
     if isinstance(value, (str, numbers.Real)) or value is None:
         return value
     try:
@@ -92,12 +92,12 @@ def as_noise(value: Any) -> Any:
 
 
 def as_latents(name: str, value: Any) -> int | tuple[Any, ...]:
-    """A number of rhythms or smooth latents as it is, or periods or time scales as a tuple.
+    """Return a number of processes as an integer, or their periods or time scales as a tuple.
 
     Raises
     ------
     ValueError
-        If it is neither.
+        If the value is neither.
     """
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
@@ -112,18 +112,18 @@ def as_latents(name: str, value: Any) -> int | tuple[Any, ...]:
 
 
 def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
-    """What is held, as tuples of numbers with None for what is learned.
+    """Return fixed parameters as tuples of numbers, with None for parameters that are learned.
 
     Parameters
     ----------
     value : mapping or None
         Arrays by their names in :data:`FIXED`, NaN or None where a parameter is learned. Loadings may be
-        true where they are learned, and false where they are zero; periods may be durations.
+        boolean: true where they are learned, false where they are zero. Periods may be durations.
 
     Raises
     ------
     ValueError
-        If a name is none of these, or an array not of its number of dimensions.
+        If a name is unknown, or an array has another number of dimensions.
     """
     if value is None:
         return None
@@ -151,7 +151,7 @@ def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
 
 
 def _as_tuples(name: str, array: Any) -> tuple[Any, ...]:
-    """Nested tuples of floats, None for NaN; periods keep durations."""
+    """Return an array as nested tuples of floats, None for NaN; periods keep durations."""
     if array.ndim > 1:
         return tuple(_as_tuples(name, row) for row in array)
     durations = (str, timedelta, np.timedelta64) if name == "periods" else ()
@@ -169,22 +169,22 @@ def _as_tuples(name: str, array: Any) -> tuple[Any, ...]:
 
 
 def _as_array(value: tuple[Any, ...]) -> FloatArray:
-    """Nested tuples as an array, NaN for None."""
+    """Return nested tuples as an array, NaN for None."""
     return np.array(value, dtype=np.float64)
 
 
 def _standardised_noise(variance: FloatArray, scale: FloatArray) -> FloatArray:
-    """Held variances (D,) in squared units of `scale` (D,), none below a least one; NaN stays."""
+    """Return fixed variances (D,) in squared units of `scale` (D,), raised to the smallest allowed one."""
     return np.maximum(variance / scale**2, LEAST_KNOWN_NOISE)
 
 
 def count_of(value: int | tuple[Any, ...]) -> int:
-    """How many latents are asked for."""
+    """Return the number of processes of an option."""
     return len(value) if isinstance(value, tuple) else value
 
 
 def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
-    """A period or time scale in the unit of the times."""
+    """Return a period or time scale in the unit of the times."""
     if isinstance(value, (str, timedelta, np.timedelta64)):
         seconds = seconds_of(value, name)
         if axis.kind != "dates":
@@ -203,10 +203,10 @@ def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
 
 
 class Given(NamedTuple):
-    """What is known of processes before the fit.
+    """Initial values of processes from the options.
 
-    ``frequencies`` of rhythms in radians for one unit of time, or None where they are to be found; and
-    ``processes`` of other kinds whose parameters are known to start from.
+    ``frequencies`` are those of stochastic cycles in radians per unit of time, or None to detect them;
+    ``processes`` are initial processes of other kinds.
     """
 
     frequencies: FloatArray | None = None
@@ -220,35 +220,35 @@ class FitOptions:
     Attributes
     ----------
     n_components : int or None
-        Number of latents; None for what serves.
+        Number of AR(1) latent factors; None to select it.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        A noise variance for each feature, one for all, one for each beside noise with memory, or known ones
-        in squared data units: one for all, or one for each feature, which are kept as a tuple. "auto" is
+        A noise variance for each column, one for all, one for each beside AR(1) noise, or known variances in
+        squared data units: one for all, or one for each column, which are stored as a tuple. "auto" is
         "diagonal" in a single fit; see :mod:`probsfa.statespace.default_model`.
     solver : {"auto", "lbfgs", "em"}, default="auto"
-        How to climb the likelihood; "auto" is "lbfgs".
+        Optimizer of the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
-        Most posterior evaluations.
+        Maximum number of likelihood evaluations.
     tol : float or "auto", default="auto"
         Expected gain of log-likelihood at which to stop, in nats.
     noise_floor : float or "auto", default="auto"
-        Smallest noise variance, as a fraction of each feature's variance.
+        Smallest noise variance, as a fraction of each column's variance.
     n_init : int, default=1
-        Number of climbs, all but the first from random places.
+        Number of optimization runs; all but the first start from random parameters.
     rhythms : int or tuple, default=0
-        Number of rhythms, or their periods to start from.
+        Number of stochastic cycles, or their initial periods.
     smooth : int or tuple, default=0
-        Number of smooth latents, or their time scales to start from.
+        Number of smooth processes, or their initial time scales.
     noise_prior : {"weak"} or None, default="weak"
         Prior of the noise variances that are learned.
     robust : bool or {"cell", "row"}, default=False
-        Whether noise is Student-t; with a weight for each cell, which is also True, or for each row.
+        Whether noise is Student-t; with a weight for each value ("cell" or True) or for each row.
     fixed : dict or None, default=None
-        Parameters that are held, as of :func:`as_fixed`.
+        Fixed parameters, as returned by :func:`as_fixed`.
     smoothness : {1.5, 2.5}, default=1.5
         Smoothness ``nu`` of the Matern kernel of smooth processes.
     trend : int or {"level", "linear"}, default=0
-        Number of random walks; "level" is one of them, "linear" one local linear trend.
+        Number of random walks; "level" is one random walk, "linear" one local linear trend.
     """
 
     n_components: int | None
@@ -274,9 +274,9 @@ class FitOptions:
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
-        """Options from the public parameters of an estimator."""
+        """Return the options of an estimator from its public parameters."""
         values = {field.name: getattr(estimator, field.name) for field in fields(cls)}
-        # Outliers are left out by the default model; each of its fits has Gaussian noise.
+        # With robust="auto" the default model excludes outliers; each of its fits has Gaussian noise.
         automatic = isinstance(values["robust"], str) and values["robust"] == "auto"
         return cls(**{**values, "robust": False if automatic else values["robust"]})
 
@@ -286,12 +286,12 @@ class FitOptions:
         Returns
         -------
         FitOptions
-            The same.
+            The same options.
 
         Raises
         ------
         ValueError
-            That names the parameter, what came and what is wanted.
+            If an option is not valid; the message names it, its value and what is allowed.
         """
         for name in ("rhythms", "smooth"):
             check_count(name, count_of(getattr(self, name)), minimum=0)
@@ -351,11 +351,11 @@ class FitOptions:
 
     @property
     def leaves_noise_open(self) -> bool:
-        """Whether a fit may choose between white noise and noise with memory."""
+        """Whether a fit may choose between white and AR(1) noise."""
         return self.noise == "auto" and self.n_components is None and not self.robust
 
     def with_noise_named(self) -> Self:
-        """The same options with the noise that a single fit has in the place of "auto"."""
+        """Return the options with "diagonal" noise in place of "auto", as a single fit uses it."""
         return replace(self, noise="diagonal") if self.noise == "auto" else self
 
     def _check_fixed(self, fixed: dict[str, tuple[Any, ...]]) -> None:
@@ -395,11 +395,11 @@ class FitOptions:
             )
 
     def gain_worth_a_step(self, n_parameters: int) -> float:
-        """Expected gain of a further step at which to stop, in nats.
+        """Return the expected gain of a further step at which to stop, in nats.
 
-        The maximum is half a nat for each free parameter above the likelihood of the truth, on average (Wilks
-        1938): what is left below it may be a small part of that. The fewer parameters there are, the more
-        each of them is looked at, and the less it costs to find them exactly.
+        The maximum is half a nat for each free parameter above the likelihood of the true parameters, on
+        average (Wilks 1938), so the remaining gain may be a small part of that. With fewer parameters, each
+        of them matters more to users, and computing them exactly costs less.
         """
         if not isinstance(self.tol, str):
             return self.tol
@@ -407,13 +407,13 @@ class FitOptions:
 
     @property
     def latents(self) -> Latents:
-        """Which latents are asked for, once their number is chosen."""
+        """Numbers of latent processes of each kind; requires that `n_components` is a number."""
         assert self.n_components is not None
         return Latents(int(self.n_components), self._others)
 
     @property
     def by_row(self) -> bool:
-        """Whether cells of a row share the weight of their Student-t noise."""
+        """Whether all values of a row share one weight of Student-t noise."""
         return self.robust == "row"
 
     @property
@@ -434,12 +434,12 @@ class FitOptions:
         return sum(self._others.values())
 
     def with_times(self, axis: TimeAxis) -> Self:
-        """The same options with periods and time scales as numbers, in the unit of the times.
+        """Return the options with periods and time scales as numbers, in the unit of the times.
 
         Raises
         ------
         ValueError
-            If one is not positive, or a duration where times are not dates.
+            If one is not positive, or is a duration although the times are not dates.
         """
         changes: dict[str, Any] = {}
         for name in ("rhythms", "smooth"):
@@ -459,7 +459,7 @@ class FitOptions:
         return replace(self, **changes)
 
     def limits(self, scale: FloatArray, time_unit: float, *, evenly_sampled: bool) -> Limits | None:
-        """What is held, and how far periods may move from where they start.
+        """Return the fixed parameters, and the ranges of periods around their initial values.
 
         Parameters
         ----------
@@ -478,8 +478,8 @@ class FitOptions:
         Raises
         ------
         ValueError
-            If there is not a row of loadings, or a variance, for each column; or if a decay is not positive
-            where rows are not evenly spaced.
+            If `fixed` has not one row of loadings, or one variance, for each column; or if a decay is not
+            positive although rows are unevenly spaced.
         """
         periods = self.rhythms if isinstance(self.rhythms, tuple) else ()
         known = bool(periods) and all(is_number(period) for period in periods)
@@ -518,12 +518,12 @@ class FitOptions:
         return Limits(parts["decays"], loadings, noise, frequencies, rhythms)
 
     def given(self, time_unit: float, *, evenly_sampled: bool) -> Given:
-        """What is known of processes, for a model whose decays are over `time_unit`.
+        """Return the initial values of processes, for a model whose decays are over `time_unit`.
 
         Raises
         ------
         ValueError
-            If a period is too short to be seen.
+            If rows are evenly sampled and a period is two rows or less.
         """
         frequencies = None
         processes: dict[type[Process], Process] = {}
@@ -540,24 +540,24 @@ class FitOptions:
         return Given(frequencies, processes)
 
     def variances(self, n_features: int) -> NoiseVariances:
-        """Which columns share a variance of white noise, and which variances are known."""
+        """Return which columns share a variance of white noise, and which variances are known."""
         if not isinstance(self.noise, str):
             return NoiseVariances.known(n_features)
         return STRUCTURES.get(self.noise, NoiseVariances.diagonal)(n_features)
 
     @property
     def separate_variances(self) -> bool:
-        """Whether each column has a variance of white noise of its own, which is learned."""
+        """Whether a separate variance of white noise is learned for each column."""
         return isinstance(self.noise, str) and self.noise != "isotropic"
 
     @property
     def has_memory(self) -> bool:
-        """Whether each column has noise with memory besides."""
+        """Whether each column has AR(1) noise besides white noise."""
         return isinstance(self.noise, str) and self.noise == "ar1"
 
     @property
     def scales_by_feature(self) -> bool:
-        """Whether each feature is standardised by itself; where one variance is for all, all are alike."""
+        """Whether columns are standardised separately; with one noise variance for all, one scale is used."""
         return self.separate_variances or isinstance(self.noise, tuple)
 
     @property
@@ -567,32 +567,32 @@ class FitOptions:
 
     @property
     def least_noise(self) -> float:
-        """Smallest noise variance allowed, as a fraction of each feature's variance."""
+        """Smallest noise variance allowed, as a fraction of each column's variance."""
         if not isinstance(self.noise_floor, str):
             return float(self.noise_floor)
         return LEAST_WHITE_NOISE if self.has_memory else LEAST_NOISE
 
     @property
     def noise_floors(self) -> tuple[float, ...]:
-        """Noise variances at which a feature counts as held up, as fractions of its variance.
+        """Noise variances that count as a lower bound, as fractions of a column's variance.
 
-        Models of earlier versions may be held at the second one.
+        With "auto", the second is the lower bound of earlier versions.
         """
         return (self.least_noise, FORMER_FLOOR) if self.noise_floor == "auto" else (self.least_noise,)
 
     def known_noise(self, scale: FloatArray) -> FloatArray | None:
-        """Noise variance (D,) where it is given, in squared units of `scale` (D,), held above a least one.
+        """Return known noise variances (D,) in squared units of `scale` (D,), raised to the smallest allowed.
 
         Raises
         ------
         ValueError
-            If there is not one variance for each feature.
+            If the variances are not one for each column.
         """
         given = self._given_noise(scale)
         return None if given is None else np.maximum(given, LEAST_KNOWN_NOISE)
 
     def raised_noise(self, scale: FloatArray) -> BoolArray:
-        """Features (D,) whose known noise is smaller than what can be computed with."""
+        """Return whether the known noise variance of each column (D,) is below the smallest allowed one."""
         given = self._given_noise(scale)
         return np.zeros(scale.size, dtype=bool) if given is None else given < LEAST_KNOWN_NOISE
 
@@ -605,7 +605,7 @@ class FitOptions:
         return given / scale**2
 
     def learned_noise(self, scale: FloatArray, resolution: FloatArray | float = 0.0) -> Noise:
-        """What learning may do to the noise, in squared units of `scale` (D,).
+        """Return constraints and prior of the noise variances, in squared units of `scale` (D,).
 
         With ``noise_floor="auto"`` variances are not below those that the resolution of columns implies.
         """

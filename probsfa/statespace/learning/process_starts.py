@@ -1,12 +1,12 @@
-"""Where learning starts with processes beside AR(1) factors.
+"""Initial parameters of processes beside AR(1) factors.
 
-Rhythms are looked for one after the other, each where the whitened periodogram ``x(w)* S(w)^-1 x(w)`` of the
-model so far stands out most from its neighbourhood. Its mean is ``D`` wherever the model is right; where it
-is not, as with few latents, it rises and falls slowly with the frequency, which is no rhythm. Their loadings
-are the main axis of the Fourier transform around that frequency, whose phases are those of the columns.
+Stochastic cycles are detected one after the other, each at the frequency where the whitened periodogram
+``x(w)* S(w)^-1 x(w)`` of the model so far exceeds adjacent frequencies most. Its mean is ``D`` wherever the
+model is correct; a wrong model, as with few factors, changes it slowly with the frequency, unlike a cycle.
+Loadings are the main axis of the Fourier transform around that frequency, whose phases are those of the
+columns.
 
-Other kinds start in the places of the AR(1) factors of :mod:`.starts` that explain most, as
-:meth:`.Process.like_ar1` has it.
+Other kinds replace the AR(1) factors of :mod:`.starts` that explain most, by :meth:`.Process.like_ar1`.
 """
 
 import numpy as np
@@ -30,20 +30,20 @@ __all__ = [
     "with_rhythm",
 ]
 
-# Fewest periods that a series must hold of a rhythm that is looked for.
+# Fewest periods of a detected stochastic cycle that a series must contain.
 _FEWEST_PERIODS = 3.0
-# Periods in which a rhythm forgets its phase, of which the better one is the start.
+# Initial damping times of a stochastic cycle, in periods; the better one is used.
 MEMORIES = (10.0, 60.0)
-# Frequencies at which the background of a periodogram is taken, and least reach of one, in frequencies.
+# Number of frequencies at which the background of a periodogram is computed, and its smallest half-width.
 _BACKGROUNDS, _LEAST_REACH = 200, 10
-# Frequencies to each side of a peak that are a part of it.
+# Number of frequencies on each side of a peak that are a part of it.
 _HALF_A_PEAK = 2
-# Most rows of an even grid for each row at uneven times.
+# Most rows of an even grid for each unevenly sampled row.
 _MOST_ROWS = 16
 
 
 def on_even_grid(panel: Panel) -> list[FloatArray]:
-    """Sequences without holes, a row for each unit of time, filled along straight lines."""
+    """Return sequences at even times, a row for each unit of time, by linear interpolation."""
     if panel.evenly_sampled:
         return interpolate(panel)
     filled, first = [], 0
@@ -58,14 +58,14 @@ def on_even_grid(panel: Panel) -> list[FloatArray]:
 
 
 def _transforms(sequences: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
-    """Frequencies of the longest sequence, and Fourier transforms of all there, of unit mean square."""
+    """Return frequencies of the longest sequence, and Fourier transforms divided by sqrt(length)."""
     n = max(len(x) for x in sequences)
     transforms = [np.fft.rfft(x, n, axis=0) / np.sqrt(len(x)) for x in sequences if len(x) >= n // 4]
     return 2.0 * np.pi * np.arange(n // 2 + 1) / n, transforms
 
 
 def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[FloatArray]) -> FloatArray:
-    """``x(w)* S(w)^-1 x(w)`` of all sequences, shape (W,)."""
+    """Return the sum of ``x(w)* S(w)^-1 x(w)`` over all sequences, shape (W,)."""
     root = 1.0 / np.sqrt(params.noise_variance)
     scaled = [x * root for x in transforms]
     power = np.sum([np.sum(np.abs(x) ** 2, axis=1) for x in scaled], axis=0)
@@ -80,18 +80,18 @@ def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[Floa
 
 
 def strongest_frequency(params: Parameters, sequences: list[FloatArray]) -> float:
-    """Frequency at which centred sequences have most power beyond that of a model, and of those around."""
+    """Return the frequency with most power of centred sequences relative to a model and the background."""
     omega, transforms = _transforms(sequences)
     whitened = _whitened_power(params, omega, transforms)
     return float(omega[_strongest(params, omega, whitened, sequences)])
 
 
 def power_of_a_rhythm(params: Parameters, sequences: list[FloatArray]) -> float:
-    """What the strongest rhythm may add to the log-likelihood of a model, about, in nats.
+    """Return the approximate gain in log-likelihood, in nats, of adding the strongest stochastic cycle.
 
-    That is the power beyond the background of the frequencies around, in units of what noise has there: the
-    gain of a model that has all of it, before the logarithms of its variances are taken off. Where a model is
-    right it is that of chance, some nats for each column.
+    That is the power above the background of adjacent frequencies, relative to the background: the gain of a
+    model that explains all of it, before the log determinant is subtracted. For a correct model it is due to
+    chance, some nats for each column.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def power_of_a_rhythm(params: Parameters, sequences: list[FloatArray]) -> float:
 def _strongest(
     params: Parameters, omega: FloatArray, whitened: FloatArray, sequences: list[FloatArray]
 ) -> int:
-    """Which frequency has most power beyond the background, and is none of the rhythms that are there."""
+    """Return the index of the frequency with most power above background, away from cycles of the model."""
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
     longest = 2.0 * np.pi * _FEWEST_PERIODS / max(len(x) for x in sequences)
@@ -122,7 +122,7 @@ def _strongest(
 
 
 def _background(power: FloatArray) -> FloatArray:
-    """Medians of power at frequencies around each, from two thirds of it to three halves, shape (W,)."""
+    """Return medians of the power from two thirds to three halves of each frequency, shape (W,)."""
     n = len(power)
     centres = np.unique(np.geomspace(1, max(n - 1, 1), _BACKGROUNDS).astype(int))
     reach = [max(c // 3, _LEAST_REACH) for c in centres]
@@ -135,23 +135,23 @@ def _background(power: FloatArray) -> FloatArray:
 def with_rhythm(
     params: Parameters, frequency: float, sequences: list[FloatArray], memory: float
 ) -> Parameters:
-    """The same model with a rhythm of that frequency; see :func:`rhythm`."""
+    """Return the model with another stochastic cycle of that frequency; see :func:`rhythm`."""
     return with_more_latents(params, rhythm(params, frequency, sequences, memory))
 
 
 def rhythm(params: Parameters, frequency: float, sequences: list[FloatArray], memory: float) -> Parameters:
-    """A rhythm of some frequency, as it is in centred sequences; with the noise and offset of a model.
+    """Estimate a stochastic cycle of some frequency; noise and offset are those of the model.
 
     Parameters
     ----------
     params : Parameters
         The model so far.
     frequency : float
-        Radians for one unit of time.
+        Radians per unit of time.
     sequences : list of ndarray of shape (T_i, D)
         Complete, centred sequences.
     memory : float
-        Periods in which the rhythm forgets its phase.
+        Damping time of the cycle, in periods.
     """
     omega, transforms = _transforms(sequences)
     nearest = int(np.argmin(np.abs(omega - frequency)))
@@ -160,17 +160,17 @@ def rhythm(params: Parameters, frequency: float, sequences: list[FloatArray], me
     _, sizes, vectors = np.linalg.svd(rows, full_matrices=False)
     n_rows = np.mean([len(x) for x in sequences]) * len(transforms)
     vector = vectors[0] * sizes[0] * np.sqrt(2.0 / n_rows) * np.sqrt(params.noise_variance)
-    # c z + c* z* is the real part of (c - i c*) (z + i z*), which turns as exp(i w t).
+    # c z + c* z* is the real part of (c - i c*) (z + i z*), which rotates as exp(i w t).
     found = Rhythm(np.array([np.exp(-frequency / (2.0 * np.pi * memory))]), np.array([frequency]))
     loadings = np.stack([vector.real, -vector.imag], axis=1)
     return params.replace(decay=np.zeros(0), loadings=loadings, processes=(found,))
 
 
 def from_slow(params: Parameters, latents: Latents, given: Given) -> list[Parameters]:
-    """Models with processes of other kinds in the places of the AR(1) factors that explain most.
+    """Return models in which processes of other kinds replace the AR(1) factors that explain most.
 
-    Those that are not stationary take the slowest of them. Kinds that are looked for in the periodogram are
-    not made here.
+    Non-stationary processes replace the slowest of these. Kinds that are detected in the periodogram are not
+    added here.
     """
     kinds = [kind for kind in latents.counts if not kind.sought]
     n = sum(latents.counts[kind] for kind in kinds)
@@ -194,7 +194,7 @@ def from_slow(params: Parameters, latents: Latents, given: Given) -> list[Parame
 
 
 def silent_processes(latents: Latents, like: Parameters, given: Given) -> Parameters:
-    """Processes beside AR(1) factors that no column sees, with which a model is the same as without."""
+    """Return processes beside AR(1) factors with zero loadings, which do not change a model."""
     processes = [given.processes.get(kind, kind.silent(count)) for kind, count in latents.counts.items()]
     loadings = np.zeros((like.n_features, latents.n_states - latents.n_components))
     return like.replace(decay=np.zeros(0), loadings=loadings, processes=tuple(processes))

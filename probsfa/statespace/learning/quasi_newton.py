@@ -1,15 +1,15 @@
-"""Quasi-Newton ascent in a metric, and with a damping matrix, that the problem supplies.
+"""Quasi-Newton optimizer with a metric and a damping matrix from the objective.
 
-The metric is close to minus the second derivative. Its inverse stands in the middle of the limited-memory
-BFGS recursion, in place of the usual multiple of the identity; the remembered pairs correct what the metric
-leaves out. Where the quadratic model misleads, a multiple of the damping matrix is added to the metric, as
-Levenberg and Marquardt do: directions of which the data say little are held back first. A step that lowers
-the objective is never taken, but it is remembered as well: its secant pair tells of the curvature that the
-step missed (as in Nocedal & Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds,
-and an objective may have its steps follow curves (``move``); what is remembered is then brought along.
+The metric approximates minus the second derivative. Its inverse replaces the usual multiple of the identity
+in the middle of the limited-memory BFGS recursion; the stored secant pairs correct the metric. Where the
+quadratic model is inaccurate, a multiple of the damping matrix is added to the metric (Levenberg-Marquardt),
+which first shortens steps along directions with little information. A step that lowers the objective is
+rejected, but its secant pair is stored: it contains the curvature that the model missed (as in Nocedal &
+Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds. An objective may have steps
+along curves (``move``); stored pairs are then transported along them.
 
-A few coordinates whose steps are too long are held at their longest, and all others take the best step beside
-that: scaling the whole step down for the sake of one would let the others creep.
+A few coordinates whose steps are too long are limited to their longest step, and all others take the optimal
+step given that: scaling the whole step for one coordinate would make all others slow.
 """
 
 from collections import deque
@@ -24,23 +24,23 @@ Ending = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
 _MEMORY = 12
 _ARMIJO = 1e-4
 _LEAST_DAMPING = 1e-9
-# Damping after a step that was refused, at least, and damping that is as good as none.
+# Smallest damping after a rejected step, and damping that is set to zero when it decreases.
 _FIRST_DAMPING, _NO_DAMPING = 1e-4, 1e-6
-# Damping beyond which it is the step's length that misleads; and the shortest part of a step.
+# Damping above which the step is shortened instead, and the smallest fraction of a step.
 _ENOUGH_DAMPING, _SHORTEST = 1.0, 1e-6
-# Factors by which damping rises after a refused step, and falls after one that gained as promised, or more.
+# Factors by which damping rises after a rejected step, and falls after one that gained as expected, or more.
 _MORE, _FEWER, _FAR_FEWER = 10.0, 3.0, 10.0
-# Part of what a refused step lost that the next one loses, too, where damping has hardly changed it.
+# If a rejected step loses more than this fraction of the previous loss, damping has hardly changed it.
 _ALIKE = 0.5
 _MOST_EXCESS = 4.0
 _SHORTENING = 30.0
-# Coordinates that are held at their longest steps, at most, and rounds in which they are found.
+# Most coordinates that are limited to their longest steps, and rounds of finding them.
 _MOST_HELD, _HOLDING_ROUNDS = 4, 3
 _RECENT_STEPS = 3
 
 
 class Evaluation(NamedTuple):
-    """What an objective knows at a vector: its value, gradient (P,) and anything its metric needs."""
+    """Objective at a vector: its value, gradient (P,) and any data that its metric requires."""
 
     value: float
     gradient: FloatArray
@@ -51,12 +51,12 @@ class Curvature(Protocol):
     """A positive definite metric and damping matrix."""
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
-        """Solve with metric plus ``damping`` times damping matrix; what is not free stays zero."""
+        """Solve with metric plus ``damping`` times damping matrix; coordinates that are not free are zero."""
         ...
 
 
 class Objective(Protocol):
-    """What is maximised: a value in nats, its gradient, and a metric close to minus its second derivative."""
+    """Function to maximise, in nats, with its gradient and a metric close to minus its second derivative."""
 
     @property
     def exhausted(self) -> bool:
@@ -64,39 +64,39 @@ class Objective(Protocol):
         ...
 
     def __call__(self, vector: FloatArray) -> Evaluation:
-        """Value and gradient at ``vector``."""
+        """Return value and gradient at ``vector``."""
         ...
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Curvature:
-        """A metric near minus the second derivative, with a damping matrix."""
+        """Return a metric close to minus the second derivative, with a damping matrix."""
         ...
 
     def rounding(self, value: float) -> float:
-        """Smallest change of the value that is more than rounding."""
+        """Return the smallest change of the value that exceeds rounding errors."""
         ...
 
 
 class Transport(Protocol):
-    """Brings changes of the coordinates, and slopes by them, along a step."""
+    """Transport of coordinate changes and gradients along a step."""
 
     def __call__(self, change: FloatArray, /) -> FloatArray:
-        """A vector (P,) where the step begins, as it is where the step ends."""
+        """Transport a vector (P,) from the start of the step to its end."""
         ...
 
     def back(self, change: FloatArray, /) -> FloatArray:
-        """A vector (P,) where the step ends, as it is where the step begins."""
+        """Transport a vector (P,) from the end of the step to its start."""
         ...
 
 
 class Still:
-    """The transport along a straight line, on which nothing turns."""
+    """Identity transport, along a straight line."""
 
     def __call__(self, change: FloatArray) -> FloatArray:
-        """The same vector."""
+        """Return the same vector."""
         return change
 
     def back(self, change: FloatArray) -> FloatArray:
-        """The same vector."""
+        """Return the same vector."""
         return change
 
 
@@ -106,9 +106,9 @@ def straight(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transpor
 
 
 class Box(NamedTuple):
-    """Limits of the ascent: bounds (P,) and the ``longest`` step of each coordinate (P,).
+    """Bounds (P,) and the ``longest`` step of each coordinate (P,).
 
-    A coordinate whose ``lower`` and ``upper`` bounds are equal is held. Without upper bounds there are none.
+    A coordinate whose ``lower`` and ``upper`` bounds are equal is fixed. Upper bounds are optional.
     """
 
     lower: FloatArray
@@ -116,18 +116,18 @@ class Box(NamedTuple):
     upper: FloatArray | float = np.inf
 
     def within(self, vector: FloatArray) -> FloatArray:
-        """The vector, moved to the nearest place within the bounds."""
+        """Return the vector clipped to the bounds."""
         return np.minimum(np.maximum(vector, self.lower), self.upper)
 
     def free(self, vector: FloatArray, gradient: FloatArray) -> BoolArray:
-        """Coordinates (P,) that are not at a bound beyond which the gradient points."""
+        """Return which coordinates (P,) are not fixed, nor at a bound beyond which the gradient points."""
         below = (vector <= self.lower) & (gradient < 0.0)
         above = (vector >= self.upper) & (gradient > 0.0)
         return ~(below | above | (self.lower == self.upper))
 
 
 class Ascent(NamedTuple):
-    """Where an ascent ended: the best vector, the values after each accepted step and why it ended."""
+    """Result of the optimizer: the best vector, the values after each accepted step and why it ended."""
 
     vector: FloatArray
     history: tuple[float, ...]
@@ -148,7 +148,7 @@ class _Point(NamedTuple):
 
 
 class _Memory:
-    """Pairs of a step and the fall of the gradient along it."""
+    """Secant pairs: a step and the decrease of the gradient along it."""
 
     def __init__(self) -> None:
         self.pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=_MEMORY)
@@ -162,20 +162,20 @@ class _Memory:
         self._kept = None
 
     def add(self, step: FloatArray, fall: FloatArray) -> None:
-        """A step, and how much less the gradient is at its end."""
+        """Store a step and the decrease of the gradient along it."""
         self.pairs.append((step, fall))
         self._kept = None
 
     def turn(self, turn: Transport) -> None:
-        """Bring all pairs to where a step has led."""
+        """Transport all pairs along a step."""
         for i, (step, fall) in enumerate(self.pairs):
             self.pairs[i] = (turn(step), turn(fall))
         self._kept = None
 
     def _among(self, free: BoolArray) -> list[tuple[FloatArray, FloatArray, float]]:
-        """Return pairs on the free coordinates, with their products, where the objective curves along them.
+        """Return pairs with positive curvature on the free coordinates, with their products.
 
-        The result is cached: one step takes several directions, at other damping and with held coordinates.
+        The result is cached: one step computes several directions, with other damping or limited coordinates.
         """
         key = free.tobytes()
         if self._kept is None or self._kept[0] != key:
@@ -188,7 +188,7 @@ class _Memory:
     def direction(
         self, gradient: FloatArray, metric: Curvature, free: BoolArray, damping: float
     ) -> FloatArray:
-        """Ascent direction: the two-loop recursion on the free coordinates, around the inverse metric."""
+        """Return the ascent direction: two-loop recursion on the free coordinates with the inverse metric."""
         kept = self._among(free)
         q = gradient * free
         alphas = []
@@ -209,10 +209,10 @@ def _bounded_step(
     damping: float,
     box: Box,
 ) -> tuple[FloatArray | None, float, float]:
-    """Step within the box's limits, the factor by which it had to be shortened, and the damping it took.
+    """Return a step within the longest steps, the factor by which it was shortened, and its damping.
 
-    A step far beyond the limits in one badly determined direction would be short in all others once it is
-    scaled down, so damping takes the first part of the shortening.
+    A step far too long in one badly determined direction would be short in all others after scaling, so
+    damping is increased before the step is scaled.
     """
     while True:
         step = memory.direction(point.gradient, metric, free, damping)
@@ -228,16 +228,16 @@ def _bounded_step(
 def _with_held(
     step: FloatArray, memory: _Memory, free: BoolArray, metric: Curvature, damping: float, box: Box
 ) -> FloatArray:
-    """Best step in the quadratic model with the few coordinates that are too long held at their longest.
+    """Return the best step of the quadratic model with a few too long coordinates at their longest steps.
 
-    With the inverse ``H`` of the model's matrix the best step is ``H (g - f)``, where ``f`` are the forces on
-    the held coordinates that bring them to where they are held.
+    With the inverse ``H`` of the model's matrix the best step is ``H (g - f)``, where ``f`` are the Lagrange
+    multipliers of the limited coordinates.
     """
     held: list[int] = []
     columns: list[FloatArray] = []
     best = step
     for _ in range(_HOLDING_ROUNDS):
-        # Those that are held are so up to rounding.
+        # Limited coordinates are at their longest steps up to rounding.
         over = np.flatnonzero(np.abs(best) > (1.0 + 1e-6) * box.longest)
         if over.size == 0 or over.size + len(held) > _MOST_HELD:
             break
@@ -263,25 +263,25 @@ def ascend(
     tol: float,
     known: Evaluation | None = None,
 ) -> Ascent:
-    """Ascend until a further step is expected to gain less than ``tol``.
+    """Maximise until a further step is expected to gain less than ``tol``.
 
     Parameters
     ----------
     objective : Objective
         Value, gradient, metric and damping matrix.
     start : ndarray of shape (P,)
-        Where to begin.
+        Initial vector.
     box : Box
         Bounds and longest steps.
     tol : float
         Expected gain of a further step at which to stop, in the units of the value.
     known : Evaluation, optional
-        The objective at ``start``, where it is known.
+        The objective at ``start``, if it is known.
 
     Returns
     -------
     Ascent
-        Also after an interrupt from the keyboard, with the best point so far.
+        After a keyboard interrupt, with the best point so far.
     """
     memory = _Memory()
     move = getattr(objective, "move", straight)
@@ -296,7 +296,7 @@ def ascend(
         metric = objective.metric(point.vector, point.known)
         while not objective.exhausted:
             free = box.free(point.vector, point.gradient)
-            # What the step before took is a guess of what it takes now.
+            # A fraction of the damping that the previous step required is the first guess.
             least = max(damping, used / _SHORTENING**2 if used > _LEAST_DAMPING * _SHORTENING**2 else 0.0)
             step, excess, used = _bounded_step(memory, point, free, metric, least, box)
             if step is None:
@@ -310,7 +310,7 @@ def ascend(
             if expected * excess < tol * length:
                 if least == 0.0 or _recent_gain(history) < _RECENT_STEPS * tol:
                     return Ascent(vector, tuple(history), "converged")
-                # A damped step promises less than a free one: ask again before believing it.
+                # A damped step has a smaller expected gain: try without damping before stopping.
                 if not misled:
                     damping = used = 0.0
                     continue
@@ -327,7 +327,7 @@ def ascend(
                 vector = point.vector
                 history.append(point.value)
                 metric = objective.metric(point.vector, point.known)
-                if gain > 0.75 * expected and not shortened:  # a short step always gains what it promises
+                if gain > 0.75 * expected and not shortened:  # a short step always gains as expected
                     damping = _less(damping, _FAR_FEWER if gain > expected else _FEWER)
                 elif gain < 0.25 * expected:
                     damping = max(4.0 * damping, _LEAST_DAMPING)
@@ -336,16 +336,16 @@ def ascend(
             elif length < _SHORTEST:
                 return Ascent(vector, tuple(history), "stalled")
             elif damping > _ENOUGH_DAMPING:
-                # It is the length that misleads: to the maximum of the parabola through what is known.
+                # The step is too long: to the maximum of the parabola through both values and the slope.
                 memory.clear()
                 curvature = slope - gain if np.isfinite(gain) else np.inf
                 length *= min(max(0.5 * slope / curvature, 0.05), 0.5)
             else:
-                # The quadratic model misled: remember what was missing in it, and damp.
+                # The quadratic model was inaccurate: store the secant pair and increase damping.
                 _remember_refused(memory, point, step, evaluation, turn, box)
                 more = _MORE
                 if misled and not gain > _ALIKE * refused:
-                    more = _MORE**2  # the same step, nearly: this damping does not reach what misled
+                    more = _MORE**2  # nearly the same step: this damping is too small to change it
                 misled, refused = True, gain
                 damping = max(more * damping, more * used, _FIRST_DAMPING)
     except KeyboardInterrupt:
@@ -356,10 +356,7 @@ def ascend(
 def _remember_refused(
     memory: _Memory, point: _Point, step: FloatArray, evaluation: Evaluation, turn: Transport, box: Box
 ) -> None:
-    """Keep the pair of a step that was not taken, seen from where it began, if the objective curves along it.
-
-    Pairs without such curvature tell nothing, and pairs of gradients that are no numbers would spoil all.
-    """
+    """Store the secant pair of a rejected step, at its start, if its curvature is positive and finite."""
     if not (np.isfinite(evaluation.value) and np.all(np.isfinite(evaluation.gradient))):
         return
     taken = box.within(point.vector + step) - point.vector
@@ -369,7 +366,7 @@ def _remember_refused(
 
 
 def _recent_gain(history: list[float]) -> float:
-    """Gain of the last three steps together."""
+    """Return the total gain of the last three steps."""
     return history[-1] - history[-1 - _RECENT_STEPS] if len(history) > _RECENT_STEPS else np.inf
 
 

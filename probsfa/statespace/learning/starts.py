@@ -1,10 +1,10 @@
-"""Where learning starts.
+"""Initial parameters from the data.
 
-Slow feature analysis of interpolated data gives directions and decays; noise makes its decays too small and
-its directions turn away from noisy ones. The lagged covariances ``G(l) = C diag(a^l) C'``, l > 0, are free
-of white noise, so their joint eigenvectors are a second start, good where the first is bad (Tong et al.
-1991; Molgedey & Schuster 1994). Both are refined on Whittle's likelihood, which costs next to nothing,
-before the exact likelihood judges them.
+Slow feature analysis of interpolated data estimates directions and decays; noise biases its decays downwards
+and its directions away from noisy ones. The lagged covariances ``G(l) = C diag(a^l) C'``, l > 0, are free of
+white noise, so their joint eigenvectors are a second start, good where the first is poor (Tong et al. 1991;
+Molgedey & Schuster 1994). Both are refined on Whittle's likelihood, at very little cost, and then ranked by
+the exact likelihood.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
 
 _SLOWEST, _FASTEST = 1.0 - 1e-4, 0.02
-# Share of each feature's variance that a start leaves to the noise, at least.
+# Smallest share of the noise in each column's variance, for different starts.
 _NOISE_SHARES = (0.1, 1e-3)
 
 
 def interpolate(panel: Panel) -> list[FloatArray]:
-    """Sequences with their gaps filled along straight lines, levelled at the ends.
+    """Impute missing values by linear interpolation, constant before the first and after the last value.
 
-    A feature that is never observed in a sequence gets its mean over all of them.
+    A column that is never observed in a sequence gets its mean over all of them.
     """
     counts = np.maximum(panel.mask[:].sum(axis=0), 1.0)
     means = panel.values[:].sum(axis=0) / counts
@@ -43,7 +43,7 @@ def interpolate(panel: Panel) -> list[FloatArray]:
 
 
 def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
-    """Symmetrised covariance of centred sequences with themselves ``lag`` steps later, or zero."""
+    """Return the symmetrised covariance of centred sequences at a lag; zero if all are too short."""
     d = sequences[0].shape[1]
     total, count = np.zeros((d, d)), 0
     for x in sequences:
@@ -55,16 +55,16 @@ def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
 
 
 def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) -> Iterator[Parameters]:
-    """Different places to start from, the most faithful to slow feature analysis first.
+    """Yield different starts, the closest to slow feature analysis first.
 
     Parameters
     ----------
     sequences : list of ndarray of shape (T_i, D)
         Complete sequences, centred by ``offset``.
     offset : ndarray of shape (D,)
-        Mean of the features.
+        Mean of the columns.
     latents : Latents
-        How many latents.
+        Number of AR(1) factors.
 
     Yields
     ------
@@ -77,7 +77,7 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
     covariance, lagged = lagged_covariance(inside, 0), lagged_covariance(inside, 1)
     by_slowness = _from_slowness(covariance, lagged, n_components)
     by_lags = _from_lags(lagged, lagged_covariance(inside, 2), n_components)
-    if by_lags[0].size == 0:  # nothing is positively correlated with its own past
+    if by_lags[0].size == 0:  # no direction is positively autocorrelated
         by_lags = by_slowness
     for (decay, loadings), share in (
         (by_slowness, _NOISE_SHARES[0]),
@@ -93,11 +93,11 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
 def random_starts(
     sequences: list[FloatArray], offset: FloatArray, latents: Latents, n_starts: int
 ) -> Iterator[Parameters]:
-    """Random places to start from, the same whenever they are asked for.
+    """Yield random starts, the same in each call.
 
-    Loadings are mixed at random from the directions in which the data vary, and explain between a tenth and
-    nine tenths of the variance; time scales are spread evenly on a logarithmic scale, from a step to the
-    longest sequence. Parameters as of :func:`starts`, and the number of them.
+    Loadings are random combinations of the directions in which the data vary, and explain between a tenth and
+    nine tenths of the variance; time scales are log-uniform from one step to the length of the longest
+    sequence. Parameters are those of :func:`starts`, and the number of starts.
     """
     k, longest = latents.n_components, max(len(x) for x in sequences)
     variances = _variances(sequences)
@@ -118,29 +118,29 @@ def random_starts(
 
 
 def _variances(sequences: list[FloatArray]) -> FloatArray:
-    """Return the variance (D,) of each feature of centred sequences, a little above zero."""
+    """Return the variance (D,) of each column of centred sequences, at least 1e-12."""
     power = np.sum([np.sum(x**2, axis=0) for x in sequences], axis=0)
     return np.asarray(np.maximum(power / sum(map(len, sequences)), 1e-12))
 
 
 def _row_space(sequences: list[FloatArray]) -> FloatArray | None:
-    """Return an orthonormal basis (D, R) of the N rows where they are fewer than the D features, or None.
+    """Return an orthonormal basis (D, R) of the N rows if they are fewer than the D columns, or None.
 
-    Eigenproblems of D features cost the cube of D; nothing of the data lies outside of the rows.
+    Eigenproblems of size D cost D^3 products, and all data lie in the span of the rows.
     """
     rows = np.concatenate(sequences)
     if rows.shape[0] >= rows.shape[1]:
         return None
     _, size, axes = np.linalg.svd(rows, full_matrices=False)
     kept = size > np.sqrt(default_rank_tol(rows.shape[1])) * size[0]
-    kept[0] = True  # of rows that are all zero, too
+    kept[0] = True  # even if all rows are zero
     return np.asarray(axes[kept].T)
 
 
 def _from_slowness(
     covariance: FloatArray, lagged: FloatArray, n_components: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Decays and loadings by slow feature analysis, differences having the moment ``2 (G(0) - G(1))``."""
+    """Return decays and loadings by slow feature analysis; differences have moment ``2 (G(0) - G(1))``."""
     solution = slow_directions(2.0 * (covariance - lagged), covariance)
     kept = min(n_components, solution.rank)
     decay = np.clip(1.0 - 0.5 * solution.delta_values[:kept], -_SLOWEST, _SLOWEST)
@@ -148,7 +148,7 @@ def _from_slowness(
 
 
 def _from_lags(lagged: FloatArray, twice: FloatArray, n_components: int) -> tuple[FloatArray, FloatArray]:
-    """Decays and loadings from the covariances at lags one and two, which hold no white noise."""
+    """Return decays and loadings from the covariances at lags one and two, which contain no white noise."""
     values, vectors = np.linalg.eigh(lagged)
     order = np.argsort(-values)[:n_components]
     values, vectors = values[order], vectors[:, order]
