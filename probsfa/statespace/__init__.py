@@ -27,10 +27,10 @@ Modules import only modules below their own::
     posterior                          moments and likelihood of a panel, by the engine
     engine/                            exact inference over rows, by the selected algorithm
     innovations                        parameters in the form of the paper
-    panel, parameters, columns         observations as arrays; decays, loadings, noise, offset; units of
-    columns transforms, covariates             transforms of columns; exogenous variables hidden_cells
-    hidden values for the comparison of models adjacent                           comparison of values with
-    adjacent observations
+    panel, parameters, columns         observations as arrays; parameters of the model; units of columns
+    transforms, covariates             transforms of columns; exogenous variables
+    hidden_cells                       hidden values for the comparison of models
+    adjacent                           comparison of values with adjacent observations
 
 Samplers use the engine directly: the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).

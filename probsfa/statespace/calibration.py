@@ -11,7 +11,7 @@ for long series.
 *Distance.* Values are held out as they are missing. The factor for values that are some rows from the nearest
 observed value of their column is the one with which 90 % intervals cover 90 % of the values that were held
 out at such distances. It is shrunk towards one by its standard error, ``1 - (error / log(factor))^2`` and at
-least zero (positive-part James-Stein), so that a model whose intervals are right keeps them.
+least zero (positive-part James-Stein), so that calibrated intervals do not change.
 
 References
 ----------
@@ -34,7 +34,7 @@ __all__ = ["Calibration", "HeldOut", "calibrate", "distance_to_observed", "small
 
 # Nominal coverage at which intervals are calibrated.
 _LEVEL = 0.9
-# Gaps in a class of distances, at least: with fewer the standard error of the coverage is not known.
+# Minimum number of gaps in a class of distances, for an estimate of the standard error of the coverage.
 _FEWEST_GAPS = 8
 
 
@@ -102,12 +102,12 @@ def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
     counts : ndarray of shape (D,)
         Numbers of observed values.
     n_parameters : int
-        Coefficients that each column has of its own.
+        Number of coefficients of each column.
 
     Returns
     -------
     ndarray of shape (D,)
-        With two degrees of freedom at least: fewer have no variance.
+        Ratios for at least two degrees of freedom.
     """
     n = np.maximum(np.asarray(counts, dtype=float), 1.0)
     degrees = np.maximum(n - n_parameters, 2.0)

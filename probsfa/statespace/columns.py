@@ -1,4 +1,4 @@
-"""Means, variances and units of columns with holes, from parts of the rows."""
+"""Means, variances and units of columns with missing values, from parts of the rows."""
 
 import functools
 from collections.abc import Sequence
@@ -11,25 +11,25 @@ from probsfa._validation import Sequences
 
 __all__ = ["ColumnMoments", "column_moments", "merge_columns"]
 
-# Rows that are gone through at a time.
+# Number of rows per block.
 _BLOCK_ROWS = 65_536
 
 
 class ColumnMoments(NamedTuple):
-    """First and second moments of the observed cells of each feature, ready to be added up over parts.
+    """First and second moments of the observed values of each column, which can be merged over parts.
 
     Attributes
     ----------
     counts : ndarray of shape (D,)
-        Number of observed cells.
+        Number of observed values.
     origin : ndarray of shape (D,)
-        Value about which the cells are summed, which keeps their digits at a large offset.
+        Value that is subtracted before summation, for accuracy at a large offset.
     offset : ndarray of shape (D,)
-        Mean of the cells less `origin`.
+        Mean of the values less `origin`.
     scatter : ndarray of shape (D,)
         Sum of squared deviations from the mean.
     lengths : tuple of int
-        Rows of every sequence.
+        Rows of each sequence.
     """
 
     counts: FloatArray
@@ -40,31 +40,31 @@ class ColumnMoments(NamedTuple):
 
     @property
     def means(self) -> FloatArray:
-        """Mean of each feature."""
+        """Mean of each column."""
         return self.origin + self.offset
 
     @property
     def stds(self) -> FloatArray:
-        """Standard deviation of each feature."""
+        """Standard deviation of each column."""
         return np.sqrt(self.scatter / self.counts)
 
     @property
     def constant(self) -> BoolArray:
-        """Which features (D,) do not vary: what rounding leaves of a constant one is no variation."""
+        """Which columns (D,) are constant up to rounding errors."""
         return self.stds <= 8.0 * np.finfo(np.float64).eps * np.abs(self.means)
 
     def units(self, *, by_feature: bool) -> tuple[FloatArray, FloatArray]:
-        """Shift and scale (D,) that standardise the features.
+        """Return the shift and scale (D,) that standardise the columns.
 
         Parameters
         ----------
         by_feature : bool
-            Whether each feature has a scale of its own, or all have one.
+            Whether each column has its own scale, or all have the same.
 
         Raises
         ------
         ValueError
-            If no feature varies.
+            If all columns are constant.
         """
         stds = np.where(self.constant, 0.0, self.stds)
         if not np.any(stds > 0.0):
@@ -75,7 +75,7 @@ class ColumnMoments(NamedTuple):
 
 
 def column_moments(part: Sequences) -> ColumnMoments:
-    """Moments of the observed cells of some rows; many are taken block by block, which saves memory."""
+    """Compute the moments of the observed values of some rows, block by block to save memory."""
     blocks = [
         _moments_of_block(part.values[start : start + _BLOCK_ROWS])
         for start in range(0, part.n_rows, _BLOCK_ROWS)
@@ -86,7 +86,7 @@ def column_moments(part: Sequences) -> ColumnMoments:
 def _moments_of_block(values: FloatArray) -> ColumnMoments:
     seen = ~np.isnan(values)
     counts = seen.sum(axis=0).astype(np.float64)
-    # The first observed value of each feature: at a large offset, sums about it have all their digits.
+    # The first observed value of each column: sums about it are accurate at a large offset.
     origin = values[np.argmax(seen, axis=0), np.arange(values.shape[1])]
     origin = np.where(counts > 0, origin, 0.0)
     deviation = np.where(seen, values - origin, 0.0)
@@ -96,7 +96,7 @@ def _moments_of_block(values: FloatArray) -> ColumnMoments:
 
 
 def merge_columns(parts: Sequence[ColumnMoments]) -> ColumnMoments:
-    """Moments over all parts from those of each."""
+    """Merge the moments of several parts."""
     return functools.reduce(_merge_two, parts)
 
 

@@ -28,7 +28,7 @@ def looks_counted(column: FloatArray) -> bool:
 
 
 def counts_sentence(sequences: Sequences) -> str:
-    """Return a warning that names such columns and a suitable model; an empty string without such columns."""
+    """Return a warning that names columns of counts and a suitable model; an empty string without these."""
     names = sequences.feature_names
     counted = [d for d in range(sequences.n_features) if looks_counted(sequences.values[:, d])]
     if not counted:

@@ -1,4 +1,4 @@
-"""The Bayesian information criterion, as every comparison of models takes it."""
+"""The Bayesian information criterion of all comparisons of models."""
 
 import numpy as np
 
@@ -6,22 +6,22 @@ __all__ = ["bayesian_criterion"]
 
 
 def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *, share: float = 1.0) -> float:
-    """Bayesian information criterion, smaller is better (Schwarz 1978).
+    """Return the Bayesian information criterion; smaller is better (Schwarz 1978).
 
-    ``P log N - 2 log L``, with ``N`` rows in which anything is observed: rows of one time are no independent
-    observations of the parameters, and those of different times nearly are.
+    ``P log N - 2 log L``, with ``N`` rows in which any value is observed: values of one row are not
+    independent observations of the parameters, and those of different rows nearly are.
 
     Parameters
     ----------
     log_likelihood : float
-        In nats, of the data in their own units.
+        Log-likelihood in nats, of the data in their own units.
     n_parameters : int
-        Free parameters, ``P``.
+        Number of free parameters, ``P``.
     n_rows : int
-        Rows in which anything is observed, ``N``.
+        Number of rows in which any value is observed, ``N``.
     share : float, default=1.0
-        Part of these rows that the likelihood is of. The rest is taken to be as informative, so that models
-        fitted to a part are compared as they would be on all.
+        Share of these rows in the likelihood. The others are assumed to be as informative, so that models
+        fitted to a part of the rows are compared as if fitted to all.
 
     Returns
     -------

@@ -1,10 +1,10 @@
-"""The model of a fit where neither the number of factors nor the noise is given.
+"""Model choice for a fit in which neither the number of factors nor the noise is specified.
 
 Three candidates are fitted to a copy of the data from which some observed values are hidden: as many factors
 as columns with white noise, up to sixteen factors with AR(1) noise of each column, and up to four with AR(1)
 noise. The one that fills the hidden values best is then fitted to all values.
 
-With AR(1) noise of each column linear interpolation is a limit of the model, and the factors are left to what
+With AR(1) noise of each column, linear interpolation is a limit of the model, and the factors explain what
 columns share.
 """
 
@@ -46,24 +46,24 @@ __all__ = ["fit_default_model"]
 
 # Factors of the smaller candidate with AR(1) noise, at most.
 _FEW = 4
-# Part of the observed values that is hidden, and rows of a block where nothing is missing.
+# Share of the observed values that is hidden, and rows of a block if few values are missing.
 _HIDDEN, _BLOCK = 0.1, 24
-# Hidden values on which candidates are compared, at least, in so many draws at most.
+# Minimum number of hidden values for the comparison, and maximum number of draws to reach it.
 _ENOUGH, _MOST_DRAWS = 200, 5
-# Observed values below which nothing is compared.
+# Minimum number of observed values for a comparison.
 _FEWEST_VALUES = 20
-# Gain in nats, for each free parameter and at least, below which a fit ends: the maximum is half a nat for
-# each above the truth, and what is left moves no fill by as much as the candidates differ.
+# Gain in nats per free parameter, and minimum gain, below which a fit ends. The maximum exceeds the truth by
+# half a nat per parameter, and the remaining error changes imputed values by less than candidates differ.
 _WORTH, _LEAST_GAIN = 0.03, 0.5
-# The comparison fits so many candidates, on rows that together cost about as much as the fit to all rows.
+# Number of fits in the comparison, on rows that together cost about as much as the fit to all rows.
 _FITS = 3
-# Most likelihood evaluations of a candidate that is compared.
+# Maximum number of likelihood evaluations of a candidate in the comparison.
 _MOST_EVALUATIONS = 40
 
-# Score of a hidden value, in standard deviations, above which all are the same where outliers are judged.
+# Upper limit of the score of a hidden value, in standard deviations, in the test for outliers.
 _LARGEST_SCORE = 6.0
 
-#: Fits a model of given options and size to sequences, from given parameters or none.
+#: Function that fits a model of given options and size to sequences, with optional initial parameters.
 Fit = Callable[[Sequences, FitOptions, Size, Parameters | None], LinearGaussianModel]
 
 
@@ -75,18 +75,18 @@ class _Candidate(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What the status calls it."""
+        """Description in the status."""
         return f"{self.size.n_components} with {'AR(1)' if self.noise == 'ar1' else 'white'} noise"
 
     def asked(self, options: FitOptions, n_features: int) -> FitOptions:
-        """Options of a fit to all values."""
+        """Return the options of the fit to all values."""
         of_a_column = self.size.n_components + (4 if self.noise == "ar1" else 2)
         n_parameters = self.size.n_components + of_a_column * n_features
         tol = max(_LEAST_GAIN, _WORTH * n_parameters) if options.tol == "auto" else options.tol
         return replace(options, noise=self.noise, tol=tol)
 
     def compared(self, options: FitOptions, n_features: int) -> FitOptions:
-        """Options of a fit that is compared."""
+        """Return the options of the fit in the comparison."""
         asked = self.asked(options, n_features)
         return replace(asked, max_iter=min(asked.max_iter, _MOST_EVALUATIONS))
 
@@ -101,12 +101,12 @@ def fit_default_model(
     data : InMemory
         All rows.
     options : FitOptions
-        What was asked for; it leaves the number of factors and the noise open.
+        Options of the user, in which the number of factors and the noise are not specified.
     fit : callable
-        Fits one candidate.
+        Function that fits one candidate.
     without_outliers : bool, default=False
-        Whether gross outliers are left out where a few values dominate a column and hidden values are
-        predicted better without them; otherwise the model is that of all values.
+        Whether to leave out gross outliers if a few values dominate a column and hidden values are predicted
+        better without them.
 
     Returns
     -------
@@ -132,12 +132,12 @@ def fit_default_model(
 def _without_outliers(
     data: InMemory, options: FitOptions, fit: Fit
 ) -> tuple[tuple[Sequences, FloatArray] | None, LinearGaussianModel | None]:
-    """Return the rows without outliers with the spreads of the columns that have some, and the model of all.
+    """Return rows without outliers, the spreads of columns with outliers, and a model fitted to all values.
 
-    No rows where no few values dominate a column, or where hidden values are predicted no better without
-    them. The model, if there is one, is that of the last candidate in the comparison of :func:`_fit_best`.
-    The candidate with most factors is compared: it explains most of what columns share, so that a burst of
-    several columns is no outlier.
+    Returns None for the rows if a few values dominate no column, or if hidden values are predicted no better
+    without outliers. The model, if any, is the fit of the last candidate, which :func:`_fit_best` reuses. The
+    candidate with most factors is used: it explains most of what columns share, so that a burst of several
+    columns is not an outlier.
     """
     spread, candidates = spread_of_dominated(data.sequences.values, data.sequences.lengths), _candidates(data)
     if not spread.any() or len(candidates) == 1:
@@ -145,8 +145,8 @@ def _without_outliers(
     compared = candidates[-1].compared(options, data.sequences.n_features)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     far = far_from_neighbours(rows, spread)
-    # Hidden values may be far ones: a burst that the columns share is predicted from all of them. Scores are
-    # bounded, since no model predicts an artefact, and a few would dominate.
+    # Hidden values may be extreme: a burst that columns share can be predicted from the other columns. Scores
+    # are bounded, because no model predicts an artefact, and a few would dominate.
     hidden, units = _draws(rows)[0], units_of(rows.values)
     rest = replace(rows, values=hidden.seen(rows.values))
     scores: list[float] = []
@@ -170,7 +170,7 @@ def _without_outliers(
 def _fit_best(
     data: InMemory, options: FitOptions, fit: Fit, last_compared: LinearGaussianModel | None = None
 ) -> LinearGaussianModel:
-    """Fit the candidate that predicts hidden values best; the last may have been fitted to the first draw."""
+    """Fit the candidate that predicts hidden values best; `last_compared`: fit of the last one, if any."""
     candidates, n_features = _candidates(data), data.sequences.n_features
     if len(candidates) == 1:
         model = fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
@@ -197,7 +197,7 @@ def _fit_best(
     best = int(np.argmin(mean))
     constant = models[best].fitted.constant
     varied = constant is None or np.array_equal(constant, data.columns.constant)
-    # Columns that did not vary have loadings of zero, where the score by a loading is zero.
+    # Constant columns have zero loadings, at which the gradient by the loadings is zero.
     start = models[best].fitted.params if varied else None
     model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
     table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
@@ -212,7 +212,7 @@ def _fit_best(
 
 
 def _candidates(data: InMemory) -> list[_Candidate]:
-    """What is compared, the simplest first; white noise alone where little is known or much to compute."""
+    """Return the candidates, the simplest first; only white noise if there are few values or high costs."""
     white = _Candidate("diagonal", data.default_size())
     n_values = int(data.columns.counts.sum())
     if n_values < _FEWEST_VALUES or not ar1_noise_affordable(*data.sequences.mask.shape):
@@ -223,7 +223,7 @@ def _candidates(data: InMemory) -> list[_Candidate]:
 
 
 def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
-    """Return segments of the rows if comparing candidates on all of them would take long, else all."""
+    """Return segments of the rows if a comparison on all rows would be slow, else all rows."""
     affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features) // _FITS
     if sequences.n_rows <= affordable:
         return sequences
@@ -232,7 +232,7 @@ def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
 
 
 def _draws(sequences: Sequences) -> list[HiddenCells]:
-    """Values to hide, drawn as often as it takes to hide enough of them."""
+    """Return draws of values to hide, until there are enough of them."""
     rng = np.random.default_rng(0)  # the same data, the same model
     draws: list[HiddenCells] = []
     while len(draws) < _MOST_DRAWS and sum(int(one.all.sum()) for one in draws) < _ENOUGH:
@@ -247,7 +247,7 @@ def _predicted(
     filled, here = model.impute(rest), hidden.all
     assert filled.std is not None
     rows, columns = np.nonzero(here)
-    # Gaps of several columns that begin in the same row are not independent: they have one number.
+    # Missing blocks of several columns that begin in the same row are not independent: they share a number.
     begin = np.full(hidden.group.max() + 1, len(here))
     np.minimum.at(begin, hidden.group[here], rows)
     factors = _small_sample(model, rest.mask)
@@ -273,7 +273,7 @@ def _worse_columns(
 
 
 def _small_sample(model: LinearGaussianModel, mask: BoolArray) -> FloatArray:
-    """Return factors (D,) for the parameters of columns: loadings, mean, and AR(1) noise."""
+    """Return small-sample factors (D,) for the estimated loadings, mean, and AR(1) noise of each column."""
     params = model.fitted.params
     return small_sample_factors(mask.sum(axis=0), params.n_components + (3 if params.has_memory else 1))
 
@@ -285,7 +285,7 @@ def _score(held_out: HeldOut, largest: float = np.inf) -> float:
 
 
 def _calibrated(model: LinearGaussianModel, data: InMemory, held_out: list[HeldOut]) -> LinearGaussianModel:
-    """Return the model with intervals that are calibrated by hidden values, as far as there are such."""
+    """Return the model with intervals that are calibrated by the available hidden values."""
     small_sample = _small_sample(model, data.sequences.mask)
     calibration = Calibration(np.ones(1), np.ones(1), small_sample)
     if held_out:

@@ -44,29 +44,29 @@ __all__ = [
 
 #: Nominal probabilities of the calibration curves.
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
-# Probability that any column shows a fault of one of the six kinds where there is none: 1 % for all kinds.
+# Significance level of each of the six kinds of misfit, over all columns: 1 % for all kinds together.
 _FALSE_ALARMS = 0.01 / 6.0
-# Least size of a fault that is told: autocorrelation, part of the mean square in a rhythm, excess kurtosis
-# and degrees of freedom, ratio of spreads, difference of levels in standard deviations, missing coverage.
+# Thresholds of misfit that is reported: autocorrelation, share of a cycle in the mean square, excess kurtosis
+# and degrees of freedom, ratio of spreads, difference of levels in standard deviations, lack of coverage.
 _LEAST_MEMORY, _LEAST_RHYTHM = 0.12, 0.01
 _LEAST_KURTOSIS, _MOST_DEGREES = 1.0, 10.0
 _LEAST_RATIO, _LEAST_LEVEL, _LEAST_GAP = 1.5, 0.5, 0.08
-# Least autocorrelation of errors, at lag 1, and of increments of the data, at lag 2, of a column whose path
-# is smooth; the first also of a direction in which columns share one. White noise of a column moves the
-# latter towards zero, and that at lag 1 below it. Part of a column's mean square that is hardly any.
+# Minimum autocorrelation of a smooth column: of its errors at lag 1, and of its increments at lag 2. The
+# first is also required of a direction that columns share. White noise in a column moves the autocorrelation
+# of increments at lag 2 towards zero, and at lag 1 below zero. Ridge for the correlation matrix of errors.
 _LEAST_LEFT_BY_ROUGHNESS, _LEAST_OF_INCREMENTS, _HARDLY_ANY = 0.3, 0.25, 0.05
-# A fault so much smaller than that of another column may be what latents carry over from that one.
+# Factors may spread the misfit of one column to others, at most by this fraction.
 _CARRIED_OVER = 1.0 / 3.0
-# Consecutive lags looked at, and periods of the calendar, in seconds, looked at besides.
+# Number of consecutive lags that are tested, and additional calendar periods in seconds.
 _LAGS = 10
 _CALENDAR = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
 _HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
 _MOST_RHYTHMS = 3
-# The fit of a period reaches as far (`PERIOD_RANGE` of learning).
+# Largest ratio by which a fit may change a period (`PERIOD_RANGE` of learning).
 _PERIOD_RANGE = 1.25
-# A row that its own cells determine but for this part has nothing left to be told by the others.
+# Smallest relative eigenvalue at which leave-one-row-out moments are not lost to rounding errors.
 _LEAST_LEFT = 1e-7
-# Columns with fewer cells are not judged.
+# Columns with fewer values are not tested.
 _FEWEST = 50
 
 
@@ -81,7 +81,7 @@ class PredictionErrors(NamedTuple):
         Standardized errors of hidden observed values, NaN elsewhere: ``"one step"``, given the rows before;
         ``"cells"``, one value; ``"rows"``, the whole row; ``"blocks"``, a block of rows in one column.
     block : int
-        Number of rows of such a block.
+        Number of rows of a block.
     """
 
     predictions: FloatArray
@@ -247,23 +247,23 @@ def diagnose(
     Parameters
     ----------
     errors : PredictionErrors
-        Of all rows.
+        Errors of all rows.
     sequences : Sequences
         The rows, in units of the model's time.
     seconds : float or None
-        Length of that unit, where it is known.
+        Length of that unit, if known.
     n_components : int
-        Number of AR(1) latents.
+        Number of AR(1) factors.
     periods : sequence of float, default=()
-        Periods of the model's rhythms, in its unit of time.
+        Periods of the model's stochastic cycles, in its unit of time.
     n_smooth : int, default=0
-        Number of smooth latents.
+        Number of smooth factors.
     memory : bool, default=False
-        Whether the model's noise has memory.
+        Whether the model has AR(1) noise.
     robust : bool, default=False
         Whether the model has Student-t noise.
     smoother : sequence of int, default=()
-        AR(1) latents in whose place a smooth one has a higher likelihood.
+        AR(1) factors whose replacement by a smooth factor has a higher likelihood.
 
     Returns
     -------
@@ -314,7 +314,7 @@ def diagnose(
 
 
 def coverage(errors: FloatArray) -> FloatArray:
-    """How often central normal intervals (P,) hold, by column (P, D); NaN where a column has no errors."""
+    """Return the coverage (P, D) of central normal intervals by column; NaN for columns without errors."""
     from scipy.special import ndtri
 
     seen = ~np.isnan(errors)
@@ -327,7 +327,7 @@ def coverage(errors: FloatArray) -> FloatArray:
 def left_out_errors(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> FloatArray:
-    """Standardised errors (T, D) of cells left out one at a time; parameters as of :func:`.left_out`."""
+    """Return standardised leave-one-out errors (T, D) of values; parameters as of :func:`.left_out`."""
     without, variance = left_out_moments(values, means, variances, noise_variance)
     return standardised_errors(values, without, np.sqrt(variance))
 
@@ -335,7 +335,7 @@ def left_out_errors(
 def left_out_rows(
     params: Parameters, values: FloatArray, means: FloatArray, covariances: FloatArray
 ) -> FloatArray:
-    """Standardised errors of the cells of each row given all other rows.
+    """Return standardised errors of the values of each row given all other rows.
 
     The posterior of a state without the row's own information ``J`` and ``h`` is
     ``(1 - V J)^-1 (m - V h)`` with covariance ``(1 - V J)^-1 V``, for posterior mean ``m`` and covariance
@@ -344,16 +344,16 @@ def left_out_rows(
     Parameters
     ----------
     params : Parameters
-        From which observations are predicted.
+        Parameters for predictions of the observations.
     values : ndarray of shape (T, D)
         Observations, NaN where missing.
     means, covariances : ndarray of shape (T, K) and (T, K, K)
-        Moments of the latents given all rows.
+        Moments of the latent states given all rows.
 
     Returns
     -------
     ndarray of shape (T, D)
-        NaN where a cell is missing, or where rounding leaves nothing of what the other rows say.
+        NaN where a value is missing, or where rounding errors dominate.
     """
     predicted, explained = left_out_row_moments(params, values, means, covariances)
     return standardised_errors(values, predicted, np.sqrt(explained + params.noise_variance))
@@ -366,9 +366,9 @@ def left_out_row_moments(
     covariances: FloatArray,
     cell_weights: FloatArray | float = 1.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return means and variances (T, D) of observed cells without noise, given all other rows.
+    """Return means and variances (T, D) of noise-free observed values given all other rows.
 
-    Parameters as of :func:`left_out_rows`, with the weights (T, D) of cells where they differ; NaN where that
+    Parameters as of :func:`left_out_rows`, with the weights (T, D) of values if they differ; NaN where that
     has NaN.
     """
     k = means.shape[1]
@@ -378,7 +378,7 @@ def left_out_row_moments(
     outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
     information = (weights @ outer).reshape(-1, k, k)
     score = (weights * np.where(seen, values - params.offset, 0.0)) @ params.loadings
-    # With V = L L' the matrix 1 - L' J L is symmetric, and its eigenvalues say what is left.
+    # With V = L L' the matrix 1 - L' J L is symmetric; a small eigenvalue means loss of digits.
     power, axes = np.linalg.eigh(covariances)
     root = axes * np.sqrt(np.maximum(power, 0.0))[:, None, :]
     turned = np.swapaxes(root, 1, 2)
@@ -399,7 +399,7 @@ def left_out_row_moments(
 
 
 def _lags(sequences: Sequences, seconds: float | None) -> NDArray[np.intp]:
-    """Lags that matter: the first ones, and those of the calendar."""
+    """Return the lags that are tested: the first ones, and those of the calendar."""
     longest = max(sequences.lengths)
     lags = set(range(1, max(min(_LAGS, longest // 5), 1) + 1))
     even = sequences.times is None or sequences.step is not None
@@ -413,7 +413,7 @@ def _lags(sequences: Sequences, seconds: float | None) -> NDArray[np.intp]:
 
 
 def _spreads(errors: FloatArray, parts: Sequence[slice]) -> FloatArray:
-    """Standard deviation of each column in each part (M, D); NaN where a part has few cells."""
+    """Return the standard deviation of each column in each part (M, D); NaN if a part has few values."""
     out = np.full((len(parts), errors.shape[1]), np.nan)
     for i, rows in enumerate(parts):
         enough = np.count_nonzero(~np.isnan(errors[rows]), axis=0) >= 10
@@ -423,7 +423,7 @@ def _spreads(errors: FloatArray, parts: Sequence[slice]) -> FloatArray:
 
 
 def _max(values: FloatArray) -> FloatArray:
-    """Largest of each column, NaN where it has none."""
+    """Return the largest value of each column; NaN for columns without values."""
     most = np.max(np.where(np.isnan(values), -np.inf, values), axis=0)
     return np.where(np.isinf(most), np.nan, most)
 
@@ -433,13 +433,13 @@ def _range(values: FloatArray) -> FloatArray:
 
 
 def _largest(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Value of largest size in each column (D,), and its row; NaN where it has none."""
+    """Return the value of largest magnitude in each column (D,), and its row; NaN without values."""
     at = np.argmax(np.where(np.isnan(values), -1.0, np.abs(values)), axis=0)
     return values[at, np.arange(values.shape[1])], at
 
 
 class _Cleaned(NamedTuple):
-    """Innovations without rhythms, with equal level and spread in each part of the record."""
+    """Innovations without cycles: `errors`; `steady` also has equal level and spread in each part."""
 
     errors: FloatArray
     steady: FloatArray
@@ -458,7 +458,7 @@ def _clean(innovations: FloatArray, sequences: Sequences, times: FloatArray) -> 
             break
         found = np.where(told, highest.periods, np.nan)
         errors = without_rhythm(errors, sequences.lengths, times, found)
-        # Amplitudes go as the roots of shares.
+        # Amplitudes are proportional to the square roots of shares.
         size = np.sqrt(np.where(told, highest.shares, 0.0))
         with np.errstate(invalid="ignore"):
             same = np.abs(1.0 / found[:, None] - 1.0 / found) <= width
@@ -486,7 +486,7 @@ def _advise(
     robust: bool,
     smoother: Sequence[int] | NDArray[np.intp],
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Sentences on what does not fit, one for each kind of fault, and the options that they name."""
+    """Return a sentence for each kind of misfit, and the options that they suggest."""
     innovations = errors.by_kind["one step"]
     d = innovations.shape[1]
     judged = np.count_nonzero(~np.isnan(innovations), axis=0) >= _FEWEST
@@ -510,7 +510,7 @@ def _advise(
         first = correlations.values[0]
         smooth = told & (first >= _LEAST_LEFT_BY_ROUGHNESS)
     smooth &= _increments_go_on(sequences, times, smooth)
-    # A smooth latent would carry part of a rhythm.
+    # A smooth factor would explain part of a cycle.
     exchange = len(smoother) > 0 and not cleaned.periods and not smooth.any()
     if smooth.any():
         suggested["smooth"] = n_smooth + _n_shared(cleaned.steady[:, smooth], sequences.lengths)
@@ -519,7 +519,7 @@ def _advise(
         suggested["smooth"] = n_smooth + len(smoother)
         advice.append(_about_smoother(smoother, suggested["smooth"], n_components - len(smoother)))
     told = _own(told, size) & ~smooth
-    # Errors of an AR(1) latent that should be smooth are correlated from row to row.
+    # An AR(1) factor in place of a smooth one causes autocorrelated errors.
     if told.any() and not exchange:
         if not memory:
             suggested["noise"] = "ar1"
@@ -560,7 +560,7 @@ def _advise(
             "to a record that has such levels in it."
         )
 
-    if advice:  # which explains intervals that do not hold
+    if advice:  # this misfit explains wrong coverage
         return tuple(advice), suggested
     covered = {kind: coverage(each)[np.isclose(LEVELS, 0.9)][0] for kind, each in errors.by_kind.items()}
     counts = {kind: np.count_nonzero(~np.isnan(each), axis=0) for kind, each in errors.by_kind.items()}
@@ -568,24 +568,24 @@ def _advise(
 
 
 def _own(told: BoolArray, size: FloatArray) -> BoolArray:
-    """Columns told of a fault, but for those to which another column's may be carried over."""
+    """Return columns with a misfit, without those to which factors may spread that of another column."""
     most = np.max(np.abs(size), where=told, initial=0.0)
     return told & (np.nan_to_num(np.abs(size)) >= _CARRIED_OVER * most)
 
 
 class _Sentences:
-    """Columns in words."""
+    """Descriptions of columns by their names."""
 
     def __init__(self, sequences: Sequences) -> None:
         names = sequences.feature_names
         self.names = [str(j) if names is None else repr(str(names[j])) for j in range(sequences.n_features)]
 
     def worst(self, told: BoolArray, size: FloatArray) -> int:
-        """The column in which a fault is largest."""
+        """Return the column with the largest misfit."""
         return int(np.argmax(np.where(told, np.nan_to_num(np.abs(size), posinf=1e300), -1.0)))
 
     def who(self, told: BoolArray, size: FloatArray) -> str:
-        """The columns with a fault, the largest first; five at most."""
+        """Return the names of columns with a misfit, the largest first; five at most."""
         order = [j for j in np.argsort(-np.nan_to_num(np.abs(size), posinf=1e300)) if told[j]]
         listed = ", ".join(self.names[j] for j in order[:5])
         if len(order) == 1:
@@ -595,10 +595,10 @@ class _Sentences:
 
 
 def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray) -> BoolArray:
-    """Columns, of some, whose increments go on as the ones before: of paths that have a derivative.
+    """Return which of some columns have positively autocorrelated increments, as differentiable paths have.
 
-    Increments of an AR(1) process are uncorrelated, or less than that, and so are those of white noise two
-    rows apart. Rhythms, which make increments go on for part of a period, are taken out before.
+    Increments of an AR(1) process have zero or negative correlations, as do those of white noise two rows
+    apart. Cycles, whose increments are correlated within part of a period, are removed first.
     """
     out = np.zeros(among.shape, dtype=bool)
     if not among.any():
@@ -608,7 +608,7 @@ def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray)
     increments[np.cumsum((0, *sequences.lengths[:-1]))] = np.nan
     step = np.diff(times, prepend=np.nan)
     usual = np.nanmedian(step)
-    increments[~(np.abs(step - usual) <= 1e-3 * usual)] = np.nan  # of another length of time
+    increments[~(np.abs(step - usual) <= 1e-3 * usual)] = np.nan  # time steps of other lengths
     seen = np.count_nonzero(~np.isnan(increments), axis=0) >= _FEWEST
     if not seen.any():
         return out
@@ -621,9 +621,9 @@ def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray)
 
 
 def _n_shared(errors: FloatArray, lengths: Sequence[int]) -> int:
-    """In how many directions errors (N, D) of some columns are autocorrelated at lag 1; one at least.
+    """Return the number of directions in which errors (N, D) are autocorrelated at lag 1; at least one.
 
-    Of a direction in which they hardly differ from zero the autocorrelation is shrunk: it is rounding.
+    The autocorrelation in directions of very small variance is shrunk, because it is rounding error.
     """
     x = np.nan_to_num(errors / np.sqrt(np.nanmean(errors**2, axis=0)))
     seen = (~np.isnan(errors)).astype(np.float64)
@@ -663,9 +663,9 @@ def _about_smoother(latents: Sequence[int] | NDArray[np.intp], n_smooth: int, n_
 
 
 def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str, float]]:
-    """The rhythms most columns keep, in words and as numbers; without high harmonics, three at most.
+    """Return the most frequent periods over columns, as labels and numbers; at most three, no high harmonics.
 
-    Of periods so close that the fit of one reaches the other, only the one that most columns keep.
+    Of periods so close that a fit of one may converge to the other, only the most frequent is returned.
     """
     counts: dict[str, int] = {}
     lengths: dict[str, float] = {}
@@ -674,7 +674,7 @@ def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str
         for label, period in labels.items():
             counts[label] = counts.get(label, 0) + 1
             lengths.setdefault(label, float(period))
-    # Harmonics that are high say how a rhythm is shaped.
+    # High harmonics describe the shape of a cycle.
     shape = {
         label
         for label, period in lengths.items()
@@ -686,7 +686,7 @@ def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str
     }
     often: list[str] = []
     for label in sorted(set(lengths) - shape, key=lambda label: (-counts[label], label)):
-        # A rhythm that loses its phase has a broad peak, in which several periods are found.
+        # A cycle with a drifting phase has a broad peak, in which several periods are found.
         apart = [max(lengths[label], lengths[one]) / min(lengths[label], lengths[one]) for one in often]
         if all(ratio > _PERIOD_RANGE for ratio in apart):
             often.append(label)
@@ -717,16 +717,16 @@ def _about_spread(told: BoolArray, ratio: FloatArray, spreads: FloatArray, say: 
 
 
 def period_label(period: float, seconds: float | None, resolution: float) -> str:
-    """A period in words that `rhythms=` reads: of the calendar where it cannot be told from that.
+    """Return a period as a label for `rhythms=`: that of the calendar if the two cannot be distinguished.
 
     Parameters
     ----------
     period : float
-        In units of the model's time.
+        Period in units of the model's time.
     seconds : float or None
-        Length of the unit, where it is known.
+        Length of the unit, if known.
     resolution : float
-        Width of a peak in cycles for each unit.
+        Width of a peak in cycles per unit.
     """
     if seconds is None:
         whole = np.rint(period)
@@ -794,12 +794,12 @@ def _about_coverage(
     say: _Sentences,
     block: int,
 ) -> tuple[str, ...]:
-    """A sentence on intervals that are too narrow for a kind of hole, of columns without another fault."""
+    """Return a sentence on intervals that are too narrow for one pattern of missing values."""
     from scipy.stats import binom
 
     for kind, share in covered.items():
         held = np.nan_to_num(share * counts[kind])
-        # Errors of cells near each other go together when others tell them, so that some count as one.
+        # Leave-one-out errors of adjacent values are correlated, so that several count as one.
         alike = {"one step": 1, "blocks": block}.get(kind, 4)
         chance = binom.cdf(np.floor(held / alike), np.maximum(counts[kind] // alike, 1), 0.9)
         with np.errstate(invalid="ignore"):
@@ -817,16 +817,16 @@ def _about_coverage(
 
 
 def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
-    """A clause for the status of a fit, where prediction errors show that the model is far off; or nothing.
+    """Return a sentence for the status of a fit on strongly autocorrelated prediction errors, or "".
 
     Parameters
     ----------
     innovations : ndarray of shape (N, D)
-        Standardised errors one row ahead, of some of the rows.
+        Standardised one-step prediction errors of some of the rows.
     lengths : sequence of int
         Rows of each sequence.
     names : sequence of str or None
-        What the columns are called.
+        Names of the columns.
     """
     counts = np.count_nonzero(~np.isnan(innovations), axis=0)
     judged = counts >= _FEWEST
@@ -848,7 +848,7 @@ def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequen
 
 
 def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
-    """A clause for the status of a fit that gross outliers decide of; or nothing."""
+    """Return a sentence for the status of a fit that gross outliers dominate, or an empty string."""
     if not outliers.columns.any():
         return ""
 

@@ -1,4 +1,4 @@
-"""What the estimators use of a fitted model: the methods that every model has, and what it can leave out.
+"""Interface of fitted models for the estimators: required and optional methods.
 
 :class:`FittedModel` is the base of the four models of this package (with Gaussian noise, with Student-t
 noise, without noise, and of transformed columns) and of the models of :class:`probsfa.BayesianSFA` and of
@@ -22,7 +22,7 @@ from probsfa.statespace.summary import ParameterErrors
 
 __all__ = ["FittedModel", "MaximumLikelihoodModel", "parts_without"]
 
-# Parts into which observed values are divided at random for scores; each is predicted from the others.
+# Number of random parts of the observed values for scores; each part is predicted from the others.
 _N_PARTS = 10
 # Fitted attributes and the standard errors of the same parameters.
 _ERRORS = {
@@ -60,7 +60,7 @@ class FittedModel:
     time_unit : float
         Unit of time of the decays.
     time_axis : TimeAxis
-        What times are counted in.
+        Type and unit of the times.
     """
 
     refusals: ClassVar[Mapping[str, str]] = {}
@@ -79,7 +79,7 @@ class FittedModel:
 
     @property
     def regression(self) -> Regression | None:
-        """Coefficients of covariates; None for a model without."""
+        """Coefficients of covariates; None for a model without covariates."""
         return None
 
     @property
@@ -89,70 +89,70 @@ class FittedModel:
 
     @property
     def time_axis(self) -> TimeAxis:
-        """What times are counted in: rows by default."""
+        """Type and unit of the times: rows by default."""
         return TimeAxis()
 
     def check(self, sequences: Sequences) -> None:
         """Raise a ValueError for rows that the model does not support."""
 
-    # Every model has these. Their types are those of the models.
+    # Every model has these methods; types of results depend on the model.
 
     def posterior(self, sequences: Sequences) -> Any:
-        """Distribution of the factors given all rows of each sequence."""
+        """Return the distribution of the factors given all rows of each sequence."""
         raise NotImplementedError
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Missing values imputed, with their distributions, unless only means are needed."""
+        """Impute missing values; return their distributions, too, unless only means are needed."""
         raise NotImplementedError
 
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Distribution so many units of time (H,) after each sequence, with covariates (H, P) of each."""
+        """Return the distribution at times (H,) after each sequence, given its covariates (H, P)."""
         raise NotImplementedError
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Observations (n_steps, D), and factors."""
+        """Draw observations (n_steps, D), and factors."""
         raise NotImplementedError
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Factors (n_draws, N, K), from their joint distribution given the data."""
+        """Draw factors (n_draws, N, K) from their joint distribution given the data."""
         raise NotImplementedError
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Series (n_draws, N, D), missing values drawn from their joint distribution given the others."""
+        """Return series (n_draws, N, D) with missing values drawn from their joint posterior distribution."""
         raise NotImplementedError
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood of all rows, in nats, or its lower bound."""
+        """Return the log-likelihood of all rows, in nats, or its lower bound."""
         raise NotImplementedError
 
-    # Models that cannot do one of these declare it in `refusals`, or their estimator leaves the method out.
+    # Models that do not support one of these declare it in `refusals`, or their estimator lacks the method.
 
     def filter(self, sequences: Sequences, state: Any) -> list[Any]:
-        """Distribution of the factors of each sequence given the rows so far."""
+        """Return the distribution of the factors of each sequence given the rows so far."""
         raise NotImplementedError
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Contribution of each factor to each value (N, D, K); last, if there is any, of the AR(1) noise."""
+        """Return contributions of each factor to each value (N, D, K); those of AR(1) noise are last."""
         raise NotImplementedError
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> Any:
-        """Revision of the prediction of a value from old rows to new ones."""
+        """Return the revision of the prediction of a value from old rows to new ones."""
         raise NotImplementedError
 
     def diagnose(self, sequences: Sequences, block: int) -> Any:
-        """Tests of prediction errors; blocks of so many rows are hidden."""
+        """Test prediction errors, also in hidden blocks of `block` rows."""
         raise NotImplementedError
 
     def standard_errors(self, sequences: Sequences) -> Any:
-        """Standard errors of the parameters, which were fitted to these data."""
+        """Return standard errors of the parameters, given the training data."""
         raise NotImplementedError
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> Any:
-        """Interval of the time scale of a factor by profile likelihood of these data."""
+        """Return the profile likelihood interval of the time scale of a factor, given the training data."""
         raise NotImplementedError
 
     @property
@@ -175,24 +175,24 @@ class FittedModel:
         """States whose loadings are parameters in units of the data; one for all, or one for each."""
         return np.ones(1, dtype=bool)
 
-    # What follows from the others.
+    # Methods with a default implementation.
 
     def maximum_log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood at one set of parameters, for criteria such as BIC."""
+        """Return the log-likelihood at one set of parameters, for criteria such as BIC."""
         return self.log_likelihood(sequences)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors (N, K) given all rows of each sequence."""
+        """Return posterior means of the factors (N, K) given all rows of each sequence."""
         means: FloatArray = self.posterior(sequences).means
         return means
 
     def posteriors(self, sequences: Sequences) -> list[Any]:
-        """The distribution of the factors of each sequence."""
+        """Return the distribution of the factors of each sequence."""
         parts: list[Any] = self.posterior(sequences).split(sequences.slices)
         return parts
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Standardized errors (N, D) of observed values, each predicted without a tenth that contains it."""
+        """Return standardized errors (N, D) of observed values; each is predicted without a random tenth."""
         scores = np.full_like(sequences.values, np.nan)
         for hidden, rest in parts_without(sequences):
             filled = self.impute(rest)
@@ -203,11 +203,11 @@ class FittedModel:
         return scores
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
-        """Standard errors and intervals of parameters, by fitted attribute; of training data, if given."""
+        """Return standard errors and intervals of parameters by fitted attribute, given the training data."""
         return {}
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
-        """Arrays that a file contains beside the parameters."""
+        """Return arrays that a file contains in addition to the parameters."""
         return {}
 
 
@@ -229,7 +229,7 @@ class MaximumLikelihoodModel(FittedModel):
 
     @property
     def time_axis(self) -> TimeAxis:
-        """What times are counted in."""
+        """Type and unit of the times."""
         return self.fitted.axis
 
     @property
@@ -244,11 +244,11 @@ class MaximumLikelihoodModel(FittedModel):
 
     @property
     def states_with_loadings(self) -> BoolArray:
-        """States that columns see, without those of trends."""
+        """Which observed states are not those of trends."""
         return self.fitted.params.latents.stationary
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
-        """Standard errors from the observed information of the training data, if these are given."""
+        """Return standard errors from the observed information; empty without the training data."""
         if sequences is None:
             return {}
         errors = self.standard_errors(sequences)
@@ -259,11 +259,11 @@ class MaximumLikelihoodModel(FittedModel):
         }
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
-        """The same model; its status reports if interpolation predicts observed values as well."""
+        """Return the model; its status reports if interpolation predicts observed values as well."""
         return self
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
-        """The same model; its status reports one-step predictions with very large errors."""
+        """Return the model; its status reports one-step predictions with very large errors."""
         return self
 
 

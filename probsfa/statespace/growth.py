@@ -1,9 +1,9 @@
-"""A larger model from a smaller one: where a climb begins that has a fit with fewer latents behind it.
+"""Starting points of larger models from fitted smaller ones, and of smaller models from larger ones.
 
-New AR(1) factors are found by slow feature analysis, and from lagged covariances, of what the smaller model
-leaves unexplained; rhythms where that has most power beyond the model; other kinds start in the place of
-AR(1) factors. All are tried as they are and weaker, since what is unexplained is mostly noise, and the exact
-likelihood chooses.
+New AR(1) factors are estimated from the residuals of the smaller model, by slow feature analysis and from
+lagged covariances. Stochastic cycles start at the frequency whose power most exceeds that of the model; other
+kinds of processes start like AR(1) factors. All are tried with full and with smaller loadings, because
+residuals are mostly noise. The start with the highest likelihood is used.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ _STRENGTHS = (1.0, 0.3)
 def enlarged(
     params: Parameters, panel: Panel, latents: Latents, noise: Noise, given: Given | None = None
 ) -> Parameters:
-    """The same latents and new ones, from what these leave unexplained.
+    """Return the model with additional latent processes, started from its residuals.
 
     Parameters
     ----------
@@ -39,16 +39,16 @@ def enlarged(
     panel : Panel
         Standardised observations.
     latents : Latents
-        Which latents there shall be, as many of each kind as there are or more.
+        Numbers of processes of the larger model, no fewer of any kind than in `params`.
     noise : Noise
-        What may happen to the noise variance.
+        Structure and lower bound of the noise variance.
     given : Given, optional
-        Frequencies and rates that are known.
+        Known frequencies and rates.
 
     Returns
     -------
     larger : Parameters
-        Where to begin: of what was tried, the one of the highest likelihood.
+        The starting point with the highest likelihood.
     """
     more = latents.without(params.latents)
     left = panel.values[:] - params.offset
@@ -65,14 +65,14 @@ def enlarged(
 
 
 def reduced(params: Parameters, latents: Latents) -> Parameters:
-    """The model without the latents that explain least, as many of each kind as are wanted; noise takes them.
+    """Return the model without the processes that explain least; noise takes half of their variance.
 
     Parameters
     ----------
     params : Parameters
         The larger model, of standardised data.
     latents : Latents
-        Which latents there shall be, as many of each kind as there are or fewer.
+        Numbers of processes of the smaller model, no more of any kind than in `params`.
     """
     size = np.sum(params.loadings**2 / params.noise_variance[:, None], axis=0)
     slow = np.sort(np.argsort(-size[: params.n_components], kind="stable")[: latents.n_components])
@@ -90,14 +90,14 @@ def reduced(params: Parameters, latents: Latents) -> Parameters:
 
 
 def _best(tried: list[Parameters], panel: Panel) -> Parameters:
-    """The one of the highest likelihood."""
-    # The fit asks for these statistics too, so that one program is compiled for both.
+    """Return the parameters with the highest likelihood."""
+    # The fit computes these statistics too, so that one program is compiled for both.
     values = [expected_statistics(params, panel).log_likelihood for params in tried]
     return tried[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
 def _joined(params: Parameters, new: Parameters, noise: Noise) -> list[Parameters]:
-    """A model with new latents of several strengths; the noise gives what these explain."""
+    """Return models with new processes of several strengths; noise is reduced by what they explain."""
     out = []
     for strength in _STRENGTHS:
         loadings = strength * new.loadings
@@ -113,7 +113,7 @@ def _joined(params: Parameters, new: Parameters, noise: Noise) -> list[Parameter
 def _with_latents(
     params: Parameters, residual: Panel, more: Latents, noise: Noise, given: Given | None
 ) -> list[Parameters]:
-    """The model with more AR(1) factors, or more processes of another kind that start as these do."""
+    """Return models with more AR(1) factors, or more processes of another kind that start like these."""
     news = starts(
         interpolate(residual), np.zeros(params.n_features), Latents(more.n_components + more.n_others)
     )
@@ -129,7 +129,7 @@ def _with_latents(
 def _with_rhythm(
     params: Parameters, panel: Panel, which: int, noise: Noise, given: Given | None
 ) -> Parameters:
-    """The model with one more rhythm, at its given frequency or where the data have most beyond the model."""
+    """Return the model with one more stochastic cycle, at a known frequency or that of most excess power."""
     grid = on_even_grid(panel)
     centred = [rows - params.offset for rows in grid]
     if given is None or given.frequencies is None:

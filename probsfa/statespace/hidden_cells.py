@@ -57,7 +57,7 @@ SLIGHT = 0.01
 CLOSE = 10.0
 # Minimum number of missing values, and of groups of hidden ones, that define a pattern.
 _FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
-# Part of the wanted number of values that shifts of the pattern must hide, to be used.
+# Shifts of the pattern are used if they hide at least this share of the intended number of values.
 _LEAST_MOVED = 0.5
 # Largest share of the observed values of a column that is hidden.
 _MOST_OF_A_COLUMN = 0.3

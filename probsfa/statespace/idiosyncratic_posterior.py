@@ -1,8 +1,7 @@
 """Posterior of factors and values with AR(1) noise of many columns, which is integrated out.
 
-Means are exact. Variances have two parts: that of a column's own AR(1) process given the factors, which is
-exact, and what the factors add to it, which is the mean square of draws of the factors' deviation from
-their means.
+Means are exact. Variances have two parts. The variance of a column's AR(1) process given the factors is
+exact. The part due to the factors is estimated by draws of the factors' deviations from their means.
 """
 
 from collections.abc import Iterator
@@ -20,15 +19,15 @@ from probsfa.statespace.posterior import Posterior
 
 __all__ = ["IdiosyncraticPosterior"]
 
-# Draws behind variances: the part that comes from the factors has an error of the root of two over so many.
+# Number of draws for variances: the part due to the factors has a relative error of sqrt(2 / number).
 _DRAWS = 32
-# Draws behind covariances of the factors, at least, to which nothing exact is added.
+# Minimum number of draws for covariances of the factors, which have no exact part.
 _DRAWS_FOR_COVARIANCES = 64
-# Least part of the precision of a value given the factors that is left where they are not known.
+# Smallest leave-one-out precision of a value, relative to that given the factors.
 _LEAST_LEFT = 0.1
-# Draws computed at a time, which take three values for each value of the data in memory each.
+# Number of draws per batch; each needs memory for three numbers per value of the data.
 _AT_A_TIME = 8
-# Errors of means and of draws, in posterior standard deviations.
+# Tolerances of means and of draws, in posterior standard deviations.
 _TOLERANCE, _TOLERANCE_OF_DRAWS = 1e-4, 3e-2
 
 
@@ -79,7 +78,7 @@ class IdiosyncraticPosterior:
         return np.dstack([self.means[:, None, :] * self.params.loadings, own])
 
     def _draws(self, n_draws: int, rng: np.random.Generator, *, processes: bool = False) -> Iterator[_Draws]:
-        """Draw deviations, some at a time; of the AR(1) processes only where asked for."""
+        """Draw deviations in batches; those of the AR(1) processes only if `processes` is true."""
         system = self._system
         for first in range(0, n_draws, _AT_A_TIME):
             with one_blas_thread():
@@ -92,7 +91,7 @@ class IdiosyncraticPosterior:
 
     @cached_property
     def _from_factors(self) -> tuple[FloatArray, FloatArray]:
-        """Variances (D, T) due to the factors: of values without white noise, and of scores of values."""
+        """Return variances (D, T) due to the factors: of values without white noise, and of scores."""
         noise, system = self._system.noise, self._system
         of_values, of_scores = np.zeros((2, *self._centred.shape))
         for draws in self._draws(_DRAWS, np.random.default_rng(0)):
@@ -104,12 +103,12 @@ class IdiosyncraticPosterior:
         return of_values / _DRAWS, of_scores / _DRAWS
 
     def value_variances(self) -> FloatArray:
-        """Posterior variances (T, D) of values without white noise."""
+        """Return posterior variances (T, D) of values without white noise."""
         noise = self._system.noise
         return np.asarray((noise.scale**2 * noise.moments[0] + self._from_factors[0]).T)
 
     def left_out(self) -> tuple[FloatArray, FloatArray]:
-        """Means and variances (T, D), noise included, of values given all others; NaN where they are missing.
+        """Return leave-one-out means and variances (T, D), noise included; NaN for missing values.
 
         With the inverse ``P`` of the covariance of all values they are ``x_i - (P (x - mu))_i / P_ii`` and
         ``1 / P_ii``.
@@ -117,7 +116,7 @@ class IdiosyncraticPosterior:
         noise, system, weights = self._system.noise, self._system, self._system.steps.weights
         given_factors = weights / noise.variance
         given_factors = given_factors - given_factors**2 * noise.scale**2 * noise.moments[0]
-        # The difference is positive, but with draws it may come out otherwise where it is small.
+        # The exact difference is positive, but its estimate from draws may be negative.
         precisions = np.maximum(given_factors - self._from_factors[1], _LEAST_LEFT * given_factors)
         scores = noise.solve(self._centred - system.common(self.means))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,9 +125,9 @@ class IdiosyncraticPosterior:
             return np.where(seen, means, np.nan).T, np.where(seen, 1.0 / precisions, np.nan).T
 
     def posterior(self) -> Posterior:
-        """Return moments of the factors: means that are exact, and covariances of draws.
+        """Return moments of the factors: exact means, and covariances of draws.
 
-        Log densities of single rows would take states: each row has the same part of the log-likelihood.
+        Log densities of single rows would require states; each row has an equal share of the log-likelihood.
         """
         n, k = self.means.shape
         n_draws = max(_DRAWS_FOR_COVARIANCES, 4 * k)
@@ -159,7 +158,7 @@ class IdiosyncraticPosterior:
         return np.concatenate(drawn)
 
     def forecast(self, row: int, steps: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Predict so many units of time after a row that ends a sequence.
+        """Predict some units of time after the last row of a sequence.
 
         Parameters
         ----------
@@ -171,7 +170,7 @@ class IdiosyncraticPosterior:
         Returns
         -------
         means, variances : ndarray of shape (H, D)
-            Of values without white noise.
+            Moments of values without white noise.
         factor_means, factor_variances : ndarray of shape (H, K)
         """
         params, noise = self.params, self._system.noise
@@ -198,5 +197,5 @@ class IdiosyncraticPosterior:
 
 
 def _signs(decay: FloatArray, steps: FloatArray) -> FloatArray:
-    """Signs (H, M) of powers of decays, of which negative ones have whole exponents."""
+    """Return the signs (H, M) of powers of decays; negative decays have integer exponents."""
     return np.where((decay < 0.0) & (np.rint(steps)[:, None] % 2.0 == 1.0), -1.0, 1.0)

@@ -34,8 +34,8 @@ class InnovationParameters(NamedTuple):
     weights : ndarray of shape (K, K)
         Recognition weights ``W``: without noise, the factors are ``W (x_t - offset)``.
     noise_variance : ndarray of shape (K,)
-        Variance of the observation noise of each feature, in squared data units; ``sigma_x^2`` in eq. 9,
-        where it is the same for all features.
+        Variance of the observation noise of each column, in squared data units; ``sigma_x^2`` in eq. 9,
+        where it is the same for all columns.
     offset : ndarray of shape (K,)
         Mean of the observations, in data units; zero in the paper.
 
@@ -93,8 +93,8 @@ class InnovationParameters(NamedTuple):
     def unit_variance(self) -> Parameters:
         """Return the same model with factors of unit stationary variance.
 
-        Latents keep their order and signs; ``C = W^-1 diag(s)`` with ``s`` the stationary standard
-        deviations.
+        Order and signs of the factors do not change; ``C = W^-1 diag(s)`` with the stationary standard
+        deviations ``s``.
 
         Returns
         -------
@@ -186,7 +186,7 @@ def innovation_parameters(
     Parameters
     ----------
     params : Parameters
-        As many factors as features.
+        Parameters with as many factors as columns.
     innovation_variance : float or array-like of shape (K,), optional
         Scale of each factor, which is not identified; by default ``1 - decay ** 2``, with which the factors
         are unchanged.

@@ -43,7 +43,7 @@ _FEWEST = 20
 
 
 class Comparison(NamedTuple):
-    """Root mean square errors of the same values, in units of each feature's standard deviation.
+    """Root mean square errors of the same values, in units of each column's standard deviation.
 
     Attributes
     ----------
@@ -260,7 +260,7 @@ def worse_than_interpolation(
 
 
 def about_worse_columns(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
-    """Return a sentence on such columns, five at most; or nothing."""
+    """Return a sentence that names at most five of these columns; an empty string without columns."""
     if not columns.size:
         return ""
     who = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:5].tolist())

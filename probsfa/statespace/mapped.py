@@ -1,8 +1,8 @@
-"""A fitted model of columns in their own scale, less the effects of covariates.
+"""A fitted model of transformed columns, less the effects of covariates.
 
-The model is of ``y = T(x) - B u``, with one increasing map for each column (:mod:`.transforms`) and known
-inputs ``u`` of each row (:mod:`.covariates`). All that concerns the latents is that of the model of ``y``. A
-Gaussian of a cell of ``y`` becomes one of ``T(x)`` by adding ``B u``, and a distribution of ``x`` by the map.
+The model is of ``y = T(x) - B u``, with one increasing transform for each column (:mod:`.transforms`) and
+covariates ``u`` of each row (:mod:`.covariates`). Latent states are those of the model of ``y``. A Gaussian
+prediction of ``y`` gives one of ``T(x)`` by adding ``B u``, and the inverse transform gives that of ``x``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ __all__ = ["MappedFilterResult", "MappedModel", "mapped"]
 
 @dataclass(frozen=True, eq=False)
 class MappedFilterResult(FilterResult):
-    """The same, of a model of mapped columns: predictions are in data units."""
+    """Filter result of a model of transformed columns: predictions are in data units."""
 
     _inner: FilterResult = field(repr=False)
     _transforms: Transforms = field(repr=False)
@@ -45,18 +45,18 @@ class MappedFilterResult(FilterResult):
     def around(
         cls, inner: FilterResult, transforms: Transforms, effects: FloatArray | float, slopes: FloatArray
     ) -> Self:
-        """The result of a model of mapped rows.
+        """Return the result in data units from that of the transformed rows.
 
         Parameters
         ----------
         inner : FilterResult
-            Of the mapped rows.
+            Result for the transformed rows.
         transforms : Transforms
-            The maps of the columns.
+            The transforms of the columns.
         effects : ndarray of shape (T, D) or 0.0
             Effects of covariates.
         slopes : ndarray of shape (T,)
-            What the log density of each row of data exceeds that of the mapped row by.
+            Log density of each row of data less that of the transformed row.
         """
         log_likelihoods = inner.row_log_likelihoods + slopes
         return cls(
@@ -78,11 +78,11 @@ class MappedFilterResult(FilterResult):
 
     @property
     def innovations(self) -> FloatArray:
-        """Standardised prediction errors in the scales of the columns, shape (T, D); NaN where missing."""
+        """Standardised prediction errors of the transformed columns, shape (T, D); NaN where missing."""
         return self._inner.innovations
 
     def quantile(self, probability: float) -> FloatArray:
-        """Quantiles of the predictions, in data units: ndarray of shape (T, D)."""
+        """Return quantiles of the predictions in data units: ndarray of shape (T, D)."""
         cells = CellDistribution(
             self._inner.predictions + self._effects, self._inner.prediction_std, self._transforms.inverse
         )
@@ -91,14 +91,14 @@ class MappedFilterResult(FilterResult):
 
 @dataclass(frozen=True, eq=False)
 class MappedModel(MaximumLikelihoodModel):
-    """A model of transformed columns, less effects of covariates; its methods are of data in their own units.
+    """A model of transformed columns, less effects of covariates; its methods use data in their own units.
 
     Attributes
     ----------
     inner : FittedModel
-        The model of the mapped rows; its log-likelihood is that of the data.
+        The model of the transformed rows; the log-likelihood of its fit is that of the data.
     transforms : Transforms
-        The maps of the columns.
+        The transforms of the columns.
     regression : Regression or None
         Coefficients of covariates.
     """
@@ -109,32 +109,32 @@ class MappedModel(MaximumLikelihoodModel):
 
     @property
     def fitted(self) -> MaximumLikelihood:  # type: ignore[override]
-        """Parameters in the scales of the columns, and how the fit ended."""
+        """Parameters for the transformed columns, and how the fit ended."""
         return self.inner.fitted
 
     @property
     def factors_of_complete_rows(self) -> bool:
-        """As of the model of the mapped rows."""
+        """Whether means of the factors need complete rows, as in the model of the transformed rows."""
         return self.inner.factors_of_complete_rows
 
     def check(self, sequences: Sequences) -> None:
-        """As of the model of the mapped rows."""
+        """Check rows as the model of the transformed rows does."""
         self.inner.check(sequences)
 
     @property
     def n_parameters(self) -> int:
-        """Those of the model of the mapped rows, coefficients, and powers that were learned."""
+        """Number of free parameters, including coefficients and estimated powers of transforms."""
         coefficients = 0 if self.regression is None else self.regression.coefficients.size
         return self.inner.n_parameters + self.transforms.n_free + coefficients
 
-    # ------------------------------------------------------------------------------- there and back
+    # ------------------------------------------------------------------------------- transforms
 
     def effects(self, sequences: Sequences) -> FloatArray | float:
-        """What covariates add to each cell (N, D), in the scales of the columns."""
+        """Return the effects of covariates on each value (N, D), in units of the transformed columns."""
         return 0.0 if self.regression is None else self.regression.effects(sequences.exog)
 
     def map(self, sequences: Sequences) -> Sequences:
-        """The rows as the model of the mapped ones takes them."""
+        """Return the transformed rows, less the effects of covariates."""
         return mapped(sequences, self.transforms, self.regression)
 
     def _to_data(
@@ -144,23 +144,23 @@ class MappedModel(MaximumLikelihoodModel):
         effects: FloatArray | float,
         where: BoolArray | None = None,
     ) -> tuple[FloatArray, FloatArray]:
-        """Moments of cells in data units, from those of mapped cells."""
+        """Return moments of values in data units, from those of transformed values."""
         return self.transforms.moments(means + effects, std, where)
 
-    # ------------------------------------------------------------------------------------------ verbs
+    # ---------------------------------------------------------------------------------------- methods
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors given all rows of each sequence."""
+        """Return posterior means of the factors given all rows of each sequence."""
         return self.inner.factor_means(self.map(sequences))
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Distribution of the latents; log-likelihoods are those of the data."""
+        """Return the distribution of the latent states; log-likelihoods are those of the data."""
         whole = self.inner.posterior(self.map(sequences))
         slopes = self.transforms.log_slopes(sequences.values)
         return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + slopes)
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
-        """Distribution of the latents given the rows up to their own; predictions in data units."""
+        """Return the filtered distribution of the latent states, with predictions in data units."""
         results = self.inner.filter(self.map(sequences), state)
         slopes, effects = self.transforms.log_slopes(sequences.values), self.effects(sequences)
         return [
@@ -171,15 +171,15 @@ class MappedModel(MaximumLikelihoodModel):
         ]
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood of all rows of data, in nats."""
+        """Return the log-likelihood of all rows of data, in nats."""
         slopes = float(np.sum(self.transforms.log_slopes(sequences.values)))
         return self.inner.log_likelihood(self.map(sequences)) + slopes
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Values with missing cells filled by their means in data units, and standard deviations."""
+        """Impute missing values by their means in data units, with standard deviations."""
         missing = ~sequences.mask
         filled = self.inner.impute(self.map(sequences), with_std=with_std or bool(self.transforms.used))
-        # Where there is no map, no standard deviation is asked for, and none is needed.
+        # Standard deviations are missing only if there is no transform, which would need them.
         std = np.zeros_like(filled.values) if filled.std is None else filled.std
         means, std = self._to_data(filled.values, std, self.effects(sequences), missing)
         values = np.where(missing, means, sequences.values)
@@ -196,7 +196,7 @@ class MappedModel(MaximumLikelihoodModel):
         return Imputation(values, np.where(missing, std, 0.0), comparison, cells)
 
     def _compare(self, sequences: Sequences) -> Comparison | None:
-        """How the model and straight lines find observed cells again, in data units."""
+        """Compare leave-one-out errors of the model with those of linear interpolation, in data units."""
         if not isinstance(self.inner, LinearGaussianModel):
             return None
         sample = self.inner.sample_of(sequences)
@@ -206,7 +206,7 @@ class MappedModel(MaximumLikelihoodModel):
         return compare_with_interpolation(sample, by_model)
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
-        """The same model; its status says so where straight lines find observed cells as well."""
+        """Return the model; its status reports if linear interpolation predicts observed values as well."""
         comparison = self._compare(sequences)
         if comparison is None or not comparison.sentence:
             return self
@@ -214,21 +214,21 @@ class MappedModel(MaximumLikelihoodModel):
         return self.with_fitted(replace(self.fitted, status=status))
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
-        """The same model; its status says so where predictions one row ahead are far off."""
+        """Return the model; its status reports one-step predictions with very large errors."""
         if not isinstance(self.inner, LinearGaussianModel):
             return self
         return replace(self, inner=self.inner.with_gross_misfit(self.map(sequences)))
 
     def with_fitted(self, fitted: MaximumLikelihood) -> Self:
-        """The same model with another account of how the fit ended."""
+        """Return the model with another record of the fit."""
         return replace(self, inner=replace(self.inner, fitted=fitted))  # type: ignore[type-var]
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Distance of each observed cell from what the others say, in the scales of the columns."""
+        """Return absolute standardised leave-one-out errors of observed values, after the transform."""
         return self.inner.outlier_scores(self.map(sequences))
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """What each latent, and last each covariate, contributes to each cell, in the columns' scales."""
+        """Return contributions of latent states, then covariates, to each transformed value."""
         whole = self.inner.contributions(self.map(sequences))
         if self.regression is None or sequences.exog is None:
             return whole
@@ -238,7 +238,7 @@ class MappedModel(MaximumLikelihoodModel):
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Distribution after each sequence, with the covariates (H, P) of each; in data units."""
+        """Return the distribution after each sequence in data units, given its covariates (H, P)."""
         forecasts = self.inner.forecast(self.map(sequences), steps)
         effects: list[FloatArray | float] = [0.0] * len(forecasts)
         if self.regression is not None:
@@ -255,23 +255,23 @@ class MappedModel(MaximumLikelihoodModel):
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Observations and latents drawn from the model, in data units."""
+        """Draw observations, in data units, and latent states from the model."""
         drawn, latents = self.inner.sample(n_steps, rng)
         effects = 0.0 if self.regression is None else self.regression.effects(exog)
         return self.transforms.inverse(drawn + effects), latents
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of the latents, from their joint distribution given the data."""
+        """Draw paths of the latent states from their joint distribution given the data."""
         return self.inner.draw_latents(self.map(sequences), n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Cells, missing ones drawn from their joint distribution given the others, in data units."""
+        """Draw missing values, in data units, from their joint distribution given the observed ones."""
         drawn = self.inner.draw_cells(self.map(sequences), n_draws, rng)
         cells = self.transforms.inverse(drawn + self.effects(sequences))
         return np.where(sequences.mask, sequences.values, cells)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
-        """What moved the prediction of a cell, in the scales of the columns."""
+        """Attribute the change of a prediction to new values, in units of the transformed columns."""
         told = self.inner.news(self.map(old), self.map(new), target)
         effects = self.effects(new)
         if isinstance(effects, float):
@@ -285,36 +285,36 @@ class MappedModel(MaximumLikelihoodModel):
         )
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """What prediction errors say of the model; predictions in data units, errors standardised."""
+        """Test the prediction errors of the model; predictions are in data units, errors standardised."""
         told = self.inner.diagnose(self.map(sequences), block)
         means, std = self._to_data(told.predictions, told.prediction_std, self.effects(sequences))
         return replace(told, predictions=means, prediction_std=std)
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Standard errors of the parameters, with those of coefficients, in the scales of the columns."""
+        """Return standard errors of parameters and coefficients, in units of the transformed columns."""
         if self.regression is None:
             return self.inner.standard_errors(self.map(sequences))
-        if self.fitted.degrees_of_freedom is not None:  # which refuses
+        if self.fitted.degrees_of_freedom is not None:  # raises an error
             return self.inner.standard_errors(sequences)
         in_scale = replace(sequences, values=self.transforms.forward(sequences.values))
         return standard_errors_with(self.regression, self.fitted, in_scale)
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
-        """Interval of the time scale of a latent; coefficients of covariates are held."""
+        """Return the interval of the time scale of a latent factor, at fixed coefficients of covariates."""
         return self.inner.profile_timescale(self.map(sequences), component, level)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
-        """As of the model of the mapped rows."""
+        """Return the arrays of the model of the transformed rows."""
         return self.inner.arrays_to_save()
 
 
 def mapped(sequences: Sequences, transforms: Transforms, regression: Regression | None = None) -> Sequences:
-    """Rows in the scales of their columns, less the effects of covariates.
+    """Return transformed rows, less the effects of covariates.
 
     Raises
     ------
     ValueError
-        If a value is outside the domain of its column's map.
+        If a value is outside the domain of its column's transform.
     """
     transforms.check(sequences.values, sequences.feature_names)
     values = transforms.forward(sequences.values)

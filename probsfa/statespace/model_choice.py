@@ -1,10 +1,10 @@
-"""Which model: the number of latents, rhythms, smooth latents and the noise, by how well holes are filled.
+"""Model selection by BIC and held-out values: number of factors, stochastic cycles, smooth factors, noise.
 
-Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. They are fitted shortly,
-to a part of the rows, and the most likely of them go on with more rows and more evaluations (successive
-halving, Jamieson & Talwalkar 2016). The last few are fitted without some cells, the same for all of them
-(:mod:`.hidden_cells`), and what they say of these is compared. Where a smaller model is fitted already, a
-larger one begins with its latents (:mod:`.growth`).
+Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. They are fitted with few
+evaluations to a part of the rows; those with the smallest BIC are fitted with more rows and more evaluations
+(successive halving, Jamieson & Talwalkar 2016). The last few are fitted without some values, the same for all
+(:mod:`.hidden_cells`), and their predictions of these are compared. A larger model starts from the factors of
+a smaller fitted one (:mod:`.growth`).
 """
 
 import warnings
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelSelection", "select_model"]
 
-#: What is tried beside the number of latents, once that is chosen, in groups: within a group each takes the
-#: place of the one before, and the first that does not serve ends it.
+#: Options that are tried after the number of factors is selected, in groups. Within a group each replaces the
+#: previous one, and the first that does not improve the model ends the group.
 ALTERNATIVES: tuple[tuple[Options, ...], ...] = (
     ({"rhythms": 1}, {"rhythms": 2}, {"rhythms": 3}),
     ({"smooth": 1},),
@@ -114,7 +114,7 @@ class ModelSelection:
         return plot_model_selection(self, axes=axes)
 
     def __repr__(self) -> str:
-        """The last rounds as a table, and the reason."""
+        """Return the last rounds as a table, and the reason."""
         names = ("model", "rows", "score", "behind", "standard_error", "rmse", "mae", "verdict")
         last = [row for row in self.records if row["round"] > 0] or list(self.records)
         cells = [[_cell(row[name]) for name in names] for row in last]
@@ -268,7 +268,7 @@ def _finished(
     estimator: ProbabilisticSFA,
     interrupted: bool,
 ) -> ModelSelection:
-    """Fit what may be the choice to all cells, from where it is; choose, and say why."""
+    """Fit the remaining candidates to all values, select one by BIC, and return the result."""
     clock = search.clock
     candidates = search.rounds[-1]
     order = [candidates[j] for j in contenders(search.evidence, search.criteria(candidates))]
@@ -313,26 +313,26 @@ def _finished(
 
 
 def _of_all_cells(candidate: Candidate) -> LinearGaussianModel:
-    """The fit of a candidate to all cells, where there is one, else to those that were not hidden."""
+    """Return the fit of a candidate to all values, if there is one, else to those that were not hidden."""
     return candidate.model if candidate.whole is None else candidate.whole
 
 
 def _fit_to_all(
     sequences: Sequences, candidate: Candidate, start: LinearGaussianModel, clock: Clock
 ) -> tuple[LinearGaussianModel, str]:
-    """A candidate fitted to all cells of all rows, from a model of it; and what ended that too early."""
+    """Fit a candidate to all values from its previous fit; also return the reason of an early end, or ""."""
     asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
         problem = make_problem(InMemory(sequences), asked)
         result, ended_by = clock.climb(problem, start_of(start.fitted.params, problem))
         model = start if result is None else with_noise(in_data_units(problem, result))
-    except KeyboardInterrupt:  # between two steps of this
+    except KeyboardInterrupt:  # outside the optimizer
         return start, "keyboard"
     return _stopped_by_budget(model) if ended_by == "budget" else model, ended_by
 
 
 def _stopped_by_budget(model: LinearGaussianModel) -> LinearGaussianModel:
-    """A model that is no maximum for all cells, whose status says that time ran out."""
+    """Return the model with a status that reports that the time budget ended its fit."""
     ended = "Stopped at the end of the budget: the best parameters so far are kept."
     rest = [note for note in model.fitted.status.notes if note.code not in STATUS_SENTENCES]
     status = FitStatus([Note("budget", ended, {}), *rest])
@@ -340,7 +340,7 @@ def _stopped_by_budget(model: LinearGaussianModel) -> LinearGaussianModel:
 
 
 def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
-    """Rows of the table."""
+    """Yield the rows of the table."""
     for rung, candidates in enumerate(search.rounds):
         if not candidates:
             continue
@@ -373,7 +373,7 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
 
 
 def _behind(candidate: Candidate, equal: bool) -> str:
-    """What is said of a candidate that is not chosen and does not go on."""
+    """Return the verdict on a candidate that was not selected and is not in the next round."""
     if has_no_peak(candidate):
         return "no rhythm"
     if not candidate.scores.size:
@@ -382,8 +382,8 @@ def _behind(candidate: Candidate, equal: bool) -> str:
 
 
 def _mean(values: FloatArray) -> float:
-    """The mean of what was asked of hidden cells, NaN where nothing was."""
-    # The same NaN each time, so that equal records are equal.
+    """Return the mean of scores or errors of hidden values; NaN without any."""
+    # Always the same NaN object, so that equal records compare as equal.
     return float(values.mean()) if values.size and np.isfinite(values).all() else np.nan
 
 
@@ -395,7 +395,7 @@ _SHOWN: dict[str, Any] = {"n_components": None, "rhythms": 0, "smooth": 0, "nois
 
 
 def _reason(search: Search, best: Candidate) -> str:
-    """What was chosen and why, in a sentence."""
+    """Return a sentence on the selected model and the reason."""
     evidence = search.evidence
     candidates = search.rounds[-1]
     n_tried = len(search.rounds[0])
@@ -430,18 +430,18 @@ def _reason(search: Search, best: Candidate) -> str:
 
 
 def _by_interpolation(asked: list[Round]) -> FloatArray:
-    """Errors (n,) of linear interpolation at the hidden values, in standard deviations."""
+    """Return errors (n,) of linear interpolation at the hidden values, in standard deviations."""
     return np.concatenate(
         [(interpolation_errors(data.sequences, data.part) / data.scale)[data.part > 0] for data in asked]
     )
 
 
 def _worse_columns(search: Search, best: Candidate) -> str:
-    """A sentence on columns that linear interpolation predicts better; or nothing."""
+    """Return a sentence on columns that linear interpolation predicts better, or an empty string."""
     if not best.scores.size:
         return ""
     columns = np.concatenate([np.nonzero(data.part > 0)[1] for data in search.asked])
-    # Groups of different draws are different ones.
+    # Make group numbers of different draws distinct.
     apart = np.cumsum([0, *(int(data.group.max()) + 1 for data in search.asked[:-1])])
     groups = [data.group[data.part > 0] + first for data, first in zip(search.asked, apart, strict=True)]
     worse = worse_than_interpolation(

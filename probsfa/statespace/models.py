@@ -73,15 +73,15 @@ from probsfa.statespace.prediction import (
 from probsfa.statespace.simulation import draw_latents, simulate
 from probsfa.statespace.smooth_alternatives import better_as_smooth
 
-# Moments of more bytes than this are not kept: cells are filled chunk by chunk, with little else in memory.
+# Size of moments in bytes above which they are not stored: values are imputed chunk by chunk.
 _LARGE = 128 * 2**20
-# Rows that are compared with straight lines at least, however long they are.
+# Number of rows that are compared with linear interpolation even if their moments exceed a quarter of this.
 _FEWEST_COMPARED = 1000
-# Rows on which the end of a fit looks for gross misfit, and the most states for which that takes no time.
+# Rows checked for gross misfit after a fit, and maximum number of states for which this check is fast.
 _ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
-# Rows that stand out which it looks at besides, each after some that lead to it.
+# Additional rows in this check that may have outliers, and rows filtered before each of them.
 _SUSPECTS, _ROWS_BEFORE = 10, 30
-# Relative noise below which rounding has its part in such predictions.
+# Relative noise variance below which rounding errors affect one-step predictions.
 _LEAST_NOISE_LOOKED_AT = 1e-8
 
 __all__ = ["LinearGaussianModel"]
@@ -101,16 +101,16 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     @property
     def n_parameters(self) -> int:
-        """Decays, loadings, means, and those noise variances that were learned."""
+        """Number of free parameters: decays, loadings, means, and estimated noise variances."""
         fitted, params = self.fitted, self.fitted.params
-        # A loading for each state, a mean, and variances.
+        # Loadings, mean, and noise variance; AR(1) noise also has a decay and a scale.
         of_a_constant = len(params.latents.seen) + (4 if params.has_memory else 2)
         return fitted.layout(evenly_sampled=True).n_free - of_a_constant * fitted.n_constant
 
     def varying(self, sequences: Sequences) -> Sequences:
         """Return the rows without the columns that were constant in the fit; warn if these vary.
 
-        The model has no variance of such a column, so that its likelihood is no measure of the model.
+        The variance of such a column is not estimated, so that its likelihood is meaningless.
         """
         constant = self.fitted.constant
         if constant is None:
@@ -130,7 +130,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return replace(sequences, values=np.where(constant, np.nan, sequences.values))
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Distribution of the latents given all rows of each sequence."""
+        """Return the distribution of the latent states given all rows of each sequence."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.posterior()
@@ -138,12 +138,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return whole.of(self.fitted.params.shared_states) if self.fitted.params.has_memory else whole
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors (N, K) given all rows of each sequence."""
+        """Return posterior means of the factors (N, K) given all rows of each sequence."""
         integrated = self._integrated(sequences)
         return self.posterior(sequences).means if integrated is None else integrated.means
 
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
-        """The posterior with AR(1) noise of the columns integrated out; None where it is to have states."""
+        """Return the posterior with AR(1) noise integrated out; None if the noise has states."""
         params = self.fitted.params
         if not params.has_memory or params.latents.n_others or self.fitted.degrees_of_freedom is not None:
             return None
@@ -155,17 +155,17 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     @property
     def _states(self) -> Parameters:
-        """The parameters as those of a state space, with white noise: memories are states, too."""
+        """Parameters in state-space form with white noise: AR(1) noise processes are states."""
         return self.fitted.params.state_space
 
     def _posterior(self, sequences: Sequences) -> Posterior:
-        """Distribution of all states, memories among them."""
+        """Return the distribution of all states, including those of AR(1) noise."""
         whole = smooth(self._states, self._panel(sequences))
         check_finite(sequences, self._states, *whole)
         return whole
 
     def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Means and variances (N, D), noise included, of observed cells given all the others."""
+        """Return leave-one-out means and variances (N, D) of observed values, noise included."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.left_out()
@@ -173,7 +173,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         moments = observation_moments(params, whole.means, whole.covariances)
         means, variances = left_out_moments(sequences.values, *moments, params.noise_variance)
         precise = near_zero_noise(params)
-        if precise.any():  # these determine themselves, and forgetting them leaves rounding
+        if precise.any():  # the subtraction of nearly equal precisions loses all digits
             exact = cells_left_out(self._states, self._panel(sequences))
             means, variances = (
                 np.where(precise, e, a) for a, e in zip((means, variances), exact, strict=True)
@@ -181,7 +181,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return means, variances
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """What each latent contributes to each cell; last, where there is such, the memory."""
+        """Return the contribution of each latent state to each value; that of AR(1) noise is last."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.contributions
@@ -194,7 +194,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return np.dstack([means[:, None, shared] * params.loadings[:, shared], own])
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
-        """Distribution of the latents of each sequence given the rows up to their own."""
+        """Return the filtered distribution of the latent states of each sequence."""
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X holds several.")
         timed = sequences.retimed(self.fitted.time_unit)
@@ -210,7 +210,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return results
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood of all rows, in nats."""
+        """Return the log-likelihood of all rows, in nats."""
         sequences = self.varying(sequences)
         integrated = self._integrated(sequences)
         if integrated is not None:
@@ -220,7 +220,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return value
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Values with missing cells filled, and the standard deviations of what would have been observed."""
+        """Impute missing values, with calibrated standard deviations of predicted observations."""
         filled = self._impute(sequences, with_std=with_std)
         if filled.std is None:
             return filled
@@ -230,17 +230,17 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return filled._replace(std=np.where(sequences.mask, std, self._with_unknown(std)))
 
     def _with_unknown(self, std: FloatArray) -> FloatArray:
-        """Standard deviations (N, D), infinite in columns that were observed once."""
+        """Return standard deviations (N, D), infinite in columns with one observation in the fit."""
         once = self.fitted.observed_once
         return std if once is None else np.where(once, np.inf, std)
 
     def _std_factors(self, sequences: Sequences) -> FloatArray:
-        """Calibration factors (N, D) of the standard deviations of values that would have been observed."""
+        """Return calibration factors (N, D) of the standard deviations of predicted observations."""
         assert self.fitted.calibration is not None
         return self.fitted.calibration.at(distance_to_observed(sequences, self.fitted.time_unit))
 
     def _impute(self, sequences: Sequences, *, with_std: bool) -> Imputation:
-        """Impute with standard deviations of the parameters as they are."""
+        """Impute without calibration of the standard deviations."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._impute_integrated(sequences, integrated, with_std)
@@ -258,7 +258,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _impute_integrated(
         self, sequences: Sequences, integrated: IdiosyncraticPosterior, with_std: bool
     ) -> Imputation:
-        """The same with AR(1) noise integrated out."""
+        """Impute with AR(1) noise integrated out."""
         missing = ~sequences.mask
         values = np.where(missing, integrated.value_means, sequences.values)
         std = None
@@ -270,12 +270,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return Imputation(values, std, compare_with_interpolation(sequences, integrated.left_out()[0]))
 
     def _bytes_of_moments(self, n_rows: int) -> int:
-        """What covariances of all states, and means and variances of all cells, take."""
+        """Return the size of the covariances of all states, and of means and variances of all values."""
         params = self._states
         return 8 * n_rows * (params.n_states**2 + 4 * params.n_features)
 
     def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
-        """The same with little in memory besides the result; a sample is compared with straight lines."""
+        """Impute without storing all moments; compare a sample of the rows with linear interpolation."""
         sample = self.sample_of(sequences)
         comparison = None if sample is sequences else self.impute(sample).beside_interpolation
         params = self.fitted.predictive_params
@@ -296,9 +296,9 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return Imputation(values, std, comparison)
 
     def sample_of(self, sequences: Sequences) -> Sequences:
-        """Stretches of the rows where there are very many, else all.
+        """Return segments of the rows if there are very many, else all rows.
 
-        They are more and shorter than those that a fit learns from, and so lie mostly outside of them.
+        The segments are shorter and more numerous than those of the fit, and mostly lie outside of those.
         """
         params = self._states
         affordable = affordable_rows(params.n_states, params.n_features)
@@ -309,7 +309,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return sequences if sample is None else sequences.cut_out(sample)
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
-        """The same model; its status says so where straight lines find observed cells as well."""
+        """Return the model; its status reports if linear interpolation predicts observed values as well."""
         comparison = self.impute(self.sample_of(sequences)).beside_interpolation
         if comparison is None or not comparison.sentence:
             return self
@@ -317,9 +317,9 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return replace(self, fitted=replace(self.fitted, status=status))
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
-        """The same model; its status says so where predictions one row ahead are far off.
+        """Return the model; its status reports one-step predictions with very large errors.
 
-        It is looked at in a sample of the rows, and in those that stand out from their neighbours.
+        Errors are computed for a sample of the rows, and for rows that differ most from adjacent ones.
         """
         params = self._states
         noise = params.noise_variance / self.fitted.scale**2
@@ -329,7 +329,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if sequences.n_rows > _ROWS_LOOKED_AT:
             sample = stretches(sequences.mask, sequences.lengths, _ROWS_LOOKED_AT)
             rows = sequences if sample is None else sequences.cut_out(sample)
-        if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # many sequences, each as short as a stretch
+        if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # many sequences, each as short as a segment
             return self
         suspects = suspicious_rows(sequences, _SUSPECTS)
         before = _rows_before(sequences, suspects)
@@ -337,7 +337,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             with np.errstate(all="ignore"):
                 errors = self.errors_of_few(rows)
                 of_suspects = self.errors_of_few(sequences.cut_out(before))
-        except np.linalg.LinAlgError:  # rounding, where there is hardly any noise
+        except np.linalg.LinAlgError:  # rounding errors with near-zero noise
             return self
         last = np.cumsum([part.stop - part.start for part in before]) - 1
         outliers = gross_outliers(errors, of_suspects[last], suspects, sequences.n_rows)
@@ -347,7 +347,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return replace(self, fitted=replace(self.fitted, status=status))
 
     def errors_of_few(self, sequences: Sequences) -> FloatArray:
-        """Standardised errors of predictions one row ahead (N, D), of rows few enough to go through them."""
+        """Return standardised one-step prediction errors (N, D) of a small number of rows."""
         timed = sequences.retimed(self.fitted.time_unit)
         filtering, steps = filter_all(self._states, make_panel(timed))
         ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
@@ -356,7 +356,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Distribution so many units of time after each sequence."""
+        """Return the distribution at some units of time after each sequence."""
         forecasts, calibration = self._forecast(sequences, steps), self.fitted.calibration
         forecasts = [replace(one, std=self._with_unknown(one.std)) for one in forecasts]
         if calibration is None:
@@ -368,7 +368,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         ]
 
     def _forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
-        """Predict with standard deviations of the parameters as they are."""
+        """Forecast without calibration of the standard deviations."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._forecast_integrated(sequences, integrated, steps)
@@ -387,7 +387,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _forecast_integrated(
         self, sequences: Sequences, integrated: IdiosyncraticPosterior, steps: Sequence[FloatArray]
     ) -> list[Forecast]:
-        """The same with AR(1) noise integrated out."""
+        """Forecast with AR(1) noise integrated out."""
         noise = self.fitted.predictive_params.noise_variance
         found = []
         for part, ahead in zip(sequences.slices, steps, strict=True):
@@ -400,25 +400,25 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Observations and latents drawn from the model."""
+        """Draw observations and latent states from the model."""
         values, states = simulate(self.fitted.predictive_params, n_steps, rng)
         return values, states[:, self.fitted.params.shared_states]
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of the latents, from their joint distribution given the data."""
+        """Draw paths of the latent states from their joint distribution given the data."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.draw_factors(n_draws, rng)
         return self._draw_states(sequences, n_draws, rng)[:, :, self.fitted.params.shared_states]
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of all states, memories among them."""
+        """Draw paths of all states, including those of AR(1) noise."""
         drawn = draw_latents(self._states, self._panel(sequences), n_draws, rng)
         check_finite(sequences, self._states, drawn)
         return drawn
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Cells, missing ones drawn from their joint distribution given the others."""
+        """Draw missing values from their joint distribution given the observed ones."""
         params, values = self.fitted.predictive_params, sequences.values
         integrated = self._integrated(sequences)
         if integrated is not None:
@@ -432,16 +432,16 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return np.where(np.isnan(values), drawn, values)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
-        """What moved the prediction of a cell from the old rows of one sequence to the new ones."""
+        """Attribute the change of a prediction between old and new rows of one sequence to the new values."""
         revised = replace(new, values=np.where(np.isnan(old.values), np.nan, new.values))
         posteriors = self._posterior(old), self._posterior(revised), self._posterior(new)
         names = new.feature_names or tuple(str(j) for j in range(new.n_features))
         return read_news(self._states, (old.values, new.values), posteriors, target, names)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """What prediction errors say of the model.
+        """Test the prediction errors of the model.
 
-        Those one row ahead are of all rows; those of other holes of a sample where there are very many.
+        One-step errors are computed for all rows; errors of other missing patterns for a sample of many rows.
         """
         timed = sequences.retimed(self.fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
@@ -460,7 +460,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         robust: bool = False,
         smoother: Sequence[int] | NDArray[np.intp] = (),
     ) -> Diagnostics:
-        """What errors say of a model with these latents and this noise."""
+        """Test prediction errors, given the latent processes and the noise of this model."""
         fitted, own = self.fitted, self.fitted.params
         return diagnose(
             errors,
@@ -475,13 +475,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         )
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Predictions one row ahead, their standard deviations and standardised errors, all (N, D)."""
+        """Return one-step predictions, their standard deviations and standardised errors, all (N, D)."""
         filtering, steps = filter_all(self._states, make_panel(timed))
         ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
         return *ahead, standardised_errors(timed.values, *ahead)
 
     def _left_out(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
-        """Standardised errors of cells, of rows, and of blocks of rows that are left out."""
+        """Return standardised errors of values, rows, and blocks of rows that are left out."""
         params, whole = self.fitted.predictive_params, self._posterior(sequences)
         values = sequences.values
         moments = observation_moments(params, whole.means, whole.covariances)
@@ -499,12 +499,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return out
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Distance of each observed cell from what the others say, in predicted standard deviations."""
+        """Return absolute leave-one-out errors of observed values, in predicted standard deviations."""
         means, variances = self.left_out(sequences)
         return np.abs(standardised_errors(sequences.values, means, np.sqrt(variances)))
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Standard errors of the parameters, from the observed information of the data."""
+        """Return standard errors of the parameters, from the observed information of the data."""
         fitted = self.fitted
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
@@ -515,7 +515,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         )
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
-        """Interval of the time scale of a latent by profile likelihood."""
+        """Return the profile likelihood interval of the time scale of a latent factor."""
         fitted, params = self.fitted, self.fitted.standardised_params.state_space
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
         coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
@@ -527,7 +527,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)
 
     def _noise_floors(self, sequences: Sequences) -> FloatArray:
-        """Variances (D, n) at which white noise may have been held in the fit, standardised."""
+        """Return standardised noise variances (D, n) that may have been lower bounds in the fit."""
         resolution = resolution_variance(sequences) / self.fitted.scale**2
         least = self.fitted.options.learned_noise(self.fitted.scale, resolution).floor
         return np.column_stack([least, np.tile(self.fitted.options.noise_floors, (least.size, 1))])
@@ -537,7 +537,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
 
 def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:
-    """Stretches that end with given rows and begin some rows before, within their sequences."""
+    """Return segments that end with given rows and begin some rows before, within their sequences."""
     starts = np.concatenate([[0], np.cumsum(sequences.lengths)[:-1]])
     first = starts[np.searchsorted(starts, rows, side="right") - 1]
     begin = np.maximum(first, rows - _ROWS_BEFORE)

@@ -1,10 +1,10 @@
-"""The limit of no observation noise, where maximum likelihood is slow feature analysis.
+"""The zero-noise limit, in which maximum likelihood is slow feature analysis.
 
-With ``r = 0`` and as many latents as features, recognition is deterministic, ``z_t = W (x_t - mean)``, and
-the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T (their eq. 18) it is
-largest at the directions of slow feature analysis, with unit variances and ``a_k = 1 - delta_k / 2``. This
-module takes that solution as it is: the square model is solved, and the slowest latents are the ones
-reported. :mod:`probsfa.statespace.noise_free_likelihood` has the edge terms, and the maximum with them.
+With ``r = 0`` and as many latent factors as columns, recognition is deterministic, ``z_t = W (x_t - mean)``,
+and the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T (their eq. 18), it
+is largest at the directions of slow feature analysis, with unit variances and ``a_k = 1 - delta_k / 2``. This
+module uses that solution for the square model, and reports its slowest factors.
+:mod:`probsfa.statespace.noise_free_likelihood` has the edge terms, and the maximum with them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from probsfa.statespace.timeline import check_steps_of_limit
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
-# The decay of a drift comes as close to one as its delta value says, but not so close that 1 - a^2 is zero.
+# Largest decay: 1 - a^2 must not be zero for a drift with a very small delta value.
 _SLOWEST = 1.0 - 1e-15
 
 
@@ -53,7 +53,7 @@ class SquareModel(NamedTuple):
     loadings : ndarray of shape (D, R)
         Generative weights; ``components @ loadings`` is the identity.
     mean : ndarray of shape (D,)
-        Mean of the features.
+        Mean of the columns.
     """
 
     decay: FloatArray
@@ -63,11 +63,11 @@ class SquareModel(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """Number of latents, ``R``."""
+        """Number of latent factors, ``R``."""
         return int(self.decay.shape[0])
 
     def parameters(self, n_components: int) -> Parameters:
-        """Parameters of the slowest latents, with no noise."""
+        """Return parameters of the slowest factors, without noise."""
         zeros = np.zeros(self.mean.shape[0])
         return Parameters(
             decay=self.decay[:n_components],
@@ -77,18 +77,18 @@ class SquareModel(NamedTuple):
         )
 
     def latents(self, values: FloatArray) -> FloatArray:
-        """Latents of complete rows, exactly: shape (N, R)."""
+        """Return the exact factors of complete rows, shape (N, R)."""
         return np.asarray((values - self.mean) @ self.components.T)
 
     def row_log_likelihoods(self, sequences: Sequences) -> FloatArray:
-        """Log density of each row given the rows before it in its sequence, shape (N,).
+        """Return the log density of each row given the rows before it in its sequence, shape (N,).
 
-        Where the data have lower rank than features, it is the density on their linear span.
+        If the rank of the data is less than the number of columns, it is the density on their linear span.
         """
         z = self.latents(sequences.values)
         previous = np.zeros_like(z)
         previous[1:] = z[:-1]
-        # A sequence starts from the stationary distribution: no decay from the row before.
+        # A sequence starts from the stationary distribution, independent of the row before.
         decay = np.where(sequences.starts[:, None], 0.0, self.decay)
         variance = (1.0 - decay) * (1.0 + decay)
         innovations = z - decay * previous
@@ -99,15 +99,15 @@ class SquareModel(NamedTuple):
 def square_model(
     delta_values: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
 ) -> SquareModel:
-    """Square model of a solution of slow feature analysis at full rank."""
+    """Return the square model of a solution of slow feature analysis at full rank."""
     decay = np.clip(1.0 - 0.5 * delta_values, -_SLOWEST, _SLOWEST)
-    # Covariances invert the directions up to the rounding of an eigenproblem; here they must invert them.
+    # Loadings from covariances invert the directions up to errors of an eigenproblem; make the inverse exact.
     inverse = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
     return SquareModel(decay, components, inverse, mean)
 
 
 def _log_volume(loadings: FloatArray) -> float:
-    """Logarithm of the volume that the loadings give to a unit cube of latents."""
+    """Return the logarithm of the volume of the unit cube of factors, mapped by the loadings."""
     n_features, n_latents = loadings.shape
     if n_features == n_latents:
         return float(np.linalg.slogdet(loadings)[1])
@@ -121,15 +121,15 @@ class NoiseFreeModel(MaximumLikelihoodModel):
     Attributes
     ----------
     fitted : MaximumLikelihood
-        Parameters of the slowest latents, units, and how the fit ended.
+        Parameters of the slowest factors, units, and how the fit ended.
     square : SquareModel
-        The model with as many latents as the data have directions.
+        The model with as many factors as the data have directions.
     """
 
     refusals: ClassVar[Mapping[str, str]] = {
         "filter": "filter needs observation noise; without it (noise=0.0), complete rows tell their own "
         "latents, by transform.",
-        # The weight of an observation is one over its noise.
+        # Weights of observations are inversely proportional to noise variances.
         "news": "news needs observation noise; noise=0.0 is a limit of none.",
         "diagnose": "diagnose needs observation noise; without it (noise=0.0) complete rows have no noise to "
         "test. Fit with noise to see what these latents leave over.",
@@ -153,16 +153,16 @@ class NoiseFreeModel(MaximumLikelihoodModel):
 
     @property
     def n_components(self) -> int:
-        """Number of latents that are reported."""
+        """Number of reported factors."""
         return self.fitted.params.n_components
 
     @property
     def n_parameters(self) -> int:
-        """Decays, directions and mean of the square model within the data's span."""
+        """Number of decays, directions and means of the square model within the span of the data."""
         return self.square.rank * (self.square.rank + 2)
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Latents given all observed cells; those of complete rows have no uncertainty."""
+        """Return the distribution of the factors given all observed values; it is exact for complete rows."""
         k, full = self.n_components, self._full_posterior(sequences)
         return Posterior(
             full.means[:, :k],
@@ -172,7 +172,7 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         )
 
     def _full_posterior(self, sequences: Sequences) -> GapPosterior:
-        """Posterior of all latents of the square model."""
+        """Return the posterior of all factors of the square model."""
         if not sequences.mask.all():
             full = smooth_given_observed(*self.square, sequences)
             check_finite(sequences, self.square.parameters(self.square.rank), *full)
@@ -186,13 +186,13 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         )
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood of all rows, in nats."""
+        """Return the log-likelihood of all rows, in nats."""
         return float(np.sum(self._full_posterior(sequences).row_log_likelihoods))
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Values with missing cells filled, and their standard deviations given the observed cells.
+        """Impute missing values, with standard deviations given the observed values.
 
-        A cell that the others of its row determine has none.
+        The standard deviation is zero for values that are determined by the others of their row.
         """
         if sequences.mask.all():
             return Imputation(sequences.values.copy(), np.zeros_like(sequences.values))
@@ -202,14 +202,14 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         return Imputation(*fill(sequences.values, *moments))
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """What each latent that is reported contributes to each cell."""
+        """Return the contribution of each reported factor to each value."""
         means = self.posterior(sequences).means
         return np.asarray(means[:, None, :] * self.fitted.predictive_params.loadings)
 
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Forecasts from the last rows: observations from all latents, of which the slowest are reported."""
+        """Forecast observations from all factors; report the slowest factors."""
         k, rank = self.n_components, self.square.rank
         params = self.square.parameters(rank)
         forecasts = []
@@ -225,19 +225,19 @@ class NoiseFreeModel(MaximumLikelihoodModel):
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Observations drawn from all latents, of which the slowest are reported."""
+        """Draw observations from all factors; report the slowest factors."""
         observations, latents = simulate(self.square.parameters(self.square.rank), n_steps, rng)
         return observations, latents[:, : self.n_components]
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of the latents given the observed cells; those of complete rows are certain."""
+        """Draw paths of the factors given the observed values; complete rows have no uncertainty."""
         if sequences.mask.all():
             return np.repeat(self.posterior(sequences).means[None], n_draws, axis=0)
         drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
         return drawn[:, :, : self.n_components]
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Cells, missing ones drawn from their joint distribution given the others."""
+        """Draw missing values from their joint distribution given the observed ones."""
         values = sequences.values
         if sequences.mask.all():
             return np.repeat(values[None], n_draws, axis=0)
@@ -245,7 +245,7 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         return np.where(np.isnan(values), self.square.mean + drawn @ self.square.loadings.T, values)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
-        """The square model."""
+        """Return the arrays of the square model."""
         return self.square._asdict()
 
 
@@ -255,9 +255,9 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     Parameters
     ----------
     sequences : Sequences
-        Checked rows, complete and evenly sampled.
+        Validated rows, complete and evenly sampled.
     options : FitOptions
-        Checked options.
+        Validated options.
 
     Returns
     -------
@@ -266,7 +266,7 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     Raises
     ------
     ValueError
-        If there are times, no sequence has two rows, or there are fewer directions than latents.
+        If there are times, no sequence has two rows, or `n_components` exceeds the rank of the data.
     """
     check_lengths_for_timescales(sequences.lengths)
     if sequences.times is not None:

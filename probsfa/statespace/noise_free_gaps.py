@@ -1,14 +1,15 @@
-"""Posterior of noise-free latents where some cells are missing.
+"""Posterior of the factors without observation noise, if values are missing.
 
-Without noise an observed cell is an equation: those of row ``t`` say ``A z_t = b``, with the rows ``A``
-of the loadings. What they leave open is ``z_t = p + N w``, with the least solution ``p`` and an orthonormal
-basis ``N`` of the null space of ``A``. A complete row leaves nothing open, so rows are coupled in runs of
-incomplete ones only. Along a run, the filter conditions the predicted Gaussian ``N(m, P)`` on the equations,
+Without noise, each observed value is an equation: those of row ``t`` are ``A z_t = b``, with the rows ``A``
+of the loadings. Their solutions are ``z_t = p + N w``, with the minimum-norm solution ``p`` and an
+orthonormal basis ``N`` of the null space of ``A``. A complete row determines its state, so that only runs of
+incomplete rows are coupled. Along a run, the filter conditions the predicted Gaussian ``N(m, P)`` on the
+equations,
 
     cov(w) = (N' P^-1 N)^-1,    w = cov(w) N' P^-1 (m - p),
 
-which has no difference of covariances that should cancel, and the smoother of Rauch, Tung & Striebel (1965)
-goes back. It is the limit of the model with noise, as that goes to nothing.
+without a difference of nearly equal covariances. The backward pass is the smoother of Rauch, Tung & Striebel
+(1965). The result is the limit of the model with noise as the noise variance goes to zero.
 """
 
 from typing import NamedTuple
@@ -20,12 +21,12 @@ from probsfa._validation import Sequences
 
 __all__ = ["GapPosterior", "draw_given_observed", "smooth_given_observed"]
 
-# Singular values of scaled loadings, relative to the largest, that tell nothing beyond rounding.
+# Singular values of scaled loadings, relative to the largest, below which they are rounding errors.
 _RANK_TOL = 1e-9
 
 
 class GapPosterior(NamedTuple):
-    """Latents given the observed cells.
+    """Distribution of the factors given the observed values.
 
     Attributes
     ----------
@@ -34,7 +35,7 @@ class GapPosterior(NamedTuple):
         Zero for complete rows.
     lag_one_covariances : ndarray of shape (N - 1, R, R)
     row_log_likelihoods : ndarray of shape (N,)
-        Log density of the observed cells of each row given the rows before it, in nats.
+        Log density of the observed values of each row given the rows before it, in nats.
     """
 
     means: FloatArray
@@ -44,7 +45,7 @@ class GapPosterior(NamedTuple):
 
 
 class _Equations(NamedTuple):
-    """What the observed cells of a row say: ``z = solve @ (x - mean)[seen] + null @ w``."""
+    """Solutions of the equations of a row: ``z = solve @ (x - mean)[seen] + null @ w``."""
 
     seen: BoolArray
     solve: FloatArray
@@ -54,7 +55,7 @@ class _Equations(NamedTuple):
 
 
 class _Filtered(NamedTuple):
-    """Runs of incomplete rows, filtered: moments of each row given those before, and given itself too."""
+    """Filtered moments of each row (given the rows so far), and predicted ones (given the rows before)."""
 
     means: FloatArray
     covariances: FloatArray
@@ -65,19 +66,19 @@ class _Filtered(NamedTuple):
 
 
 class _Conditioning:
-    """The square model conditioned on rows with missing cells."""
+    """The square model conditioned on rows with missing values."""
 
     def __init__(
         self, decay: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
     ) -> None:
         self.decay, self.components, self.loadings, self.mean = decay, components, loadings, mean
-        # Units of the columns do not decide what is told by them.
+        # The rank of the equations must not depend on the units of the columns.
         size = np.sqrt(np.sum(loadings**2, axis=1))
         self._scale = np.where(size > 0.0, size, 1.0)
         self._equations: dict[bytes, _Equations] = {}
 
     def equations(self, seen: BoolArray) -> _Equations:
-        """Solution of the equations of a pattern of observed cells; few patterns are many rows."""
+        """Return the solution for a pattern of observed values, cached because rows share patterns."""
         key = seen.tobytes()
         if key not in self._equations:
             self._equations[key] = self._solve(seen)
@@ -97,7 +98,7 @@ class _Conditioning:
         return _Equations(seen, solve, null, basis, float(np.sum(np.log(values))))
 
     def filter(self, values: FloatArray, starts: BoolArray) -> _Filtered:
-        """Filter all rows; those that are complete and follow a complete one need no loop."""
+        """Filter all rows; complete rows that follow a complete row need no loop."""
         n, rank = len(values), self.decay.size
         seen = np.asarray(~np.isnan(values))
         complete = np.asarray(seen.all(axis=1))
@@ -130,7 +131,7 @@ class _Conditioning:
 def _condition(
     row: _Equations, b: FloatArray, mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """A Gaussian given the equations of a row: mean, covariance, log density of the observed cells."""
+    """Condition a Gaussian on a row: return mean, covariance, and log density of the observed values."""
     point = row.solve @ b
     basis, null = row.basis, row.null
     inverse = np.linalg.inv(covariance)
@@ -148,7 +149,7 @@ def _condition(
 def smooth_given_observed(
     decay: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray, sequences: Sequences
 ) -> GapPosterior:
-    """Distribution of the latents of the square model given all observed cells.
+    """Compute the distribution of the factors of the square model given all observed values.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def smooth_given_observed(
     components, loadings : ndarray of shape (R, D), (D, R)
         Recognition and generative weights.
     mean : ndarray of shape (D,)
-        Mean of the features.
+        Mean of the columns.
     sequences : Sequences
         Rows, evenly sampled, NaN where missing.
 
@@ -186,7 +187,7 @@ def draw_given_observed(
     n_draws: int,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Draws (n_draws, N, R) of the latents; parameters as of :func:`smooth_given_observed`."""
+    """Draw the factors (n_draws, N, R) given all observed values; see :func:`smooth_given_observed`."""
     model = _Conditioning(decay, components, loadings, mean)
     filtered = model.filter(sequences.values, sequences.starts)
     drawn = np.repeat(filtered.means[None], n_draws, axis=0)
@@ -204,7 +205,7 @@ def draw_given_observed(
 
 
 def _gains(filtered: _Filtered, starts: BoolArray) -> list[tuple[int, FloatArray]]:
-    """Rows that are not certain and are followed by another, last first, and what the next tells of them."""
+    """Return smoother gains of uncertain rows that are followed by another row, the last row first."""
     out = []
     for t in np.flatnonzero(filtered.covariances[:-1].any(axis=(1, 2)) & ~starts[1:])[::-1].tolist():
         cross = filtered.decays[t + 1][:, None] * filtered.covariances[t]

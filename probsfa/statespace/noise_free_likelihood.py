@@ -1,31 +1,31 @@
-"""The likelihood without observation noise, with its edge terms and without, and the maxima of both.
+"""The likelihood without observation noise, with and without its edge terms, and the maxima of both.
 
-With as many latents as features and no noise, the latents are ``y_t = W (x_t - mu)``, and the log-likelihood
-of a series of ``T`` rows is that of Turner & Sahani (2007), eq. 13. Written with the moments of the data
-(their eq. 18) it is, but for a constant,
+With as many latent factors as columns and no noise, the factors are ``y_t = W (x_t - mu)``, and the
+log-likelihood of a series of ``T`` rows is that of Turner & Sahani (2007), eq. 13. In terms of the moments of
+the data (their eq. 18) it is, up to a constant,
 
     T log|det W| - 1/2 sum_n [(T - 1) log s_n^2 + log v_n]
                  - T/2 sum_n w_n' [(1 - l_n)^2 B + (T - 1)/T l_n A + edges_n / T] w_n / s_n^2
 
 with decays ``l``, innovation variances ``s^2``, variances ``v`` of the first row, ``B`` the second moment of
 the rows and ``A`` that of their differences. ``edges_n`` holds the outer products of the first and the last
-row. What is left when edges, ``(T - 1)/T`` and ``v`` are dropped is their eq. 19, the closed form whose
-maximum is slow feature analysis. The two log-likelihoods differ by an amount that stays as T grows, so their
-maxima differ by one of order 1/T.
+row. Without the edges, ``(T - 1)/T`` and ``v`` this is their eq. 19, the closed form whose maximum is slow
+feature analysis. The difference of the two log-likelihoods is bounded as T grows, so that their maxima differ
+by an amount of order 1/T.
 
-Where the paper and this module differ, or the paper can be misread:
+Differences between the paper and this module, and passages that can be misread:
 
-* Eqs. 13-20 collect all that does not depend on the weights in a constant. Here it is written out, because
-  decays and variances are compared too: ``log v_n`` is the edge term that eq. 18 does not show.
+* Eqs. 13-20 collect all terms that do not depend on the weights in a constant. Here they are explicit,
+  because decays and variances are compared too: ``log v_n`` is an edge term that eq. 18 does not show.
 * Eq. 18 uses the stationary start, eq. 8. For any other variance of the first row, its outer product has the
-  factor ``s_n^2 / v_n - 1 + l_n`` in the place of ``l_n (1 - l_n)``; the closed form is the same.
+  factor ``s_n^2 / v_n - 1 + l_n`` instead of ``l_n (1 - l_n)``; the closed form is the same.
 * Eq. 22 has the index n in its coefficients, its derivation from eq. 21 gives m. At a maximum both hold, as
   both sides are symmetric.
-* Eq. 23 asks for different decays. That is enough only inside (-1, 1): ``l / (1 - l)^2`` has the same value
-  at ``l`` and ``1 / l``. It rises all the way from -1 to 1, so that larger decays go with slower directions
-  for negative decays as well as for those between 0 and 1, of which the paper speaks.
-* The remark that the weights do not depend on the decays is true of their directions, in which the paper uses
-  it; their lengths do depend on them, by eq. 22.
+* Eq. 23 requires different decays. This is sufficient only inside (-1, 1): ``l / (1 - l)^2`` has the same
+  value at ``l`` and ``1 / l``. It increases from -1 to 1, so that larger decays correspond to slower
+  directions for negative decays as well as for those between 0 and 1, which the paper discusses.
+* The remark that the weights do not depend on the decays is true of their directions, for which the paper
+  uses it; their lengths depend on the decays by eq. 22.
 """
 
 from collections.abc import Sequence
@@ -42,15 +42,15 @@ from probsfa.statespace.innovations import InnovationParameters, make_innovation
 
 __all__ = ["NoiseFreeLogLikelihood", "noise_free_log_likelihood", "noise_free_maximum_likelihood"]
 
-# Steps of the climb to the exact maximum; near it each takes off a factor of order T.
+# Maximum number of Newton steps to the exact maximum; near it each reduces the error by a factor of order T.
 _MAX_STEPS, _MAX_HALVINGS = 1000, 40
-# The climb ends where a step turns or stretches no direction by more than this, or by less than the second
-# number and no less than the step before.
+# The iteration ends if a step changes no direction and no length by more than the first number, or by less
+# than the second number and no less than the step before.
 _SMALLEST_STEP, _SMALL_STEP = 1e-13, 1e-8
 
 
 class NoiseFreeLogLikelihood(NamedTuple):
-    """Log-likelihood without observation noise, in nats, and what the edges have of it.
+    """Log-likelihood without observation noise, in nats, and its edge terms.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class NoiseFreeLogLikelihood(NamedTuple):
     without_edges : float
         The closed form without edge terms, eqs. 19-20, which slow feature analysis maximises.
     first_variance : float
-        Edge term: the first row's variance is not that of an innovation.
+        Edge term: the variance of the first row differs from that of an innovation.
     edge_rows : float
         Edge term: first and last row are part of one difference instead of two (eqs. 15-18).
     missing_difference : float
-        Edge term: there is one difference less than rows in every sequence.
+        Edge term: each sequence has one difference less than rows.
     """
 
     exact: float
@@ -74,12 +74,12 @@ class NoiseFreeLogLikelihood(NamedTuple):
 
     @property
     def edge_terms(self) -> float:
-        """All edge terms together: ``exact`` is ``without_edges + edge_terms``."""
+        """Sum of all edge terms: ``exact`` is ``without_edges + edge_terms``."""
         return self.first_variance + self.edge_rows + self.missing_difference
 
 
 class _Moments(NamedTuple):
-    """What the likelihood needs of the rows: second moments (D, D), and how many rows and differences."""
+    """Sufficient statistics of the rows: second moments (D, D), and numbers of rows and differences."""
 
     covariance: FloatArray  # B, over all rows
     difference: FloatArray  # A, over all differences
@@ -93,7 +93,7 @@ class _Moments(NamedTuple):
         return self.n_rows - self.n_differences
 
     def seen_through(self, weights: FloatArray) -> "_Moments":
-        """Moments of ``weights @ x``."""
+        """Return the moments of ``weights @ x``."""
         return self._replace(**{name: weights @ getattr(self, name) @ weights.T for name in self._fields[:4]})
 
 
@@ -104,19 +104,19 @@ def noise_free_log_likelihood(
     first_variance: ArrayLike | None = None,
     lengths: Sequence[int] | None = None,
 ) -> NoiseFreeLogLikelihood:
-    """Log-likelihood of the square model without observation noise, exact and without its edge terms.
+    """Compute the log-likelihood of the square model without noise, exact and without edge terms.
 
     Parameters
     ----------
     X : array-like of shape (T, D), or list of them
         Complete rows, evenly spaced. The members of a list are independent sequences.
     params : InnovationParameters
-        ``D`` latents, no noise.
+        Parameters of ``D`` factors, without noise.
     first_variance : array-like of shape (D,), optional
-        Variance ``sigma_n,1^2`` of each latent in the first row of a sequence; the stationary one by default
-        (eq. 8).
+        Variance ``sigma_n,1^2`` of each factor in the first row of a sequence; by default the stationary
+        variance (eq. 8).
     lengths : sequence of int, optional
-        Rows of each of several independent sequences, one below the other. Each has edges of its own.
+        Rows of each of several independent sequences, one below the other. Each has its own edge terms.
 
     Returns
     -------
@@ -125,13 +125,13 @@ def noise_free_log_likelihood(
     Raises
     ------
     ValueError
-        If cells are missing or not finite, shapes of data or parameters do not fit, there is noise, a
+        If values are missing or not finite, shapes of data or parameters do not match, there is noise, a
         variance is not positive, or no sequence has two rows.
 
     See Also
     --------
-    noise_free_maximum_likelihood : Where it is largest.
-    probsfa.ProbabilisticSFA.log_likelihood : With observation noise and missing cells.
+    noise_free_maximum_likelihood : Parameters that maximise it.
+    probsfa.ProbabilisticSFA.log_likelihood : Log-likelihood with observation noise and missing values.
 
     References
     ----------
@@ -198,41 +198,41 @@ def noise_free_maximum_likelihood(
     edge_terms: bool = False,
     lengths: Sequence[int] | None = None,
 ) -> InnovationParameters:
-    """Maximum-likelihood weights without observation noise, for decays that are given or learned.
+    """Compute maximum likelihood weights without observation noise, for fixed or estimated decays.
 
-    Without edge terms this is slow feature analysis: whatever the decays, as long as they are different, the
-    weights have its directions, the largest decay the slowest one, and lengths by which the latents have the
-    variance ``sigma_n^2 / ((1 - lambda_n)^2 + lambda_n delta_n)`` (eqs. 22-23), ``delta_n`` being the delta
-    value of the direction. With edge terms no closed form is known; Newton's method climbs from there.
+    Without edge terms this is slow feature analysis: for any different decays, the weights have its
+    directions, the largest decay that of the slowest one. Their lengths are such that the factors have
+    variances ``sigma_n^2 / ((1 - lambda_n)^2 + lambda_n delta_n)`` (eqs. 22-23), with the delta value
+    ``delta_n`` of the direction. With edge terms no closed form is known; Newton's method starts from there.
 
     Parameters
     ----------
     X : array-like of shape (T, D), or list of them
         Complete rows, evenly spaced, which vary in all ``D`` directions.
     decay : array-like of shape (D,), optional
-        Decays to hold, all different, in any order. By default they are learned: ``1 - delta_n / 2`` without
+        Fixed decays, all different, in any order. By default they are estimated: ``1 - delta_n / 2`` without
         edge terms.
     innovation_variance : float or array-like of shape (D,), optional
-        Innovation variances, which set the scale of the latents; by default ``1 - decay ** 2``.
+        Innovation variances, which set the scale of the factors; by default ``1 - decay ** 2``.
     edge_terms : bool, default=False
-        Maximise the exact likelihood instead of the closed form in which edge terms are left out.
+        Maximise the exact likelihood instead of the closed form without edge terms.
     lengths : sequence of int, optional
         Rows of each of several independent sequences, one below the other.
 
     Returns
     -------
     InnovationParameters
-        Latents in the order of `decay`, slowest first where it is learned; the offset is the mean of the
+        Factors in the order of `decay`, or slowest first if it is estimated. The offset is the mean of the
         rows, as the paper assumes, also with edge terms.
 
     Raises
     ------
     ValueError
-        If cells are missing or not finite, shapes do not fit, two decays are equal, no sequence has two rows,
-        the data vary in fewer than ``D`` directions, or the likelihood has no bound: a direction that does
-        not change in time, or alternates.
+        If values are missing or not finite, shapes do not match, two decays are equal, no sequence has two
+        rows, the data vary in fewer than ``D`` directions, or the likelihood is unbounded because a direction
+        does not change in time, or alternates.
     RuntimeError
-        If the climb to the exact maximum does not come to its end.
+        If Newton's method does not converge to the exact maximum.
 
     See Also
     --------
@@ -240,8 +240,8 @@ def noise_free_maximum_likelihood(
 
     Notes
     -----
-    With edge terms the maximum is the one that the climb from slow feature analysis finds. It is of order 1/T
-    away, in units of the standard deviation of the latents; the factor grows with the timescales.
+    With edge terms the result is the maximum that Newton's method reaches from slow feature analysis. The
+    distance is of order 1/T in units of the standard deviation of the factors; it grows with the time scales.
 
     References
     ----------
@@ -291,7 +291,7 @@ def noise_free_maximum_likelihood(
                 "latents has the same likelihood."
             )
         rank = np.argsort(np.argsort(-a))  # the largest decay goes to the slowest direction
-    # Checks decays and variances; the weights come below.
+    # Validate decays and variances; weights are computed below.
     params = make_innovation_parameters(a, np.eye(n_features), innovation_variance, 0.0, mean)
     squares = (1.0 - a) ** 2 + a * delta[rank]
     if np.any(squares <= 0.0):
@@ -316,15 +316,15 @@ def noise_free_maximum_likelihood(
 def _climb(
     moments: _Moments, decay: FloatArray, weights: FloatArray, *, learn: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Decays and weights at the maximum of the exact likelihood, for innovations of unit variance.
+    """Return decays and weights that maximise the exact likelihood, for innovations of unit variance.
 
-    Weights move by factors, ``W <- (I + E) W``, in which the likelihood by row is
+    Updates are multiplicative, ``W <- (I + E) W``. The log-likelihood per row is
 
         L(E) = log|det(I + E)| - 1/2 sum_n (I + E)_n F_n (I + E)_n'.
 
-    Seen through weights near the maximum, the forms ``F_n`` are diagonal but for edges, and Newton's step is
-    a pair of equations for each pair of rows. Where that does not lead upwards, all of them are solved
-    together.
+    Near the maximum the quadratic forms ``F_n`` are diagonal up to edge terms, and Newton's step solves two
+    equations for each pair of rows. If this step does not increase the likelihood, all equations are solved
+    jointly.
     """
     size, last_change = decay.shape[0], np.inf
     for _ in range(_MAX_STEPS):
@@ -332,7 +332,7 @@ def _climb(
         seen = moments.seen_through(weights)
         if learn:
             decay = np.array([_best_decay(seen, n) for n in range(size)])
-            # Another decay of the same direction has another best length.
+            # The optimal length of a direction depends on its decay.
             forms = _quadratic_forms(seen, decay)
             lengths = 1.0 / np.sqrt(np.einsum("nnn->n", forms))
             forms, weights = forms * np.outer(lengths, lengths), lengths[:, None] * weights
@@ -355,7 +355,7 @@ def _climb(
             float(np.max(np.abs(lengths - 1.0))),
             float(np.max(np.abs(decay - old_decay) / (1.0 - np.abs(old_decay)))),
         )
-        # Close decays make a flat maximum, near which rounding keeps steps from falling further.
+        # With similar decays the maximum is flat, and rounding errors limit the accuracy of steps.
         if change < _SMALLEST_STEP * size or (change < _SMALL_STEP and change >= last_change):
             return decay, weights
         last_change = change
@@ -366,7 +366,7 @@ def _climb(
 
 
 def _step_by_pairs(forms: FloatArray, gradient: FloatArray) -> FloatArray | None:
-    """Newton's step as if the forms were diagonal, or None where that has no maximum."""
+    """Return Newton's step for diagonal forms; None if these have no maximum."""
     curvature = np.einsum("nmm->nm", forms)
     determinant = curvature * curvature.T - 1.0
     np.fill_diagonal(determinant, 1.0)
@@ -378,7 +378,7 @@ def _step_by_pairs(forms: FloatArray, gradient: FloatArray) -> FloatArray | None
 
 
 def _step_of_all(forms: FloatArray, gradient: FloatArray) -> FloatArray:
-    """Newton's step with all second derivatives, which leads upwards even where some have the wrong sign."""
+    """Return Newton's step with the absolute eigenvalues of the Hessian, an ascent direction."""
     size = len(forms)
     hessian = np.zeros((size, size, size, size))
     rows = np.arange(size)
@@ -393,13 +393,13 @@ def _step_of_all(forms: FloatArray, gradient: FloatArray) -> FloatArray:
 def _improves(
     moments: _Moments, decay: FloatArray, weights: FloatArray, step: FloatArray, value: float
 ) -> bool:
-    """Whether a step does not lower the likelihood, which is known to rounding."""
+    """Return whether a step does not lower the likelihood, up to rounding errors."""
     new = _log_likelihood_by_row(moments, decay, weights + step @ weights)
     return bool(new >= value - 4.0 * np.finfo(np.float64).eps * max(1.0, abs(value)))
 
 
 def _quadratic_forms(moments: _Moments, decay: FloatArray) -> FloatArray:
-    """Mean square of the innovations as a form in each row of the weights, shape (K, D, D) (eq. 18)."""
+    """Return quadratic forms (K, D, D) of the mean squares of innovations in rows of the weights (eq. 18)."""
     a = decay[:, None, None]
     total = (
         (1.0 - a) ** 2 * moments.n_rows * moments.covariance
@@ -410,18 +410,18 @@ def _quadratic_forms(moments: _Moments, decay: FloatArray) -> FloatArray:
 
 
 def _log_likelihood_by_row(moments: _Moments, decay: FloatArray, weights: FloatArray) -> float:
-    """Exact log-likelihood by row, but for a constant, for innovations of unit variance."""
+    """Return the exact log-likelihood per row, up to a constant, for innovations of unit variance."""
     squares = np.einsum("nd,nde,ne->", weights, _quadratic_forms(moments, decay), weights)
     first = np.sum(np.log((1.0 - decay) * (1.0 + decay))) * moments.n_sequences / moments.n_rows
     return float(np.linalg.slogdet(weights)[1] + 0.5 * (first - squares))
 
 
 def _best_decay(moments: _Moments, n: int) -> float:
-    """Decay of the largest exact likelihood of a latent whose direction is given and whose variance is free.
+    """Return the maximum likelihood decay of a factor with fixed direction and free variance.
 
-    With ``Q`` the sum of squares of the innovations (that of the first row by its stationary variance), a
-    quadratic function of the decay, it is where ``T/2 log Q - S/2 log(1 - decay^2)`` is smallest, for ``T``
-    rows in ``S`` sequences: a root of a cubic.
+    The sum of squares ``Q`` of the innovations (of the first row: scaled by its stationary variance) is a
+    quadratic function of the decay. For ``T`` rows in ``S`` sequences, the decay minimises
+    ``T/2 log Q - S/2 log(1 - decay^2)`` and is a root of a cubic polynomial.
     """
     B, A, first, last = (moment[n, n] for moment in moments[:4])
     T, S, differences = moments.n_rows, moments.n_sequences, moments.n_differences
@@ -437,7 +437,7 @@ def _best_decay(moments: _Moments, n: int) -> float:
 
 
 def _moments(centred: FloatArray, lengths: tuple[int, ...]) -> _Moments:
-    """Moments of rows from which the offset has been taken."""
+    """Return the moments of centred rows."""
     ends = np.cumsum(lengths)
     within = np.ones(len(centred) - 1, dtype=bool)
     within[ends[:-1] - 1] = False
@@ -456,7 +456,7 @@ def _moments(centred: FloatArray, lengths: tuple[int, ...]) -> _Moments:
 def _rows(
     X: Any, lengths: Sequence[int] | None, n_features: int | None = None
 ) -> tuple[FloatArray, tuple[int, ...]]:
-    """Checked rows, and how many each sequence has."""
+    """Return validated rows, and the lengths of the sequences."""
     sequences = check_sequences(BaseEstimator(), X, reset=True, allow_nan=False, lengths=lengths)
     values, sizes = sequences.values, sequences.lengths
     if n_features is not None and values.shape[1] != n_features:
@@ -467,7 +467,7 @@ def _rows(
 
 
 def _first_variance(value: ArrayLike, size: int) -> FloatArray:
-    """Checked variances of the first row."""
+    """Return validated variances of the first row."""
     v = np.asarray(value, dtype=np.float64)
     if v.shape != (size,) or not np.all(np.isfinite(v)) or np.any(v <= 0.0):
         raise ValueError(f"first_variance must be {size} positive numbers, got {value!r}.")

@@ -1,9 +1,9 @@
 """A fitted Gaussian model that leaves out gross outliers.
 
-A value is left out if two conditions hold. It is far from the four observed values of its column that are
-nearest in time. And it contradicts the model: given all values that meet the first condition as missing, its
-log density is lower than that of its prediction by more than a stated number of nats. That is the limit of
-Student-t weights for values far out, at the cost of one more posterior: all others have a weight of one.
+A value is left out if two conditions hold. First, it is far from the four observed values of its column that
+are nearest in time. Second, it contradicts the model: with all values that meet the first condition treated
+as missing, its log density is more than 12.5 nats below that of its predicted mean. This is the limit of
+Student-t weights for extreme values, all others having weight one; it costs one more posterior.
 
 The first condition needs no model, so that outliers cannot hide each other; the second keeps steps and
 bursts that other columns or rows explain.
@@ -34,8 +34,8 @@ _FAR = 6.0
 # Nats by which an outlier is less likely than its prediction: five standard deviations, which one in two
 # million normal errors exceeds.
 _NATS = 12.5
-# Few values dominate a column if at most this part of them has at least this part of the sum of squares of
-# the distances from adjacent values.
+# A few values dominate a column if at most this share of them has at least this share of the sum of squared
+# distances from adjacent values.
 _FEW, _DOMINANT = 0.02, 0.5
 
 
@@ -76,7 +76,7 @@ def far_from_neighbours(sequences: Sequences, spread: FloatArray) -> BoolArray:
 class OutlierModel(LinearGaussianModel):
     """A Gaussian model whose methods treat gross outliers in the data as missing.
 
-    `filter` uses all values, since later values would decide which are outliers.
+    `filter` uses all values, because outliers are identified with the help of later values.
     """
 
     @classmethod
@@ -106,19 +106,19 @@ class OutlierModel(LinearGaussianModel):
         return replace(sequences, values=np.where(out, np.nan, sequences.values))
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Distribution of the factors given all values but outliers."""
+        """Return the distribution of the factors given all values but outliers."""
         return super().posterior(self.cleaned(sequences))
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors (N, K) given all values but outliers."""
+        """Return posterior means of the factors (N, K) given all values but outliers."""
         return super().factor_means(self.cleaned(sequences))
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood of all values but outliers, in nats."""
+        """Return the log-likelihood of all values but outliers, in nats."""
         return super().log_likelihood(self.cleaned(sequences))
 
     def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Means and variances (N, D) of observed values given all others but outliers."""
+        """Return means and variances (N, D) of observed values given all others but outliers."""
         cleaned = self.cleaned(sequences)
         means, variances = super().left_out(cleaned)
         out = sequences.mask & ~cleaned.mask
@@ -129,11 +129,11 @@ class OutlierModel(LinearGaussianModel):
         return means, variances
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Contribution of each factor to each value given all values but outliers."""
+        """Return the contribution of each factor to each value given all values but outliers."""
         return super().contributions(self.cleaned(sequences))
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Missing values imputed from all values but outliers, which stay as they are."""
+        """Impute missing values from all values but outliers; outliers are not changed."""
         filled = super().impute(self.cleaned(sequences), with_std=with_std)
         std = None if filled.std is None else np.where(sequences.mask, 0.0, filled.std)
         values = np.where(sequences.mask, sequences.values, filled.values)
@@ -142,40 +142,40 @@ class OutlierModel(LinearGaussianModel):
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Distribution after each sequence given all values but outliers."""
+        """Return the distribution after each sequence given all values but outliers."""
         return super().forecast(self.cleaned(sequences), steps, ahead)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draws of the factors given all values but outliers."""
+        """Draw the factors given all values but outliers."""
         return super().draw_latents(self.cleaned(sequences), n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draws of missing values given all values but outliers, which stay as they are."""
+        """Draw missing values given all values but outliers; outliers are not changed."""
         drawn = super().draw_cells(self.cleaned(sequences), n_draws, rng)
         return np.where(sequences.mask, sequences.values, drawn)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
-        """News of all values but outliers."""
+        """Return the news of all values but outliers."""
         cleaned = self.cleaned(new)
         values = np.where(cleaned.mask, old.values, np.nan)
         return super().news(replace(old, values=values), cleaned, target)
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
-        """Compare with linear interpolation where neither meets outliers."""
+        """Compare with linear interpolation, both without outliers."""
         return super().beside_interpolation(self.cleaned(sequences))
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
-        """Report gross misfit of other values than outliers."""
+        """Report gross misfit of values that are not outliers."""
         return super().with_gross_misfit(self.cleaned(sequences))
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """Tests of prediction errors of all values but outliers."""
+        """Test the prediction errors of all values but outliers."""
         return super().diagnose(self.cleaned(sequences), block)
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Standard errors of the parameters from all values but outliers."""
+        """Return standard errors of the parameters from all values but outliers."""
         return super().standard_errors(self.cleaned(sequences))
 
     def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
-        """Profile likelihood interval of a time scale from all values but outliers."""
+        """Return the profile likelihood interval of a time scale from all values but outliers."""
         return super().profile_timescale(self.cleaned(sequences), component, level)

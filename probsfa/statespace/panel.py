@@ -2,7 +2,7 @@
 
 All sequences are concatenated on one time axis. One array, the time since the previous row, represents both
 irregular sampling and the boundaries of sequences: it is infinite on the first row of a sequence, so that the
-state there has the stationary distribution. No sequence needs code of its own.
+state there has the stationary distribution.
 """
 
 import threading
@@ -32,7 +32,7 @@ __all__ = [
     "whole_if_close",
 ]
 
-# Rows that are converted together: with some dozen columns, a few hundred kilobytes.
+# Number of rows that are converted together: with some dozen columns, a few hundred kilobytes.
 _PART_ROWS = 1024
 # Alignment in bytes with which JAX uses an array without a copy.
 _ALIGNMENT = 64
@@ -64,7 +64,7 @@ def resident_bytes(x: RowSource) -> int | None:
 
 
 class Panel(NamedTuple):
-    """Observations of ``N`` rows of all sequences, padded to ``T`` rows in which nothing is observed.
+    """Observations of the ``N`` rows of all sequences, padded with missing values to ``T`` rows.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Panel(NamedTuple):
     gaps : ndarray of shape (U,)
         The different times between successive rows; ``[1.0]`` for even sampling.
     n_rows : int
-        ``N``, the number of rows that are data.
+        ``N``, the number of rows without padding.
     lengths : tuple of int
         Length of each sequence.
     complete : bool, default=False
@@ -216,7 +216,7 @@ PackRows = Callable[[FloatArray, Units | None], tuple[FloatArray, FloatArray]]
 
 
 class _Values:
-    """Values of observed values, zero where missing: a source of rows."""
+    """Observed values, zero where missing: a source of rows."""
 
     def __init__(self, read: _LastRead, shape: tuple[int, int]) -> None:
         self.shape = shape
@@ -257,9 +257,9 @@ def lazy_panel(
     lengths : tuple of int
         Length of each sequence.
     times : ndarray of shape (T,), optional
-        Times of the rows, in units of the model's time; evenly sampled without.
+        Times of the rows, in units of the model's time; evenly spaced by default.
     step : float, optional
-        The time between all rows, where it is the same.
+        The time between all rows, if it is constant.
     units : Units, optional
         Origin and unit of the columns in the model; by default those of the data.
     pack : callable, default=pack_rows
@@ -289,7 +289,7 @@ def index_gaps(
     times : ndarray (N,) or None
         Times of the N rows of data; None for even sampling.
     step : float, optional
-        The time between all rows, where it is the same.
+        The time between all rows, if it is constant.
 
     Returns
     -------

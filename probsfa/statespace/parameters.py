@@ -9,18 +9,18 @@ The model of Turner & Sahani (2007, eqs. 6-9), with unit stationary variance (th
 symbol    field             shape     meaning
 ========= ================= ========= =====================================================
 ``a``     decay             ``(K,)``  correlation of a factor with itself one step later
-``C``     loadings          ``(D, S)`` how each state shows in each column
+``C``     loadings          ``(D, S)`` loading of each state on each column
 ``r``     noise_variance    ``(D,)``  variance of the white noise of each column
 ``mu``    offset            ``(D,)``  mean of each column
 ========= ================= ========= =====================================================
 
-Beside these AR(1) factors there may be processes of other kinds (:mod:`probsfa.statespace.processes`), whose
-states come after theirs. The noise of the columns may be autocorrelated: beside ``n_t`` each column ``d``
-then has an AR(1) process of unit variance of its own, which no other column sees::
+A model may also have processes of other kinds (:mod:`probsfa.statespace.processes`), whose states follow
+those of the AR(1) factors. The noise of the columns may be autocorrelated: in addition to ``n_t``, each
+column ``d`` then has an idiosyncratic AR(1) process of unit variance::
 
     x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,        b_d: b -> b ** dt, unit variance
 
-The engine takes these as AR(1) factors with one loading each (:attr:`Parameters.state_space`).
+The engine treats these as AR(1) factors with one loading each (:attr:`Parameters.state_space`).
 """
 
 import warnings
@@ -39,10 +39,10 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 _NONE: FloatArray = np.zeros(0)
 _NONE.flags.writeable = False
-# Arrays that every model has, and those of AR(1) noise.
+# Names of the arrays of every model, and of those of AR(1) noise.
 _ALWAYS = ("decay", "loadings", "noise_variance", "offset")
 _OF_NOISE = ("memory_decay", "memory_scale")
-# Values of an array that a description shows.
+# Maximum number of values of an array in a description.
 _MOST_SHOWN = 8
 
 
@@ -80,22 +80,22 @@ class Latents:
         return self.n_components, tuple(self.counts.items())
 
     def with_components(self, n_components: int) -> "Latents":
-        """The same with another number of AR(1) factors."""
+        """Return the same numbers with another number of AR(1) factors."""
         return Latents(n_components, self.counts)
 
     @property
     def n_others(self) -> int:
-        """Number of processes that are no AR(1) factors."""
+        """Number of processes that are not AR(1) factors."""
         return sum(self.counts.values())
 
     @property
     def n_sought(self) -> int:
-        """Number of processes that are looked for in the periodogram."""
+        """Number of processes whose starting values are found in the periodogram."""
         return sum(count for kind, count in self.counts.items() if kind.sought)
 
     @property
     def n_like_ar1(self) -> int:
-        """Number of processes that start in the place of an AR(1) factor."""
+        """Number of processes whose starting values are those of an AR(1) factor."""
         return self.n_others - self.n_sought
 
     @property
@@ -110,12 +110,12 @@ class Latents:
 
     @property
     def n_seen(self) -> int:
-        """Number of states that columns see."""
+        """Number of states with loadings on the columns."""
         return self.n_components + sum(len(kind.seen) * count for kind, count in self.counts.items())
 
     @property
     def seen(self) -> NDArray[np.intp]:
-        """Which states columns see, shape (n_seen,)."""
+        """Indices of the states with loadings on the columns, shape (n_seen,)."""
         parts = [np.arange(self.n_components)]
         for kind, states in self.states.items():
             own = np.arange(states.start, states.stop).reshape(-1, kind.n_states)
@@ -124,7 +124,7 @@ class Latents:
 
     @property
     def stationary(self) -> BoolArray:
-        """Which states (n_states,) columns see and have a stationary variance: all but those of trends."""
+        """Which states (n_states,) have loadings and a stationary variance: not those of trends."""
         found = np.zeros(self.n_states, dtype=bool)
         found[self.seen] = True
         for kind, own in self.states.items():
@@ -142,7 +142,7 @@ class Latents:
 
     @property
     def coordinates(self) -> dict[type[Process], slice]:
-        """Where the free coordinates of each kind lie, after those of decays."""
+        """Positions of the free coordinates of each kind, after those of the decays."""
         found, first = {}, self.n_components
         for kind, count in self.counts.items():
             found[kind] = slice(first, first + kind.n_free() * count)
@@ -157,13 +157,13 @@ class Latents:
 
     @property
     def n_turned(self) -> int:
-        """Number of loadings that are not free, as changes of the states leave the likelihood as it is."""
+        """Number of loadings that are fixed by convention, because states may be rotated."""
         return sum(kind.n_turned(count) for kind, count in self.counts.items())
 
     def n_free(self, n_features: int) -> int:
-        """Number of free parameters of the processes, with their loadings on so many columns.
+        """Return the number of free parameters of the processes and their loadings on `n_features` columns.
 
-        Unit variances and different decays leave no change of AR(1) factors free but their order and signs.
+        With unit variances and different decays, AR(1) factors are identified up to their order and signs.
         """
         return self.n_dynamics + self.n_seen * n_features - self.n_turned
 
@@ -173,13 +173,13 @@ class Latents:
         return self.n_components, *(self.counts.get(kind, 0) for kind in KINDS)
 
     def without(self, others: "Latents") -> "Latents":
-        """The processes that these are more than others; negative where they are fewer."""
+        """Return the differences of the numbers of processes of each kind; they may be negative."""
         more = {kind: self.counts.get(kind, 0) - others.counts.get(kind, 0) for kind in KINDS}
         return Latents(self.n_components - others.n_components, more)
 
     @property
     def names(self) -> list[str]:
-        """Names of the states after those of AR(1) factors, in their order."""
+        """Names of the states of other processes than AR(1) factors, in order."""
         return [name for kind, count in self.counts.items() for name in kind.labels(count)]
 
 
@@ -194,32 +194,31 @@ class Parameters:
     decay : ndarray of shape (K,)
         Lag-one autocorrelation of each AR(1) factor, inside (-1, 1).
     loadings : ndarray of shape (D, S)
-        Observation matrix, in data units per standard deviation of a state. It is zero for states that
-        columns do not see, such as the derivatives of smooth processes.
+        Observation matrix, in data units per standard deviation of a state. It is zero for states that are
+        not observed, such as the derivatives of smooth processes.
     noise_variance : ndarray of shape (D,)
         Observation noise variance, in squared data units.
     offset : ndarray of shape (D,)
         Mean of the observations, in data units.
     processes : sequence of Process, optional
-        Processes beside the AR(1) factors, one object for all of a kind.
+        Processes of other kinds, one object for all processes of a kind.
     memory_decay : ndarray of shape (D,) or (0,), optional
         Lag-one autocorrelation of the AR(1) noise of each column, inside (-1, 1); empty for white noise.
     memory_scale : ndarray of shape (D,) or (0,), optional
         Standard deviation of the AR(1) noise, in data units, zero or positive.
     **arrays : ndarray
-        Arrays of other kinds of processes by the names they have in :meth:`to_arrays`, in place of
-        `processes`.
+        Arrays of other kinds of processes, named as in :meth:`to_arrays`, instead of `processes`.
 
     Attributes
     ----------
     processes : tuple of Process
-        Those that the model has, in the order of their states.
+        Processes of other kinds, in the order of their states.
 
     Notes
     -----
     The modules of this package that use JAX register the class as a pytree, whose leaves are the arrays
-    (:mod:`probsfa.statespace.engine.settings`). Arrays are not checked here, because JAX makes instances of
-    what are no arrays; :func:`make_parameters` checks them.
+    (:mod:`probsfa.statespace.engine.settings`). Arrays are not validated here, because JAX makes instances
+    whose leaves are not arrays; :func:`make_parameters` validates them.
     """
 
     decay: FloatArray
@@ -258,8 +257,8 @@ class Parameters:
     def __new__(cls, *arrays: Any, **by_name: Any) -> Self:  # noqa: ARG004
         """Make an instance.
 
-        Pickles of versions in which this class was a tuple give the first four arrays here, and the others as
-        the state; they never call ``__init__``.
+        Pickles of versions in which this class was a tuple pass the first four arrays here, and the others as
+        the state; they do not call ``__init__``.
         """
         made = super().__new__(cls)
         made.__dict__.update(zip(_ALWAYS, arrays, strict=False))
@@ -288,7 +287,7 @@ class Parameters:
         return iter([getattr(self, name) for name in _ALWAYS])
 
     def __repr__(self) -> str:
-        """All arrays by name but those of kinds of processes or noise that the model lacks."""
+        """Return the arrays of the model by name."""
         return f"Parameters({', '.join(f'{name}={array!r}' for name, array in self.to_arrays().items())})"
 
     def replace(self, **changes: Any) -> Self:
@@ -373,23 +372,23 @@ class Parameters:
         return cls(**given)
 
     def of_kind(self, kind: type[Process]) -> Process | None:
-        """The processes of a kind, if there are any."""
+        """Return the processes of a kind; None if there are none."""
         return next((one for one in self.processes if type(one) is kind), None)
 
     def loadings_of(self, process: Process) -> FloatArray:
-        """Loadings (D, N, B) of the processes of one kind."""
+        """Return the loadings (D, N, B) of the processes of one kind."""
         own = self.latents.states[type(process)]
         return self.loadings[:, own].reshape(self.n_features, len(process), process.n_states)
 
     @property
     def rhythm_decay(self) -> FloatArray:
-        """Damping of each rhythm in one time step (R,)."""
+        """Damping factor of each stochastic cycle over one time step (R,)."""
         rhythms = self.of_kind(Rhythm)
         return _NONE if rhythms is None else rhythms.decay  # type: ignore[attr-defined]
 
     @property
     def rhythm_frequency(self) -> FloatArray:
-        """Frequency of each rhythm (R,), in radians per time step."""
+        """Frequency of each stochastic cycle (R,), in radians per time step."""
         rhythms = self.of_kind(Rhythm)
         return _NONE if rhythms is None else rhythms.frequency  # type: ignore[attr-defined]
 
@@ -401,7 +400,7 @@ class Parameters:
 
     @property
     def rhythm_periods(self) -> FloatArray:
-        """Periods of the rhythms (R,), in time steps."""
+        """Periods of the stochastic cycles (R,), in time steps."""
         return 2.0 * np.pi / np.abs(self.rhythm_frequency)
 
     @property
@@ -412,12 +411,12 @@ class Parameters:
 
     @property
     def latents(self) -> Latents:
-        """How many latent processes of each kind there are."""
+        """Number of latent processes of each kind."""
         return Latents(len(self.decay), {type(one): len(one) for one in self.processes})
 
     @property
     def ar1_alone(self) -> Self:
-        """The AR(1) factors without processes of other kinds; noise and offset stay."""
+        """The model with its AR(1) factors, white noise and offset, without processes of other kinds."""
         loadings = self.loadings[:, : self.n_components]
         return type(self)(self.decay, loadings, self.noise_variance, self.offset)
 
@@ -433,12 +432,12 @@ class Parameters:
 
     @property
     def seen_loadings(self) -> FloatArray:
-        """Loadings of the states that columns see (D, n_seen)."""
+        """Loadings of the observed states (D, n_seen)."""
         latents = self.latents
         return self.loadings if latents.n_seen == latents.n_states else self.loadings[:, latents.seen]
 
     def with_seen_loadings(self, seen_loadings: FloatArray) -> Self:
-        """The same parameters with other loadings of the states that columns see."""
+        """Return the same parameters with other loadings of the observed states."""
         latents = self.latents
         if latents.n_seen == latents.n_states:
             return self.replace(loadings=seen_loadings)
@@ -448,10 +447,11 @@ class Parameters:
 
     @property
     def free_loadings(self) -> BoolArray:
-        """Which loadings of the states that columns see (D, n_seen) are free.
+        """Which loadings of the observed states (D, n_seen) are free.
 
-        All but those that the rule of :func:`canonical` holds, such as one for each rhythm, whose phase is
-        zero in one column. With the dynamics they are as many as :meth:`Latents.n_free` counts.
+        Loadings that :func:`canonical` fixes are not free, such as one for each stochastic cycle, whose phase
+        is zero in one column. :meth:`Latents.n_free` is the number of free loadings and of free parameters of
+        the dynamics.
         """
         free = np.ones((self.n_features, self.latents.n_states), dtype=bool)
         for one in self.processes:
@@ -471,7 +471,7 @@ class Parameters:
 
     @property
     def memory_share(self) -> FloatArray:
-        """Share of each column's variance, as the model has it, that is AR(1) noise (D,); trends left out."""
+        """Share of AR(1) noise in the model's variance of each column (D,), without trends."""
         own = self.memory_scale**2
         factors = self.stationary_loadings
         total = np.sum(factors**2, axis=1) + own + self.noise_variance
@@ -479,14 +479,14 @@ class Parameters:
 
     @property
     def stationary_loadings(self) -> FloatArray:
-        """Loadings of the states that columns see, without those of processes that are not stationary."""
+        """Loadings of the observed states of stationary processes."""
         return self.loadings[:, self.latents.stationary]
 
     @property
     def state_space(self) -> Self:
-        """The same model with white noise, where AR(1) noise is an AR(1) factor of one column each.
+        """The same model with white noise: the AR(1) noise of each column becomes an AR(1) factor.
 
-        They come after the other AR(1) factors, and before processes of other kinds.
+        These follow the other AR(1) factors and precede processes of other kinds.
         """
         if not self.has_memory:
             return self
@@ -500,7 +500,7 @@ class Parameters:
         )
 
     def with_memory_apart(self) -> Self:
-        """The model of which this is the :attr:`state_space`: the last ``D`` AR(1) factors are noise."""
+        """Return the model whose :attr:`state_space` this is: the last ``D`` AR(1) factors are noise."""
         k = self.n_components - self.n_features
         own = slice(k, self.n_components)
         return self.replace(
@@ -512,7 +512,7 @@ class Parameters:
 
     @property
     def shared_states(self) -> NDArray[np.intp]:
-        """Which states of :attr:`state_space` are those of the factors, and not noise of columns."""
+        """Indices of the states in :attr:`state_space` that are not AR(1) noise of the columns."""
         return np.delete(
             np.arange(self.n_states + len(self.memory_scale)),
             slice(self.n_components, self.n_components + len(self.memory_scale)),
@@ -520,7 +520,7 @@ class Parameters:
 
 
 def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
-    """Processes from arrays by their names in files; every array of a kind must be there."""
+    """Return processes from arrays by their names in files; each kind needs all of its arrays."""
     left, made = dict(arrays), []
     for kind in KINDS:
         own = {field: left.pop(name) for field, name in kind.names.items() if name in left}
@@ -549,11 +549,11 @@ def make_parameters(
     loadings : array-like of shape (D, K)
         Observation matrix.
     noise_variance : float or array-like of shape (D,)
-        Strictly positive; a number means the same variance for all features.
+        Strictly positive; a number means the same variance for all columns.
     offset : float or array-like of shape (D,), default=0.0
         Mean of the observations.
     memory_decay : float or array-like of shape (D,), optional
-        Lag-one autocorrelation of the AR(1) noise, inside (-1, 1), of each column or of all. None is white
+        Lag-one autocorrelation of the AR(1) noise of each column, or of all, inside (-1, 1); None for white
         noise.
     memory_scale : float or array-like of shape (D,), optional
         Standard deviation of the AR(1) noise, not negative; required with `memory_decay`.
@@ -618,18 +618,18 @@ def make_parameters(
 def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
     """Order the factors slowest first and fix their signs and phases.
 
-    None of these changes the likelihood: factors may be permuted and flipped freely, and the two states of a
-    rhythm turned. What the unit variance and the different decays leave open is fixed by the rule used all
-    over the package. AR(1) factors come slowest first; each other kind of process has a rule of its own
-    (:meth:`.Process.canonical`). The column in which a rhythm has its largest amplitude, in units of `scale`,
-    has the phase zero.
+    The likelihood does not change if factors are permuted or change sign, or if the two states of a
+    stochastic cycle are rotated. This function selects one of the equivalent models by the convention of the
+    package: AR(1) factors are sorted, slowest first; other kinds of processes have their own rules
+    (:meth:`.Process.canonical`). The phase of a stochastic cycle is zero in the column in which it has its
+    largest amplitude, in units of `scale`.
 
     Parameters
     ----------
     params : Parameters
         Parameters in any order.
     scale : array-like of shape (D,)
-        Standard deviation of each feature, which makes loadings comparable between features.
+        Standard deviation of each column, which makes loadings comparable between columns.
 
     Returns
     -------
@@ -649,7 +649,7 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
 
 
 def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Parameters:
-    """Parameters of ``shift + scale * x`` from those of ``x``."""
+    """Return the parameters of ``shift + scale * x`` from those of ``x``."""
     if params.has_memory:
         params = params.replace(memory_scale=params.memory_scale * scale)
     return params.replace(
@@ -660,7 +660,7 @@ def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Paramet
 
 
 def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
-    """Parameters with the processes of both, kind by kind; noise and offset are those of the first."""
+    """Return parameters with the processes of both, kind by kind; noise and offset are those of the first."""
     k, n = params.n_components, new.n_components
     parts, processes = [params.loadings[:, :k], new.loadings[:, :n]], []
     for kind in KINDS:
@@ -675,7 +675,7 @@ def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
 
 
 def chosen_processes(params: Parameters, chosen: Mapping[type[Process], NDArray[np.intp]]) -> Parameters:
-    """Parameters with some processes of other kinds alone, by their places; all AR(1) factors stay."""
+    """Return parameters with all AR(1) factors and a selection of the other processes, by index."""
     parts, processes = [params.loadings[:, : params.n_components]], []
     for one in params.processes:
         index = chosen.get(type(one), np.arange(len(one)))

@@ -30,7 +30,7 @@ from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_p
 
 __all__ = ["from_arrays", "to_arrays"]
 
-# What is saved of a fit beside parameters, options and the axis of time.
+# Saved fields of a fit, in addition to parameters, options and time axis.
 _NUMBERS = ("time_unit", "log_likelihood", "n_evaluations", "converged", "status", "interrupted")
 _OF_FIT = ("shift", "scale", "history", "degrees_of_freedom", *_NUMBERS)
 # Columns D, factors K, states S, and so on (:func:`probsfa._saving.checked_sizes`).
@@ -105,7 +105,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     Raises
     ------
     KeyError, TypeError, ValueError
-        If they make no model.
+        If the values do not define a valid model.
     """
     _check(state)
     options = dict(state["options"])
@@ -147,7 +147,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
 
 
 def _status(state: dict[str, Any]) -> FitStatus:
-    """Return the status; of files that have its text alone, as one note."""
+    """Return the status; if a file contains only its text, the status has one note."""
     notes = state.get("status_notes")
     if notes is None:
         return FitStatus.of("saved", state["status"])
@@ -167,11 +167,11 @@ def _calibration(state: dict[str, Any]) -> Calibration | None:
 
 
 def _check(state: dict[str, Any]) -> None:
-    """Raise an error that names a value of the wrong type, shape or range; add what older files lack."""
+    """Raise an error for a value of the wrong type, shape or range; add values that older files lack."""
     for name in ("options", "fitted_with"):
         if not isinstance(state.setdefault(name, state["options"]), dict):
             raise ValueError(f"{name} must be parameters by name")
-    if state["log_likelihood"] is None:  # of parameters that were given, in files of version 1
+    if state["log_likelihood"] is None:  # models made from parameters, in files of version 1
         state["log_likelihood"] = np.nan
     state.setdefault("interrupted", str(state["status"]).startswith(STATUS_SENTENCES["interrupted"]))
     degrees = state.setdefault("degrees_of_freedom", None)

@@ -1,8 +1,7 @@
 """Posterior moments, log-likelihood and expected statistics of checked data.
 
-This is the one place through which everything else calls the engine, with NumPy arrays going in and out.
-Parameters with AR(1) noise of columns are used as :attr:`.Parameters.state_space`: moments are of all its
-states, those of the noise among them.
+All other modules call the engine through this one, with NumPy arrays. Parameters with AR(1) noise of columns
+are used in the form :attr:`.Parameters.state_space`: moments are of all its states, including the noise.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,7 +29,7 @@ __all__ = [
     "visit_moments",
 ]
 
-# Part of what latents explain below which noise is rounding of it.
+# Noise variance, relative to the variance that the latent states explain, below which it is rounding error.
 _LEAST_NOISE = 1e-13
 
 
@@ -65,7 +64,7 @@ class Posterior(NamedTuple):
         return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
 
     def of(self, states: NDArray[np.intp]) -> "Posterior":
-        """The distribution of some of the states alone."""
+        """Return the distribution of some of the states."""
         block = (slice(None), states[:, None], states)
         return self._replace(
             means=self.means[:, states],
@@ -87,7 +86,7 @@ class Posterior(NamedTuple):
 
 
 def smooth(params: Parameters, panel: Panel) -> Posterior:
-    """Posterior moments of the latents and log-likelihood.
+    """Compute posterior moments of the latent states and the log-likelihood.
 
     Parameters
     ----------
@@ -112,7 +111,7 @@ def visit_moments(
     *,
     for_steps: bool = False,
 ) -> float:
-    """Show posterior means (n, K) and covariances (n, K, K) chunk by chunk, the last one first.
+    """Pass posterior means (n, K) and covariances (n, K, K) to a function chunk by chunk, the last one first.
 
     Parameters
     ----------
@@ -121,9 +120,9 @@ def visit_moments(
     panel : Panel
         Packed observations.
     visit : callable
-        Called with the rows of a chunk, their means and their covariances, none of which is kept.
+        Called with the rows of a chunk, their means and their covariances, which are discarded afterwards.
     for_steps : bool, default=False
-        Whether they only tell a fit where to step next, for which five digits suffice.
+        Whether moments are used for optimizer steps only, for which five digits suffice.
 
     Returns
     -------
@@ -135,13 +134,13 @@ def visit_moments(
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
-    """Log-likelihood of the observations in nats; the forward pass alone."""
+    """Return the log-likelihood of the observations in nats, by the forward pass alone."""
     states = params.state_space
     return choose(states, panel).log_likelihood(states, panel)
 
 
 def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Statistics:
-    """Sums of expected moments that EM and the score are made of, with the log-likelihood.
+    """Compute the expected sufficient statistics for EM and the score, and the log-likelihood.
 
     Parameters
     ----------
@@ -150,7 +149,7 @@ def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = F
     panel : Panel
         Packed observations.
     for_steps : bool, default=False
-        Whether they only tell an optimizer where to step next, for which five digits suffice.
+        Whether they are used for optimizer steps only, for which five digits suffice.
     """
     states = params.state_space
     return choose(states, panel, for_steps=for_steps).expected_statistics(states, panel)
@@ -163,7 +162,7 @@ def filter_rows(
     covariance: FloatArray,
     onward: Transition | None = None,
 ) -> Filtering:
-    """Causal distributions of the states, starting from that of the state before the first row.
+    """Compute filtered distributions of the states, from that of the state before the first row.
 
     Parameters
     ----------
@@ -176,7 +175,7 @@ def filter_rows(
     covariance : ndarray of shape (K, K)
         Its covariance.
     onward : Transition, optional
-        Transition (1, K) from that state to the first row, to go on from rows before; by default the first
+        Transition (1, K) from that state to the first row, to continue earlier rows; by default the first
         row starts a sequence.
 
     Returns
@@ -188,7 +187,7 @@ def filter_rows(
 
 
 def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
-    """Means and variances of cells given all others, noise included, however small it is.
+    """Return leave-one-out means and variances of values, noise included, also for near-zero noise.
 
     Parameters
     ----------
@@ -200,8 +199,8 @@ def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatA
     Returns
     -------
     means, variances : ndarray of shape (T, D)
-        NaN where a cell is missing, or where rounding leaves nothing: with noise below 1e-13 of what latents
-        explain of its feature.
+        NaN where a value is missing, or where rounding errors dominate: in columns whose noise variance is
+        below 1e-13 of the variance that the latent states explain.
     """
     states = params.state_space
     scores, precisions = choose(states, panel).leave_one_out(states, panel)
@@ -213,7 +212,7 @@ def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatA
 
 
 def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
-    """Draws from the joint distribution of the states given all rows, made of standard normals.
+    """Transform standard normal numbers to draws of the states from their joint posterior.
 
     Parameters
     ----------

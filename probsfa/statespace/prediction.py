@@ -16,14 +16,14 @@ from probsfa.statespace.parameters import Parameters
 
 
 class CellDistribution(NamedTuple):
-    """Distribution of cells that are Gaussian once they are mapped.
+    """Distribution of values that are Gaussian after a transform.
 
     Attributes
     ----------
     means, std : ndarray of shape (N, D)
-        Of the mapped cells.
+        Means and standard deviations of the transformed values.
     inverse : callable
-        The increasing map of cells (N, D) back to data units.
+        Increasing inverse transform of values (N, D) to data units.
     """
 
     means: FloatArray
@@ -31,7 +31,7 @@ class CellDistribution(NamedTuple):
     inverse: Callable[[FloatArray], FloatArray]
 
     def quantile(self, probability: float) -> FloatArray:
-        """Quantiles (N, D) in data units."""
+        """Return quantiles (N, D) in data units."""
         return self.inverse(self.means + float(ndtri(check_probability(probability))) * self.std)
 
 
@@ -50,7 +50,7 @@ class ImputedCells(NamedTuple):
     cells: Any
 
     def quantile(self, probability: float) -> FloatArray:
-        """Quantiles of missing values, and observed values."""
+        """Return quantiles of missing values, and observed values unchanged."""
         return np.where(np.isnan(self.values), self.cells.quantile(probability), self.values)
 
 
@@ -58,7 +58,7 @@ class HasQuantiles(Protocol):
     """A distribution of several values."""
 
     def quantile(self, probability: float) -> FloatArray:
-        """Quantiles, in data units."""
+        """Return quantiles in data units."""
         ...
 
 
@@ -107,7 +107,7 @@ class Forecast:
     latent_std: Any
     lower: Any = None
     upper: Any = None
-    # The distribution of the observations where it is not Gaussian.
+    # The distribution of the observations, if it is not Gaussian.
     _cells: HasQuantiles | None = field(default=None, repr=False)
 
     def __iter__(self) -> Iterator[Any]:
@@ -115,7 +115,7 @@ class Forecast:
         return iter((self.means, self.std, self.latent_means, self.latent_std, self.lower, self.upper))
 
     def of_cells(self, cells: HasQuantiles, means: Any, std: Any) -> Self:
-        """The same of the latents, with observations of another distribution."""
+        """Return the forecast with another distribution of the observations."""
         return replace(self, means=means, std=std, _cells=cells)
 
     def quantile(self, probability: float) -> Any:
@@ -136,12 +136,12 @@ class Forecast:
         return like_rows(self.means, values, index=getattr(self.means, "index", None))
 
     def with_interval(self, interval: float) -> Self:
-        """The same forecast with limits of central prediction intervals of this probability."""
+        """Return the forecast with limits of central prediction intervals of this probability."""
         lower, upper = (self.quantile(p) for p in ends_of(interval))
         return replace(self, lower=lower, upper=upper)
 
     def like(self, x: Any, index: Any, latents: Any) -> Self:
-        """The same forecast with arrays of the type of `x`, such as frames, with this index."""
+        """Return the forecast with arrays of the type of `x`, such as frames, with this index."""
         of_factors = ("latent_means", "latent_std")
         arrays = {name: getattr(self, name) for name in ("means", "std", *of_factors, "lower", "upper")}
         made = {
@@ -153,7 +153,7 @@ class Forecast:
 
 
 def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
-    """Raise a ValueError where an answer is no number, naming the cell that is farthest from the model.
+    """Raise a ValueError if a result is not finite; it names the value that is farthest from the model.
 
     Parameters
     ----------
@@ -162,9 +162,9 @@ def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray 
     params : Parameters
         Parameters of the model.
     *results : ndarray or float
-        What was inferred from the data.
+        Results of inference.
     """
-    # A finite sum has finite terms, and takes no memory.
+    # A finite sum has finite terms, and needs no additional memory.
     if all(np.isfinite(np.sum(result)) or np.isfinite(result).all() for result in results):
         return
     deviation = np.abs(sequences.values - params.offset)
@@ -184,7 +184,7 @@ def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray 
 def observation_moments(
     params: Parameters, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (T, D) of new observations, noise included, from those of the latents."""
+    """Return means and variances (T, D) of new observations, noise included, from those of the states."""
     n_steps, k = means.shape
     outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
     explained = covariances.reshape(n_steps, k * k) @ outer.T
@@ -194,9 +194,9 @@ def observation_moments(
 def propagate(
     params: Parameters, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The latents so many steps after a given Gaussian: means (H, K), covariances (H, K, K).
+    """Predict the states some steps after a Gaussian state: means (H, K), covariances (H, K, K).
 
-    Steps (H,) are units of time; a number stands for all from 1 to it.
+    Steps (H,) are in units of time; an integer ``n`` means ``1, ..., n``.
     """
     ahead_by = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
     state: Any = covariance[:, :, None]
@@ -208,7 +208,7 @@ def propagate(
 def forecast(
     params: Parameters, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> Forecast:
-    """Forecast from the last latent state.
+    """Forecast observations and states from the last state.
 
     Parameters
     ----------
@@ -219,8 +219,8 @@ def forecast(
     covariance : ndarray of shape (K, K)
         Its covariance.
     steps : int or ndarray of shape (H,)
-        Units of time after it, positive; fractions of one where no decay is negative. A number stands for all
-        from 1 to it.
+        Units of time after it, positive; not necessarily integers if no decay is negative. An integer ``n``
+        means ``1, ..., n``.
 
     Returns
     -------
@@ -247,9 +247,9 @@ class Imputation(NamedTuple):
     std : ndarray of shape (N, D), or None
         Standard deviations of predicted observations, zero where one exists; None if not computed.
     beside_interpolation : Comparison, or None, default=None
-        Leave-one-out errors of the model and of linear interpolation; None where nothing is missing.
+        Leave-one-out errors of the model and of linear interpolation; None if no value is missing.
     cells : HasQuantiles, or None, default=None
-        Distribution of all values (N, D) where it is not Gaussian.
+        Distribution of all values (N, D), if it is not Gaussian.
     """
 
     values: FloatArray
@@ -258,7 +258,7 @@ class Imputation(NamedTuple):
     cells: HasQuantiles | None = None
 
     def quantile(self, probability: float) -> FloatArray:
-        """Missing values imputed by quantiles, with observed values unchanged."""
+        """Return values with missing ones imputed by quantiles."""
         if self.cells is not None:
             return self.cells.quantile(probability)
         assert self.std is not None
@@ -266,6 +266,6 @@ class Imputation(NamedTuple):
 
 
 def fill(values: FloatArray, means: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Observed cells as they are with std 0, missing ones by their means and std."""
+    """Return observed values with standard deviation 0, and missing values imputed by their means."""
     missing = np.isnan(values)
     return np.where(missing, means, values), np.where(missing, np.sqrt(variances), 0.0)

@@ -1,4 +1,4 @@
-"""A bar that shows how far a fit has come, and lines beside it."""
+"""Progress bar of a fit, and messages above it."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ from typing import Any, Self
 
 __all__ = ["Progress", "tell"]
 
-# Seconds between two pictures of the bar while starts are refined, whose steps are short.
+# Minimum seconds between updates of the bar during the short steps that refine starting points.
 _PAUSE = 0.1
 
 
@@ -18,19 +18,19 @@ def tell(sentence: str) -> None:
 
 
 class Progress:
-    """A bar that counts posterior evaluations, on standard error; a context manager.
+    """A progress bar of posterior evaluations on standard error; a context manager.
 
-    It is what a fit reports to: called with the number of evaluations and the best value, and by
-    :meth:`refined` of the steps of starts, which are counted before the first evaluation.
+    A fit calls it with the number of evaluations and the best value, and :meth:`refined` for each step that
+    refines a starting point; these are counted before the first evaluation.
 
     Parameters
     ----------
     shown : bool
-        Whether there is a bar at all.
+        Whether to show a bar.
     total : int or None
-        Most evaluations; None where that is not known.
+        Maximum number of evaluations; None if not known.
     desc, unit, value : str
-        What is done, what is counted, and what the best value is.
+        Description of the task, unit of the count, and name of the best value.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Progress:
         self._total, self._desc, self._unit, self._value = total, desc, unit, value
         self._bar: Any = None
         if shown:
-            from tqdm import tqdm  # without a bar, it need not be installed
+            from tqdm import tqdm  # optional dependency
 
             self._bar = tqdm(total=total, desc=desc, unit=unit, file=sys.stderr)
         self._n_steps, self._drawn = 0, 0.0
@@ -58,7 +58,7 @@ class Progress:
             self._bar.close()
 
     def __call__(self, count: int, best: float) -> None:
-        """Count evaluations, and show the best value so far."""
+        """Show the number of evaluations and the best value so far."""
         if self._bar is None:
             return
         if self._n_steps and not self._best:  # from now on evaluations are counted
@@ -70,7 +70,7 @@ class Progress:
         self._bar.set_postfix_str(self._best, refresh=False)
 
     def refined(self) -> None:
-        """Count a step of a start, which costs no evaluation."""
+        """Count a step that refines a starting point; it is not an evaluation."""
         if self._bar is None:
             return
         self._n_steps += 1

@@ -1,10 +1,10 @@
-"""How many latents: how well observed cells are found again that a fit has not seen.
+"""Selection of the number of factors by held-out values.
 
-Cells are hidden one by one and in blocks of rows, each candidate is fitted to the rest, and what it says of
-the hidden cells is compared (:mod:`.hidden_cells`). It rewards what `impute` is for, close values with honest
-intervals; the likelihood of the cells a model was fitted to would grow with every latent.
+Single values and blocks of rows are hidden, each candidate is fitted to the rest, and its predictions of the
+hidden values are compared (:mod:`.hidden_cells`). This measures the accuracy and calibration of `impute`; the
+likelihood of the values in a fit increases with every factor.
 
-Candidates are fitted in rising order, each from the latents of the one before (:mod:`.growth`).
+Candidates are fitted in ascending order, each from the factors of the one before (:mod:`.growth`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -238,7 +238,7 @@ def select_n_components(
 
 
 def _criteria(sequences: Sequences, problems: list[FitProblem], log_likelihoods: FloatArray) -> FloatArray:
-    """Bayesian information criteria of fits."""
+    """Return the Bayesian information criteria of fits."""
     n_rows = int(np.count_nonzero(sequences.mask.any(axis=1)))
     pairs = zip(problems, log_likelihoods, strict=True)
     return np.array([bayesian_criterion(value, each.layout.n_free, n_rows) for each, value in pairs])
@@ -247,7 +247,7 @@ def _criteria(sequences: Sequences, problems: list[FitProblem], log_likelihoods:
 def _likelihoods_of_all_cells(
     sequences: Sequences, problems: list[FitProblem], fits: list[FitResult], which: NDArray[np.intp]
 ) -> FloatArray:
-    """Log-likelihoods of some candidates, fitted to all cells from where they are; of standardised data."""
+    """Fit some candidates to all values from their previous fits; return log-likelihoods."""
     whole = InMemory(sequences).standardised(problems[0].shift, problems[0].scale)
     again = [maximise(problems[j]._replace(observations=whole), start=fits[j].params) for j in which]
     return np.array([result.log_likelihood for result in again])
@@ -265,7 +265,7 @@ def _check_candidates(candidates: Iterable[int]) -> NDArray[np.int64]:
 def _hide(
     values: FloatArray, block: int, fraction: float, rng: np.random.Generator
 ) -> tuple[BoolArray, BoolArray, NDArray[np.int64]]:
-    """Cells hidden one by one, cells hidden in blocks, and a number for each cell, shared within a block."""
+    """Return single hidden values, values hidden in blocks, and group numbers shared within a block."""
     length = max(1, min(block, len(values) // 10))
     blocks = hide_blocks(values, length, 0.5 * fraction, random_state=rng)
     share = 0.5 * fraction / (1.0 - 0.5 * fraction)
@@ -286,7 +286,7 @@ def _hide(
 def _score(
     params: Parameters, panel: Panel, truth: FloatArray, hidden: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Errors and predicted variances of hidden cells, in the order of ``truth[hidden]``."""
+    """Return errors and predicted variances of hidden values, in the order of ``truth[hidden]``."""
     posterior = smooth(params, panel)
     means, variances = observation_moments(params.state_space, posterior.means, posterior.covariances)
     return (means - truth)[hidden], variances[hidden]
@@ -297,7 +297,7 @@ def _mean(values: FloatArray, where: BoolArray) -> FloatArray:
 
 
 def _choose(densities: FloatArray, groups: NDArray[np.int64], rule: str) -> tuple[int, FloatArray]:
-    """Index of the choice by log densities, and standard errors of the differences to the best."""
+    """Return the index selected by log densities, and standard errors of the differences to the best."""
     means = densities.mean(axis=1)
     best = int(np.argmax(means))
     behind = densities[best] - densities

@@ -17,10 +17,10 @@ __all__ = ["better_as_smooth"]
 # Time scales of the smooth factor that are tried, as parts of that of the AR(1) factor. An AR(1) fit to a
 # smooth path under noise has a time scale one to eight times as long.
 _PARTS = (1.0, 0.5, 0.25, 0.125)
-# Shortest time scale, in units of time, at which the two kinds of path differ between adjacent rows.
+# Shortest time scale, in units of time, at which paths of the two kinds can be distinguished.
 _SHORTEST = 2.0
-# The likelihood ratio of another model exceeds 1 / p with a probability of at most p where the model is right
-# (Markov's inequality), so that this is the rate of false alarms.
+# If the model is right, the likelihood ratio of another model exceeds 1 / p with a probability of at most p
+# (Markov's inequality). This p is therefore the rate of false alarms.
 _FALSE_ALARMS = 0.01
 # Lags at which the prediction errors of both models are compared.
 _LAGS = 10
@@ -29,21 +29,21 @@ _LAGS = 10
 def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
     """Return the AR(1) factors in whose place a smooth factor makes the data much more probable.
 
-    The loadings and all other parameters are held, so that a fit with a smooth factor gains still more.
-    Autocorrelated noise that the model lacks may also raise the likelihood of a smooth factor, but leaves
-    the prediction errors as autocorrelated as before: none are returned then.
+    The loadings and all other parameters are fixed, so that a fit with a smooth factor gains still more.
+    Autocorrelated noise that the model lacks may also raise the likelihood of a smooth factor, but does not
+    reduce the autocorrelation of the prediction errors; the result is then empty.
 
     Parameters
     ----------
     params : Parameters
-        Of the model, with its latent factors apart from the AR(1) noise.
+        Parameters of the model, with AR(1) noise separate from the factors.
     timed : Sequences
         Observations in the units of the parameters.
 
     Returns
     -------
     ndarray of int
-        Which of the AR(1) factors.
+        Indices of these AR(1) factors.
     """
     none = np.zeros(0, dtype=np.intp)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -63,7 +63,7 @@ def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
         return none
     smoother = _with_smooth(params, {k: timescale for k, (_, timescale) in best.items()})
     before, after = (_excess_autocorrelation(each.state_space, timed) for each in (params, smoother))
-    # Without any, the statistic has this standard deviation.
+    # Standard deviation of the statistic without autocorrelation.
     spread = np.sqrt(2.0 * _LAGS * params.n_features)
     return np.array(sorted(best)) if after < 0.5 * before + 2.0 * spread else none
 

@@ -1,4 +1,4 @@
-"""How a fit ended and what it found: records with codes, and one text."""
+"""Status of a fit: how it ended and its findings, as records with codes, and as one text."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Self

@@ -40,11 +40,11 @@ class InBlocks:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Gets the number and the names of the columns.
+        The number and names of the columns are set on it.
     X : array-like of shape (T, D)
-        Anything with a shape that gives rows for a slice.
+        Any object with a shape that supports slices of rows.
     lengths : array-like of int, optional
-        Cuts the rows into consecutive sequences.
+        Lengths of consecutive sequences.
     times : array-like of shape (T,), optional
         Times of the rows, strictly increasing in each sequence.
 
@@ -123,7 +123,7 @@ def stream(
     Parameters
     ----------
     X : array-like of shape (T, D)
-        Anything with a shape that gives rows for a slice: a memory map, a dataset of an HDF5 or Zarr file.
+        Any object with a shape that supports slices of rows: a memory map, a dataset of an HDF5 or Zarr file.
     lengths : tuple of int
         Length of each sequence.
     shift, scale : ndarray of shape (D,)
@@ -153,9 +153,9 @@ def scan(estimator: Any, X: Any) -> ColumnMoments:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Gets the number and the names of the columns.
+        The number and names of the columns are set on it.
     X : array-like of shape (T, D)
-        Anything with a shape that gives rows for a slice.
+        Any object with a shape that supports slices of rows.
 
     Returns
     -------

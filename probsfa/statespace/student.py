@@ -1,26 +1,26 @@
-r"""Student-t noise: Gaussian noise whose precision differs from cell to cell, or from row to row.
+r"""Student-t noise: Gaussian noise whose precision differs between values, or between rows.
 
-With ``w_td`` a weight for each cell, or one weight ``w_t`` for all cells of a row,
+With ``w_td`` a weight for each value, or one weight ``w_t`` for all values of a row,
 
     x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ Gamma(nu / 2, nu / 2),
 
 each noise is Student-t with ``nu`` degrees of freedom and scale ``sqrt(r_d)`` (Lange, Little & Taylor 1989).
-The posterior is approximated by ``q(z) q(w)``, which maximise a lower bound of the log-likelihood in turn
-(Tipping & Lawrence 2005):
+The posterior is approximated by ``q(z) q(w)``. Alternating updates of the two factors maximise a lower bound
+of the log-likelihood (Tipping & Lawrence 2005):
 
-    q(z)   is the posterior of the Gaussian model in which a cell's noise has variance ``r / E[w]``;
+    q(z)   is the posterior of the Gaussian model in which the noise of a value has variance ``r / E[w]``;
     q(w)   is Gamma((nu + n) / 2, (nu + s) / 2), hence E[w] = (nu + n) / (nu + s),
 
-where ``n`` is the number of observed cells that share the weight (one, or those of the row) and ``s`` the sum
-over them of ``E[(x - mu - C z)^2] / r`` under ``q(z)``. With ``q(w)`` at its best for ``q(z)`` the bound is
+where ``n`` is the number of observed values that share the weight (one, or those of the row) and ``s`` the
+sum over them of ``E[(x - mu - C z)^2] / r`` under ``q(z)``. With the optimal ``q(w)``, the bound is
 
     -KL(q(z) || p(z)) + sum over weights of log t(s),
     log t(s) = -n/2 log(2 pi r) + log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)
                - (nu + n) / 2 log(1 + s / nu),
 
-and ``nu`` at its best maximises the sum. The engine computes with weights as powers of the cells' densities
-(:class:`~probsfa.statespace.panel.Panel`); what a power of a normaliser differs by from that of a variance is
-added here.
+and the optimal ``nu`` maximises the sum. The engine raises the densities of values to the power of their
+weights (:class:`~probsfa.statespace.panel.Panel`). Their normalisers differ from those of densities with
+variance ``r / w``; this module adds the difference.
 
 References
 ----------
@@ -60,25 +60,25 @@ __all__ = [
     "normal_scores",
 ]
 
-#: Bounds of the degrees of freedom: noise has a variance above two, and is as good as normal at the upper.
+#: Limits of the degrees of freedom: the variance is finite above two, and the upper limit is nearly Gaussian.
 FEWEST_DEGREES, MOST_DEGREES = 2.1, 1000.0
-# Nodes of integrals over a cell's weight where there are many cells, and cells to take at once.
+# Nodes of integrals over the weight of a value in sums over many values, and values per batch.
 _FEWER_NODES, _CELLS_AT_ONCE = 48, 8192
-# Nats still to come below which weights are at their fixed point; most rounds to there.
+# Expected remaining gain in nats below which the iteration of weights stops; maximum number of rounds.
 _WORTH_A_ROUND, _MOST_ROUNDS = 1e-6, 200
 
 
 class CellMoments(NamedTuple):
-    """What a posterior of the latents says of the cells without their noise.
+    """Posterior moments of the noise-free values.
 
     Attributes
     ----------
     means : ndarray of shape (N, D)
         Posterior means of ``mu + C z``.
     explained : ndarray of shape (N, D)
-        Posterior variances of it.
+        Posterior variances of ``mu + C z``.
     log_likelihood : float
-        Log-likelihood of the panel with its weights, as the engine counts it, in nats.
+        The engine's log-likelihood of the panel with its weights, in nats.
     """
 
     means: FloatArray
@@ -86,14 +86,14 @@ class CellMoments(NamedTuple):
     log_likelihood: float
 
     def discrepancies(self, params: Parameters, panel: Panel) -> FloatArray:
-        """Expected squared residuals, ``E[(x - mu - C z)^2] / r``, shape (N, D); zero where missing."""
+        """Return expected squared residuals, ``E[(x - mu - C z)^2] / r``, (N, D); zero where missing."""
         n = panel.n_rows
         power = (panel.values[:n] - self.means) ** 2 + self.explained
         return np.where(panel.mask[:n] > 0.0, power / params.noise_variance, 0.0)
 
 
 def cell_moments(params: Parameters, panel: Panel) -> CellMoments:
-    """Posterior moments of the noise-free cells, with little else in memory.
+    """Compute posterior moments of the noise-free values, chunk by chunk to save memory.
 
     Parameters
     ----------
@@ -119,12 +119,12 @@ def cell_moments(params: Parameters, panel: Panel) -> CellMoments:
 
 
 class Weights(NamedTuple):
-    """Expected weights of the cells, and what they add to the bound whatever the parameters are.
+    """Expected weights of the values, and the part of the bound that does not depend on the parameters.
 
     Attributes
     ----------
     values : ndarray of shape (T, D)
-        ``E[w]`` under ``q(w)``; zero where a cell is missing.
+        ``E[w]`` under ``q(w)``; zero where a value is missing.
     constant : ndarray of shape (N,)
         ``n/2 E[log w] - KL(q(w) || p(w))`` of the weights of each row, in nats.
     """
@@ -133,13 +133,13 @@ class Weights(NamedTuple):
     constant: FloatArray
 
     def bound(self, params: Parameters, panel: Panel, log_likelihood: float) -> float:
-        """The lower bound at parameters, from the log-likelihood that the engine gives with these weights."""
+        """Return the lower bound, given the engine's log-likelihood with these weights."""
         return log_likelihood + float(np.sum(self.beside(params, panel)))
 
     def beside(self, params: Parameters, panel: Panel) -> FloatArray:
-        """What the bound of each row (N,) exceeds the log-likelihood by that the engine gives.
+        """Return the bound of each row (N,) less its log-likelihood from the engine.
 
-        The constant, and ``(w - 1) / 2 log(2 pi r)`` for each cell: the engine takes powers ``w`` of
+        This is the constant, and ``(w - 1) / 2 log(2 pi r)`` for each value: the engine uses powers ``w`` of
         densities of variance ``r``, whose normalisers are not those of variance ``r / w``.
         """
         n = panel.n_rows
@@ -148,14 +148,14 @@ class Weights(NamedTuple):
 
 
 class StudentNoise(NamedTuple):
-    """Degrees of freedom of the noise, and which cells share a weight.
+    """Degrees of freedom of the noise, and which values share a weight.
 
     Attributes
     ----------
     degrees_of_freedom : float
         ``nu``.
     by_row : bool, default=False
-        Whether all cells of a row share one weight, or each has its own.
+        Whether all values of a row share one weight, or each has its own.
     """
 
     degrees_of_freedom: float
@@ -163,34 +163,34 @@ class StudentNoise(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Variance of noise of which no weight is known, in units of ``r``: ``nu / (nu - 2)``."""
+        """Marginal variance of the noise, in units of ``r``: ``nu / (nu - 2)``."""
         return self.degrees_of_freedom / (self.degrees_of_freedom - 2.0)
 
     def shared(self, cells: FloatArray) -> FloatArray:
-        """Sums (N, 1) or (N, D) over the cells (N, D) that share a weight."""
+        """Return sums (N, 1) or (N, D) over the values (N, D) that share a weight."""
         return cells.sum(axis=1, keepdims=True) if self.by_row else cells
 
     def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
-        """``E[w]`` of every cell (N, D), missing ones too."""
+        """Return ``E[w]`` of every value (N, D), including missing ones."""
         s, n = self.shared(discrepancies), self.shared(mask)
         nu = self.degrees_of_freedom
         return np.asarray(np.broadcast_to((nu + n) / (nu + s), mask.shape))
 
     def expected_variances(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
-        """``E[1 / w]`` of every cell (N, D): the variance of new noise there, in units of ``r``."""
+        """Return ``E[1 / w]`` of every value (N, D): the variance of its noise, in units of ``r``."""
         s, n = self.shared(discrepancies), self.shared(mask)
         nu = self.degrees_of_freedom
         return np.asarray(np.broadcast_to((nu + s) / (nu + n - 2.0), mask.shape))
 
     def log_density(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
-        """``log t(s)`` but for ``-n/2 log(2 pi r)``, in nats, summed over each row: (N,)."""
+        """Return ``log t(s)`` without ``-n/2 log(2 pi r)``, in nats, summed over each row: (N,)."""
         s, n = self.shared(discrepancies), self.shared(mask)
         nu = self.degrees_of_freedom
         terms = _log_norm(n, nu) - 0.5 * (nu + n) * np.log1p(s / nu)
         return np.asarray(np.sum(terms, axis=1))
 
     def weights(self, discrepancies: FloatArray, panel: Panel) -> Weights:
-        """``q(w)`` at its best for discrepancies (N, D), over all rows of the panel."""
+        """Return the optimal ``q(w)`` for discrepancies (N, D), for all rows of the panel."""
         n_rows = panel.n_rows
         mask = np.asarray(panel.mask[:n_rows])
         expected = self.expected_weights(discrepancies, mask) * mask
@@ -200,7 +200,7 @@ class StudentNoise(NamedTuple):
         return Weights(values, constant)
 
     def at_best_degrees(self, discrepancies: FloatArray, mask: FloatArray) -> "StudentNoise":
-        """The same with the degrees of freedom that maximise the bound, within their limits."""
+        """Return the noise with the degrees of freedom that maximise the bound, within their limits."""
         s, n = self.shared(discrepancies), self.shared(mask)
         s, n = s[n > 0.0], n[n > 0.0]
         sizes, counts = np.unique(n, return_counts=True)
@@ -217,25 +217,25 @@ class StudentNoise(NamedTuple):
 
 
 def _log_norm(n: FloatArray, nu: float) -> FloatArray:
-    """``log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)``, with its digits at large ``nu``."""
-    half = 0.5 * np.maximum(n, 1.0)  # of which there is one at least, where it matters
+    """Return ``log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)``, accurate at large ``nu``."""
+    half = 0.5 * np.maximum(n, 1.0)  # the result for n = 0 is set to zero below
     ratio = gammaln(half) - betaln(0.5 * nu, half)
     return np.where(n > 0.0, ratio - half * np.log(0.5 * nu), 0.0)
 
 
 class Inferred(NamedTuple):
-    """Weights at their fixed point.
+    """Weights at the fixed point of the iteration.
 
     Attributes
     ----------
     weights : Weights
         ``q(w)``.
     discrepancies : ndarray of shape (N, D)
-        Those it is made of; zero where missing.
+        Expected squared residuals that determine ``q(w)``; zero where missing.
     bound : float
         Lower bound of the log-likelihood, in nats.
     history : tuple of float
-        The bound after each round; never falls.
+        The bound after each round; it never decreases.
     """
 
     weights: Weights
@@ -247,10 +247,10 @@ class Inferred(NamedTuple):
 def bound_at(
     params: Parameters, panel: Panel, moments: CellMoments, weights: FloatArray, noise: StudentNoise
 ) -> float:
-    """The bound of the posterior under some weights (T, D), with ``q(w)`` at its best for it.
+    """Return the bound for the posterior under some weights (T, D), with the optimal ``q(w)`` for it.
 
-    Minus the divergence of ``q(z)`` from its prior is the log-likelihood that the engine gives under these
-    weights, less the expected log densities of the cells, raised to them.
+    Minus the KL divergence of ``q(z)`` from its prior is the engine's log-likelihood under these weights,
+    less the expected log densities of the values times their weights.
     """
     n = panel.n_rows
     mask, log_norm = np.asarray(panel.mask[:n]), np.log(2.0 * np.pi * params.noise_variance)
@@ -268,10 +268,10 @@ def infer_weights(
     start: FloatArray | None = None,
     worth: float = _WORTH_A_ROUND,
 ) -> Inferred:
-    """Find ``q(z) q(w)`` at given parameters, by improving each in turn.
+    """Compute ``q(z) q(w)`` at given parameters by coordinate ascent.
 
-    There may be several fixed points, of which cells far off the mean, and far off what the other cells say
-    of them, are made to begin as outliers.
+    There may be several fixed points. The initial weights treat values with large leave-one-out errors as
+    outliers (see :func:`first_weights`).
 
     Parameters
     ----------
@@ -280,11 +280,11 @@ def infer_weights(
     panel : Panel
         Packed observations.
     noise : StudentNoise
-        Degrees of freedom, and which cells share a weight.
+        Degrees of freedom, and which values share a weight.
     start : ndarray of shape (T, D), optional
-        Expected weights to begin with.
+        Initial expected weights.
     worth : float, optional
-        Nats still to come below which to stop.
+        Expected remaining gain in nats below which the iteration stops.
 
     Returns
     -------
@@ -307,9 +307,9 @@ def infer_weights(
 
 
 def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> FloatArray:
-    """Expected weights (T, D) to begin with, from the errors of cells given the others.
+    """Return initial expected weights (T, D) from the leave-one-out errors of the values.
 
-    Those others are weighted by their distance from the mean, so that gross outliers take no part.
+    In these, the other values are weighted by their distance from the mean, to exclude gross outliers.
     """
     n = panel.n_rows
     values, mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])
@@ -325,24 +325,22 @@ def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> Floa
         mean, spread = left_out_moments(values, moments.means, moments.explained + own, own)
         s = (values - mean) ** 2 / (spread - own + params.noise_variance)
     s = np.where(np.isfinite(s), s, moments.discrepancies(params, panel))
-    judged = np.zeros(
-        panel.values.shape
-    )  # not the same array: the engine knows arrays again that it has seen
+    judged = np.zeros(panel.values.shape)  # a new array: `weighted` made the other read-only
     judged[:n] = noise.expected_weights(s * mask, mask) * mask
     return judged
 
 
 class LeftOut(NamedTuple):
-    """What the other cells say of some cells, and how far off these are.
+    """Leave-one-out predictions of some values.
 
     Attributes
     ----------
     errors : ndarray of shape (M,)
-        Cells less what the others say their noise-free values are.
+        Values less the means of their noise-free parts given the other values.
     explained : ndarray of shape (M,)
-        Variances of these values given the others.
+        Variances of the noise-free parts given the other values.
     columns : ndarray of int of shape (M,)
-        Column of each cell.
+        Column of each value.
     """
 
     errors: FloatArray
@@ -350,10 +348,10 @@ class LeftOut(NamedTuple):
     columns: NDArray[np.intp]
 
     def log_density(self, scales: FloatArray, degrees: float) -> tuple[float, FloatArray, float]:
-        """Log density of the errors, by quadrature over each cell's weight, and its derivatives.
+        """Compute the log density of the errors and its derivatives, by quadrature over the weights.
 
         ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
-        rule is taken in ``log w``; derivatives are expectations under the distribution of ``w`` given ``e``.
+        rule is applied in ``log w``; derivatives are expectations over the distribution of ``w`` given ``e``.
 
         Parameters
         ----------
@@ -365,7 +363,7 @@ class LeftOut(NamedTuple):
         Returns
         -------
         value : float
-            In nats.
+            Log density in nats.
         by_log_scales : ndarray of shape (D,)
             Derivative by ``log r``.
         by_log_degrees : float
@@ -398,7 +396,7 @@ class LeftOut(NamedTuple):
 def left_out_cells(
     params: Parameters, panel: Panel, moments: CellMoments, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """What observed cells are given all others, at given weights of these.
+    """Return leave-one-out moments of the observed values, at given weights.
 
     Parameters
     ----------
@@ -407,15 +405,15 @@ def left_out_cells(
     panel : Panel
         Packed observations.
     moments : CellMoments
-        Of the posterior under the weights.
+        Moments of the posterior under the weights.
     weights : ndarray of shape (T, D)
         Expected weights.
 
     Returns
     -------
     means, explained : ndarray of shape (N, D)
-        Means and variances of the noise-free cells given the others; NaN where missing, or where rounding
-        leaves nothing of what the others say.
+        Means and variances of the noise-free values given the others; NaN where missing, or where rounding
+        errors dominate.
     """
     n = panel.n_rows
     seen = np.asarray(panel.mask[:n]) > 0.0
@@ -427,10 +425,10 @@ def left_out_cells(
 
 
 def _log_gamma_nodes(nu: float, farthest: float) -> tuple[FloatArray, FloatArray]:
-    """Nodes of ``w ~ Gamma(nu / 2, nu / 2)`` and logarithms of their probabilities.
+    """Return nodes of ``w ~ Gamma(nu / 2, nu / 2)`` and logarithms of their probabilities.
 
-    They reach to where the distribution given a cell has no mass left, ``farthest`` being its squared error
-    in units of its variance.
+    The nodes cover the distribution of ``w`` given a value whose squared error, in units of its variance, is
+    at most `farthest`.
     """
     half = 0.5 * nu
     ends = np.log(gammaincinv(half, [1e-8, 1.0 - 1e-12]) / half)
@@ -446,16 +444,16 @@ def normal_scores(
     scale: FloatArray,
     degrees_of_freedom: float | FloatArray,
 ) -> FloatArray:
-    """Turn errors into what is standard normal if a predicted distribution is right.
+    """Return normal scores of errors: standard normal if the predicted distribution is right.
 
-    The distribution is that of a normal variable and an independent Student-t one,
+    The distribution is that of the sum of a normal variable and an independent Student-t variable,
     ``F(e) = integral of Phi(e / sqrt(v + r / w)) p(w) dw`` with ``w ~ Gamma(nu / 2, nu / 2)``. The integral
-    is taken by the trapezoidal rule in ``log w``, where the integrand is smooth and falls off at both ends.
+    is computed by the trapezoidal rule in ``log w``, where the integrand is smooth and decays at both ends.
 
     Parameters
     ----------
     errors : ndarray of shape (N, D)
-        Values less predicted means, NaN where there are none.
+        Values less predicted means, NaN where missing.
     explained : ndarray of shape (N, D)
         Variances of the normal part, ``v``.
     scale : ndarray of shape (D,) or (N, D)
@@ -466,7 +464,7 @@ def normal_scores(
     Returns
     -------
     ndarray of shape (N, D)
-        ``Phi^-1(F(e))``; NaN where the error is, or without a spread.
+        ``Phi^-1(F(e))``; NaN where an input is NaN or the total variance is zero.
     """
     out = np.full(errors.shape, np.nan)
     r, nu = np.broadcast_to(scale, errors.shape), np.broadcast_to(degrees_of_freedom, errors.shape)
@@ -483,9 +481,9 @@ def normal_scores(
 
 
 def _gamma_nodes(nu: float, n_nodes: int = 120) -> tuple[FloatArray, FloatArray]:
-    """Nodes and probabilities of ``w ~ Gamma(nu / 2, nu / 2)``, evenly spaced in its logarithm."""
+    """Return nodes, evenly spaced in ``log w``, and probabilities of ``w ~ Gamma(nu / 2, nu / 2)``."""
     half = 0.5 * nu
-    # Far enough into the lower tail that powers of errors up to 1e10 have their share.
+    # The lower tail must cover squared errors up to 1e10.
     ends = np.log(gammaincinv(half, [1e-30, 1.0 - 1e-14]) / half)
     grid = np.linspace(ends[0], ends[1], n_nodes)
     log_p = half * grid - half * np.exp(grid)
@@ -501,11 +499,11 @@ def filter_rows(
     covariance: FloatArray,
     onward: Transition | None = None,
 ) -> Filtering:
-    """Causal distributions of the states under Student-t noise, row by row, approximately.
+    """Return approximate filtered distributions of the states under Student-t noise.
 
-    The distribution of a state given the rows before its own is taken as Gaussian. The weights of a row's
-    values, and with them the state, are at their fixed point for that row alone; rows before it are not
-    weighted again (Agamennoni, Nieto & Nebot 2012, IEEE Transactions on Signal Processing 60, 5024-5037).
+    The predicted distribution of a state is approximated as Gaussian. In each row, weights and state are
+    iterated to their fixed point; weights of earlier rows are not updated (Agamennoni, Nieto & Nebot 2012,
+    IEEE Transactions on Signal Processing 60, 5024-5037).
 
     Parameters
     ----------

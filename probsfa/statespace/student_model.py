@@ -1,7 +1,7 @@
-"""A fitted model with Student-t noise, and its verbs.
+"""A fitted model with Student-t noise, and its methods.
 
-Weights of cells are found anew for the rows that are asked about, at the parameters of the fit (see
-:mod:`.student`); given them, the posterior is that of a Gaussian model. Log-likelihoods are lower bounds.
+Each method infers the weights of the values in its rows, at the fitted parameters (see :mod:`.student`).
+Given the weights, the posterior is that of a Gaussian model. Log-likelihoods are lower bounds.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class StudentModel(LinearGaussianModel):
     """The factorial AR(1) model with Student-t noise, at fitted parameters."""
 
     refusals: ClassVar[Mapping[str, str]] = {
-        # Weights change with the news, so that it is no sum over values.
+        # New values change the weights of others, so that news is not a sum over values.
         "news": "news has no share for each cell of a model with robust noise: a new cell changes the "
         "weights of others. Compare `impute` or `forecast` before and after.",
         "standard_errors": "standard_errors are not known of a model with robust noise: the curvature of the "
@@ -59,28 +59,28 @@ class StudentModel(LinearGaussianModel):
 
     @property
     def noise(self) -> StudentNoise:
-        """Degrees of freedom, and which cells share a weight."""
+        """Degrees of freedom, and which values share a weight."""
         assert self.fitted.degrees_of_freedom is not None
         return StudentNoise(self.fitted.degrees_of_freedom, self.fitted.options.by_row)
 
     @property
     def n_parameters(self) -> int:
-        """Those of Gaussian noise, and the degrees of freedom."""
+        """Number of free parameters: that with Gaussian noise, and the degrees of freedom."""
         return super().n_parameters + 1
 
     def _panel(self, sequences: Sequences) -> Panel:
-        """Packed rows, which are never all alike: each has weights of its own."""
+        """Return packed rows, marked as not complete because their weights differ."""
         return super()._panel(sequences)._replace(complete=False)
 
     def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred]:
-        """Packed rows with the weights that they have, and what these were found with."""
+        """Return packed rows with inferred weights, and the result of the inference."""
         panel = self._panel(sequences)
         inferred = infer_weights(self._states, panel, self.noise)
         check_finite(sequences, self._states, inferred.bound, inferred.discrepancies)
         return panel.weighted(inferred.weights.values), inferred
 
     def _posterior(self, sequences: Sequences) -> Posterior:
-        """Distribution ``q(z)`` of all states given all rows; its log-likelihoods are lower bounds."""
+        """Return the distribution ``q(z)`` of all states given all rows; log-likelihoods are lower bounds."""
         panel, inferred = self._infer(sequences)
         whole = smooth(self._states, panel)
         check_finite(sequences, self._states, *whole)
@@ -88,7 +88,7 @@ class StudentModel(LinearGaussianModel):
         return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + beside)
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
-        """Distribution of the latents of each sequence given the rows up to their own, approximately."""
+        """Return the approximate filtered distribution of the latent states of each sequence."""
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X holds several.")
         timed = sequences.retimed(self.fitted.time_unit)
@@ -109,18 +109,18 @@ class StudentModel(LinearGaussianModel):
         return results
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Lower bound of the log-likelihood of all rows, in nats."""
+        """Return a lower bound of the log-likelihood of all rows, in nats."""
         return self._infer(self.varying(sequences))[1].bound
 
     def _cells(self, sequences: Sequences) -> tuple[CellMoments, Inferred]:
-        """Moments of the noise-free cells given all rows."""
+        """Return moments of the noise-free values given all rows."""
         panel, inferred = self._infer(sequences)
         moments = cell_moments(self._states, panel)
         check_finite(sequences, self._states, moments.means, moments.explained)
         return moments, inferred
 
     def _noise_of_new_cells(self, sequences: Sequences, inferred: Inferred) -> FloatArray:
-        """Variance (N, D) of the noise of cells that would be observed beside those that are."""
+        """Return noise variances (N, D) of new values of the same rows."""
         mask = sequences.mask.astype(np.float64)
         if not self.noise.by_row:
             return np.broadcast_to(self.fitted.predictive_params.noise_variance, mask.shape)
@@ -128,7 +128,7 @@ class StudentModel(LinearGaussianModel):
         return spread * self.fitted.predictive_params.noise_variance / self.noise.variance
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Values with missing cells filled, and the standard deviations of what would have been observed."""
+        """Impute missing values, with standard deviations of predicted observations."""
         moments, inferred = self._cells(sequences)
         noise = self._noise_of_new_cells(sequences, inferred)
         values, std = fill(sequences.values, moments.means, moments.explained + noise)
@@ -141,37 +141,37 @@ class StudentModel(LinearGaussianModel):
     def _without_own(
         self, sequences: Sequences, moments: CellMoments, inferred: Inferred
     ) -> tuple[FloatArray, FloatArray]:
-        """Means and variances (N, D) of noise-free observed cells given the others, by their weights."""
+        """Return leave-one-out means and variances (N, D) of noise-free values, at the inferred weights."""
         weights = inferred.weights.values[: sequences.n_rows]
         own = self.fitted.params.noise_variance / np.where(sequences.mask, weights, 1.0)
         mean, variance = left_out_moments(sequences.values, moments.means, moments.explained + own, own)
         return mean, np.maximum(variance - own, 0.0)
 
     def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Means and variances (N, D), noise included, of observed cells given all the others."""
+        """Return leave-one-out means and variances (N, D) of observed values, noise included."""
         moments, inferred = self._cells(sequences)
         mean, explained = self._without_own(sequences, moments, inferred)
         return mean, explained + self._noise_of_new_cells(sequences, inferred)
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Distance of each observed cell from what the others say, in standard deviations of usual noise."""
+        """Return leave-one-out errors of observed values in standard deviations, with noise of weight one."""
         moments, inferred = self._cells(sequences)
         mean, explained = self._without_own(sequences, moments, inferred)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.abs(sequences.values - mean) / np.sqrt(explained + self.fitted.params.noise_variance)
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
-        """The same model: outliers are found by no straight line, and by no model."""
+        """Return the same model: neither the model nor linear interpolation predicts outliers."""
         return self
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
-        """The same model: large errors are what its noise is for."""
+        """Return the same model: Student-t noise allows for large errors."""
         return self
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Observations and latents drawn from the model."""
+        """Draw observations and latent states from the model."""
         params = self._states
         states = simulate_latents(params, n_steps, rng)
         noise = self._draw_noise(np.zeros((n_steps, params.n_features)), None, rng)
@@ -180,7 +180,7 @@ class StudentModel(LinearGaussianModel):
     def _draw_noise(
         self, like: FloatArray, inferred: tuple[FloatArray, FloatArray] | None, rng: np.random.Generator
     ) -> FloatArray:
-        """Noise of new cells (..., N, D), with discrepancies and mask of known cells of the same rows."""
+        """Draw noise of new values (..., N, D), given discrepancies and mask of the same rows."""
         nu, by_row = self.noise.degrees_of_freedom, self.noise.by_row
         shape = (*like.shape[:-1], 1) if by_row else like.shape
         a: FloatArray = np.array(0.5 * nu)
@@ -194,14 +194,14 @@ class StudentModel(LinearGaussianModel):
         return np.asarray(rng.standard_normal(like.shape) * np.sqrt(variance / weights))
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of all states, from ``q(z)``."""
+        """Draw paths of all states from ``q(z)``."""
         panel, _ = self._infer(sequences)
         drawn = draw_latents(self._states, panel, n_draws, rng)
         check_finite(sequences, self._states, drawn)
         return drawn
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Cells, missing ones drawn with Student-t noise around draws of the latents."""
+        """Draw missing values with Student-t noise around draws of the latent states."""
         params, values = self._states, sequences.values
         panel, inferred = self._infer(sequences)
         drawn = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
@@ -211,7 +211,7 @@ class StudentModel(LinearGaussianModel):
         return np.where(np.isnan(values), drawn, values)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """What prediction errors say of the model; they are given as normal scores of their distributions."""
+        """Test the prediction errors of the model, transformed to normal scores."""
         fitted, noise = self.fitted, self.noise
         timed = sequences.retimed(fitted.time_unit)
         params, values = self._states, sequences.values
@@ -240,7 +240,7 @@ class StudentModel(LinearGaussianModel):
         return self._diagnosed(PredictionErrors(*ahead, by_kind, block), timed, robust=True)
 
     def _scores_left_out(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Normal scores of cells, and of the cells of rows, that are left out."""
+        """Return normal scores of values left out one at a time, and in whole rows."""
         params, values, noise = self._states, sample.values, self.noise
         panel, inferred = self._infer(sample)
         whole = smooth(params, panel)
@@ -250,7 +250,7 @@ class StudentModel(LinearGaussianModel):
         mean, left = self._without_own(sample, cell_moments(params, panel), inferred)
         if not noise.by_row:
             return normal_scores(values - mean, left, scale, noise.degrees_of_freedom), rows
-        # The other cells of a row tell its weight.
+        # The weight of a row is inferred from its other values.
         mask, s, nu = sample.mask.astype(np.float64), inferred.discrepancies, noise.degrees_of_freedom
         others = mask.sum(axis=1, keepdims=True) - mask
         power = np.maximum(s.sum(axis=1, keepdims=True) - s, 0.0)
@@ -266,7 +266,7 @@ def model_of(
     degrees_of_freedom: float | None = None,
     options: FitOptions | None = None,
 ) -> LinearGaussianModel:
-    """Return the model with given parameters, in data units, to which nothing was fitted.
+    """Return a model with the given parameters, in data units, without a fit.
 
     Parameters
     ----------
@@ -275,9 +275,9 @@ def model_of(
     time_unit : float, default=1.0
         Unit of time of the decays.
     axis : TimeAxis, optional
-        What times are counted in; rows by default.
+        Type and unit of the times; rows by default.
     degrees_of_freedom : float, optional
-        Of Student-t noise.
+        Degrees of freedom of Student-t noise; Gaussian noise by default.
     options : FitOptions, optional
         Options of later fits.
     """

@@ -12,10 +12,10 @@ from probsfa._typing import FloatArray
 
 __all__ = ["ParameterErrors", "Summary", "summarize"]
 
-# Rows that are printed; more are in the table.
+# Maximum number of printed rows; the table has all.
 _MOST_PRINTED = 60
 
-# Attribute, name in the table, unit, and what its axes are.
+# Attribute, name in the table, unit, and meaning of its axes.
 _PARAMETERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("timescales_", "time scale", "time", ("factor",)),
     ("decay_", "decay", "", ("factor",)),
@@ -124,7 +124,7 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
     estimator : estimator
         A fitted probabilistic estimator.
     errors : mapping of str to ParameterErrors
-        What is known of the uncertainty of parameters, by attribute.
+        Standard errors and intervals of parameters, by attribute.
     level : float
         Nominal coverage of the intervals.
     """
@@ -156,7 +156,7 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
 
 
 def _time_unit(estimator: Any) -> str:
-    """Return the unit of time scales: a duration where rows have dates, else rows or the unit of `times`."""
+    """Return the unit of time scales: a duration if rows have dates, else rows or the unit of `times`."""
     seconds = getattr(estimator, "time_unit_seconds_", None)
     unit = getattr(estimator, "time_unit_", 1.0)
     if seconds is not None:
@@ -166,7 +166,7 @@ def _time_unit(estimator: Any) -> str:
 
 
 def _labels(estimator: Any, shape: tuple[int, ...], axes: Sequence[str]) -> NDArray[np.str_]:
-    """Return what each value belongs to, one axis after the other."""
+    """Return the label of each value, composed of the names along its axes."""
     if len(shape) == 3:  # loadings of factors while gates are on
         axes = ("column", "gate", "factor")
     named = [_names(estimator, n, axis) for n, axis in zip(shape, axes, strict=False)]

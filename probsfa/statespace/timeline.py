@@ -1,9 +1,8 @@
-"""Times of data and of a fitted model: whether they match, and what lies ahead of the last row.
+"""Conversion of the times of data to those of a fitted model, and times of forecasts.
 
-A model counts time in units of its own, `time_unit_`. Where it was fitted with dates or durations, such a
-unit is a number of seconds, and data sampled at another rate are seen over parts or multiples of it, ``decay
-** (dt / unit)``. Where one side counts seconds and the other plain numbers or rows, no one can tell how the
-two compare.
+Times of a model are in its unit `time_unit_`. For dates or durations the unit is a number of seconds, and
+data may be sampled at another rate: ``decay ** (dt / unit)``. If only one of the data and the model has times
+in seconds, and the other has numbers or rows, they are not comparable.
 """
 
 import warnings
@@ -36,7 +35,7 @@ def describe_index(axis: TimeAxis, time_unit: float) -> str:
     Parameters
     ----------
     axis : TimeAxis
-        What times are counted in.
+        Type and unit of the times.
     time_unit : float
         Unit of time of the model. It is one median step; models of earlier versions have seconds.
     """
@@ -58,7 +57,7 @@ def describe_index(axis: TimeAxis, time_unit: float) -> str:
 
 
 def refuse_uneven(sequences: Sequences) -> Sequences:
-    """Return rows without their times, which the limit of no noise takes only where they are even.
+    """Return rows without their times, which must be even in the zero-noise limit.
 
     Raises
     ------
@@ -82,30 +81,30 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     Parameters
     ----------
     sequences : Sequences
-        Checked data, dates counted by the calendar of `axis`.
+        Validated data, with dates converted by the calendar of `axis`.
     axis : TimeAxis
-        What the model's times were counted in.
+        Type and unit of the model's times.
     time_unit : float
-        Unit of its time.
+        Unit of time of the model.
 
     Returns
     -------
     Sequences
-        With times in the unit of those of the fit, or without times where rows are one unit apart.
+        Data with times in the unit of the fit, or without times if rows are one unit apart.
 
     Raises
     ------
     ValueError
-        If it is not known how the two compare.
+        If the times of data and model are not comparable.
 
     Warns
     -----
     UserWarning
-        If rows come without times and those of the fit were unevenly spaced.
+        If rows have no times and those of the fit were unevenly spaced.
     """
     kind = sequences.axis.kind
     if axis.kind == "numbers" and sequences.axis.from_index and sequences.axis.even:
-        # Their unit is not known, but they are evenly spaced, as rows without times are.
+        # The unit is not known, but the rows are evenly spaced, as rows without times are.
         kind, sequences = "rows", replace(sequences, times=None)
     if kind == "rows":
         if not axis.even:
@@ -154,7 +153,7 @@ def _as_rows(sequences: Sequences) -> Sequences:
 
 
 def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
-    """Return data for a model that was saved by an earlier version and does not know what its unit is."""
+    """Return data for a model from an earlier version, whose unit of time is not known."""
     if not sequences.axis.from_index:
         return sequences
     if sequences.axis.even and time_unit in (1.0, sequences.step):
@@ -167,7 +166,7 @@ def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
 
 
 def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:
-    """Raise a ValueError unless rows are one unit apart, as the limit of no noise takes them."""
+    """Raise a ValueError unless rows are one unit apart, as the zero-noise limit requires."""
     steps = np.ones(1)
     if sequences.times is not None:
         timed = sequences.retimed(time_unit)
@@ -182,14 +181,14 @@ def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:
 
 
 class Horizon(NamedTuple):
-    """What is to be forecast after one sequence.
+    """Forecast horizon of one sequence.
 
     Attributes
     ----------
     steps : ndarray (H,)
-        Units of the model's time after the last row, rising.
+        Increasing times after the last row, in units of the model's time.
     index : object
-        Index of the rows of forecasts of a frame of pandas; None for everything else.
+        Index of the forecasts of a pandas DataFrame; None for other types.
     """
 
     steps: FloatArray
@@ -205,14 +204,14 @@ def make_horizon(
     n_steps: int | None,
     fh: Any,
 ) -> list[Horizon]:
-    """Say for each sequence what is to be forecast.
+    """Return the forecast horizon of each sequence.
 
     Parameters
     ----------
     X : object
-        Argument of the caller, of whose type results are.
+        Data of the user; results have the same type.
     sequences : Sequences
-        The same, in the time of the model.
+        The same data, in the time of the model.
     axis, time_unit
         As in :func:`in_model_time`.
     n_steps : int or None
@@ -229,7 +228,7 @@ def make_horizon(
         raise ValueError("give either n_steps, a number of steps, or fh, the steps or times to forecast.")
     if axis.kind == "dates":
         seconds, calendar = axis.unit * time_unit, axis.calendar
-    else:  # a row of these data, where their index tells how long that is
+    else:  # one row of these data, if their index defines the length of a step
         seconds, calendar = sequences.step or np.nan, sequences.axis.calendar
     if n_steps is not None:
         given: Any = np.arange(1, check_count("n_steps", n_steps) + 1)
@@ -253,7 +252,7 @@ def followed_by_empty_rows(
 ) -> Sequences:
     """Append rows without observations to each sequence, one unit of time apart.
 
-    Their covariates (n_steps, P) are `ahead`, for each sequence, where there are any.
+    `ahead` contains their covariates (n_steps, P) for each sequence, if there are any.
     """
     if n_steps == 0:
         return sequences
@@ -274,7 +273,7 @@ def followed_by_empty_rows(
 
 
 def _read_fh(fh: Any) -> Any:
-    """Return a horizon as an array of numbers or as an index of times, one-dimensional and rising."""
+    """Return a horizon as a one-dimensional, increasing array of numbers or index of times."""
     import pandas as pd
 
     array = np.atleast_1d(np.asarray(fh)) if not isinstance(fh, pd.Index) else fh
@@ -305,14 +304,14 @@ def _read_fh(fh: Any) -> Any:
 
 
 def _as_index(labels: Any) -> Any:
-    """Return dates, durations or periods of a sequence as an index of pandas."""
+    """Return dates, durations or periods of a sequence as a pandas index."""
     import pandas as pd
 
     return pd.Index(labels)
 
 
 def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> FloatArray:
-    """Return how many steps ahead of the last row each part of the horizon is."""
+    """Return the number of steps from the last row to each time of the horizon."""
     import pandas as pd
 
     if isinstance(given, np.ndarray):
@@ -362,9 +361,9 @@ def _continued(
     seconds: float,
     calendar: str | None,
 ) -> Any:
-    """Return the index of forecasts: that of the frame, continued where it can be.
+    """Return the index of forecasts: that of the DataFrame, continued if possible.
 
-    `by_rows` says whether the rows of the frame are one step of the model apart.
+    `by_rows`: whether the rows of the DataFrame are one step of the model apart.
     """
     import pandas as pd
 
@@ -395,18 +394,18 @@ def _continued(
 def _dates_ahead(
     given: Any, index: Any, steps: FloatArray, by_rows: bool, seconds: float, calendar: str | None
 ) -> Any:
-    """Return dates, durations or periods so many steps after the last; None where there are none."""
+    """Return dates, durations or periods some steps after the last; None without such an index."""
     import pandas as pd
 
     whole = bool(np.all(steps == np.rint(steps)))
     last = index[-1]
     if isinstance(index, pd.PeriodIndex):
         if len(index) < 2:
-            index = index.append(index + 1)  # how long a period is, it says itself
+            index = index.append(index + 1)  # the next period defines the length of a step
         counted = calendar_seconds(_timestamps(index), calendar)
         ordinals = index.asi8
         ahead = steps * seconds * (ordinals[-1] - ordinals[0]) / (counted[-1] - counted[0])
-        span: Any = index.freq  # what is added to a period is a number of its spans
+        span: Any = index.freq  # periods are advanced by multiples of their span
         ahead = whole_if_close(ahead / span.n)
         if np.any(ahead != np.rint(ahead)):
             return None
@@ -427,14 +426,14 @@ def _dates_ahead(
     try:
         exact = (last + _spans(steps * seconds, "ns")).as_unit("ns")
     except (OverflowError, pd.errors.OutOfBoundsDatetime, pd.errors.OutOfBoundsTimedelta):
-        unit = "s" if index.unit == "ns" else index.unit  # years that no nanoseconds are counted in
+        unit = "s" if index.unit == "ns" else index.unit  # nanoseconds do not cover distant years
         return last.as_unit(unit) + _spans(steps * seconds, unit)
     coarse = exact.as_unit(index.unit)
     return coarse if bool(np.all(coarse == exact)) else exact
 
 
 def _spans(seconds: FloatArray, unit: str) -> Any:
-    """Return durations, rounded to a unit of pandas; an OverflowError where these are too many."""
+    """Return durations, rounded to a unit of pandas; raise an OverflowError if they are out of range."""
     import pandas as pd
 
     counts = np.rint(seconds * TICKS_PER_SECOND[unit])
@@ -444,7 +443,7 @@ def _spans(seconds: FloatArray, unit: str) -> Any:
 
 
 def _calendar_offset(index: Any, calendar: str) -> Any:
-    """Return one step of a calendar, such as dates take it: months from their ends, or day by day."""
+    """Return the pandas offset of one calendar step of the dates, such as a day or a month end."""
     from pandas import offsets
 
     if calendar == "day":

@@ -1,7 +1,7 @@
 """Tests of standardised prediction errors: white, normal and stationary if the model is correct.
 
-All functions take errors (N, D) of the rows of all sequences, one after the other, NaN where a value is
-missing, and return one result for each column. Pairs of rows from different sequences are not used.
+The arguments of all functions are errors (N, D) of the rows of all sequences, concatenated, NaN where a value
+is missing. Functions return one result for each column. Pairs of rows from different sequences are not used.
 """
 
 from collections.abc import Sequence
@@ -130,16 +130,16 @@ def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -
 
 
 class Tails(NamedTuple):
-    """How heavy the tails of each column are.
+    """Heaviness of the tails of each column.
 
     Attributes
     ----------
     excess_kurtosis : ndarray of shape (D,)
-        Zero for a normal distribution.
+        Excess kurtosis, zero for a normal distribution.
     degrees_of_freedom : ndarray of shape (D,)
-        Of the best-fitting Student's t; infinite if the normal distribution fits as well.
+        Degrees of freedom of the best-fitting Student's t; infinite if the normal distribution fits as well.
     p_values : ndarray of shape (D,)
-        Of the likelihood ratio test of the normal distribution against Student's t.
+        P-values of the likelihood ratio test of the normal distribution against Student's t.
     """
 
     excess_kurtosis: FloatArray
@@ -203,9 +203,9 @@ class Contrast(NamedTuple):
     Attributes
     ----------
     means : ndarray of shape (M, D)
-        NaN for parts with fewer than ten values.
+        Means; NaN for parts with fewer than ten values.
     p_values : ndarray of shape (D,)
-        NaN if fewer than two parts have a mean.
+        P-values of equal means; NaN if fewer than two parts have a mean.
     """
 
     means: FloatArray
@@ -281,13 +281,13 @@ class Peak(NamedTuple):
     Attributes
     ----------
     periods : ndarray of shape (D,)
-        In units of the times; NaN if no spectrum can be computed.
+        Periods in units of the times; NaN if no spectrum can be computed.
     p_values : ndarray of shape (D,)
         Probability of a peak of this height anywhere in a smooth spectrum.
     shares : ndarray of shape (D,)
         Share of the mean square that is explained by a sinusoid of the period.
     resolution : float
-        Width of a peak, in cycles for each unit of time.
+        Width of a peak, in cycles per unit of time.
     """
 
     periods: FloatArray
@@ -415,7 +415,7 @@ def without_rhythm(
     times : ndarray of shape (N,)
         Times of the rows.
     periods : ndarray of shape (D,)
-        In units of the times; NaN for columns that are not changed.
+        Periods in units of the times; NaN for columns that are not changed.
 
     Returns
     -------
