@@ -1,1 +1,1 @@
-"""What the choice of a model is made of: candidates, their order, rounds of fits, and a budget of time."""
+"""Components of model selection: candidates, their order, rounds of fits, and a time budget."""

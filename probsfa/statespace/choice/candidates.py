@@ -1,4 +1,4 @@
-"""Candidates: options of the estimator, what they are called, and what a fit of one says of hidden cells."""
+"""Candidates of model selection: estimator options, their labels, and scores on held-out values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -19,12 +19,12 @@ Options = Mapping[str, Any]
 
 
 def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
-    """Options that the estimator knows and takes, with noise.
+    """Return validated candidate options, each with positive noise.
 
     Raises
     ------
     ValueError
-        That names the candidate.
+        If a candidate is not valid; the message names the candidate.
     """
     known = ProbabilisticSFA().get_params(deep=False)
     out: list[dict[str, Any]] = []
@@ -48,7 +48,7 @@ def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
 
 
 def words(options: Options) -> str:
-    """Options in words.
+    """Return a readable label of estimator options.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def words(options: Options) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A candidate after a fit to some of the rows, in the last round without the hidden cells.
+    """A candidate fitted to some of the rows; in the last round, without the held-out values.
 
     Attributes
     ----------
@@ -82,17 +82,17 @@ class Candidate:
     model : LinearGaussianModel
         The fit.
     scores : ndarray of shape (n,)
-        Continuous ranked probability score of each hidden cell, in units of the columns; empty before the
+        Continuous ranked probability score of each held-out value, in units of the columns; empty before the
         last round.
     errors : ndarray of shape (n,)
-        Errors of the same cells in units of the columns' standard deviations.
+        Errors of the same values in units of the columns' standard deviations.
     bic : float
-        Bayesian information criterion of all cells of these rows, taken to be as informative in all rows;
-        of the cells that were seen, where those of all were not fitted.
+        Bayesian information criterion of a fit to all values of these rows, extrapolated to all rows; without
+        such a fit, that of the fit without held-out values.
     seconds : float
         Time of fit and scores.
     whole : LinearGaussianModel or None, default=None
-        The fit to all cells of the same rows, where there is one.
+        The fit to all values of the same rows, if available.
     """
 
     options: dict[str, Any]
@@ -107,11 +107,11 @@ class Candidate:
 
 
 def has_no_peak(candidate: Candidate) -> bool:
-    """Whether a rhythm whose period was looked for has turned into something else.
+    """Return whether the spectrum of an estimated stochastic cycle has no peak at a positive frequency.
 
-    The spectrum of a rhythm, two Lorentz curves of half-width ``g`` about the frequencies ``w`` and ``-w``,
-    is highest at frequency zero where ``w < g / sqrt(3)``: it forgets its phase long before it has turned,
-    and does what two slow latents would do with fewer parameters.
+    The spectrum of a cycle, two Lorentz curves of half-width ``g`` about the frequencies ``w`` and ``-w``, is
+    highest at frequency zero if ``w < g / sqrt(3)``. The phase is then lost long before one period ends, and
+    two slow latent factors would fit as well with fewer parameters.
     """
     if isinstance(candidate.options.get("rhythms", 0), (list, tuple)):
         return False
@@ -123,23 +123,23 @@ def has_no_peak(candidate: Candidate) -> bool:
 def score(
     model: LinearGaussianModel, sequences: Sequences, part: Any, units: FloatArray, scale: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """What a model says of hidden cells, part by part, each given all cells but those of the part.
+    """Score a model on held-out values, part by part, given all values outside the part.
 
     Parameters
     ----------
     model : LinearGaussianModel
-        Fitted without any of them.
+        Fitted without the held-out values.
     sequences : Sequences
-        Rows, with the hidden cells.
+        Rows, including the held-out values.
     part : ndarray of int of shape (N, D)
-        Part in which a cell is hidden, 0 where it is not.
+        Part in which a value is held out, 0 for other values.
     units, scale : ndarray of shape (D,)
         Units of scores and of errors.
 
     Returns
     -------
     scores, errors : ndarray of shape (n,)
-        In the order of the hidden cells, ``part > 0``.
+        In the order of the held-out values, ``part > 0``.
     """
     scores, errors = np.zeros(part.shape), np.zeros(part.shape)
     for j in range(1, int(part.max()) + 1):

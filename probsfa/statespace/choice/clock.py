@@ -1,4 +1,4 @@
-"""A budget of time: fits that end when it is spent, with the best so far."""
+"""Time budget: fits stop when it is used up and return the best parameters so far."""
 
 from time import perf_counter as _now
 
@@ -10,21 +10,21 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Clock", "OutOfTime"]
 
-# Parts of a budget that go to the rounds before the last one, to all rounds, and to these and the last fit.
+# Shares of the budget at which the rounds before the last one, all rounds, and the last fit must end.
 _FOR_TRIALS, _FOR_SEARCH, _FOR_ALL = 0.4, 0.65, 0.95
 
 
 class OutOfTime(KeyboardInterrupt):
-    """The budget is spent; a fit ends on it as on an interrupt from the keyboard, with the best so far."""
+    """Raised when the budget is used up; a fit handles it like a keyboard interrupt."""
 
 
 class Clock:
-    """Seconds since its making, and the ends of a budget.
+    """Elapsed time and the deadlines of a budget.
 
     Parameters
     ----------
     budget : float or None
-        Seconds, or None for as many as it takes.
+        Seconds, or None for no limit.
     """
 
     def __init__(self, budget: float | None) -> None:
@@ -35,23 +35,23 @@ class Clock:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the clock was created."""
         return _now() - self._begin
 
     @property
     def left(self) -> float:
-        """Seconds to the end of what is done now."""
+        """Seconds to the current deadline."""
         return self.end - self.seconds
 
     def climb(self, problem: FitProblem, start: Parameters | None) -> tuple[FitResult | None, str]:
-        """Maximise a likelihood as long as there is time.
+        """Maximize a likelihood until the current deadline.
 
         Returns
         -------
         result : FitResult or None
-            None where the climb ended before its first step.
+            None if interrupted before the first optimizer step.
         ended_by : {"", "budget", "keyboard"}
-            What ended it before its own end.
+            What interrupted the optimization run; empty if it ended by itself.
         """
         self._told = False
         try:
@@ -63,15 +63,15 @@ class Clock:
         return result if result.history else None, "budget" if self._told else "keyboard"
 
     def _report(self, count: int, best: float) -> None:
-        """End a fit where no time is left; once, as what is left of it is needed to end in order."""
+        """Raise OutOfTime after the deadline, but only once: the fit needs evaluations to end properly."""
         if self.left <= 0.0 and not self._told:
             self._told = True
             raise OutOfTime
 
     def begin(self, *, last: bool) -> None:
-        """Let a round begin, the last one or one before it."""
+        """Set the deadline of a round, the last one or one before it."""
         self.end = (_FOR_SEARCH if last else _FOR_TRIALS) * self.budget
 
     def finish(self) -> None:
-        """Let the last fit begin."""
+        """Set the deadline of the last fit."""
         self.end = _FOR_ALL * self.budget

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 __all__ = ["Rung", "halving_schedule"]
 
-# Rows of the first rung, at least.
+# Minimum number of rows of the first round.
 _FEWEST_ROWS = 2000
-# By what rows grow from rung to rung; evaluations of the first rung and of the others.
+# Growth factor of the rows from round to round; evaluations of the first round and of the others.
 _GROWTH = 16
 _FIRST_EVALUATIONS, _LATER_EVALUATIONS = 30, 40
-# Part of the candidates that goes on; how many do at least, and at most to the last rung.
+# Share of the candidates that continues; its minimum number, and the maximum number in the last round.
 _KEPT, _FEWEST_KEPT, _MOST_KEPT = 1 / 4, 2, 3
 
 
@@ -23,7 +23,7 @@ class Rung(NamedTuple):
     n_rows : int
         Rows that each is fitted to.
     max_iter : int
-        Most posterior evaluations of each fit.
+        Maximum number of likelihood evaluations of each fit.
     """
 
     n_candidates: int
@@ -32,11 +32,11 @@ class Rung(NamedTuple):
 
 
 def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list[Rung]:
-    """Return the rounds in which candidates are told apart.
+    """Return the rounds of a comparison of candidates.
 
-    Each round takes sixteen times the rows of the one before, until it takes all, and a fourth of the
-    candidates, two at least and in the last round three at most. Short series are taken whole from the
-    beginning, in two rounds.
+    Each round uses sixteen times the rows of the round before, up to all rows, and keeps a fourth of the
+    candidates: at least two, and at most three in the last round. Short series are used whole in both of two
+    rounds.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     n_rows : int
         Number of all rows.
     n_latents : int, default=1
-        Number of states of the largest candidate, each of which takes some rows.
+        Number of states of the largest candidate; the first round has at least 100 rows for each.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     rows = min(n_rows, max(_FEWEST_ROWS, 100 * n_latents))
     rungs = [Rung(n_candidates, rows, _FIRST_EVALUATIONS)]
     while len(rungs) < 2 or rows < n_rows:
-        # What would be nearly all is all.
+        # Use all rows if the next round would have at least one and a half times as many.
         rows = n_rows if 2 * _GROWTH * rows >= 3 * n_rows else _GROWTH * rows
         kept = min(rungs[-1].n_candidates, max(_FEWEST_KEPT, round(_KEPT * rungs[-1].n_candidates)))
         rungs.append(Rung(min(kept, _MOST_KEPT) if rows >= n_rows else kept, rows, _LATER_EVALUATIONS))

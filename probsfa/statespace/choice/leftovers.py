@@ -1,7 +1,7 @@
-"""What a fit leaves unexplained: whether anything is worth trying beside its latents.
+"""Residual diagnostics: whether a fit leaves cycles or autocorrelation that a larger model could explain.
 
-A model that is right leaves errors one row ahead without correlation, and a whitened spectrum without peaks.
-Looking at these takes less than one evaluation of a posterior, a fit of what would explain them takes many.
+A correct model has uncorrelated one-step prediction errors, and a whitened spectrum without peaks. Computing
+these diagnostics takes less than one likelihood evaluation; fitting a larger model takes many.
 """
 
 from typing import NamedTuple
@@ -18,19 +18,19 @@ from probsfa.statespace.whiteness import autocorrelation
 
 __all__ = ["Leftovers", "leftovers"]
 
-# Lags at which errors are looked at, and rows of which they are taken: one by one these take time.
+# Lags of the autocorrelation, and maximum number of rows, because one-step prediction errors are slow.
 _LAGS, _ROWS = np.arange(1, 6), 2000
 
 
 class Leftovers(NamedTuple):
-    """What a fit leaves unexplained.
+    """Residual diagnostics of a fit.
 
     Attributes
     ----------
     rhythm : float
-        Most that another rhythm may add to the log-likelihood, about, in nats.
+        Approximate maximum gain in log-likelihood from another stochastic cycle, in nats.
     correlation : float
-        Most that correlation of errors one row ahead may add to it, about, in nats.
+        Approximate maximum gain from autocorrelation of the one-step prediction errors, in nats.
     """
 
     rhythm: float
@@ -38,12 +38,12 @@ class Leftovers(NamedTuple):
 
 
 def leftovers(model: LinearGaussianModel, sequences: Sequences) -> Leftovers:
-    """Look at the errors of a model one row ahead, and at its whitened periodogram.
+    """Compute diagnostics from the one-step prediction errors and the whitened periodogram of a model.
 
     Parameters
     ----------
     model : LinearGaussianModel
-        The fit. Of Student-t noise nothing is known here, so that anything may be left.
+        The fit. Student-t models are not supported; both diagnostics are then infinite.
     sequences : Sequences
         The rows that it was fitted to.
 
@@ -61,9 +61,9 @@ def leftovers(model: LinearGaussianModel, sequences: Sequences) -> Leftovers:
 
 
 def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:
-    """Half the statistic of Box & Pierce of all columns, less what it is on average where there is nothing.
+    """Return half the Box-Pierce statistic of all columns, less its expectation under no autocorrelation.
 
-    That is about what autoregressions of the errors, each in its column, would add to the log-likelihood.
+    This approximates the gain in log-likelihood from an autoregression of the errors of each column.
     """
     rows = sequences
     if rows.n_rows > _ROWS:
@@ -71,7 +71,7 @@ def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:
         rows = rows if sample is None else rows.cut_out(sample)
     try:
         ahead = model.errors_of_few(rows)
-    except np.linalg.LinAlgError:  # rounding, where there is hardly any noise
+    except np.linalg.LinAlgError:  # rounding errors, if there is hardly any noise
         return np.inf
     errors = autocorrelation(ahead, rows.lengths, _LAGS)
     counted = errors.n_pairs > 0.0

@@ -1,4 +1,4 @@
-"""Which candidates are fitted, one after the other, in the light of those before."""
+"""Order in which candidates are fitted; each proposal depends on the fits before it."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Proposals", "listed", "searched"]
 
-#: Gives options one by one, and is asked again after they were fitted.
+#: Yields options one by one; each is fitted before the next one is requested.
 Proposals = Iterator[dict[str, Any]]
 
-# Numbers of latents that are passed over without a gain before the search upwards ends.
+# Numbers of latent factors without a gain after which the upward search ends.
 _FAILURES = 2
-# Latents beside which rhythms are tried first, and up to which they are where they become something else.
+# Latent factors with which cycles are tried first, and the most to try while the cycle has no spectral peak.
 _FEW, _MANY_ENOUGH = 2, 4
-# What a rhythm may add to the likelihood, in units of what the criterion asks of it: more is a rhythm for
-# certain, less is not worth a fit.
+# Gain in log-likelihood of a cycle, in units of the gain that BIC requires: above the first a cycle is
+# certain, below the second it is not worth a fit.
 _CERTAIN, _WORTH_A_FIT = 2.0, 0.5
 
 
 def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
-    """All candidates of a list, small ones first, from which larger ones begin."""
+    """Propose all candidates of a list, small ones first, because larger ones start from them."""
 
     def size(options: dict[str, Any]) -> int:
         asked = FitOptions.of(ProbabilisticSFA(**options))
@@ -38,19 +38,19 @@ def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
 
 
 def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search"], Proposals]:
-    """Few latents, rhythms beside them, numbers of latents, other options, and numbers around the best again.
+    """Propose few latent factors, cycles with them, numbers of factors, other options, and numbers again.
 
-    Rhythms, smooth latents and memory are tried where a fit leaves something that they could explain.
+    Cycles, smooth processes and AR(1) noise are tried only if the residual diagnostics support them.
     """
 
     def proposals(search: "Search") -> Proposals:
-        if search.clock.budget < np.inf:  # what serves without a choice, lest time runs out at too few
+        if search.clock.budget < np.inf:  # a usable model in case time runs out early
             yield {"n_components": most}
         few = {"n_components": min(_FEW, most)}
         for k in range(1, few["n_components"] + 1):
             if {"n_components": k} not in search.tried:
                 yield {"n_components": k}
-        # Many latents imitate a rhythm, and a climb that begins with them does not get rid of them again.
+        # Many latent factors imitate a cycle, and an optimization run that starts with them keeps them.
         beside: dict[str, Any] = {}
         refused: list[Options] = []
         best = few
@@ -58,7 +58,7 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
             asked_of_it = _asked_of(search, 2 * search.n_features + 1)
             if search.leftovers_of(best).rhythm < _CERTAIN * asked_of_it:
                 break
-            # Where latents are few, a rhythm may become one of the slow ones that are wanting.
+            # With too few latent factors, a cycle may turn into a missing slow factor.
             for k in range(best["n_components"], min(_MANY_ENOUGH, most) + 1):
                 asked = {"n_components": k, **options}
                 yield asked
@@ -68,7 +68,7 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
                 refused.append(options)
                 break
             if beside and best["n_components"] < most:
-                # A further rhythm may stand for a latent that is wanting, which asks for fewer parameters.
+                # A further cycle may stand for a missing latent factor, which has fewer parameters.
                 instead = {"n_components": best["n_components"] + 1, **beside}
                 yield instead
                 if search.bic_of(instead) < search.bic_of(asked):
@@ -98,22 +98,22 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
 
 
 def _counts_rhythms(options: Options) -> bool:
-    """Whether these options are a number of rhythms, whose periods are to be found, and nothing else."""
+    """Return whether the only option is a number of cycles, with periods to estimate."""
     return set(options) == {"rhythms"} and isinstance(options["rhythms"], int)
 
 
 def _asked_of(search: "Search", n_parameters: int) -> float:
-    """What so many parameters must add to the log-likelihood for the criterion to be smaller, in nats."""
+    """Return the gain in log-likelihood at which so many parameters lower BIC, in nats."""
     return 0.5 * n_parameters * float(np.log(search.n_observed))
 
 
 def _likelier(search: "Search", one: Options, other: Options) -> bool:
-    """Whether one candidate is clearly preferred to the other by the criterion."""
+    """Return whether BIC clearly prefers one candidate to the other."""
     return search.bic_of(dict(one)) < search.bic_of(dict(other)) - CLOSE
 
 
 def _is_worth(search: "Search", options: Options) -> bool:
-    """Whether the best candidate leaves enough that these options could explain."""
+    """Return whether the diagnostics of the best candidate leave enough for these options to explain."""
     d = search.n_features
     if _counts_rhythms(options):
         n_parameters = 2 * d + 1
@@ -129,7 +129,7 @@ def _is_worth(search: "Search", options: Options) -> bool:
 
 
 def _numbers_upwards(search: "Search", most: int, beside: Options, first: int) -> Proposals:
-    """From the first to 6, 8, 10, 13, ... and the most, until one clearly gains nothing, or two do."""
+    """Propose numbers up to ``most`` (6, 8, 10, 13, ...) until one is clearly worse or two do not gain."""
     k, failures = first, 0
     best: dict[str, Any] | None = None
     while failures < _FAILURES:
@@ -146,9 +146,9 @@ def _numbers_upwards(search: "Search", most: int, beside: Options, first: int) -
 
 
 def _beside_few(search: "Search", most: int, options: Options) -> Proposals:
-    """A rhythm beside two latents, and more of these beside it, as long as the likelihood gains.
+    """Propose options with two latent factors, and then more factors as long as BIC improves.
 
-    Many latents imitate a rhythm, and a climb that begins with them does not get rid of them again.
+    Many latent factors imitate a cycle, and an optimization run that starts with them keeps them.
     """
     few = {"n_components": min(_FEW, most)}
     if few not in search.tried:
@@ -163,15 +163,15 @@ def _beside_few(search: "Search", most: int, options: Options) -> Proposals:
 
 
 def _likeliest(search: "Search", options: Options) -> dict[str, Any]:
-    """Of the candidates with these options and any number of latents, that of the smallest criterion."""
+    """Return the candidate of lowest BIC with these options and any number of latent factors."""
     alike = [each for each in search.tried if each == {**options, **_number(each)}]
     return min(alike, key=search.bic_of)
 
 
 def _numbers_between(search: "Search", best_one: Callable[[], dict[str, Any]] | None = None) -> Proposals:
-    """Numbers between those that were tried, around the best one, until its neighbours are known.
+    """Propose numbers of factors between those already tried, bisecting around the best one.
 
-    Neighbours are as close as a seventh of the number.
+    The search ends if the adjacent numbers differ by at most a seventh.
     """
     while True:
         best = search.best.options if best_one is None else best_one()
@@ -190,7 +190,7 @@ def _numbers_between(search: "Search", best_one: Callable[[], dict[str, Any]] | 
 
 
 def _numbers_around(search: "Search", most: int) -> Proposals:
-    """Fewer latents, now that there is something beside them, as long as that serves; else one more."""
+    """Propose fewer latent factors next to the other options as long as this helps; else one more."""
     fewer = False
     while True:
         best = search.best.options

@@ -1,4 +1,4 @@
-"""Candidates compared by their likelihood round after round, and the last few by hidden cells."""
+"""Comparison of candidates by BIC round after round, and of the last few by held-out values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -32,18 +32,18 @@ from probsfa.statespace.student_model import with_noise
 
 __all__ = ["Round", "Search"]
 
-# Stretches that the rows of a round come from; what is cut out shows rhythms of a stretch's length.
+# Segments that make up the rows of a round; they show cycles up to the length of a segment.
 _STRETCHES = 4
-# Gain to come at which a fit of the search ends, in nats: a small part of what criteria may differ by and be
-# close. Only the last fit, to all cells, goes on to its own end.
+# Expected gain at which a fit of the search stops, in nats: a small part of a close difference in BIC. Only
+# the last fit, to all values, runs to convergence.
 _WORTH_A_STEP = 0.05 * CLOSE
 _LATENTS = ("n_components", "rhythms", "smooth")
-# Noise under which a larger model can begin with the latents of a smaller one.
+# Noise with which a larger model can start from the latent factors of a smaller one.
 _PLAIN_NOISE = ("diagonal", "isotropic")
 
 
 class Round(NamedTuple):
-    """Data of a round, and what of it is hidden."""
+    """Data of a round, and its held-out values."""
 
     sequences: Sequences
     part: Any
@@ -54,28 +54,28 @@ class Round(NamedTuple):
 
 @dataclass
 class Search:
-    """Candidates fitted round after round.
+    """Fit and compare candidates round after round.
 
-    All rounds but the last fit to all cells, and go by the Bayesian information criterion. The last one fits
-    the few that are left without the hidden cells, and asks them for these.
+    All rounds but the last fit all values and compare by BIC. The last round fits the remaining candidates
+    without the held-out values, and scores them on these.
 
     Attributes
     ----------
     sequences : Sequences
-        All rows, with the hidden cells.
+        All rows, including the held-out values.
     hide : callable
-        Draws cells to hide.
+        Draws values to hold out.
     clock : Clock
-        How much time there is.
+        Time budget.
     propose : callable
-        Gives the candidates of the first round.
+        Returns the candidates of the first round.
     most : int
-        Largest number of latents.
+        Maximum number of latent factors.
     rounds : list of list of Candidate
-        What was fitted so far.
+        Candidates fitted so far.
     asked : list of Round
-        Rows of the last round, with the hidden cells that were asked for; twice, where the first ones refused
-        the likeliest model.
+        Data of the last round with its held-out values; two draws if the first draw rejected the model of
+        lowest BIC.
     """
 
     sequences: Sequences
@@ -93,7 +93,7 @@ class Search:
 
     @property
     def n_observed(self) -> int:
-        """Rows in which anything is observed."""
+        """Number of rows with at least one observed value."""
         return int(np.count_nonzero(self.sequences.mask.any(axis=1)))
 
     @property
@@ -108,11 +108,11 @@ class Search:
 
     @property
     def evidence(self) -> Evidence:
-        """What this round says so far."""
+        """Comparison of the candidates of this round so far."""
         return self.evidence_of(len(self.rounds) - 1)
 
     def evidence_of(self, rung: int) -> Evidence:
-        """What a round says: by hidden cells where they were asked for, else by the criterion alone."""
+        """Compare the candidates of a round by held-out values if they were scored, else by BIC alone."""
         candidates = self.rounds[rung]
         criteria = self.criteria(candidates)
         if not all(candidate.scores.size for candidate in candidates):
@@ -125,13 +125,12 @@ class Search:
 
     @staticmethod
     def criteria(candidates: list[Candidate]) -> FloatArray:
-        """What decides between candidates (C,) that find hidden cells equally well, smaller is better.
+        """Return the criterion (C,) between candidates of equal held-out scores; smaller is better.
 
-        The Bayesian information criterion. The lower bound of robust candidates does not compare with the
-        likelihood of others: of the two kinds the hidden cells alone say which it is, normal noise where
-        they are as good, and criteria are those of the candidates of this kind. Before hidden cells are
-        asked for, the bound stands for the likelihood that it is below. A candidate whose rhythms are none
-        is as good as lost.
+        The criterion is BIC. The lower bound of robust candidates is not comparable with the likelihood of
+        others. Held-out scores alone choose between the two kinds, Gaussian noise if scores are about equal,
+        and candidates of the other kind get infinity. Before values are held out, the bound replaces the
+        likelihood. Candidates whose cycles have no spectral peak get infinity.
         """
         bic = np.array([np.inf if has_no_peak(each) else each.bic for each in candidates])
         if np.isinf(bic).all():
@@ -145,16 +144,16 @@ class Search:
 
     @property
     def best(self) -> Candidate:
-        """The choice of this round so far."""
+        """Best candidate of this round so far."""
         return self.rounds[-1][self.evidence.chosen]
 
     def bic_of(self, options: dict[str, Any]) -> float:
-        """Bayesian information criterion of a candidate of this round; infinite where a rhythm is none."""
+        """Return the BIC of a candidate of this round; infinite if a cycle has no spectral peak."""
         candidate = self.rounds[-1][self.tried.index(options)]
         return np.inf if has_no_peak(candidate) else candidate.bic
 
     def leftovers_of(self, options: dict[str, Any]) -> Leftovers:
-        """What a candidate of this round leaves unexplained, as it would be in all rows."""
+        """Return residual diagnostics of a candidate of this round, extrapolated to all rows."""
         candidate = self.rounds[-1][self.tried.index(options)]
         rows = self.data(candidate.n_rows).sequences
         left = leftovers(candidate.model, rows)
@@ -162,7 +161,7 @@ class Search:
         return left._replace(rhythm=left.rhythm / share)
 
     def run(self, report: Callable[[int, float], None]) -> tuple[Candidate, bool]:
-        """Go through all rounds; the choice, and whether it was interrupted from the keyboard."""
+        """Run all rounds; return the best candidate, and whether the keyboard interrupted the search."""
         schedule = halving_schedule(1, self.sequences.n_rows, self.most)
         last = len(schedule) - 1
         n_done = 0
@@ -200,14 +199,14 @@ class Search:
         return self.best, self.stopped == "keyboard"
 
     def _refuses(self) -> bool:
-        """Whether hidden cells are against the model that the likelihood is for."""
+        """Return whether held-out values reject the model of lowest BIC."""
         candidates = self.rounds[-1]
         if len(self.rounds) == 1 or not all(each.scores.size for each in candidates) or not candidates:
             return False
         return self.evidence.chosen != int(np.argmin(self.criteria(candidates)))
 
     def _ask_again(self, max_iter: int) -> None:
-        """Hide other cells: a model is refused where both draws refuse it."""
+        """Score a second draw of held-out values: a model is rejected only if both draws reject it."""
         rung = len(self.rounds) - 1
         self.hidden = self.hide()
         data = self.data(self.sequences.n_rows)
@@ -228,14 +227,14 @@ class Search:
         self.asked.append(data)
 
     def _comparable(self) -> bool:
-        """Whether a round that was cut short has the choice of the one before in it."""
+        """Return whether an interrupted round includes the best candidate of the round before."""
         if not self.rounds[-2]:
             return False
         chosen = self.rounds[-2][self.evidence_of(len(self.rounds) - 2).chosen].options
         return any(candidate.options == chosen for candidate in self.rounds[-1])
 
     def _out_of_time(self) -> bool:
-        """Whether the next fit would go beyond the budget, if it took as long as the longest before."""
+        """Return whether a fit as long as the longest so far would exceed the budget."""
         longest = max((c.seconds for candidates in self.rounds for c in candidates), default=0.0)
         if self.clock.left > longest or not self.rounds[0]:
             return False
@@ -243,7 +242,7 @@ class Search:
         return True
 
     def _survivors(self, last: bool) -> list[Candidate]:
-        """Candidates that go on: those of the smallest criterion, and the best one of each kind of noise."""
+        """Return the candidates of lowest BIC, with at least one of each kind of noise."""
         candidates = self.rounds[-1]
         order = [candidates[j] for j in np.argsort(self.criteria(candidates), kind="stable")]
         schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.most)
@@ -255,7 +254,7 @@ class Search:
         return kept
 
     def data(self, n_rows: int) -> Round:
-        """Rows of a round, in a few stretches where they are not all, and their hidden cells."""
+        """Return rows of a round and their held-out values; a few segments if not all rows are used."""
         sequences, part, group = self.sequences, self.hidden.part, self.hidden.group
         if n_rows < sequences.n_rows:
             seen = sequences.mask & (part == 0)
@@ -276,9 +275,9 @@ class Search:
         before: Candidate | None,
         hiding: bool,
     ) -> Candidate | None:
-        """A candidate fitted to the rows of a round; None where time ran out.
+        """Fit a candidate to the rows of a round; return None if time ran out.
 
-        Where cells are hidden, it is fitted without them and scored on them.
+        With held-out values, it is fitted without them and scored on them.
         """
         begin = self.clock.seconds
         seen = data.sequences
@@ -299,10 +298,10 @@ class Search:
             scores, errors = score(model, data.sequences, data.part, data.units, data.scale)
         whole: LinearGaussianModel | None = None if hiding else model
         if before is not None and before.n_rows == seen.n_rows and before.whole is not None:
-            # Known of all cells already.
+            # All values of these rows were fitted in the round before.
             bic, whole = before.bic, before.whole
         else:
-            # As it would be for all rows, of which some show too little to pay for a large model.
+            # Extrapolated to all rows, because few rows may not justify a large model.
             share = np.count_nonzero(seen.mask.any(axis=1)) / self.n_observed
             bic = bayesian_criterion(
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
@@ -313,7 +312,7 @@ class Search:
     def _start(
         self, problem: FitProblem, options: dict[str, Any], before: Candidate | None
     ) -> Parameters | None:
-        """Where a fit begins: at its own parameters of the round before, or at those of a near candidate."""
+        """Return start parameters: those of the round before, or adapted from the closest candidate."""
         if before is not None:
             return start_of(before.model.fitted.params, problem)
         wanted = problem.options.latents
@@ -342,5 +341,5 @@ class Search:
 
 
 def _is_robust(candidate: Candidate) -> bool:
-    """Whether the noise of a candidate is Student-t."""
+    """Return whether the noise of a candidate is Student-t."""
     return bool(candidate.options.get("robust", False))

@@ -107,5 +107,5 @@ def checked_kind(kind: Any) -> Any:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a real number, and not a bool."""
+    """Return whether a value is a real number, and not a bool."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

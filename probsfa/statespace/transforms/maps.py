@@ -52,7 +52,7 @@ class Transform(ABC):
 
     @property
     def n_free(self) -> int:
-        """Number of parameters that were learned."""
+        """Number of estimated parameters."""
         return 0
 
     def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -110,7 +110,7 @@ class Log(Transform):
 
     @property
     def domain(self) -> str:
-        """What values may be."""
+        """Description of the domain."""
         return "above 0 (for values of 0 use 'sqrt', 'log1p' or the bounds (0, None))"
 
     def forward(self, x: FloatArray) -> FloatArray:
@@ -126,7 +126,7 @@ class Log(Transform):
         return -np.log(x)
 
     def outside(self, x: FloatArray) -> BoolArray:
-        """Zero and what is below."""
+        """Return which values are zero or below."""
         return np.asarray(x <= 0.0)
 
     def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -147,7 +147,7 @@ class Log1p(Transform):
 
     @property
     def domain(self) -> str:
-        """What values may be."""
+        """Description of the domain."""
         return "0 or above"
 
     def forward(self, x: FloatArray) -> FloatArray:
@@ -163,7 +163,7 @@ class Log1p(Transform):
         return -np.log1p(x)
 
     def outside(self, x: FloatArray) -> BoolArray:
-        """What is below zero."""
+        """Return which values are below zero."""
         return np.asarray(x < 0.0)
 
 
@@ -187,7 +187,7 @@ class Sqrt(Transform):
 
     @property
     def domain(self) -> str:
-        """What values may be."""
+        """Description of the domain."""
         return "0 or above"
 
     def forward(self, x: FloatArray) -> FloatArray:
@@ -203,7 +203,7 @@ class Sqrt(Transform):
         return -np.log(2.0) - 0.5 * np.log(np.maximum(x, self.margin))
 
     def outside(self, x: FloatArray) -> BoolArray:
-        """What is below zero."""
+        """Return which values are below zero."""
         return np.asarray(x < 0.0)
 
 
@@ -231,12 +231,12 @@ class BoxCox(Transform):
 
     @property
     def domain(self) -> str:
-        """What values may be."""
+        """Description of the domain."""
         return "above 0 (for values of 0 use 'sqrt' or 'log1p')"
 
     @property
     def n_free(self) -> int:
-        """The power."""
+        """One, the power."""
         return 1
 
     def forward(self, x: FloatArray) -> FloatArray:
@@ -253,7 +253,7 @@ class BoxCox(Transform):
         return (self.power - 1.0) * np.log(x)
 
     def outside(self, x: FloatArray) -> BoolArray:
-        """Zero and what is below."""
+        """Return which values are zero or below."""
         return np.asarray(x <= 0.0)
 
 
@@ -276,11 +276,11 @@ class YeoJohnson(Transform):
 
     @property
     def n_free(self) -> int:
-        """The power."""
+        """One, the power."""
         return 1
 
     def forward(self, x: FloatArray) -> FloatArray:
-        """Above and below zero."""
+        """Return the Box-Cox transforms of both sides of zero."""
         return np.where(
             x >= 0.0,
             boxcox(1.0 + np.maximum(x, 0.0), self.power),
@@ -288,7 +288,7 @@ class YeoJohnson(Transform):
         )
 
     def inverse(self, y: FloatArray) -> FloatArray:
-        """Above and below zero."""
+        """Return the inverse of both sides of zero."""
         above = inv_boxcox(np.maximum(y, 0.0), self.power) - 1.0
         below = 1.0 - inv_boxcox(np.maximum(-y, 0.0), 2.0 - self.power)
         return np.where(y >= 0.0, above, np.where(np.isnan(y), np.nan, below))
@@ -298,7 +298,7 @@ class YeoJohnson(Transform):
         return (self.power - 1.0) * np.sign(x) * np.log1p(np.abs(x))
 
     def outside(self, x: FloatArray) -> BoolArray:
-        """Nothing."""
+        """Return False for all values."""
         return np.zeros(x.shape, dtype=bool)
 
 
@@ -325,13 +325,13 @@ class Bounds(Transform):
 
     @property
     def domain(self) -> str:
-        """What values may be."""
+        """Description of the domain."""
         if self.upper is None:
             return f"{self.lower:g} or above"
         return f"{self.upper:g} or below" if self.lower is None else f"from {self.lower:g} to {self.upper:g}"
 
     def _distances(self, x: FloatArray) -> tuple[FloatArray | float, FloatArray | float]:
-        """From the lower and from the upper bound; 1 where there is none."""
+        """Return distances from the lower and the upper bound; 1 for a missing bound."""
         below = 1.0 if self.lower is None else np.maximum(x - self.lower, self.margin)
         above = 1.0 if self.upper is None else np.maximum(self.upper - x, self.margin)
         if self.lower is not None and self.upper is not None:
@@ -340,12 +340,12 @@ class Bounds(Transform):
         return below, above
 
     def forward(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the ratio of the distances."""
+        """Return the logarithm of the ratio of the distances."""
         below, above = self._distances(x)
         return np.asarray(np.log(below) - np.log(above))
 
     def inverse(self, y: FloatArray) -> FloatArray:
-        """The value between the bounds."""
+        """Return the value between the bounds."""
         if self.lower is None:
             assert self.upper is not None
             return np.asarray(self.upper - np.exp(-y))
@@ -355,7 +355,7 @@ class Bounds(Transform):
         return np.where(y < 0.0, self.lower + width * expit(y), self.upper - width * expit(-y))
 
     def log_slope(self, x: FloatArray) -> FloatArray:
-        """Logarithm of ``1 / below + 1 / above``."""
+        """Return the logarithm of ``1 / below + 1 / above``."""
         below, above = self._distances(x)
         if self.lower is None:
             return np.asarray(-np.log(above))
@@ -364,13 +364,13 @@ class Bounds(Transform):
         return np.asarray(np.log(self.upper - self.lower) - np.log(below) - np.log(above))
 
     def outside(self, x: FloatArray) -> BoolArray:
-        """What is beyond a bound."""
+        """Return which values are beyond a bound."""
         low = False if self.lower is None else x < self.lower
         high = False if self.upper is None else x > self.upper
         return np.asarray(np.broadcast_to(low | high, x.shape))
 
     def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Of the log-normal distribution where there is one bound."""
+        """Return moments of ``x``; with one bound, those of the log-normal distribution."""
         if self.lower is not None and self.upper is not None:
             return super().moments(means, std)
         sign = -1.0 if self.lower is None else 1.0
