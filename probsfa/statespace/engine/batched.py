@@ -1,9 +1,8 @@
-"""Linear algebra of a batch of small matrices at once, written out entry by entry.
+"""Linear algebra of batches of small matrices, written out entry by entry.
 
 The last axis of every array runs over the ``S`` independent problems of a batch, all of the same small size.
-Each scalar operation of the textbook algorithm then becomes a vector instruction, or several. For the sizes
-that this is meant for (about five) it runs several times faster than batched calls of a library made for
-large matrices.
+Each scalar operation of the textbook algorithm is then one or more vector instructions. For small sizes
+(about five) this is several times faster than batched calls of a library made for large matrices.
 """
 
 from collections.abc import Sequence
@@ -16,20 +15,20 @@ from jax.lax.linalg import triangular_solve
 
 from probsfa.statespace.engine.compiler import materialize, on_cpu, single_kernels
 
-#: Most rows of a matrix whose operations are written out on accelerators.
+#: Maximum rows of a matrix for which operations are written out on accelerators.
 MOST_UNROLLED = 8
 
 
 def _for_library(n_rows: int) -> bool:
-    """Whether matrices of so many rows go to a library.
+    """Return whether matrices of so many rows are passed to a library.
 
-    Not on CPUs, where a program with such calls on batches of 2,048 matrices did not end (JAX 0.10).
+    Never on CPUs, where a program with such calls on batches of 2,048 matrices did not end (JAX 0.10).
     """
     return n_rows > MOST_UNROLLED and not on_cpu()
 
 
 def dot(left: Sequence[Array], right: Sequence[Array]) -> Array:
-    """Sum of products, entry by entry."""
+    """Return the sum of products, entry by entry."""
     total = left[0] * right[0]
     for x, y in zip(left[1:], right[1:], strict=True):
         total = total + x * y
@@ -37,7 +36,7 @@ def dot(left: Sequence[Array], right: Sequence[Array]) -> Array:
 
 
 def times(left: Array, right: Array) -> Array:
-    """Product ``left right`` of matrices (I, K, S) and (K, J, S)."""
+    """Return the product ``left right`` of matrices (I, K, S) and (K, J, S)."""
     n = right.shape[0]
     if _for_library(n):
         return jnp.einsum("iks,kjs->ijs", left, right)
@@ -45,7 +44,7 @@ def times(left: Array, right: Array) -> Array:
 
 
 def times_transpose(left: Array, right: Array) -> Array:
-    """Product ``left right'`` of matrices (I, K, S) and (J, K, S)."""
+    """Return the product ``left right'`` of matrices (I, K, S) and (J, K, S)."""
     n = right.shape[1]
     if _for_library(n):
         return jnp.einsum("iks,jks->ijs", left, right)
@@ -53,7 +52,7 @@ def times_transpose(left: Array, right: Array) -> Array:
 
 
 def transpose_times(left: Array, right: Array) -> Array:
-    """Product ``left' right`` of matrices (K, I, S) and (K, J, S)."""
+    """Return the product ``left' right`` of matrices (K, I, S) and (K, J, S)."""
     n = right.shape[0]
     if _for_library(n):
         return jnp.einsum("kis,kjs->ijs", left, right)
@@ -61,12 +60,12 @@ def transpose_times(left: Array, right: Array) -> Array:
 
 
 def identity_like(matrix: Array) -> Array:
-    """Identity matrix in every problem of the batch."""
+    """Return a batch of identity matrices."""
     return jnp.broadcast_to(jnp.eye(matrix.shape[0], dtype=matrix.dtype)[:, :, None], matrix.shape)
 
 
 def cholesky(matrix: Array) -> tuple[Array, Array]:
-    """Upper factor ``U`` (K, K, S) with ``U' U = matrix``, and the reciprocals (K, S) of its diagonal."""
+    """Return ``U`` (K, K, S) with ``U' U = matrix``, upper, and the reciprocals (K, S) of its diagonal."""
     n = matrix.shape[0]
     if _for_library(n):
         upper = jnp.linalg.cholesky(matrix.T, symmetrize_input=False).T
@@ -78,7 +77,7 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
         for row in rows:
             rest = rest - row[j, None] * row
         if single_kernels():
-            rest = materialize(rest)  # otherwise made twice, for the root and for the row
+            rest = materialize(rest)  # otherwise computed twice, for the root and for the row
         reciprocals.append(jax.lax.rsqrt(rest[j]))
         keep = (jnp.arange(n) >= j).astype(matrix.dtype)[:, None]
         rows.append(rest * (reciprocals[j][None] * keep))
@@ -86,7 +85,7 @@ def cholesky(matrix: Array) -> tuple[Array, Array]:
 
 
 def solve_lower(upper: Array, reciprocals: Array, right: Array) -> Array:
-    """Solution ``x`` (K, J, S) of ``U' x = right``."""
+    """Return the solution ``x`` (K, J, S) of ``U' x = right``."""
     if _for_library(right.shape[0]):
         return _solve_batch(upper, right, transposed=False)
     solution: list[Array] = []
@@ -99,7 +98,7 @@ def solve_lower(upper: Array, reciprocals: Array, right: Array) -> Array:
 
 
 def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
-    """Solution ``x`` (K, J, S) of ``U x = right``."""
+    """Return the solution ``x`` (K, J, S) of ``U x = right``."""
     n = right.shape[0]
     if _for_library(n):
         return _solve_batch(upper, right, transposed=True)
@@ -113,9 +112,9 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
 
 
 def whiten(matrix: Array, right: Array) -> Array:
-    """Solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
+    """Return the solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
 
-    For what is done once and not in every row, inside :func:`.one_kernel`: there a loop, quick to compile.
+    For work outside the loop over rows. Inside :func:`.one_kernel` it is a loop, which compiles quickly.
     """
     if not single_kernels():
         return solve_lower(*cholesky(matrix), right)
@@ -133,16 +132,16 @@ def whiten(matrix: Array, right: Array) -> Array:
 
 
 def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
-    """Solve with ``L = U'``, or with its transpose ``U``, in one call of a library."""
+    """Solve with ``L = U'``, or with its transpose ``U``, in one library call."""
     columns = jnp.moveaxis(right, -1, 0)
     solution = triangular_solve(upper.T, columns, left_side=True, lower=True, transpose_a=transposed)
     return jnp.moveaxis(solution, 0, -1)
 
 
 def products(values: Array) -> Array:
-    """Products (N, S) of numbers (K, S), up to eight each, so that logarithms can be taken later and at once.
+    """Return products (N, S) of up to eight numbers each of (K, S), so that fewer logarithms are needed.
 
-    The product of more might leave the range of floating point.
+    Products of more numbers might overflow or underflow.
     """
     factors = []
     for start in range(0, values.shape[0], MOST_UNROLLED):
@@ -155,21 +154,21 @@ def products(values: Array) -> Array:
 
 # ---------------------------------------------------------------------- matrices of a dozen to sixty rows
 
-# Rows that are swept at once: as many as make a loop over a dozen segments worth its overhead.
+# Rows swept at once: enough to justify the overhead of a loop over a dozen segments.
 _BLOCK = 4
 
 
 def times_vector(matrix: Array, vector: Array) -> Array:
-    """Product (I, S) of matrices (I, K, S) and vectors (K, S)."""
+    """Return the product (I, S) of matrices (I, K, S) and vectors (K, S)."""
     return dot([matrix[:, k] for k in range(vector.shape[0])], [entry[None] for entry in vector])
 
 
 def inverse(matrix: Array) -> tuple[Array, Array]:
-    """Inverse (K, K, S) of symmetric positive definite matrices, and the pivots (K, S) of the elimination.
+    """Return the inverse (K, K, S) of symmetric positive definite matrices, and the pivots (K, S).
 
-    By the sweep operator (Goodnight 1979), a block of rows at a time, in a loop that is quick to compile. The
-    product of the pivots is the determinant. For what goes on inside :func:`.one_kernel`, where a loop costs
-    nothing.
+    The sweep operator (Goodnight 1979) is applied to a block of rows at a time, in a loop that compiles
+    quickly. The product of the pivots is the determinant. For use inside :func:`.one_kernel`, where loops
+    have no overhead.
     """
     n = matrix.shape[0]
     blocks, rest = divmod(n, _BLOCK)
@@ -186,10 +185,10 @@ def inverse(matrix: Array) -> tuple[Array, Array]:
 
 
 def solve(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """Solution ``x`` (K, S) of ``matrix x = right``, positive definite, and the pivots (K, S).
+    """Return the solution ``x`` (K, S) of ``matrix x = right``, positive definite, and the pivots (K, S).
 
-    By halves, each of which is inverted: half the work of inverting the whole. The solution is corrected
-    once by what it misses: inverses lose as many digits as the matrix has between its axes, and so would it.
+    Two halves are inverted separately, which is half the work of inverting the whole. One step of iterative
+    refinement follows, because errors of the inverses grow with the condition number.
     """
     n = matrix.shape[0]
     half = -(-n // (2 * _BLOCK)) * _BLOCK
@@ -216,7 +215,7 @@ def solve(matrix: Array, right: Array) -> tuple[Array, Array]:
 
 
 def _sweep(matrix: Array, pivots: Array, start: Array, size: int) -> tuple[Array, Array]:
-    """Sweep ``size`` rows from ``start`` on: with ``B`` their own block, it becomes ``-B^-1``."""
+    """Sweep ``size`` rows from ``start`` on; their diagonal block ``B`` becomes ``-B^-1``."""
     rows = materialize(jax.lax.dynamic_slice_in_dim(matrix, start, size, 0))
     own, found = _swept_one_by_one(jax.lax.dynamic_slice_in_dim(rows, start, size, 1))
     solved = materialize(-transpose_times(own, rows))
@@ -228,7 +227,7 @@ def _sweep(matrix: Array, pivots: Array, start: Array, size: int) -> tuple[Array
 
 
 def _swept_one_by_one(block: Array) -> tuple[Array, Array]:
-    """Minus the inverse of a small block, and its pivots; a loop takes half as long to compile."""
+    """Return minus the inverse of a small block, and its pivots; a loop, for half the compile time."""
     index = np.arange(block.shape[0], dtype=np.int32)
 
     def sweep_row(k: Array, swept: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -236,7 +235,7 @@ def _swept_one_by_one(block: Array) -> tuple[Array, Array]:
         row = jax.lax.dynamic_index_in_dim(block, k, keepdims=False)
         pivot = jax.lax.dynamic_index_in_dim(row, k)
         here = (index == k)[:, None]
-        # The row and the column of the pivot, with its own entry in the former.
+        # The row and the column of the pivot; the row includes the pivot's own entry.
         solved = materialize(jnp.where(here, -1.0, row) / pivot)
         rest = jnp.where(here[:, None] | here, 0.0, block - row[:, None] * solved)
         column = jnp.where(here & ~here[:, None], solved[:, None], 0.0)

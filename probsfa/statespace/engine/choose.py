@@ -1,4 +1,4 @@
-"""Which algorithm computes a posterior: the compiled engine, or one of JAX's where it cannot."""
+"""Choice of the algorithm of a posterior: the compiled engine, or JAX where it is not available."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ def use_strategy(
     Parameters
     ----------
     strategy : {"core", "recursions", "segmented", "scan"}, optional
-        The compiled engine; or with JAX: row by row, in segments side by side, or in very many segments
-        joined by a parallel scan, as on accelerators. By default the compiled engine where it is installed
-        and has kernels for so many states, else recursions.
+        "core" is the compiled engine. The others use JAX: row by row, segments in parallel, or very many
+        segments joined by a parallel scan, as on accelerators. The default is "core" if it is installed and
+        supports the number of states, else "recursions".
     n_segments : int, optional
-        Number of segments of the last two.
+        Number of segments, for "segmented" and "scan".
     chunk_rows : int, optional
-        Rows of a chunk of the last three.
+        Rows of a chunk, for the algorithms in JAX.
 
     Raises
     ------
     ValueError
         If an argument is not valid; and, inside the context, if segments do not divide the rows, or the
-        compiled engine is not there.
+        compiled engine is not available.
 
     Notes
     -----
-    It holds for the thread that enters it. Likelihoods that are traced into programs of JAX, as those of
-    :class:`probsfa.BayesianSFA`, are never those of the compiled engine; a program that is compiled already
-    keeps its algorithm.
+    The choice applies to the current thread. Likelihoods traced into JAX programs, as in
+    :class:`probsfa.BayesianSFA`, never use the compiled engine; programs that are already compiled keep their
+    algorithm.
 
     Examples
     --------
@@ -102,12 +102,12 @@ def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Core
     panel : Panel
         Packed observations.
     for_steps : bool, default=False
-        Whether results only tell an optimizer where to step next, for which five digits suffice.
+        Whether results are only used for optimizer steps, for which five digits suffice.
 
     Raises
     ------
     ValueError
-        If :func:`~probsfa.statespace.use_strategy` asks for what the model or the panel does not allow.
+        If the model or the panel does not support the choice of :func:`~probsfa.statespace.use_strategy`.
     """
     request = _request.get()
     if request.strategy == "core" and not supports(params):
@@ -119,19 +119,19 @@ def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Core
         return Core(for_steps)
     if request.strategy is None and params.n_states <= MOST_STATES:
         warn_if_missing()
-    # Loaded here: importing JAX takes longer than most results of the compiled engine.
+    # Imported here: importing JAX takes longer than most results of the compiled engine.
     from probsfa.statespace.engine.sweep import Sweep
 
     return Sweep(*request)
 
 
 def strategy_for_sampling(n_rows: int, n_states: int) -> Strategy:
-    """Return the algorithm of a likelihood that is traced into a program of JAX and run many times.
+    """Return the algorithm of a likelihood that is traced into a JAX program and runs many times.
 
     Parameters
     ----------
     n_rows : int
-        Rows, all in one piece.
+        Number of rows, all in one chunk.
     n_states : int
         Dimension of the state.
     """

@@ -1,4 +1,4 @@
-"""What the compiler is asked for, and on which platform: apart from all mathematics."""
+"""Compiler options and hints of JAX programs, and the platform they run on."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 def on_cpu() -> bool:
-    """Whether programs traced now are meant for the CPU."""
+    """Return whether programs traced now will run on the CPU."""
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
     if device is None:
         return jax.default_backend() == "cpu"
@@ -25,20 +25,20 @@ def on_cpu() -> bool:
 
 
 def single_kernels() -> bool:
-    """Whether functions of :func:`one_kernel` become single ones, in which calls and loops cost nothing."""
+    """Return whether :func:`one_kernel` makes single kernels, in which calls and loops have no overhead."""
     return on_cpu() and _hints.get()
 
 
-# Fusions by the emitters that XLA had before those written in MLIR, which take two to four times as long to
-# compile and give programs that are no quicker.
+# Fusion emitters that XLA had before the MLIR ones. The MLIR emitters take two to four times as long to
+# compile, and the programs are no faster.
 _SIMPLE_FUSIONS = MappingProxyType({"xla_cpu_use_fusion_emitters": False})
-# Fewer passes over the code, for programs whose loops are vectorised as they are written.
+# Lower optimization level, for programs whose loops are already written as vector operations.
 _FEW_PASSES = MappingProxyType({"xla_backend_optimization_level": 1})
 
 
 @cache
 def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
-    """Those of some options that the compiler knows: their names are those of a version of XLA."""
+    """Return the options that this version of XLA supports."""
     known = {}
     for name, value in options:
         try:
@@ -50,13 +50,13 @@ def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 def compiler_options(*, few_passes: bool) -> dict[str, Any]:
-    """Options with which a program of the engine is soon compiled and as quick as without; none but on CPUs.
+    """Return options that shorten compilation without slower programs; empty except on CPUs.
 
     Parameters
     ----------
     few_passes : bool
-        Whether the compiler is to go over the code less often, which serves where loops are written as vector
-        instructions or call a library, but makes those of :mod:`.segmented` half as quick at eight states.
+        Whether to lower the optimization level. This suits loops written as vector instructions or library
+        calls, but makes those of :mod:`.segmented` half as fast at eight states.
     """
     if not on_cpu():
         return {}
@@ -65,15 +65,14 @@ def compiler_options(*, few_passes: bool) -> dict[str, Any]:
 
 
 class Program:
-    """A function that is compiled as by ``jax.jit``, with :func:`compiler_options`.
+    """A function compiled by ``jax.jit`` with :func:`compiler_options`.
 
     Parameters
     ----------
     function : callable
-        What to compile. Where it has a strategy, that comes first, and its ``few_passes`` says with
-        which options.
+        Function to compile. If its first argument is a strategy, its ``few_passes`` selects the options.
     static_argnames : tuple of str, default=()
-        Arguments that a program is compiled for, as those of ``jax.jit``.
+        Static arguments, as in ``jax.jit``.
     """
 
     def __init__(self, function: Callable[..., Any], static_argnames: tuple[str, ...] = ()) -> None:
@@ -87,31 +86,31 @@ class Program:
         key = tuple(options.items())
         if key not in self._variants:
             compiled = jax.jit(self._function, static_argnames=self._static, compiler_options=options or None)
-            # Another thread may have been first.
+            # Another thread may have compiled it in the meantime.
             self._variants.setdefault(key, compiled)
         return self._variants[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program, compiled for arguments of such shapes."""
+        """Run the program, compiled for the shapes of the arguments."""
         return self._variant(bool(args) and getattr(args[0], "few_passes", False))(*args, **kwargs)
 
     def _cache_size(self) -> int:
-        """Number of programs that have been compiled."""
+        """Return the number of compiled programs."""
         return sum(variant._cache_size() for variant in self._variants.values())
 
 
 def program(*static_argnames: str) -> Callable[[Callable[..., Any]], Program]:
-    """Decorate a function to be compiled by :class:`Program`; the names are those of static arguments."""
+    """Decorate a function to be compiled by :class:`Program`, with the names of static arguments."""
     return lambda function: Program(function, static_argnames)
 
 
 def one_kernel(function: _F) -> _F:
-    """Ask the compiler for a single kernel in place of one for each operation.
+    """Decorate a function so that the compiler makes one kernel instead of one for each operation.
 
-    On CPUs a loop over time is otherwise run operation by operation, at a cost for each that exceeds the work
-    in it (about three times at K = 5). The request is a hint in the program's metadata, which a compiler that
-    does not know it ignores; results are the same up to rounding. See :func:`without_kernel_hints`. Elsewhere
-    than on CPUs nothing is asked for.
+    On CPUs a loop over time otherwise runs operation by operation, each with an overhead that exceeds its
+    work (about three times at K = 5). The request is a hint in the program's metadata, which other compilers
+    ignore; results are the same up to rounding. See :func:`without_kernel_hints`. Other platforms than CPUs
+    get no hint.
     """
 
     @wraps(function)
@@ -123,7 +122,7 @@ def one_kernel(function: _F) -> _F:
     def in_parts(*args: Any) -> Any:
         return plain(*args)
 
-    # What is written differently for a single kernel (`single_kernels`) must not be found in one's cache.
+    # Separate caches, because code differs for single kernels (`single_kernels`).
     compiled = {True: jax.jit(plain), False: jax.jit(in_parts)}
 
     @wraps(function)
@@ -139,11 +138,11 @@ def one_kernel(function: _F) -> _F:
 
 @contextmanager
 def without_kernel_hints() -> Iterator[None]:
-    """Trace without asking for single kernels, where the compiler cannot take it.
+    """Trace without hints for single kernels, where the compiler does not support them.
 
-    Inside ``lax.while_loop``, of which samplers are made, XLA as of JAX 0.10 ends the process on a call with
-    that request ("All or none of the slices should have an explicit index"). Results are the same up to
-    rounding: a few steps are written differently.
+    Inside ``lax.while_loop``, which samplers use, XLA as of JAX 0.10 aborts the process on a call with that
+    hint ("All or none of the slices should have an explicit index"). Results are the same up to rounding: a
+    few steps are written differently.
     """
     token = _hints.set(False)
     try:
@@ -159,12 +158,11 @@ def _copy(values: Any) -> Any:
 
 
 def materialize(values: _T) -> _T:
-    """Have values computed once and stored, where the compiler would compute them again at each use.
+    """Make the compiler compute values once and store them, instead of computing them again at each use.
 
-    Chains of scalar operations on a batch look cheap to it, and it repeats them, growing like the fourth
-    power of the size. A call that must not be inlined is a border it does not cross. Compilers for
-    accelerators weigh repeating against another kernel themselves, and need not know what to do with such a
-    call.
+    The compiler treats chains of scalar operations on a batch as cheap and repeats them, which grows like the
+    fourth power of the size. It does not optimize across a call that must not be inlined. Compilers for
+    accelerators weigh repetition against another kernel themselves, and may not support such a call.
     """
     if not on_cpu():
         return values

@@ -1,16 +1,16 @@
-"""Gaussian distributions of a state, and the transition that leads from one state to the next.
+"""Gaussian distributions of a state, and the transition from one state to the next.
 
-Every recursion of the engine is written in these two: the recursions only ask a transition to move states, to
-predict, and for what a known next state means for this one. The state is made of independent blocks of one,
-two or three states. How the blocks of a kind of process follow from its parameters is known to that kind
-alone (:mod:`probsfa.statespace.processes`); here are their algebra, the moments of successive states that the
-likelihood of transitions is made of, and its derivative.
+Every recursion of the engine uses these two classes. A transition moves states, predicts the next state, and
+carries information about the next state back to this one. The state consists of independent blocks of one,
+two or three states. The classes of processes (:mod:`probsfa.statespace.processes`) compute their blocks from
+parameters; this module has the algebra of blocks, and the moments of successive states in the likelihood of
+transitions, with its derivative.
 
 AR(1) processes of unit variance come first, one state each; then follow groups of blocks of equal size, the
-smaller ones first. Before its first row each state has unit variance, and no covariance with others.
+smaller ones first. Before its first row, states have unit variance and are uncorrelated.
 
-Arrays are those of one state, with mean (K,) and covariance (K, K); or those of a batch of states, with the
-batch along a last axis: mean (K, S) and covariance (K, K, S).
+Arrays describe one state, with mean (K,) and covariance (K, K), or a batch of states along the last axis,
+with mean (K, S) and covariance (K, K, S).
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ def _library(array: Any) -> Any:
 
 
 def _over_rest(entry: Any, like: Any) -> Any:
-    """Numbers of blocks (P,), or of a batch of them (P, S), ready to multiply states (P, S) or (P, J, S)."""
+    """Reshape numbers of blocks (P,), or a batch (P, S), to multiply states (P, S) or (P, J, S)."""
     return entry[:, None] if like.ndim > entry.ndim else entry
 
 
 class Blocks(NamedTuple):
-    """A matrix (K, K) of blocks along its diagonal, or a batch of them.
+    """A block-diagonal matrix (K, K), or a batch of them.
 
     Attributes
     ----------
     diagonal : Array of shape (K_1,) or (K_1, S)
-        Diagonal of the states of their own, which come first.
+        Diagonal of the single-state blocks, which come first.
     groups : tuple of Array of shape (P, B, B) or (P, B, B, S)
         Blocks of equal size, group after group.
     """
@@ -69,7 +69,7 @@ class Blocks(NamedTuple):
         return int(self.diagonal.shape[0] + sum(group.shape[0] * group.shape[1] for group in self.groups))
 
     def times(self, states: Any) -> Any:
-        """Product with a state, or with a matrix of several."""
+        """Return the product with a state, or with a matrix of several states."""
         n = self.diagonal.shape[0]
         diagonal = self.diagonal[:, None] if states.ndim > self.diagonal.ndim else self.diagonal
         if not self.groups:
@@ -88,17 +88,17 @@ class Blocks(NamedTuple):
         return _library(states).concatenate(parts)
 
     def of_columns(self, matrix: Any) -> Any:
-        """Product ``X M`` of a matrix (J, K) with this one, or of a batch of them."""
+        """Return the product ``X M`` of a matrix (J, K) with this one, or of a batch of them."""
         if not self.groups:
             return self.diagonal[None] * matrix
         return self.transposed().times(matrix.swapaxes(0, 1)).swapaxes(0, 1)
 
     def transposed(self) -> Blocks:
-        """The transposed matrix."""
+        """Return the transposed matrix."""
         return Blocks(self.diagonal, tuple(group.swapaxes(1, 2) for group in self.groups))
 
     def matrix(self) -> Any:
-        """All of it (K, K), or a batch of them."""
+        """Return the dense matrix (K, K), or a batch of them."""
         size = self.n_states
         identity = np.eye(size, dtype=self.diagonal.dtype)
         batched = identity.reshape(size, size, *(1,) * (self.diagonal.ndim - 1))
@@ -108,8 +108,8 @@ class Blocks(NamedTuple):
 class Group(NamedTuple):
     """Transitions of blocks of equal size, (P, B, B) for one row.
 
-    ``Q`` is not computed from ``A``: for slow processes ``1 - A A'`` would be left without a digit, and that
-    of a process that is not stationary is another.
+    ``Q`` is stored, not computed from ``A``: ``1 - A A'`` loses all digits for slow processes, and is not the
+    ``Q`` of processes that are not stationary.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Group(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """Entries of a matrix of moments that sums over transitions need: the diagonal, and blocks as a whole."""
+    """Indices of the moments that sums over transitions use: all entries within the blocks."""
 
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -132,7 +132,7 @@ class Terms(NamedTuple):
 
 @cache
 def entries(sizes: tuple[int, ...]) -> Terms:
-    """Entries that are needed, of each block all of them row after row, for blocks of such sizes.
+    """Return the indices of all entries within blocks of given sizes, block after block and row by row.
 
     Examples
     --------
@@ -150,16 +150,16 @@ def entries(sizes: tuple[int, ...]) -> Terms:
 class Transition(NamedTuple):
     """From one state to the next: ``z' = A z + e`` with ``Cov e = Q``.
 
-    Where ``A`` is zero and ``Q`` the identity, a new sequence starts. All methods take arrays of NumPy or of
-    JAX, and a last axis for a batch of states where ``decay`` has one.
+    ``A = 0`` and ``Q = I`` start a new sequence. All methods accept NumPy or JAX arrays, and a batch of
+    states along the last axis if ``decay`` has one.
 
     Attributes
     ----------
     decay : Array of shape (K_1,), (K_1, S) for a batch, or (T, K_1) for the transitions of many rows
-        ``A`` of AR(1) processes, with ``Q = 1 - a^2``. The methods are for one row or for a batch; loops over
-        rows take them one by one.
+        ``A`` of AR(1) processes, with ``Q = 1 - a^2``. Methods of one transition require one row or a batch;
+        loops over rows call them row by row.
     groups : tuple of Group
-        Those of all other blocks.
+        Transitions of all larger blocks.
     """
 
     decay: Array
@@ -176,7 +176,7 @@ class Transition(NamedTuple):
         return Blocks(self.innovation_variance, tuple(group.innovation for group in self.groups))
 
     def _entries(self) -> Terms:
-        """Which moments of successive states sums over transitions need."""
+        """Return the indices of the moments of successive states that sums over transitions use."""
         sizes = [size for group in self.groups for size in [group.matrix.shape[1]] * group.matrix.shape[0]]
         return entries((*(1,) * self.decay.shape[0], *sizes))
 
@@ -184,26 +184,26 @@ class Transition(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Number of transitions, where there is one for each row."""
+        """Number of transitions, if there is one for each row."""
         return int(self.decay.shape[0])
 
     def map(self, function: Callable[[Any], Any]) -> Transition:
-        """The same function of each array, which leaves alone all axes but the first or the last."""
+        """Apply a function to each array; it must keep all axes but the first or the last."""
         groups = tuple(Group(*map(function, group)) for group in self.groups)
         return Transition(function(self.decay), groups)
 
     def _with(self, function: Callable[[Any, Any], Any], other: Transition) -> Transition:
-        """The same function of each array and that of another transition."""
+        """Apply a function to each array and the same array of another transition."""
         both = zip(self.groups, other.groups, strict=True)
         groups = tuple(Group(*map(function, one, another)) for one, another in both)
         return Transition(function(self.decay, other.decay), groups)
 
     def at(self, index: Any) -> Transition:
-        """The transition of a row, or those of several."""
+        """Return the transition of a row, or those of several rows."""
         return self.map(lambda rows: rows[index])
 
     def kept_where(self, condition: Array) -> Transition:
-        """The same transitions where a condition (T,) holds, and elsewhere the one that starts a sequence."""
+        """Return transitions with those where a condition (T,) is false replaced by a sequence start."""
         where = _library(condition).where
 
         def either(one: Any, start: Any) -> Any:
@@ -213,20 +213,20 @@ class Transition(NamedTuple):
         return self._with(either, self.starting())
 
     def followed_by(self, after: Transition) -> Transition:
-        """The transitions from each row to the next: those that lead to the rows, moved on by one."""
+        """Return the transitions from each row to the next: those to the rows, shifted by one."""
         join = _library(self.decay).concatenate
         return self._with(lambda rows, last: join([rows[1:], last[None]]), after)
 
     def with_first(self, first: Transition) -> Transition:
-        """Another transition to the first row; NumPy arrays, outside compiled programs."""
+        """Replace the transition to the first row; NumPy arrays, outside compiled programs."""
         return self._with(lambda rows, one: np.concatenate([one[None], rows[1:]]), first)
 
     def preceded_by(self, first: Transition) -> Transition:
-        """One more transition before all others; NumPy arrays."""
+        """Prepend a transition; NumPy arrays."""
         return self._with(lambda rows, one: np.concatenate([one[None], rows]), first)
 
     def starting(self) -> Transition:
-        """The transition that starts a sequence, in the place of one or of each row: ``A = 0``, ``Q = I``."""
+        """Return transitions of the same shape that start a sequence: ``A = 0``, ``Q = I``."""
         zero = self.map(lambda rows: _library(rows).zeros_like(rows))
         groups = tuple(
             Group(group.matrix, group.innovation + np.eye(group.matrix.shape[-1])) for group in zero.groups
@@ -234,7 +234,7 @@ class Transition(NamedTuple):
         return Transition(zero.decay, groups)
 
     def as_batch(self) -> Transition:
-        """The transitions of many rows as a batch of states."""
+        """Return the transitions of many rows as a batch."""
         return self.map(lambda rows: _library(rows).moveaxis(rows, 0, -1))
 
     # ------------------------------------------------------------------ one transition, or a batch
@@ -245,30 +245,30 @@ class Transition(NamedTuple):
         return (1.0 - self.decay) * (1.0 + self.decay)
 
     def move(self, states: AnyArray) -> Array:
-        """``A x``, for a state ``x`` or a matrix (K, J) of several."""
+        """Return ``A x`` for a state ``x`` or a matrix (K, J) of several."""
         return self.matrix.times(states)
 
     def move_back(self, states: Array) -> Array:
-        """``A' x``: what a score about the next state means for this one."""
+        """Return ``A' x``, which carries a score about the next state back to this one."""
         return self.matrix.transposed().times(states)
 
     def innovation_covariance(self) -> Any:
-        """``Q`` (K, K), or a batch of them."""
+        """Return ``Q`` (K, K), or a batch of them."""
         return self.innovation.matrix()
 
     def least_innovation(self) -> float:
-        """Smallest eigenvalue of ``Q``, which is that of a block; NumPy arrays of one row."""
+        """Return the smallest eigenvalue of ``Q``, block by block; NumPy arrays of one row."""
         of_groups = (float(np.min(np.linalg.eigvalsh(group.innovation))) for group in self.groups)
         alone = (float(np.min(self.innovation_variance)),) if self.decay.shape[0] else ()
         return min((*alone, *of_groups))
 
     def innovation_root(self) -> Blocks:
-        """Upper triangle ``N`` with ``Q = N' N``."""
+        """Return the upper triangle ``N`` with ``Q = N' N``."""
         roots = tuple(_as_blocks(_root(group.innovation)) for group in self.groups)
         return Blocks(_library(self.decay).sqrt(self.innovation_variance), roots)
 
     def in_information_form(self) -> Precisions:
-        """What precisions of states need of it: divisions are made here, once."""
+        """Return the matrices that information filters use; this method makes all divisions, once."""
         inverses = tuple(_inverse(group.innovation) for group in self.groups)
         weight = self.decay / self.innovation_variance
         weights, known = [], []
@@ -282,7 +282,7 @@ class Transition(NamedTuple):
         )
 
     def innovation_log_det(self) -> Array:
-        """``log|Q|``, or those of a batch."""
+        """Return ``log|Q|``, or those of a batch."""
         log = _library(self.decay).log
         total = log(self.innovation_variance).sum(axis=0)
         for group in self.groups:
@@ -292,49 +292,49 @@ class Transition(NamedTuple):
         return total
 
     def move_covariance(self, covariance: Array) -> Array:
-        """``A P A'``."""
+        """Return ``A P A'``."""
         return self.matrix.transposed().of_columns(self.matrix.times(covariance))
 
     def move_information_back(self, information: Array) -> Array:
-        """``A' N A``: what information about the next state is about this one, the innovation left aside."""
+        """Return ``A' N A``, which carries information about ``A z`` back to the state ``z``."""
         return self.matrix.of_columns(self.matrix.transposed().times(information))
 
     def predict_covariance(self, covariance: Array) -> Array:
-        """``A P A' + Q``."""
+        """Return ``A P A' + Q``."""
         return self.move_covariance(covariance) + self.innovation_covariance()
 
     def predict(self, state: Gaussian) -> Gaussian:
-        """Distribution of the next state."""
+        """Return the distribution of the next state."""
         return Gaussian(self.move(state.mean), self.predict_covariance(state.covariance))
 
     def information_rows(self, rows: Array) -> Array:
-        """``X A' Q^-1 A`` for a matrix (J, K), or a batch of them."""
+        """Return ``X A' Q^-1 A`` for a matrix (J, K), or a batch of them."""
         return self.in_information_form().known.of_columns(rows)
 
     def gain(self, covariance: Array) -> Array:
-        """``S A' Q^-1``, by which a state of covariance ``S`` given the next one follows that one."""
+        """Return ``S A' Q^-1``, the gain of a state on the next, with ``S`` its covariance given the next."""
         return self.in_information_form().weights.of_columns(covariance)
 
     def gain_transposed(self, covariance: Array) -> Array:
-        """``Q^-1 A S``."""
+        """Return ``Q^-1 A S``."""
         return self.in_information_form().weights.transposed().times(covariance)
 
     # ------------------------------------------------------------------ moments of successive states
 
     def lag_terms(self, lag_one: Array) -> Array:
-        """What sums over transitions need of ``Cov(z', z)`` (K, K), or of a batch: the :func:`entries`."""
+        """Return the :func:`entries` of ``Cov(z', z)`` (K, K), or of a batch, for sums over transitions."""
         rows, columns = self._entries()
         if lag_one.ndim == 2:
             return lag_one[rows, columns]
         return _library(lag_one).stack([lag_one[i, j] for i, j in zip(rows, columns, strict=True)])
 
     def lag_terms_of_product(self, left: Array, right: Array) -> Array:
-        """The same of the products ``left right`` (K, K, S)."""
+        """Return the :func:`entries` of the products ``left right`` (K, K, S)."""
         rows, columns = self._entries()
         return _library(left).einsum("ljs,jls->ls", left[rows], right[:, columns])
 
     def covariance_terms(self, packed: Array) -> Array:
-        """What sums over transitions need of the covariance of a state, or of a batch: the :func:`entries`.
+        """Return the :func:`entries` of the covariance of a state, or of a batch, for sums over transitions.
 
         ``packed``, (K (K + 1) / 2,) or (K (K + 1) / 2, S), has the upper triangles.
         """
@@ -343,7 +343,7 @@ class Transition(NamedTuple):
         return packed[triangle(size).places[rows * size + columns]]
 
     def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
-        """Terms of states that are certain: ``innovations``, ``z' - A z``, and the earlier states ``z``."""
+        """Return terms of known states: ``innovations``, ``z' - A z``, and the earlier states ``z``."""
         rows, columns = self._entries()
         return TransitionTerms(
             innovations[rows] * innovations[columns],
@@ -354,7 +354,7 @@ class Transition(NamedTuple):
     def with_covariances(
         self, terms: TransitionTerms, later: AnyArray, earlier: AnyArray, lag_one: AnyArray
     ) -> TransitionTerms:
-        """Terms of the means, or sums of them, with the share of the states' covariances.
+        """Add the states' covariances to terms of the means, or to sums of them.
 
         ``later`` and ``earlier`` are the :meth:`covariance_terms` of the two states, ``lag_one`` the
         :meth:`lag_terms` of the covariance between them.
@@ -388,7 +388,7 @@ class Transition(NamedTuple):
 
 
 class Precisions(NamedTuple):
-    """A transition as precisions of states need it, or a batch of them; see :class:`Transition`.
+    """The matrices of a transition that information filters use, or a batch; see :class:`Transition`.
 
     Attributes
     ----------
@@ -406,7 +406,7 @@ class Precisions(NamedTuple):
 
 
 def block_slices(n_alone: int, shapes: Iterable[tuple[int, int]]) -> Iterator[slice]:
-    """Terms of each group along the axis of :class:`TransitionTerms`, for counts and sizes of blocks."""
+    """Yield the terms of each group along the axis of :class:`TransitionTerms`, from counts and sizes."""
     first = n_alone
     for count, size in shapes:
         yield slice(first, first + count * size**2)
@@ -417,7 +417,7 @@ Triangle = list[list[Any]]
 
 
 def _root(matrices: Any) -> Triangle:
-    """Upper triangle ``N`` of matrices (P, B, B) or a batch of them, by its entries."""
+    """Return the entries of ``N``, the upper Cholesky factors of matrices (P, B, B), or a batch of them."""
     xp, size = _library(matrices), matrices.shape[1]
     zero = xp.zeros_like(matrices[:, 0, 0])
     root: Triangle = [[zero] * size for _ in range(size)]
@@ -433,13 +433,13 @@ def _root(matrices: Any) -> Triangle:
 
 
 def _as_blocks(rows: Triangle) -> Any:
-    """Entries (P,), or a batch of them, as matrices (P, B, B)."""
+    """Stack entries (P,), or a batch of them, into matrices (P, B, B)."""
     xp = _library(rows[0][0])
     return xp.stack([xp.stack(row, axis=1) for row in rows], axis=1)
 
 
 def _inverse(matrices: Any) -> Any:
-    """Inverses of symmetric matrices (P, B, B), or of a batch of them."""
+    """Return the inverses of symmetric matrices (P, B, B), or of a batch of them."""
     root, size = _root(matrices), matrices.shape[1]
     zero = root[0][0] * 0.0
     inverse: Triangle = [[zero] * size for _ in range(size)]  # of the root, an upper triangle too
@@ -455,14 +455,14 @@ def _inverse(matrices: Any) -> Any:
 
 
 def _product(left: Any, right: Any) -> Any:
-    """Products of matrices (P, B, B), or of batches of them."""
+    """Return the products of matrices (P, B, B), or of batches of them."""
     return sum(left[:, :, j, None] * right[:, j, None] for j in range(left.shape[1]))
 
 
 class TransitionTerms(NamedTuple):
-    """Expected moments of successive states ``z``, ``z'``, of which the likelihood of transitions is made.
+    """Expected moments of successive states ``z``, ``z'`` in the likelihood of transitions.
 
-    Of the matrices of moments those :func:`entries` that are within a block, ``L`` of them.
+    They are the ``L`` :func:`entries` within blocks of the matrices of moments.
 
     Attributes
     ----------
@@ -487,16 +487,16 @@ class Moments(NamedTuple):
 
 
 def expected_terms(steps: Transition, earlier: Moments, later: Moments, lag_one: Array) -> TransitionTerms:
-    """Terms of transitions, one for each of a batch.
+    """Return the terms of a batch of transitions.
 
     Parameters
     ----------
     steps : Transition
         From each state to the next in the order of the rows, (K, T).
     earlier, later : Moments
-        Of each state, and of the next.
+        Moments of each state, and of the next.
     lag_one : Array
-        What :meth:`Transition.lag_terms` gives of the covariances of the next state with this one.
+        :meth:`Transition.lag_terms` of the covariances of the next state with this one.
     """
     innovations = later.means - steps.move(earlier.means)
     terms = steps.terms_of_means(innovations, earlier.means)
@@ -506,7 +506,7 @@ def expected_terms(steps: Transition, earlier: Moments, later: Moments, lag_one:
 def transition_score(
     over: Transition, counts: AnyArray, innovation_power: AnyArray, innovation_moments: AnyArray
 ) -> Transition:
-    """Derivative of the expected log density of transitions of AR(1) processes by their decays.
+    """Return the derivative of the expected log density of AR(1) transitions by their decays.
 
     Parameters
     ----------
@@ -515,12 +515,12 @@ def transition_score(
     counts : Array of shape (U,)
         Number of transitions over each.
     innovation_power, innovation_moments : Array of shape (U, K)
-        Sums of the terms of these names over them.
+        Sums of the terms of the same names over these transitions.
 
     Returns
     -------
     Transition
-        The derivatives in the place of the entries.
+        Derivatives, stored as the entries of a transition.
     """
     decay, innovation = over.decay, over.innovation_variance
     slope: Any = counts[:, None] * decay + innovation_moments - decay * innovation_power / innovation
@@ -528,10 +528,10 @@ def transition_score(
 
 
 def transition_over(params: Parameters, gaps: FloatArray) -> Transition:
-    """Transitions over each of ``gaps`` (U,), as NumPy arrays (U, K).
+    """Return transitions over each of ``gaps`` (U,), as NumPy arrays (U, K).
 
-    Over one step the decay is that of the parameters, which may be negative; an Ornstein-Uhlenbeck process
-    seen at uneven times has positive ones.
+    Over one step the decay is that of the parameters, which may be negative; Ornstein-Uhlenbeck processes
+    at uneven times require positive decays.
 
     Raises
     ------
@@ -562,7 +562,7 @@ def transition_over(params: Parameters, gaps: FloatArray) -> Transition:
 
 
 def transition_table(params: Parameters, gaps: FloatArray) -> Transition:
-    """Transitions over each of ``gaps`` (U,), and last the one that starts a sequence: (U + 1, K)."""
+    """Return transitions over each of ``gaps`` (U,), followed by the sequence start: (U + 1, K)."""
     over = transition_over(params, gaps)
     return over._with(lambda rows, start: np.concatenate([rows, start[:1]]), over.starting())
 

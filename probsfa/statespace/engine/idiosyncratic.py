@@ -44,7 +44,7 @@ __all__ = ["ColumnNoise", "FactorSystem", "Steps"]
 
 # Rows apart up to which adjacent observations are linked in the preconditioner.
 _LONGEST_LINK = 8
-# Most iterations of conjugate gradients: far more than any problem takes whose preconditioner is of use.
+# Maximum number of conjugate gradient iterations, far more than with a useful preconditioner.
 _MOST_ITERATIONS = 500
 
 
@@ -87,7 +87,7 @@ class Steps:
 
     @cached_property
     def links(self) -> "_Links":
-        """Where adjacent observations of a column are."""
+        """Pairs of adjacent observations of each column."""
         rows = np.arange(self.n_rows)
         first = np.maximum.accumulate(np.where(self.inside, 0, rows))
         end = np.minimum.accumulate(np.where(np.append(self.inside[1:], False), self.n_rows, rows)[::-1])[
@@ -104,7 +104,7 @@ class Steps:
 
 
 class _Links(NamedTuple):
-    """Rows (D, T) that are linked with the row before, and the observations between which they are."""
+    """Rows (D, T) linked with the row before, and the two observations around each link."""
 
     linked: BoolArray
     last: NDArray[np.intp]
@@ -113,7 +113,7 @@ class _Links(NamedTuple):
 
 
 def _power(decay: FloatArray, elapsed: FloatArray) -> FloatArray:
-    """Return powers of decays, of which negative ones have whole exponents."""
+    """Return powers of decays; negative decays require whole exponents."""
     sign = np.where((decay < 0.0) & (np.rint(elapsed) % 2.0 == 1.0), -1.0, 1.0)
     return np.asarray(sign * np.abs(decay) ** elapsed)
 
@@ -149,7 +149,7 @@ class ColumnNoise:
 
     @cached_property
     def log_determinant(self) -> FloatArray:
-        """Logarithm of the determinant of the covariance (D,), of observed values alone."""
+        """Logarithm of the determinant of the covariance (D,) of the observed values."""
         weights = self.steps.weights
         seen = weights > 0.0
         noise = np.where(seen, np.log(self.variance / np.where(seen, weights, 1.0)), 0.0)
@@ -180,7 +180,7 @@ class ColumnNoise:
         backward, _, _ = lapack.dpttrf(self._diagonal.ravel()[::-1], self._before.ravel()[:0:-1])
         later, earlier = backward[::-1].reshape(shape), self._pivots.reshape(shape)
         lagged = np.zeros(shape)
-        # The marginal precision of two adjacent rows, of which pivots have what is on their side.
+        # The marginal precision of two adjacent rows; each pivot includes all rows on its side.
         left, right, off = earlier[:, :-1], later[:, 1:], self._before[:, 1:]
         lagged[:, 1:] = -off / (left * right - off**2)
         return 1.0 / (earlier + later - self._diagonal), lagged
@@ -188,9 +188,9 @@ class ColumnNoise:
     def markov_precision(self) -> tuple[FloatArray, FloatArray]:
         """Approximate the inverse covariance by tridiagonal matrices: diagonals, entries with the row before.
 
-        Each observation is conditioned on the one before alone, which is exact where one of the two kinds of
-        noise is zero. Where they are several rows apart, their term is spread over the rows between, such
-        that the least sum over the values there is that term.
+        Each observation is conditioned only on the one before, which is exact if either kind of noise is
+        zero. The term of two observations several rows apart is spread over the rows between them, such
+        that its minimum over the values of these rows is the original term.
         """
         weights, (linked, last, following, elapsed) = self.steps.weights, self.steps.links
         own = self.scale**2
@@ -220,7 +220,7 @@ class Solution(NamedTuple):
     n_iterations : int
         Iterations of conjugate gradients.
     diagonals, off_diagonals : ndarray of shape (n_iterations, R)
-        Tridiagonal matrices of the Lanczos process that belongs to them; NaN after the end of a system.
+        Tridiagonal matrices of the corresponding Lanczos processes; NaN after a system has converged.
     """
 
     values: FloatArray
@@ -257,7 +257,7 @@ class FactorSystem:
         return np.asarray(self.params.loadings @ factors.swapaxes(-1, -2))
 
     def information(self, values: FloatArray) -> FloatArray:
-        """Return what values (..., D, T), zero where missing, add to the right-hand side of the system."""
+        """Return the contribution of values (..., D, T), zero where missing, to the right-hand side."""
         return np.asarray(self.noise.solve(values).swapaxes(-1, -2) @ self.params.loadings)
 
     def apply(self, factors: FloatArray) -> FloatArray:
@@ -288,7 +288,7 @@ class FactorSystem:
         return np.asarray(root)
 
     def precondition(self, right: FloatArray) -> FloatArray:
-        """Return the solution of the preconditioner's systems with right-hand sides (R, T, K)."""
+        """Solve the preconditioner's systems with right-hand sides (R, T, K)."""
         flat = right.reshape(len(right), -1).copy()
         solved, _ = lapack.dpbtrs(self._root, flat.T, lower=1, overwrite_b=1)
         return np.asarray(solved.T).reshape(right.shape)
@@ -319,7 +319,7 @@ class FactorSystem:
         for _ in range(_MOST_ITERATIONS):
             scaled = self.precondition(residual)
             power = np.einsum("rtk,rtk->r", residual, scaled)
-            # The squared error in the norm of the precision, as far as the preconditioner is like it.
+            # Squared error in the norm of the precision, approximated by the preconditioner.
             active = power > tol**2 * n * k
             if not active.any():
                 break
@@ -346,14 +346,14 @@ class FactorSystem:
         Parameters
         ----------
         n_probes : int, default=8
-            Number of random signs' vectors, the same each time.
+            Number of random sign vectors, the same at each call.
         tol : float, default=1e-2
             Relative residual at which the Lanczos process stops.
 
         Returns
         -------
         value, standard_error : float
-            The log-determinant of the preconditioner is exact; the estimate is of what it lacks.
+            The log-determinant of the preconditioner is exact; only its difference is estimated.
         """
         n, k = self.shape
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n_probes, n * k))
@@ -414,7 +414,7 @@ class FactorSystem:
         means : ndarray of shape (T, K)
             Posterior means of the factors.
         log_determinant : float
-            Of the posterior precision, as from :meth:`log_determinant`.
+            Log-determinant of the posterior precision, see :meth:`log_determinant`.
         """
         left = self.noise.solve(values)
         # The values' quadratic form with the factors integrated out; the posterior means minimise it.
@@ -425,7 +425,7 @@ class FactorSystem:
 
 
 def _chains(decays: FloatArray, normals: FloatArray) -> FloatArray:
-    """Return unit-variance AR(1) processes (M, T), begun anew where the decay is zero, from normals."""
+    """Return unit-variance AR(1) processes (M, T) from normals; a decay of zero starts a new process."""
     right = np.sqrt(1.0 - decays**2) * normals
     band = np.ones((2, decays.size))
     band[1, :-1] = -decays.ravel()[1:]

@@ -1,18 +1,18 @@
-"""Each value given all others, however small its noise, value by value instead of row by row.
+"""Leave-one-out distribution of each value, for any small noise, by a value-by-value filter and smoother.
 
 With ``e = Sigma^-1 (x - mu)`` and ``d = diag(Sigma^-1)`` over all observed values, a value given all others
-has mean ``x - e / d`` and variance ``1 / d``. The values of a row are taken one after the other, as if each
-were a row of its own (Koopman & Durbin 2000), and a backward pass gathers the information of later values, as
-the disturbance smoother does (de Jong 1989). With ``c`` and ``r`` a value's loadings and noise,
-``N(m, P)`` the state given the values before it, and score ``s`` and information ``N`` of the values after it
+has mean ``x - e / d`` and variance ``1 / d``. The values of a row are processed one after the other, as if
+each were a row of its own (Koopman & Durbin 2000), and a backward pass sums the information of later values,
+as the disturbance smoother does (de Jong 1989). With ``c`` and ``r`` a value's loadings and noise, ``N(m,
+P)`` the state given the values before it, and score ``s`` and information ``N`` of the values after it
 about the state given its own::
 
     f = c' P c + r,   g = P c / f,   v = x - c' m,   m <- m + g v,   P <- P - g c' P
     e = v / f - g' s,   d = 1 / f + g' N g
     s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
 
-Nothing is divided by the noise: a posterior that includes the value loses ``1e-15`` of its variance over that
-of its noise when the value is removed from it.
+No step divides by the noise variance. Removing the value from a posterior that includes it would instead lose
+``1e-15`` of its variance over that of its noise.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ __all__ = ["value_scores"]
 
 
 class _Values(NamedTuple):
-    """Of each value: ``g`` (K,), ``v``, ``f`` and whether it is observed, and its loadings (K,)."""
+    """For each value: ``g`` (K,), ``v``, ``f``, whether it is observed, and its loadings (K,)."""
 
     gain: Array
     error: Array
@@ -48,14 +48,14 @@ class _Later(NamedTuple):
 
 @program()
 def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
-    """``e`` and ``d`` of the module, (T, D); zero where a value is missing.
+    """Return ``e`` and ``d`` of the module docstring, (T, D); zero for missing values.
 
     Parameters
     ----------
     model : Model
         Parameters.
     rows : Rows
-        All rows, with weights of one and zero.
+        All rows, with weights of one (observed) and zero (missing).
     """
     problem = make_problem(model, rows, model.n_gaps)
     centred = problem.values - problem.offset

@@ -1,7 +1,7 @@
-"""The log-likelihood as a JAX function of the parameters, with an exact gradient that costs one posterior.
+"""The log-likelihood as a JAX function of the parameters, with an exact gradient for the cost of a posterior.
 
-Samplers and optimisers that are written in JAX differentiate through this function; nothing here converts to
-NumPy, so it can be compiled, batched and differentiated again. Call it with 64-bit arrays.
+Samplers and optimizers written in JAX differentiate through this function. It does not convert to NumPy, so
+it can be compiled, batched and differentiated again. Call it with 64-bit arrays.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from probsfa.statespace.engine.statistics import observation_statistics, transit
 
 
 class ScoreTerms(NamedTuple):
-    """What the score of a model is made of, by Fisher's identity.
+    """Terms of the score of a model, by Fisher's identity.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class ScoreTerms(NamedTuple):
 
 
 def forward_log_likelihood(model: Model, rows: Rows) -> Array:
-    """Log-likelihood of rows under a model, in nats: the forward pass alone."""
+    """Return the log-likelihood of rows under a model, in nats, by the forward pass alone."""
     problem = make_problem(model, rows, model.n_gaps)
     prior = stationary(model.n_states, rows.values.dtype)
     return jnp.sum(strategy_for_sampling(rows.values.shape[0], model.n_states).forward(problem, prior)[1])
 
 
 def score_terms(model: Model, rows: Rows) -> ScoreTerms:
-    """Log-likelihood of rows under a model, and what its derivatives are made of."""
+    """Return the log-likelihood of rows under a model, and the terms of its derivatives."""
     n_gaps, noise = model.n_gaps, model.noise_variance
     problem = make_problem(model, rows, n_gaps)
     prior = stationary(model.n_states, rows.values.dtype)
@@ -67,7 +67,7 @@ def score_terms(model: Model, rows: Rows) -> ScoreTerms:
 
 
 def _transition_table(decay: Array, gaps: Array | None) -> Transition:
-    """Transitions over each gap, and last the one that starts a sequence; no ``gaps`` are one of one unit."""
+    """Return transitions over each gap, then the sequence start; without ``gaps``, one gap of one unit."""
     over = decay[None, :] if gaps is None else decay ** gaps[:, None]
     return Transition(jnp.concatenate([over, jnp.zeros_like(decay[None, :])]))
 
@@ -84,12 +84,13 @@ def marginal_log_likelihood(
     gap_index: Array,
     gaps: Array | None = None,
 ) -> Array:
-    """Log-likelihood of a factorial AR(1) model, the latents integrated out.
+    """Return the log-likelihood of a factorial AR(1) model, with the latent factors integrated out.
 
     Parameters
     ----------
     decay : Array of shape (K,)
-        Correlation of each latent over one unit of time, inside (-1, 1); positive if `gaps` are not whole.
+        Correlation of each latent factor over one time unit, inside (-1, 1); positive unless `gaps` are
+        whole.
     loadings : Array of shape (D, K)
         Observation matrix.
     noise_variance : Array of shape (D,)
@@ -101,18 +102,18 @@ def marginal_log_likelihood(
     mask : Array of shape (T, D)
         1.0 where observed, 0.0 where missing.
     gap_index : int Array of shape (T,)
-        Which of `gaps` separates a row from the row before; ``len(gaps)`` (1 if there are none) on the first
-        row of a sequence.
+        Index in `gaps` of the time between a row and the row before; ``len(gaps)`` (1 without `gaps`) on the
+        first row of a sequence.
     gaps : Array of shape (U,), optional
-        The different times between successive rows; by default all are one.
+        Distinct times between successive rows; by default all are one.
 
     Returns
     -------
     Array of shape ()
         Log-likelihood in nats. Its gradient by the first four arguments, `values` and `gaps` is exact
         (Fisher's identity: Olsson, Petersen & Lehn-Schioler 2007) and can be differentiated again. `mask` and
-        `gap_index` are not differentiated. Where a decay is not positive, the gradient by `gaps` is NaN: such
-        a process has no value between steps.
+        `gap_index` are not differentiated. If a decay is not positive, the gradient by `gaps` is NaN, because
+        such a process is not defined between steps.
     """
     model = Model(_transition_table(decay, gaps), loadings, noise_variance, offset)
     return forward_log_likelihood(model, Rows(values, mask, gap_index))
@@ -137,14 +138,14 @@ def _value_and_score(
     found = score_terms(model, Rows(values, mask, gap_index))
     by_gap = transition_score(table.at(slice(None, -1)), *found.transitions)
     by_decay, by_gaps = _through_gaps(by_gap.decay, decay, gaps)
-    # -R^-1 (x - mu - C E[z]), zero where nothing is observed.
+    # -R^-1 (x - mu - C E[z]), zero for missing values.
     by_values = -mask * (values - offset - found.means @ loadings.T) / noise_variance
     score = (by_decay, *found.by_observations, by_values)
     return found.log_likelihood, (score, by_gaps)
 
 
 def _through_gaps(by_transition: Array, decay: Array, gaps: Array | None) -> tuple[Array, Array | None]:
-    """Scores by the decay over one step and by the gaps, from those (U, K) by the decays over each gap."""
+    """Return scores by the one-step decay and by the gaps, from scores (U, K) by the decays over each gap."""
     if gaps is None:
         return by_transition[0], None
     over, pull_back = jax.vjp(lambda a: a ** gaps[:, None], decay)

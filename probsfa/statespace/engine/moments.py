@@ -1,4 +1,4 @@
-"""Results of exact inference: posterior moments, and the sums of them that learning uses."""
+"""Results of exact inference: posterior moments, and their sums over rows for parameter estimation."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ class Filtering(NamedTuple):
 
 
 class PackedMoments(NamedTuple):
-    """Moments of the states given all rows, as far as sums over rows need them.
+    """Moments of the states given all rows that sums over rows use.
 
-    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), what
-    :meth:`.Transition.lag_terms` takes of the covariances of each state with the one before: of each process
-    with itself. Rows are along the last axis because sums over them are then products that run at full speed.
+    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), the
+    :meth:`.Transition.lag_terms` of the covariances of each state with the one before: of each process with
+    itself. Rows are along the last axis, so that sums over them are fast matrix products.
     """
 
     means: Array
@@ -63,22 +63,22 @@ class PackedMoments(NamedTuple):
 class Statistics(NamedTuple):
     """Sums of expected moments at given parameters; ``y = (z, 1)`` and ``e = x - C z - mu``.
 
-    Where cells have weights, sums over cells count each by its weight.
+    With weights of values, sums count each value by its weight.
 
     Attributes
     ----------
     log_likelihood : float
         Log-likelihood at the parameters, in nats.
     counts : ndarray of shape (D,)
-        Observed entries of each feature.
+        Observed values of each column.
     residual_power : ndarray of shape (D,)
-        Sum of ``E[e^2]`` over observed entries.
+        Sum of ``E[e^2]`` over observed values.
     residual_moments : ndarray of shape (D, K + 1)
         Sum of ``E[e y']``.
     latent_moments : ndarray of shape (D, K + 1, K + 1)
-        Sum of ``E[y y']`` over the rows in which each feature is observed.
+        Sum of ``E[y y']`` over the rows in which each column is observed.
     total_moments : ndarray of shape (K + 1, K + 1)
-        Sum of ``E[y y']`` over the rows in which anything is observed.
+        Sum of ``E[y y']`` over the rows with at least one observed value.
     transitions : ndarray of shape (U,)
         Number of transitions over each of the panel's ``gaps``.
     innovation_power, innovation_moments, previous_power : ndarray of shape (U, K)

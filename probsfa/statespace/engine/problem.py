@@ -1,4 +1,4 @@
-"""What an algorithm of JAX is given: parameters and rows on the device, and a run of rows under a model."""
+"""Inputs of algorithms in JAX: parameters and rows as device arrays, and consecutive rows under a model."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ from probsfa.statespace.parameters import Parameters
 
 
 class Model(NamedTuple):
-    """Parameters as the compiled programs take them.
+    """Parameters as inputs of the compiled programs.
 
-    ``transitions`` (U + 1, K) has the transition over each of a panel's gaps, and last the one that starts a
-    sequence.
+    ``transitions`` (U + 1, K) are the transitions over each of a panel's gaps, followed by the sequence
+    start.
     """
 
     transitions: Transition
@@ -35,10 +35,10 @@ class Model(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows as the compiled programs take them; ``gap_index`` says which gap leads to each row.
+    """Rows as inputs of the compiled programs; ``gap_index`` is the gap before each row.
 
-    ``weights`` (T, D) are the powers to which the densities of cells are raised: one where a cell is
-    observed, unless the panel has weights of its own, and zero where it is missing.
+    ``weights`` (T, D) are the powers to which the densities of values are raised: one for observed values,
+    unless the panel has weights, and zero for missing values.
     """
 
     values: Array
@@ -47,11 +47,11 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Parameters and a stretch of rows, the whole of the data or a chunk of it.
+    """Parameters and consecutive rows, all data or a chunk.
 
     ``weights`` (T, D) are those of :class:`Rows`. ``transitions`` (T, K) lead to each row from the one
-    before, ``after`` (K,) from the last row to the one after; where nothing follows, it is the one that
-    starts a sequence.
+    before, ``after`` (K,) from the last row to the one after; at the end of the data it is the sequence
+    start.
     """
 
     values: Array
@@ -69,14 +69,14 @@ class Problem(NamedTuple):
 
 
 def make_model(params: Parameters, panel: Panel) -> Model:
-    """Parameters with the transitions over the gaps of a panel."""
+    """Return parameters with the transitions over the gaps of a panel."""
     transitions = transition_table(params, panel.gaps)
     observed = map(jnp.asarray, (params.loadings, params.noise_variance, params.offset))
     return Model(transitions.map(jnp.asarray), *observed)
 
 
 def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
-    """A stretch of rows under a model; gap ``after_index`` leads to the row after it."""
+    """Return consecutive rows under a model; gap ``after_index`` leads to the row after them."""
     table = model.transitions
     if model.n_gaps == 1:
         transitions = table.at(0).kept_where(rows.gap_index == 0)
@@ -86,12 +86,12 @@ def make_problem(model: Model, rows: Rows, after_index: Array | int) -> Problem:
 
 
 def following_index(rows: Rows, after_index: Array | int) -> Array:
-    """Which gap leads from each row to the next."""
+    """Return the index of the gap from each row to the next."""
     return jnp.concatenate([rows.gap_index[1:], jnp.asarray(after_index, rows.gap_index.dtype)[None]])
 
 
 def rows_of(panel: Panel, start: int, length: int) -> Rows:
-    """Return so many rows of a panel as device arrays, filled up with rows in which nothing is observed."""
+    """Return ``length`` rows of a panel as device arrays, padded with rows of missing values."""
     part = slice(start, start + length)
     index = panel.gap_index[part]
     missing = length - index.shape[0]
@@ -104,5 +104,5 @@ def rows_of(panel: Panel, start: int, length: int) -> Rows:
 
 
 def index_after(panel: Panel, end: int) -> int:
-    """Return which gap leads from row ``end - 1`` to the row after it."""
+    """Return the index of the gap from row ``end - 1`` to the row after it."""
     return int(panel.gap_index[end]) if end < panel.gap_index.shape[0] else panel.gaps.shape[0]

@@ -1,19 +1,20 @@
-"""The exact posterior row by row: the definition of what all algorithms compute, in JAX.
+"""The exact posterior row by row: the reference of all algorithms, in JAX.
 
-Covariances are kept as roots, ``P = W W'``, and are made by orthogonal transformations and by sums of
-positive terms, so that tiny noise and rows close to each other keep their digits. Two functions define a
-model, *predict* the next state and *update* it with a row; the second is an argument, so that other
-likelihoods can use the same passes.
+Covariances are stored as roots, ``P = W W'``, and computed by orthogonal transformations and by sums of
+positive terms, which is accurate for tiny noise and closely spaced rows. Two functions define a model,
+*predict* the next state and *update* it with a row; the second is an argument, so that other likelihoods can
+use the same passes.
 
 *Predict.* ``W`` of ``A P A' + Q`` is the transposed triangle of a QR factorisation of ``[W' A'; N]``, with
 ``Q = N' N``.
 
-*Update.* With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)`` of a row, ``w`` the weights
-of its values, the mask as a rule (``R^-1/2 = diag(w / r)^1/2``)::
+*Update.* With ``V = R^-1/2 C W`` and the residuals ``e = R^-1/2 (x - mu - C m)`` of a row, and ``w`` the
+weights of its values, by default the mask (``R^-1/2 = diag(w / r)^1/2``)::
 
     [I; V] = O B,    h = O' [0; e],    mean = m + W B^-1 h,    covariance = (W B^-1) (W B^-1)'
 
-It adds ``log|B' B|`` and ``|B^-1 h|^2`` to the log-likelihood (Kailath, Sayed & Hassibi 2000, chapter 12).
+The row adds ``log|B' B|`` and ``|B^-1 h|^2`` to the log-likelihood (Kailath, Sayed & Hassibi 2000, chapter
+12).
 
 *Backward*, with ``z'`` the next state and ``G = P A' (A P A' + Q)^-1`` its gain on ``z`` (Rauch, Tung &
 Striebel 1965)::
@@ -47,21 +48,21 @@ def stationary(n_states: int, dtype: Any) -> Gaussian:
 
 
 class Rooted(NamedTuple):
-    """Distribution of a state: ``mean`` (K,), and ``root`` (K, K) with covariance ``W W'``."""
+    """Distribution of a state: ``mean`` (K,), and ``root`` ``W`` (K, K) with covariance ``W W'``."""
 
     mean: Array
     root: Array
 
 
 class Updated(NamedTuple):
-    """A state after a row, and what the row adds to the log-likelihood: see the module."""
+    """A state after a row, and the terms that it adds to the log-likelihood; see the module docstring."""
 
     state: Rooted
     log_det: Array
     distance: Array
 
 
-#: Updates a predicted state with what is known of a row.
+#: Updates a predicted state with the data of a row.
 Update = Callable[[Rooted, Any], Updated]
 
 
@@ -99,9 +100,9 @@ def collapse(problem: Problem) -> Collapsed:
 
 
 def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distances: Array) -> Array:
-    """Log density of each row given the rows before it, from the filtered means (T, K) and two terms (T,).
+    """Return the log density of each row given the rows before it, from filtered means and two terms (T,).
 
-    A value with a weight counts with its density raised to that power, the normaliser included.
+    The density of a weighted value is raised to the power of its weight, including the normalization.
 
     With the filtered mean in place of the predicted one, the quadratic form splits into two positive parts:
     the residual against the noise and the update against the predicted covariance.
@@ -113,7 +114,7 @@ def row_log_likelihoods(problem: Problem, means: Array, log_dets: Array, distanc
 
 
 def _solve(triangular: Array, right: Array, *, transposed: bool = False) -> Array:
-    """``B^-1 X`` for an upper triangle ``B``, or ``B'^-1 X``; ``right`` may be a vector."""
+    """Return ``B^-1 X`` for an upper triangle ``B``, or ``B'^-1 X``; ``right`` may be a vector."""
     columns = right if right.ndim > 1 else right[:, None]
     solved = triangular_solve(triangular, columns, left_side=True, lower=False, transpose_a=transposed)
     return solved if right.ndim > 1 else solved[:, 0]
@@ -126,7 +127,7 @@ def predict(state: Rooted, transition: Transition) -> Rooted:
 
 
 def update_with_values(problem: Problem) -> tuple[Update, Any]:
-    """Return the update of Gaussian observations, and the rows that it reads."""
+    """Return the update for Gaussian observations, and the rows as its inputs."""
     loadings, offset = problem.loadings, problem.offset
 
     def update(predicted: Rooted, row: tuple[Array, Array]) -> Updated:
@@ -144,7 +145,7 @@ def update_with_values(problem: Problem) -> tuple[Update, Any]:
 
 
 def update_with_information(predicted: Rooted, row: Collapsed) -> Updated:
-    """Update with what a row adds to precision and information; for noise that is not tiny."""
+    """Update with a row's contributions to precision and information; inaccurate for tiny noise."""
     identity = jnp.eye(predicted.mean.shape[0], dtype=predicted.mean.dtype)
     root = predicted.root
     upper = jnp.linalg.cholesky(identity + root.T @ row.precision @ root, symmetrize_input=False).T
@@ -162,7 +163,7 @@ def _updated(predicted: Rooted, triangular: Array, whitened: Array) -> Updated:
 def filter_pass(
     update: Update, rows: Any, transitions: Transition, before: Gaussian
 ) -> tuple[Filtered, Gaussian]:
-    """Run the forward pass from the state before the first row; return also the distribution of the last."""
+    """Run the forward pass from the state before the first row; return also the last state."""
 
     def step(state: Rooted, row: tuple[Any, Transition]) -> tuple[Rooted, Filtered]:
         updated = update(predict(state, row[1]), row[0])
@@ -174,9 +175,10 @@ def filter_pass(
 
 
 def condition(root: Array, following: Transition) -> tuple[Array, Array]:
-    """Gain ``G`` (K, K) of a state on the next one, and a lower triangle ``X`` with ``Cov(z | z') = X X'``.
+    """Return the gain ``G`` (K, K) of a state on the next, and a root ``X``, ``Cov(z | z') = X X'``.
 
-    ``root`` is that of its filtered covariance, ``following`` the transition to the next state.
+    ``X`` is a lower triangle, ``root`` the root of its filtered covariance, and ``following`` leads to the
+    next.
     """
     n_states = root.shape[0]
     above = jnp.concatenate([following.innovation_root().matrix(), jnp.zeros_like(root)], axis=1)
@@ -191,7 +193,7 @@ def smoother_pass(
 ) -> RowMoments:
     """Run the backward pass from the distribution of the state after the last row given all rows.
 
-    Unless ``full``, only what sums need of ``lag_one`` is stored, (T, K).
+    Unless ``full``, only the terms of ``lag_one`` that sums use are stored, (T, K).
     """
 
     def step(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, RowMoments]:
@@ -210,7 +212,7 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
     """Draw states backwards, each given the next one: (T, n_draws, K) from as many standard normals.
 
     ``after`` (n_draws, K) are the draws of the state after the last row. Roots of covariances have positive
-    diagonals, so that all algorithms make the same draws of the same normals.
+    diagonals, so that all algorithms return the same draws for the same normals.
     """
 
     def step(later: Array, row: tuple[Array, Array, Transition, Array]) -> tuple[Array, Array]:
@@ -227,7 +229,7 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
 
 
 class RecursionsForward(NamedTuple):
-    """What the forward pass leaves for the backward one."""
+    """Results of the forward pass that the backward pass uses."""
 
     filtered: Filtered
     last: Gaussian
@@ -235,7 +237,7 @@ class RecursionsForward(NamedTuple):
 
 @dataclass(frozen=True)
 class Recursions:
-    """Rows one after the other."""
+    """Filter and smoother row by row, a :class:`.Strategy`."""
 
     name: ClassVar[str] = "recursions"
     few_passes: ClassVar[bool] = True

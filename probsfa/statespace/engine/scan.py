@@ -1,41 +1,40 @@
 """Joins of many segments by an associative scan: the strategy for accelerators.
 
-:mod:`.segmented` sums each segment up: its last state given the state ``s`` at its left border,
-``N(F s + m, P)``, and the potential of its rows about that state, ``exp(h' s - s' J s / 2)``; then it runs
-through the segments one after the other. But two neighbours sum up to one summary of the same form, and in
-whatever order neighbours are combined, the result is the same (Särkkä & García-Fernández 2021,
-doi:10.1109/TAC.2020.2976316). So all the borders are known after ``log2 S`` steps, each done for all ``S``
-segments at once, and a card that runs 100,000 threads is given segments of few rows, or of one each.
+:mod:`.segmented` summarizes each segment: its last state given the state ``s`` at its left border,
+``N(F s + m, P)``, and the potential of its rows about that state, ``exp(h' s - s' J s / 2)``; then it filters
+the borders one after the other. But the summaries of two adjacent segments combine to one of the same form,
+and this operation is associative (Särkkä & García-Fernández 2021, doi:10.1109/TAC.2020.2976316). So all
+borders are known after ``log2 S`` steps, each done for all ``S`` segments at once. An accelerator that runs
+100,000 threads is used with segments of few rows, or of one each.
 
-*Forward.* With ``P = L L'`` of the first of two neighbours, ``J`` and ``h`` of the second, and
+*Forward.* With ``P = L L'`` of the first of two adjacent segments, ``J`` and ``h`` of the second, and
 ``B = I + L' J L`` and ``W = L B^-1/2``, the state between them, given the one before them, has the covariance
-``W W'`` and the mean ``g = F s + m + L B^-1 L' (h - J (F s + m))``, and the two together::
+``W W'`` and the mean ``g = F s + m + L B^-1 L' (h - J (F s + m))``, and the combined summary is::
 
     F, m  <-  F2 g + m2        P  <-  P2 + F2 W (F2 W)'        J  <-  J1 + (L^-1 F1)' (I - B^-1) (L^-1 F1)
 
-These are the elements of the paper but for the form: sums of positive terms, with no inverse of ``I + P J``,
-whose entries differ by as much as the noise is small. The distribution of the state before the first row is
-an element with ``F = 0`` and ``J = 0``.
+These are the elements of the paper in another form: sums of positive terms, without the inverse of
+``I + P J``, whose entries differ in size the more, the smaller the noise. The distribution of the state
+before the first row is an element with ``F = 0`` and ``J = 0``.
 
-*Backward.* Each border is ``N(G e + g, S)`` given the next one, ``e``; two of these, one after the other, are
-one: ``G1 G2``, ``G1 g2 + g1``, ``S1 + G1 S2 G1'``. The last state of all is one with
-``G = 0``.
+*Backward.* Each border is ``N(G e + g, S)`` given the next one, ``e``. Two of these in succession combine to
+``G1 G2``, ``G1 g2 + g1``, ``S1 + G1 S2 G1'``. The last state of all is an element with ``G = 0``.
 
-*Doubling.* After step ``i`` every element stands for itself and the ``2^i - 1`` before it (Hillis & Steele
-1986, doi:10.1145/7902.7903). That is ``S log2 S`` merges, where a tree up and down
-(``jax.lax.associative_scan``) takes about ``2 S``; but it takes half as many steps, reads and writes runs of
-memory where the tree reads every second number, and is one loop, compiled once. The tree has a program for
-each of its levels: 47 s to compile for 5 latents and 8,192 segments, on a CPU, where the loop takes 5.
+*Doubling.* After step ``i`` every element combines itself and the ``2^i - 1`` before it (Hillis & Steele
+1986, doi:10.1145/7902.7903). This takes ``S log2 S`` merges, and a tree up and down
+(``jax.lax.associative_scan``) about ``2 S``. But doubling takes half as many steps, accesses contiguous
+memory instead of every second number, and is one loop, compiled once. The tree compiles a program for each of
+its levels: 47 s for 5 latent factors and 8,192 segments, on a CPU, against 5 s for the loop.
 
-*Work.* With ``n`` latents, a row costs about ``17 n^3`` flops to sum up, ``8 n^3`` to filter and ``9 n^3``
-to smooth, a merge ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments that is
-``34 T n^3 + 27 S log2(S) n^3``; in 65,536 rows and 8,192 segments, ``78 n^3`` a row, where plain recursions
-has 17. It moves at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for all moments, and
-``8 (15 n^2 + 9 n)`` a merge, both ways together: at ``n = 5`` about 7 kB a row, 0.14 ms for 65,536 rows at an
-H100's 3.35 TB/s. Its 0.6 GFLOP take less.
-Neither is expected to take the time: ``3 T / S`` steps inside segments and ``2 log2 S`` merges follow each
-other, each of some ten kernels that take a few microseconds to start. Hence short segments, until there are
-enough of them to fill the card.
+*Work.* With ``n`` latent factors, a row costs about ``17 n^3`` flops to summarize, ``8 n^3`` to filter and
+``9 n^3`` to smooth, a merge ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments this
+is ``34 T n^3 + 27 S log2(S) n^3``; for 65,536 rows and 8,192 segments, ``78 n^3`` a row, against 17 of plain
+recursions. Memory traffic is at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for all
+moments, and ``8 (15 n^2 + 9 n)`` a merge, forward and backward together: at ``n = 5`` about 7 kB a row, 0.14
+ms for 65,536 rows at an H100's 3.35 TB/s. Its 0.6 GFLOP take less time. Neither is expected to dominate:
+``3 T / S`` steps inside segments and ``2 log2 S`` merges run in sequence, each of some ten kernels that take
+a few microseconds to start. Segments are therefore short, as long as more of them still fit on the
+accelerator.
 """
 
 from collections.abc import Callable
@@ -57,7 +56,7 @@ _Elements = TypeVar("_Elements", bound=tuple[Array, ...])
 
 
 class Steps(NamedTuple):
-    """A state given another, ``N(G e + g, covariance)``; ``transfer``: columns of ``G``, then ``g``."""
+    """A state given the next, ``N(G e + g, covariance)``; ``transfer``: columns of ``G``, then ``g``."""
 
     transfer: Array
     covariance: Array
@@ -73,7 +72,7 @@ def scan(merge: Callable[[_Elements, _Elements], _Elements], elements: _Elements
     shifts = jnp.asarray([1 << i for i in range((n - 1).bit_length())], dtype=np.int32)
 
     def double(elements: _Elements, shift: Array) -> tuple[_Elements, None]:
-        # Those at the start come round to the end's elements, and stay what they are.
+        # Elements at the start wrap around to the end's elements, and are not changed.
         merged = merge(jax.tree.map(lambda x: jnp.roll(x, shift, axis=-1), elements), elements)
         return jax.tree.map(lambda new, old: jnp.where(index >= shift, new, old), merged, elements), None
 
@@ -82,7 +81,7 @@ def scan(merge: Callable[[_Elements, _Elements], _Elements], elements: _Elements
 
 @one_kernel
 def combine_segments(first: Summaries, second: Summaries) -> Summaries:
-    """Sum up two neighbours as one, for every pair of a batch."""
+    """Combine the summaries of two adjacent segments, for every pair of a batch."""
     n = first.covariance.shape[0]
     step = update(first.covariance, -second.potential[:, :n], first.transfer, second.potential[:, n])
     between = materialize(first.transfer + transpose_times(step.root, step.surprise))
@@ -96,7 +95,7 @@ def combine_segments(first: Summaries, second: Summaries) -> Summaries:
 
 @one_kernel
 def combine_steps(later: Steps, earlier: Steps) -> Steps:
-    """A state given the one after the next, for every pair of a batch; ``later`` is the step behind."""
+    """Return a state given the one after the next, for all pairs of a batch; ``later`` is the second step."""
     gain = earlier.transfer[:, :-1]
     crossed = materialize(times_transpose(later.covariance, gain))
     return Steps(
@@ -111,7 +110,7 @@ def _with_constant(transfer: Array, constant: Array) -> Array:
 
 
 def join(segments: Summaries, before: Gaussian) -> Borders:
-    """The state at the left border of every segment given all rows before it."""
+    """Return the states at the left border of every segment given all rows before it."""
     n = before.mean.shape[0]
     transfer = jnp.zeros_like(segments.transfer[..., 0]).at[:, n].set(before.mean)
     start = Summaries(transfer, before.covariance, jnp.zeros_like(transfer))
@@ -126,12 +125,12 @@ def join(segments: Summaries, before: Gaussian) -> Borders:
 
 
 def _shifted(first: Array, elements: Array) -> Array:
-    """Elements moved on by one place, after a first one."""
+    """Shift elements by one place, after a first one."""
     return jnp.concatenate([first[..., None], elements[..., :-1]], axis=-1)
 
 
 def join_back(segments: Summaries, borders: Borders) -> Gaussian:
-    """Last state of every segment given all rows, from the last state of all."""
+    """Return the last state of every segment given all rows, from the last state of all."""
     n = borders.last.mean.shape[0]
     gain, spread = given_next(segments, borders.roots)
     transfer = segments.transfer[:, :n]
@@ -148,23 +147,23 @@ def join_back(segments: Summaries, borders: Borders) -> Gaussian:
 
 @dataclass(frozen=True)
 class ParallelScan(Segmented):
-    """The strategy of this module: segments, joined all at once."""
+    """Segments joined by a parallel scan, a :class:`.Strategy`."""
 
     name: ClassVar[str] = "scan"
     few_passes: ClassVar[bool] = False
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
-        """Distributions at the borders of the segments."""
+        """Return the distributions at the borders of the segments."""
         return join(segments, before)
 
     def join_back(self, segments: Summaries, borders: Borders) -> Gaussian:
-        """Last state of every segment given all rows."""
+        """Return the last state of every segment given all rows."""
         return join_back(segments, borders)
 
     @staticmethod
     def tracing() -> AbstractContextManager[None]:
-        """Without kernel hints.
+        """Return the context for tracing, without kernel hints.
 
-        XLA's compiler for CPUs cannot make a single kernel of the operations on so many segments at large K.
+        XLA's compiler for CPUs cannot make a single kernel of operations on so many segments at large K.
         """
         return without_kernel_hints()

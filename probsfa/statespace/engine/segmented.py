@@ -1,18 +1,18 @@
-"""Time cut into segments whose passes run side by side.
+"""Segments of rows, processed in parallel as a batch.
 
-A pass over time is a chain of small dependent steps, in which a processor mostly waits. Cut into ``S``
-segments, the same step is done for all of them at once (:mod:`.batched`). What a segment needs to know of
-those before it is the distribution of the state at its left border, and this is found exactly:
+A pass over time is a chain of small dependent steps, in which a processor mostly waits. With ``S`` segments,
+the same step is computed for all of them at once (:mod:`.batched`). A segment depends on earlier segments
+only through the distribution of the state at its left border, which is computed exactly:
 
 1. *Summarize.* Filter every segment as if the state ``s`` at its left border were known. The segment's last
    state is then ``N(F s + m, P)``, and the rows of the segment multiply the density of ``s`` by the
    potential ``exp(h' s - s' J s / 2)``. Only these are kept.
-2. *Join.* Run through the ``S`` borders: they are a short chain of the same kind.
+2. *Join.* Filter the ``S`` borders, which are a short chain of the same form.
 3. *Filter* every segment again, now from the distribution at its left border.
-4. *Smooth* every segment backwards, from the distribution of its last state given all rows, which the
-   backward run through the borders gives.
+4. *Smooth* every segment backwards, from the distribution of its last state given all rows, which a backward
+   pass over the borders computes.
 
-All of it is sums of positive terms, as in :mod:`.recursions`, whose results these are.
+All results are sums of positive terms, and are the same as those of :mod:`.recursions`.
 Arrays over segments have the segment last: ``(L, n, S)`` for ``n`` numbers at each of ``L`` rows.
 """
 
@@ -44,7 +44,7 @@ from probsfa.statespace.engine.recursions import Collapsed, collapse, condition,
 
 
 class SegmentRows(NamedTuple):
-    """What the passes read: ``precision`` (L, K, K, S), ``information`` and ``transitions`` (L, K, S)."""
+    """Inputs of the passes: ``precision`` (L, K, K, S), ``information`` and ``transitions`` (L, K, S)."""
 
     precision: Array
     information: Array
@@ -52,7 +52,7 @@ class SegmentRows(NamedTuple):
 
 
 class Summaries(NamedTuple):
-    """What each segment says of the states at its borders.
+    """Summary of each segment about the states at its borders.
 
     Given the state ``s`` at the left border, the last state is ``N(F s + m, covariance)``, with ``transfer``
     (K, K + 1, S) the columns of ``F`` and then ``m``. The rows multiply the density of ``s`` by
@@ -76,8 +76,8 @@ class FilteredSegments(NamedTuple):
 class SmoothedRows(NamedTuple):
     """Smoothed ``means`` (L, K, S), ``covariances`` (L, K, K, S) and ``lag_one`` (L, K, K, S).
 
-    ``lag_one`` is the covariance of the next state with this one; in the last row of a segment it has the
-    transposed gain instead, for the next state lies in another segment.
+    ``lag_one`` is the covariance of the next state with this one. The last row of a segment has the
+    transposed gain instead, because the next state belongs to another segment.
     """
 
     means: Array
@@ -86,7 +86,7 @@ class SmoothedRows(NamedTuple):
 
 
 class SummedRows(NamedTuple):
-    """Of the smoothed rows, what sums over them need.
+    """Moments of the smoothed rows that sums over rows use.
 
     ``means`` (L, K, S); ``covariances`` (L, K (K + 1) / 2, S), upper triangles; ``lag_one`` (L, K, S), the
     :meth:`.Transition.lag_terms` of each state and the next, meaningless in a segment's last row. ``first``
@@ -102,12 +102,12 @@ class SummedRows(NamedTuple):
 
 
 def to_segments(rows: Array, n_segments: int) -> Array:
-    """Cut rows (T, ...) into segments: (L, ..., S)."""
+    """Reshape rows (T, ...) into segments: (L, ..., S)."""
     return jnp.moveaxis(rows.reshape(n_segments, -1, *rows.shape[1:]), 0, -1)
 
 
 def transitions_to_segments(transitions: Transition, n_segments: int) -> Transition:
-    """Cut the transitions of rows (T, K) into segments: (L, K, S)."""
+    """Reshape the transitions of rows (T, K) into segments: (L, K, S)."""
     return transitions.map(lambda rows: to_segments(rows, n_segments))
 
 
@@ -118,10 +118,10 @@ def from_segments(segments: Array) -> Array:
 
 
 class Update(NamedTuple):
-    """How a potential ``exp(h' z - z' J z / 2)`` changes a Gaussian of covariance ``L L'`` and mean ``m``.
+    """Update of a Gaussian of covariance ``L L'`` and mean ``m`` by a potential ``exp(h' z - z' J z / 2)``.
 
-    With ``F F' = 1 + L' J L``: the transposed ``root`` ``W' = F^-1 L'`` (K, K, S) of the covariance
-    afterwards; ``surprise`` (K, J, S), ``F^-1 L' (h - J m)`` for columns ``m``, by ``W`` the changes of the
+    With ``F F' = 1 + L' J L``: the transposed ``root`` ``W' = F^-1 L'`` (K, K, S) of the updated covariance;
+    ``surprise`` (K, J, S), ``F^-1 L' (h - J m)`` for columns ``m``, whose product with ``W`` changes the
     mean; ``carried`` (K, J - 1, S), ``F^-1 L^-1 m`` for all columns but the last; the upper factor ``F'`` and
     the reciprocals (K, S) of its diagonal.
     """
@@ -147,7 +147,7 @@ def update(covariance: Array, precision: Array, predicted: Array, information: A
     columns = [upper, shifted - transpose_times(weighted, predicted)]
     if last:
         columns.append(solve_lower(upper, upper_reciprocals, predicted[:, :last]))
-    # One solve for all: each is as much to compile as it is to run.
+    # One solve for all columns, because each solve takes time to compile and to run.
     solved = solve_lower(factor, reciprocals, materialize(jnp.concatenate(columns, axis=1)))
     root, surprise, carried = jnp.split(solved, (n, n + last + 1), axis=1)
     return Update(root, surprise, carried, factor, reciprocals)
@@ -155,10 +155,10 @@ def update(covariance: Array, precision: Array, predicted: Array, information: A
 
 @one_kernel
 def summarize(rows: SegmentRows) -> Summaries:
-    """Sum up every segment: its last state given that at its left border, and what it says of the latter."""
+    """Summarize segments: the last state given that at the left border, and the potential of the latter."""
     _, n, n_segments = rows.information.shape
     zeros = jnp.zeros((n, n + 1, n_segments), rows.information.dtype)
-    # The columns of the transfer move like means without data.
+    # The columns of the transfer are propagated like means, without data.
     start = Summaries(zeros.at[:, :n].set(identity_like(zeros[:, :n])), zeros[:, :n], zeros)
 
     def body(state: Summaries, row: SegmentRows) -> tuple[Summaries, None]:
@@ -177,8 +177,8 @@ def summarize(rows: SegmentRows) -> Summaries:
 class Borders(NamedTuple):
     """Distributions of the states at the segments' left borders, and of the last state of all.
 
-    ``left`` is given all rows before; ``means`` (K, S) and transposed ``roots`` (K, K, S) the segment's rows
-    as well.
+    ``left`` is given all rows before the segment; ``means`` (K, S) and transposed ``roots`` (K, K, S) are
+    given the rows of the segment as well.
     """
 
     left: Gaussian
@@ -188,7 +188,7 @@ class Borders(NamedTuple):
 
 
 def join(segments: Summaries, before: Gaussian) -> Borders:
-    """Run through the borders: the state at the left of every segment given all rows before it."""
+    """Filter the borders: the state at the left of every segment given all rows before it."""
     n = before.mean.shape[0]
     identity = jnp.eye(n, dtype=before.mean.dtype)
 
@@ -218,11 +218,10 @@ def _segments_first(segments: Summaries) -> Summaries:
 
 @one_kernel
 def given_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
-    """Gain and covariance (K, K, S) of the state at each left border given that at the next one.
+    """Return gain and covariance (K, K, S) of the state at each left border given that at the next one.
 
-    ``roots`` (K, K, S) are the transposed ones of the state given the rows up to the next border.
-    Not by a library on CPUs: its calls for whole batches wait for each other without end where several of
-    them run on few cores (JAX 0.10).
+    ``roots`` (K, K, S) are the transposed roots of the state given the rows up to the next border. On CPUs
+    library calls are avoided: batched calls deadlock if several of them run on few cores (JAX 0.10).
     """
     n = segments.covariance.shape[0]
     identity = identity_like(segments.covariance)
@@ -232,13 +231,13 @@ def given_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
     inner = times_transpose(whitened, whitened) + identity
     solved = whiten(inner, jnp.concatenate([roots, whitened], axis=1))
     narrowed, bounded = solved[:, :n], solved[:, n:]
-    # By `bounded`, whose norm is below one: the covariance times `half` would cancel.
+    # By `bounded`, whose norm is below one; the covariance times `half` would cancel.
     gain = times(materialize(transpose_times(narrowed, bounded)), inverse)
     return gain, transpose_times(narrowed, narrowed)
 
 
 def join_back(segments: Summaries, borders: Borders) -> Gaussian:
-    """Last state of every segment given all rows, from the last state of all."""
+    """Return the last state of every segment given all rows, from the last state of all."""
     n = borders.last.mean.shape[0]
     gains, spreads = (jnp.moveaxis(x, -1, 0) for x in given_next(segments, borders.roots))
     means, transfer = borders.means.T, jnp.moveaxis(segments.transfer, -1, 0)
@@ -274,7 +273,7 @@ _Row = tuple[Array, Array, Transition, Array]
 
 
 def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, Array]:
-    """A row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
+    """Return a row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
     (filtered_mean, root, transition), is_last = materialize(row[:3]), row[3]
     inner = materialize(times_transpose(transition.information_rows(root), root) + identity_like(root))
     narrowed = solve_lower(*cholesky(inner), root)
@@ -290,7 +289,7 @@ def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, A
 
 
 def _smoother_rows(filtered: FilteredSegments, following: Transition) -> _Row:
-    """What the backward pass reads of each row; last, whether it is the last one."""
+    """Return inputs of the backward pass for each row, with a flag of the last row."""
     n_rows = filtered.means.shape[0]
     return filtered.means, filtered.roots, following, jnp.arange(n_rows) == n_rows - 1
 
@@ -308,7 +307,7 @@ def smooth_rows(filtered: FilteredSegments, following: Transition, last: Gaussia
 
 @one_kernel
 def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last: Gaussian) -> SummedRows:
-    """Smooth every segment, and store what sums over rows need."""
+    """Smooth every segment, and store only the moments that sums over rows use."""
     n = last.mean.shape[0]
 
     def body(
@@ -325,24 +324,24 @@ def smooth_rows_for_sums(filtered: FilteredSegments, following: Transition, last
 
 
 def cut(collapsed: Collapsed, transitions: Transition, n_segments: int) -> SegmentRows:
-    """What the passes read, cut into segments."""
+    """Return the inputs of the passes, reshaped into segments."""
     precision, information = (to_segments(rows, n_segments) for rows in collapsed)
     return SegmentRows(precision, information, transitions_to_segments(transitions, n_segments))
 
 
 def filtered_terms(filtered: FilteredSegments) -> tuple[Array, Array, Array]:
-    """Filtered means and the two terms of the likelihood in the order of rows."""
+    """Return filtered means and the two terms of the likelihood in the order of rows."""
     terms = (filtered.log_dets.T.reshape(-1), filtered.distances.T.reshape(-1))
     return from_segments(filtered.means), *terms
 
 
 def _next_of_last(first: Array, after: Gaussian) -> Array:
-    """Covariance (K, K, S) of the state after each segment, which is the ``first`` of the next one."""
+    """Return the covariance (K, K, S) of the state after each segment, the ``first`` of the next one."""
     return jnp.concatenate([first[:, :, 1:], after.covariance[:, :, None]], axis=2)
 
 
 def packed_in_order(rows: SummedRows, after: Gaussian, following: Transition) -> PackedMoments:
-    """Moments in the order of rows, which are along the last axis."""
+    """Return moments in the order of rows, which are along the last axis."""
     next_covariance = _next_of_last(rows.first.covariance, after)
     across = following.at(-1).lag_terms_of_product(next_covariance, rows.last_gain)
     lag_one = jnp.concatenate([rows.lag_one[:-1], across[None]])
@@ -351,7 +350,7 @@ def packed_in_order(rows: SummedRows, after: Gaussian, following: Transition) ->
 
 
 class SegmentedForward(NamedTuple):
-    """What the forward pass leaves for the backward one."""
+    """Results of the forward pass that the backward pass uses."""
 
     filtered: FilteredSegments
     segments: Summaries
@@ -365,7 +364,7 @@ class SegmentedForward(NamedTuple):
 
 @dataclass(frozen=True)
 class Segmented:
-    """The strategy of this module.
+    """Filter and smoother over segments in parallel, a :class:`.Strategy`.
 
     Attributes
     ----------
@@ -379,16 +378,16 @@ class Segmented:
     few_passes: ClassVar[bool] = False
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
-        """Distributions at the borders of the segments."""
+        """Return the distributions at the borders of the segments."""
         return join(segments, before)
 
     def join_back(self, segments: Summaries, borders: Borders) -> Gaussian:
-        """Last state of every segment given all rows."""
+        """Return the last state of every segment given all rows."""
         return join_back(segments, borders)
 
     @staticmethod
     def tracing() -> AbstractContextManager[None]:
-        """Inside which programs with this strategy are traced."""
+        """Return the context in which programs with this strategy are traced."""
         return nullcontext()
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[SegmentedForward, Array]:
@@ -420,8 +419,8 @@ class Segmented:
     def _ends(
         self, problem: Problem, result: SegmentedForward, after: Gaussian
     ) -> tuple[Gaussian, Transition]:
-        """Last state of every segment given all rows, and the transitions from each row to the next."""
-        # The last state of all given the one after it, by the formulas of the plain recursions.
+        """Return the last states of segments given all rows, and the transitions to the next rows."""
+        # The last state of all given the state after it, by the formulas of :mod:`.recursions`.
         gain, spread = condition(result.filtered.roots[-1, :, :, -1].T, problem.after)
         filtered = result.last
         mean = filtered.mean + gain @ (after.mean - problem.after.move(filtered.mean))

@@ -1,7 +1,6 @@
-"""Settings of JAX under which everything here is traced and run, and what JAX must know of the package.
+"""Settings of JAX for tracing and running the engine, and registration of types with JAX.
 
-JAX keeps settings that are made in a ``with`` block for one thread: what starts a thread makes them anew
-in it.
+JAX applies settings of a ``with`` block to one thread only; functions that start threads set them again.
 """
 
 import os
@@ -28,7 +27,7 @@ def _unflatten(kinds: tuple[type[Process], ...], leaves: Iterable[Any]) -> Param
     left = iter(leaves)
     arrays = {name: next(left) for name in _ARRAYS}
     processes = tuple(kind(**{field: next(left) for field in kind.names}) for kind in kinds)
-    made = object.__new__(Parameters)  # leaves need not be arrays, so that nothing is looked at
+    made = object.__new__(Parameters)  # leaves need not be arrays, so they are not validated
     made.__dict__.update(arrays, processes=processes)
     return made
 
@@ -40,10 +39,10 @@ jax.tree_util.register_pytree_node(Parameters, _flatten, _unflatten)
 
 @contextmanager
 def broadcasting() -> Iterator[None]:
-    """Let arrays of different ranks be combined, also where the user has made that a warning or an error.
+    """Allow broadcasting of arrays of different ranks, even if the user has made it a warning or an error.
 
-    Functions that users call in programs of their own are decorated with ``@broadcasting()``. Those with a
-    derivative of their own (``jax.custom_vjp``) need it on each part: JAX traces them at different times.
+    It decorates functions that users call in their own programs, ``@broadcasting()``. Functions with a custom
+    derivative (``jax.custom_vjp``) need it on each part, because JAX traces them at different times.
 
     Examples
     --------
@@ -59,7 +58,7 @@ def broadcasting() -> Iterator[None]:
 
 @contextmanager
 def engine_settings() -> Iterator[None]:
-    """Numbers of 64 bits, and arrays of different ranks: what the engine is written for.
+    """Enable 64-bit numbers, and broadcasting of different ranks, as the engine requires.
 
     Examples
     --------
@@ -75,7 +74,7 @@ def engine_settings() -> Iterator[None]:
 
 @cache
 def _check_platform() -> None:
-    """Raise a RuntimeError where JAX cannot use the device it is asked for; its own may have no message."""
+    """Raise a RuntimeError if JAX cannot use the selected device; its own error may have no message."""
     try:
         jax.default_backend()
     except (AssertionError, RuntimeError) as error:

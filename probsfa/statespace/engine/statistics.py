@@ -1,8 +1,8 @@
-"""Sums of expected moments over rows, in JAX: what learning needs of a posterior.
+"""Sums of expected moments over rows, in JAX, for parameter estimation.
 
-They are sums over rows, so those of several parts of the data add up. Residuals are taken at the parameters
-the posterior was computed with: as differences of raw second moments they would drown in rounding when the
-noise is small (``r / var(x)`` below 1e-8), as sums of residuals they do not.
+They are sums over rows, so those of several parts of the data add up. Residuals are computed at the
+parameters of the posterior. Differences of raw second moments would be lost in rounding errors if the noise
+is small (``r / var(x)`` below 1e-8); sums of residuals are not.
 """
 
 from typing import NamedTuple
@@ -17,13 +17,13 @@ from probsfa.statespace.engine.symmetric import pack, triangle, unpack
 
 
 class ObservationSums(NamedTuple):
-    """Sums over some rows that concern the observations; those of several parts of the data add up.
+    """Sums over rows that involve the observations; those of several parts of the data add up.
 
-    Over the rows in which each feature is observed, and last over those in which any is: ``counts`` (D + 1,)
-    are their numbers, ``spread`` and ``second``, of shape (K (K + 1) / 2, D + 1), the sums of the upper
-    triangles of ``Cov[z]`` and ``E[z z']``, ``first`` (K, D + 1) those of ``E[z]``. With ``e`` the residuals
-    at the posterior means, ``residual_power`` (D,) and ``residual_moments`` (K + 1, D) are the sums of
-    ``e^2`` and of ``E[y] e'``.
+    Sums are over the rows in which each column is observed, and last over those in which any is. ``counts``
+    (D + 1,) are numbers of rows; ``spread`` and ``second``, of shape (K (K + 1) / 2, D + 1), are sums of the
+    upper triangles of ``Cov[z]`` and ``E[z z']``; ``first`` (K, D + 1) are those of ``E[z]``. With ``e`` the
+    residuals at the posterior means, ``residual_power`` (D,) and ``residual_moments`` (K + 1, D) are the sums
+    of ``e^2`` and of ``E[y] e'``.
     """
 
     counts: Array
@@ -37,7 +37,7 @@ class ObservationSums(NamedTuple):
 def observation_sums(
     values: Array, weights: Array, loadings: Array, offset: Array, moments: PackedMoments
 ) -> ObservationSums:
-    """Sums over rows that :func:`complete_sums` makes the statistics of."""
+    """Return the sums over rows from which :func:`complete_sums` computes the statistics."""
     means = moments.means
     upper = triangle(means.shape[0])
     anything = jnp.any(weights > 0.0, axis=1, keepdims=True).astype(weights.dtype)
@@ -47,7 +47,7 @@ def observation_sums(
         return jnp.concatenate([numbers @ weights, numbers @ anything], axis=1)
 
     spread = where_observed(moments.covariances)
-    # Formed before the product: the compiler would form it within, more slowly.
+    # Computed before the product; inside it, the compiler's code would be slower.
     outer = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
     seen = where_observed(extended)
     residuals = values - offset - means.T @ loadings.T
@@ -63,7 +63,7 @@ def observation_sums(
 
 
 def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Counts, residual power and moments, latent and total moments of :class:`Statistics`."""
+    """Return counts, residual power and moments, latent and total moments of :class:`Statistics`."""
     n_states = loadings.shape[1]
     second, counts, first = unpack(sums.second.T, n_states), sums.counts, sums.first.T
     latent = jnp.concatenate(
@@ -82,11 +82,11 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
 def observation_statistics(
     values: Array, weights: Array, loadings: Array, offset: Array, moments: PackedMoments
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Sums that concern the observations: counts, residual power and moments, latent and total moments."""
+    """Return counts, residual power and moments, latent and total moments of the observations."""
     return complete_sums(observation_sums(values, weights, loadings, offset, moments), loadings)
 
 
-# Up to so many different gaps, sums over each are a product with their indicators.
+# Maximum number of distinct gaps for which sums over each are a product with indicators.
 _FEW_GAPS = 32
 
 
@@ -97,10 +97,10 @@ def transition_statistics(
     moments: PackedMoments,
     after: Gaussian,
 ) -> tuple[Array, Array, Array, Array]:
-    """Sums that concern the dynamics, one row for each different gap between successive rows.
+    """Return sums that involve the dynamics, one row for each distinct gap between successive rows.
 
-    ``following`` (T, K) and ``gap_index`` (T,) are those of the step from each row to the next; where no row
-    follows the index is ``n_gaps``. ``after`` is the distribution of the state after the last row.
+    ``following`` (T, K) and ``gap_index`` (T,) describe the step from each row to the next; the index is
+    ``n_gaps`` if no row follows. ``after`` is the distribution of the state after the last row.
     """
     means, steps = moments.means, following.as_batch()
     here = Moments(means, steps.covariance_terms(moments.covariances))

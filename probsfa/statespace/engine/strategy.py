@@ -1,4 +1,4 @@
-"""What an algorithm of JAX is: how a run of rows is filtered forwards and smoothed backwards."""
+"""Interface of algorithms in JAX: forward filter and backward smoother over consecutive rows."""
 
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ from probsfa.statespace.engine.problem import Problem
 
 
 class Forward(Protocol):
-    """What a forward pass leaves for the backward one, a tuple of arrays of the algorithm's own."""
+    """Results of a forward pass that the backward pass uses, a tuple of arrays."""
 
     @property
     def last(self) -> Gaussian:
@@ -19,19 +19,19 @@ class Forward(Protocol):
 
 
 class Strategy(Protocol):
-    """How a run of rows is worked through.
+    """Interface of an algorithm for consecutive rows.
 
-    The methods are pure and are traced by compiled programs; strategies that compare equal share these.
+    The methods are pure and are traced by compiled programs; strategies that compare equal share programs.
     """
 
     @property
     def name(self) -> str:
-        """The name by which :func:`~probsfa.statespace.use_strategy` knows it."""
+        """Name of the strategy in :func:`~probsfa.statespace.use_strategy`."""
         ...
 
     @property
     def few_passes(self) -> bool:
-        """Whether its programs are as quick where the compiler goes over them less often."""
+        """Whether a lower optimization level of the compiler does not slow its programs down."""
         ...
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:
@@ -42,9 +42,9 @@ class Strategy(Protocol):
         ...
 
     def packed_moments(self, problem: Problem, result: Any, after: Gaussian) -> PackedMoments:
-        """Moments for sums over rows, from the distribution of the state after the last row."""
+        """Return moments for sums over rows, from the distribution of the state after the last row."""
         ...
 
     def moments(self, problem: Problem, result: Any, after: Gaussian) -> RowMoments:
-        """All moments of all rows, from the distribution of the state after the last row."""
+        """Return all moments of all rows, from the distribution of the state after the last row."""
         ...

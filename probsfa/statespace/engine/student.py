@@ -1,10 +1,10 @@
-"""Causal inference under Student-t noise, row by row: an approximation that goes on from a Gaussian.
+"""Causal inference under Student-t noise, row by row: a Gaussian approximation of the filtered state.
 
-The distribution of a state given the rows before its own is taken as Gaussian, as the last row left it. The
-weights of a row's values, and with them the state, are brought to the fixed point of
-:mod:`probsfa.statespace.student` for that row alone; so an outlier in the newest row counts little at once.
-Rows before are not weighted again: two rows that agree with each other and with none before are believed
-later than by all rows together.
+The distribution of a state given the rows before its own is approximated by the Gaussian of the last update.
+The weights of a row's values, and with them the state, are iterated to the fixed point of
+:mod:`probsfa.statespace.student` for that row alone; so an outlier in the newest row gets a small weight at
+once. Weights of earlier rows are not updated: two rows that agree with each other but not with earlier rows
+are trusted later than by smoothing all rows together.
 
 References
 ----------
@@ -26,7 +26,7 @@ from probsfa.statespace.engine.problem import Model
 
 __all__ = ["filter_program"]
 
-# Most rounds for one row, and the change of a weight, as a part of it, at which to stop.
+# Maximum iterations for one row, and relative change of a weight at which to stop.
 _MOST_ROUNDS, _CLOSE = 100, 1e-10
 
 
@@ -41,9 +41,9 @@ def filter_program(
     *,
     by_row: bool,
 ) -> tuple[Array, Array, Array]:
-    """Means, covariances and lower bounds of the log densities of rows, from the state before the first.
+    """Return means, covariances and lower bounds of the log densities, from the state before the rows.
 
-    ``degrees`` are the degrees of freedom of the noise; `by_row` says whether those of a row share a weight.
+    ``degrees`` are the degrees of freedom of the noise; with `by_row` the values of a row share a weight.
     """
     loadings, r = model.loadings, model.noise_variance
     identity = jnp.eye(model.n_states, dtype=values.dtype)
@@ -63,7 +63,7 @@ def filter_program(
             return (degrees + counts) / (degrees + shared(seen * power))
 
         def posterior(weights: Array) -> tuple[Array, Array, Array]:
-            """Factor of the precision, and mean, of the state in units of its predicted root."""
+            """Return factor of the precision, mean and root of the state in units of its predicted root."""
             scaled = (seen * weights / r)[:, None] * turned
             factor = jnp.linalg.cholesky(identity + turned.T @ scaled, symmetrize_input=False)
             half = triangular_solve(factor, (error @ scaled)[:, None], left_side=True, lower=True)

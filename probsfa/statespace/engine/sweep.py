@@ -1,8 +1,7 @@
-"""A panel worked through chunk by chunk with JAX, by any of its algorithms.
+"""Inference over a panel chunk by chunk with JAX, by any of its algorithms.
 
-What one chunk hands to the next is the distribution of one state, so the numbers are those of the whole
-panel, exactly. The forward pass of a chunk is made again for the backward pass, so that memory is that of one
-chunk.
+Chunks exchange the exact distribution of one state, so results are those of the whole panel. The backward
+pass repeats the forward pass of each chunk, so that only one chunk is in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,23 +50,23 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
-# Bytes of the matrices (K x K for each row) of a chunk: some programs hold several arrays of that size.
+# Bytes of the matrices (K x K for each row) of a chunk; some programs hold several arrays of that size.
 _CHUNK_BYTES, _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS = 32 * 2**20, 64, 65_536
-# Numbers of segments that are tried, fewest rows of a segment, and fewest rows of a program that is run many
-# times for which segments are quicker than recursions.
+# Numbers of segments to try, minimum rows of a segment, and minimum rows for which segments are faster than
+# recursions in a program that runs many times.
 _SEGMENTS, _SHORTEST_SEGMENT, _FEWEST_ROWS_SAMPLING = (64, 32, 16, 8, 4, 2), 8, 64
-# Segments of a parallel scan that fill an accelerator, and most rows of one: beyond, its steps take longer
-# than more segments would.
+# Number of segments of a parallel scan that fill an accelerator, and maximum rows of a segment; longer
+# segments take longer than more segments would.
 _MOST_SEGMENTS_AT_ONCE, _LONGEST_SEGMENT = 8192, 64
 
 
 def jax_strategy(n_rows: int, name: str | None, n_segments: int | None) -> Strategy:
-    """Return the algorithm of a name for runs of rows; recursions by default.
+    """Return the algorithm of a name; recursions by default.
 
     Raises
     ------
     ValueError
-        If no number of segments divides the rows, or not the one asked for.
+        If no default number of segments, or not the given ``n_segments``, divides the rows.
     """
     if name not in ("segmented", "scan"):
         return Recursions()
@@ -87,9 +86,9 @@ def jax_strategy(n_rows: int, name: str | None, n_segments: int | None) -> Strat
 
 
 def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
-    """Return the algorithm for a likelihood that is run many times.
+    """Return the algorithm for a likelihood that runs many times.
 
-    It is chosen by shapes alone, because one program serves any parameters and any data.
+    It depends on shapes alone, because the same program is used for any parameters and data.
     """
     if not on_cpu():
         return jax_strategy(n_rows, "scan", None) if n_rows > _SEGMENTS[0] else Recursions()
@@ -101,21 +100,21 @@ def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
 
 
 def _segments_at_once(n_rows: int) -> int:
-    """Number of equally long segments, as many as an accelerator is filled with."""
+    """Return the number of equally long segments that fills an accelerator."""
     lengths = [n for n in range(1, _LONGEST_SEGMENT + 1) if n_rows % n == 0]
     return n_rows // next((n for n in lengths if n_rows // n <= _MOST_SEGMENTS_AT_ONCE), lengths[-1])
 
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Settings under which programs of the engine run, whatever the user's are."""
+    """Apply the settings of the engine, regardless of the user's settings of JAX."""
     check_not_forked()
     with interrupts_kept(), engine_settings(), one_blas_thread():
         yield
 
 
 def chunk_length(n_rows: int, n_states: int) -> int:
-    """Return the rows of each chunk of a panel; chunks are equally long, so that one program serves all."""
+    """Return the rows of each chunk of a panel; chunks are equally long and share one compiled program."""
     most = int(np.clip(_CHUNK_BYTES // (8 * n_states**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
     return n_rows if n_rows <= most else padded_length(-(-n_rows // -(-n_rows // most)))
 
@@ -171,7 +170,7 @@ def _draw_program(
 
 @dataclass
 class _Pass:
-    """A panel in chunks, and the state before each of them."""
+    """Forward and backward passes over a panel in chunks, with the state before each chunk."""
 
     strategy: Strategy
     params: Parameters
@@ -184,11 +183,11 @@ class _Pass:
         self.starts = range(0, self.panel.values.shape[0], self.length)
         zeros = np.zeros((n_states, n_states))
         self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
-        #: What follows the last row: nothing, to which no transition leads.
+        #: State after the last row: without variance, and not connected by a transition.
         self.nothing = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
 
     def chunk(self, start: int) -> tuple[Rows, int]:
-        """Rows from one on, and which gap follows them."""
+        """Return the rows of a chunk, and the index of the gap that follows them."""
         return rows_of(self.panel, start, self.length), index_after(self.panel, start + self.length)
 
     def filter(self) -> FloatArray:
@@ -201,7 +200,7 @@ class _Pass:
         return np.concatenate(parts)[: self.panel.n_rows]
 
     def moments_backwards(self) -> Iterator[tuple[slice, RowMoments]]:
-        """Moments of the rows of each chunk that are data, the last one first."""
+        """Yield the moments of the rows of each chunk without padding, the last chunk first."""
         after, n = self.nothing, self.panel.n_rows
         for i, start in reversed(list(enumerate(self.starts))):
             arguments = (*self.chunk(start), self.states[i], after)
@@ -214,7 +213,7 @@ class _Pass:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Exact inference over a panel with JAX; methods as of :class:`.Core`.
+    """Exact inference over a panel with JAX; methods as in :class:`.Core`.
 
     Parameters
     ----------
@@ -234,7 +233,7 @@ class Sweep:
         return _Pass(jax_strategy(length, self.name, self.n_segments), params, panel, length)
 
     def log_likelihood(self, params: Parameters, panel: Panel) -> float:
-        """Return the log-likelihood in nats: the forward pass alone."""
+        """Return the log-likelihood in nats, by the forward pass alone."""
         with _settings():
             return float(np.sum(self._pass(params, panel).filter()))
 
@@ -252,7 +251,7 @@ class Sweep:
     def visit_moments(
         self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
     ) -> float:
-        """Show the means and covariances of each chunk, the last one first; return the log-likelihood."""
+        """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
             whole = self._pass(params, panel)
             value = float(np.sum(whole.filter()))
@@ -282,7 +281,7 @@ class Sweep:
         covariance: FloatArray,
         onward: Transition | None = None,
     ) -> Filtering:
-        """Return causal moments, going on from a state."""
+        """Return causal moments, starting from a state."""
         with _settings():
             rows = self._rows(params, panel, panel.cell_weights, mean, covariance, onward)
             return Filtering(*(np.asarray(x)[: panel.n_rows] for x in _filter_program(*rows)))
@@ -312,7 +311,7 @@ class Sweep:
         covariance: FloatArray,
         onward: Transition | None,
     ) -> tuple[Array, Array, Transition, Model, Gaussian]:
-        """Values, weights, transitions, model and the state before, for programs that filter."""
+        """Return values, weights, transitions, model and the state before, for filter programs."""
         model = make_model(params, panel)
         steps = model.transitions.map(np.asarray).at(panel.gap_index)
         if onward is not None:
@@ -338,7 +337,7 @@ class Sweep:
             return np.concatenate(parts[::-1])[: panel.n_rows].swapaxes(0, 1)
 
     def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return scores and precisions (N, D) of values given all others; zero where they are missing."""
+        """Return scores and precisions (N, D) of values given all others; zero for missing values."""
         with _settings():
             arrays = (panel.values[:], panel.mask[:], panel.gap_index)
             found = value_scores(make_model(params, panel), Rows(*map(jnp.asarray, arrays)))

@@ -1,4 +1,4 @@
-"""Symmetric matrices by their upper triangle: half the numbers for sums over many of them."""
+"""Symmetric matrices stored as upper triangles, which halves the work of sums over many of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from jax import Array
 
-# 32 bits: JAX cannot index by 64-bit arrays where a user keeps it in single precision.
+# 32 bits: JAX cannot index by 64-bit arrays if the user's setting is single precision.
 IntArray = NDArray[np.int32]
 
 
 class Triangle(NamedTuple):
-    """Where the entries of the upper triangle are in a (K, K) matrix, and those of the matrix in them."""
+    """Indices of the upper triangle's entries in a (K, K) matrix, and of its entries in the triangle."""
 
     rows: IntArray
     columns: IntArray
@@ -24,18 +24,18 @@ class Triangle(NamedTuple):
 
     @property
     def flat(self) -> IntArray:
-        """Places of the triangle's entries in the flattened matrix."""
+        """Indices of the triangle's entries in the flattened matrix."""
         return self.rows * int(self.columns[-1] + 1) + self.columns
 
     @property
     def diagonal(self) -> IntArray:
-        """Places of the diagonal's entries in the triangle."""
+        """Indices of the diagonal's entries in the triangle."""
         return np.flatnonzero(self.rows == self.columns).astype(np.int32)
 
 
 @cache
 def triangle(size: int) -> Triangle:
-    """The upper triangle of matrices of a size.
+    """Return the upper triangle of matrices of a size.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def triangle(size: int) -> Triangle:
 
 
 def pack(matrices: Array) -> Array:
-    """Upper triangles (..., K (K + 1) / 2) of symmetric matrices (..., K, K).
+    """Return upper triangles (..., K (K + 1) / 2) of symmetric matrices (..., K, K).
 
     Examples
     --------
@@ -64,7 +64,7 @@ def pack(matrices: Array) -> Array:
 
 
 def unpack(packed: Array, size: int) -> Array:
-    """Symmetric matrices (N, K, K) from their upper triangles (N, K (K + 1) / 2).
+    """Return symmetric matrices (N, K, K) from their upper triangles (N, K (K + 1) / 2).
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """The compiled engine: exact inference on a CPU, without JAX.
 
-``segments.c`` works on segments of rows side by side by precisions, ``recursions.c`` row after row by square
-roots of covariances. ``module.cpp`` is their Python module ``_probsfa_core``, of which ``kernels`` holds what
-is used. ``passes`` works through a panel chunk by chunk with either; ``algorithm`` chooses between them.
+``segments.c`` filters segments of rows in parallel in information form (precisions), ``recursions.c`` row by
+row with square roots of covariances. ``module.cpp`` is their Python module ``_probsfa_core``, which
+``kernels`` loads. ``passes`` processes a panel chunk by chunk with either; ``algorithm`` chooses between
+them.
 """

@@ -22,30 +22,30 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Core", "supports"]
 
-#: Calls with the rows of a chunk, their means and their covariances.
+#: Called with the rows of a chunk, their means and their covariances.
 Visit = Callable[[slice, FloatArray, FloatArray], None]
 
-# Segments lose roundings with the square of the precision of states. Largest precision at which they are
-# used: for results, of which they keep ten digits, and for the steps of an optimizer, of which they keep
-# five, and seven of log-likelihoods.
+# Rounding errors of segments grow with the square of the precision of states. Maximum precision at which they
+# are used: for results, with ten accurate digits, and for optimizer steps, with five, and seven of
+# log-likelihoods.
 _MOST_PRECISION, _MOST_PRECISION_OF_STEPS = 1e4, 2e6
-# What the forward pass leaves is kept for the backward pass up to this size; beyond it, it is made again.
+# Results of the forward pass are kept for the backward pass up to this size; beyond it, they are recomputed.
 _MOST_KEPT_BYTES, _FEW_KEPT_BYTES = 1536 * 2**20, 64 * 2**20
 
 
 def supports(params: Parameters) -> bool:
-    """Return whether the compiled engine is there, and for so many states."""
+    """Return whether the compiled engine is available and supports the number of states."""
     return available() and 1 <= params.n_states <= MOST_STATES
 
 
 @dataclass(frozen=True)
 class Core:
-    """The compiled engine: segments side by side, or recursions where segments would lose digits.
+    """The compiled engine: segments in parallel, or recursions where segments would lose digits.
 
     Parameters
     ----------
     for_steps : bool, default=False
-        Whether results only tell an optimizer where to step next, for which five digits suffice.
+        Whether results are only used for optimizer steps, for which five digits suffice.
     kind : type of Chunk, optional
         The algorithm; chosen for each model and panel by default.
     """
@@ -54,7 +54,7 @@ class Core:
     kind: type[Chunk] | None = None
 
     def log_likelihood(self, params: Parameters, panel: Panel) -> float:
-        """Return the log-likelihood in nats: the forward pass alone."""
+        """Return the log-likelihood in nats, by the forward pass alone."""
         with _settings():
             return float(sum(map(np.sum, self._pass(params, panel).forward())))
 
@@ -69,7 +69,7 @@ class Core:
             return PanelMoments(room["means"], room["covariances"], room["lag_one"][: n - 1], terms)
 
     def visit_moments(self, params: Parameters, panel: Panel, visit: Visit) -> float:
-        """Show the means and covariances of each chunk, the last one first; return the log-likelihood."""
+        """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
             whole = self._pass(params, panel, _FEW_KEPT_BYTES, shown=True)
             value = float(sum(map(np.sum, whole.forward())))
@@ -107,7 +107,7 @@ class Core:
         covariance: FloatArray,
         onward: Transition | None = None,
     ) -> Filtering:
-        """Return causal moments; parameters as of :func:`probsfa.statespace.posterior.filter_rows`."""
+        """Return causal moments; parameters as in :func:`probsfa.statespace.posterior.filter_rows`."""
         with _settings():
             rows, values, weights = _rows(params, panel, panel.cell_weights, onward)
             means, covariances, terms = _room_for_filter(rows, panel.n_rows, params.n_states)
@@ -150,7 +150,7 @@ class Core:
             return draws.swapaxes(0, 1)
 
     def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
-        """Return scores and precisions (N, D) of values given all others; zero where they are missing."""
+        """Return scores and precisions (N, D) of values given all others; zero for missing values."""
         with _settings():
             n, k = panel.n_rows, params.n_states
             index = np.append(panel.gap_index[:n], np.int32(panel.gaps.size)).astype(np.int32)
@@ -170,13 +170,13 @@ class Core:
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Keep interrupts until the end of a pass, and BLAS to one thread."""
+    """Delay interrupts until the end of a pass, and limit BLAS to one thread."""
     with interrupts_kept(), one_blas_thread():
         yield
 
 
 def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
-    """Return segments, which are quicker, where they are accurate."""
+    """Return segments, which are faster, if they are accurate enough, else recursions."""
     most = _MOST_PRECISION_OF_STEPS if for_steps else _MOST_PRECISION
     if max(params.latents.sizes, default=1) > Segments.most_states_of_a_block:
         return Recursions
@@ -184,11 +184,11 @@ def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
 
 
 def largest_precision(params: Parameters, panel: Panel) -> float:
-    """Return a bound on the precision of a filtered state: of one row, and of a known state before it."""
+    """Return a bound on the precision of filtered states: that of a row plus that given the state before."""
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
         gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
-        # Innovations grow with the time that passes.
+        # Innovation variances grow with the elapsed time.
         step = transition_over(params, np.min(panel.gaps, keepdims=True).reshape(1))
         innovations = step.at(0).least_innovation()
         if not np.all(np.isfinite(gram)) or not innovations > 0.0:
@@ -200,7 +200,7 @@ def largest_precision(params: Parameters, panel: Panel) -> float:
 def _rows(
     params: Parameters, panel: Panel, weights: RowSource, onward: Transition | None
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """Kernel of all rows, their values and their weights; the first row may follow rows before it."""
+    """Return the kernel of all rows, their values and weights; ``onward`` leads to the first row."""
     n = panel.n_rows
     steps, index = transition_table(params, panel.gaps), panel.gap_index[:n]
     if onward is not None:
@@ -226,7 +226,7 @@ def _root(covariance: FloatArray) -> FloatArray:
 def _add_residuals(
     params: Parameters, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
 ) -> None:
-    """Make terms of the likelihood to log densities of rows, from the filtered means."""
+    """Complete terms of the likelihood to log densities of rows, from the filtered means."""
     n, d = values.shape
     kernel = kernels().Segments(
         n_states=params.n_states,

@@ -1,4 +1,4 @@
-"""The Python module of the compiled kernels, where it was built and may be used."""
+"""Import of the compiled kernels' Python module, if it was built and is not switched off."""
 
 import importlib
 import os
@@ -13,17 +13,17 @@ from probsfa.statespace.panel import Units, aligned_like, pack_rows
 
 __all__ = ["MOST_STATES", "SWITCH", "available", "kernels", "pack", "warn_if_missing"]
 
-#: Environment variable that switches the compiled engine off when it is "0".
+#: Environment variable that switches the compiled engine off if it is "0".
 SWITCH = "PROBSFA_CORE"
-#: Largest dimension of the state that kernels are compiled for.
+#: Maximum dimension of the state that kernels are compiled for.
 MOST_STATES = 160
-# The version of the module's functions that this file calls.
+# Version of the module's functions that this file requires.
 _INTERFACE = 2
 
 
 @cache
 def _module() -> Any:
-    """The module; None where the package was installed without a compiler, or it is of another version."""
+    """Return the module; None if the package was installed without a compiler, or versions differ."""
     try:
         module = importlib.import_module("_probsfa_core")
     except ImportError:
@@ -32,14 +32,14 @@ def _module() -> Any:
 
 
 def available() -> bool:
-    """Return whether the compiled engine is installed, and not switched off in the environment."""
+    """Return whether the compiled engine is installed, and not switched off by the environment variable."""
     return os.environ.get(SWITCH) != "0" and _module() is not None
 
 
 def warn_if_missing() -> None:
-    """Warn, once in a process, where the compiled engine is not installed and not switched off.
+    """Warn, once in a process, if the compiled engine is neither installed nor switched off.
 
-    Installers show the errors of a build only on request, so that otherwise a failed build is not noticed.
+    Installers show build errors only on request, so a failed build would go unnoticed.
     """
     if os.environ.get(SWITCH) != "0" and _module() is None:
         _warn()
@@ -73,7 +73,7 @@ def kernels() -> Any:
 
 
 def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Return values, zero where missing, and mask of rows: :func:`.pack_rows`, compiled where possible."""
+    """Return values, zero where missing, and mask of rows: :func:`.pack_rows`, compiled if possible."""
     plain = type(block) in (np.ndarray, np.memmap) and block.dtype == np.float64  # no masked array
     in_place = block.flags.c_contiguous and block.flags.aligned
     if units is None or not (plain and in_place and block.shape[1:] == units.shift.shape and available()):

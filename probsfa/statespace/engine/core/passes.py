@@ -1,4 +1,4 @@
-"""A forward and a backward pass over a panel, chunk by chunk, with one of the two compiled algorithms."""
+"""Forward and backward pass over a panel, chunk by chunk, with one of the two compiled algorithms."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -20,21 +20,21 @@ from probsfa.statespace.parameters import Parameters
 Arrays = dict[str, FloatArray]
 _T = TypeVar("_T", Precisions, Roots)
 
-# Bytes of a chunk's values where they are read from a file, and fewest rows of such a chunk: some dozen
-# megabytes are read at the speed of the disk, and keep memory small.
+# Bytes of a chunk's values that are read from a file, and minimum rows of such a chunk: 16 MiB are read at
+# the speed of the disk, and use little memory.
 _READ_BYTES, _FEWEST_READ_ROWS = 16 * 2**20, 256
-# Rows times products of a row, from which a second thread saves more than it costs to start (some 50 us).
+# Rows times products of a row at which a second thread saves more time than its start takes (some 50 us).
 _LEAST_WORK = 1e7
 
 
 class Scratch(threading.local):
-    """Arrays that are made once in each thread: fresh memory takes as long as a pass over few states."""
+    """Arrays that each thread allocates once: fresh memory takes as long as a pass over few states."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, FloatArray] = {}
 
     def array(self, name: str, *shape: int) -> FloatArray:
-        """Return an array of a shape, with arbitrary numbers in it."""
+        """Return an uninitialized array of a shape."""
         size = int(np.prod(shape))
         if name not in self._arrays or self._arrays[name].size < size:
             self._arrays[name] = np.empty(size)
@@ -47,8 +47,8 @@ scratch = Scratch()
 class State(NamedTuple):
     """A state between two chunks.
 
-    Given all rows, its mean (K,) and covariance (K, K); given the rows up to its own, what the algorithm
-    passes on: information and precision, or mean and a root ``N`` of the covariance ``N' N``.
+    Given all rows, it holds mean (K,) and covariance (K, K). Given the rows up to its own, it holds
+    information and precision (segments), or mean and a root ``N`` of the covariance ``N' N`` (recursions).
     """
 
     vector: FloatArray
@@ -56,7 +56,7 @@ class State(NamedTuple):
 
 
 class Chunk(ABC):
-    """A run of rows of a panel, worked through by one algorithm.
+    """Consecutive rows of a panel, processed by one algorithm.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Chunk(ABC):
     part : slice
         Its rows.
     fresh : bool
-        Whether what it keeps needs memory of its own.
+        Whether results to keep need newly allocated memory.
     """
 
     def __init__(self, whole: "PanelPass", part: slice, *, fresh: bool) -> None:
@@ -106,30 +106,30 @@ class Chunk(ABC):
     @classmethod
     @abstractmethod
     def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
-        """Return the number of rows of a chunk, for moments that are shown in full or not."""
+        """Return the number of rows of a chunk; ``shown`` if moments are returned in full."""
 
     @classmethod
     @abstractmethod
     def prior(cls, n_states: int) -> State:
-        """Return the stationary state before the first row, as the algorithm passes it on."""
+        """Return the stationary state before the first row, in the form of the algorithm."""
 
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes of what is kept for the backward pass."""
+        """Bytes of the results kept for the backward pass."""
 
     @abstractmethod
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
-        """Filter from the state before the first row into terms of the likelihood and means."""
+        """Filter from the state before the first row; write terms of the likelihood and means."""
 
     @abstractmethod
     def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
         """Smooth from the filtered last state and the state after it; return the first state.
 
-        Moments are written into arrays: ``means`` (n, K), ``covariances`` (n, K, K), and ``lag_one``, those
-        of the next state with each (n, K, K); or, for sums, lower triangles of covariances and then of
-        ``m m'`` (n + 1, K (K + 1)), of ``lag_one`` the diagonals and then, row after row, the entries of
-        blocks beside them (n, L), and ``means`` (n + 1, K).
+        Moments are written into arrays: ``means`` (n, K), ``covariances`` (n, K, K), and ``lag_one`` (n, K,
+        K), covariances of the next state with each. For sums they are: lower triangles of covariances and
+        then of ``m m'`` (n + 1, K (K + 1)); the diagonals of ``lag_one`` and then, row after row, its other
+        entries within blocks (n, L); and ``means`` (n + 1, K).
         """
 
     def filter(self, before: State) -> tuple[FloatArray, State]:
@@ -140,7 +140,7 @@ class Chunk(ABC):
         last = self._filter(before, terms, means)
         self._on_rows(self.kernel.likelihoods)
         if not self.whole.resident:
-            # Rows that are read from a file are read again for the sums: kept, they would fill the memory.
+            # Rows of a file are read again for the sums, because keeping them would fill the memory.
             del self.values, self.weights
             self.kernel.values = self.kernel.weights = None
         return terms, last
@@ -149,12 +149,12 @@ class Chunk(ABC):
         return scratch.array("filtered means", self.n_rows, self.whole.n_states)
 
     def add_up(self, sums: Sums) -> None:
-        """Add the sums over rows to others, after ``smooth(..., full=False)``."""
+        """Add the sums over rows to ``sums``, after ``smooth(..., full=False)``."""
         k, n, after = self.whole.n_states, self.n_rows, self.whole.after
         if not hasattr(self, "values"):
             self._read()
         if after is not None:
-            # Arrays for sums have a row more than the chunk, to which the step from the last one leads.
+            # Arrays for sums have one row more than the chunk, for the state after its last row.
             self.means[n], self.moments[n, : k * (k + 1) // 2] = after.vector, packed(after.matrix)
         if self.one_thread:
             self.kernel.add_up(0, n, *sums)
@@ -190,9 +190,9 @@ class PanelPass:
     kind : type of Chunk
         The algorithm.
     kept_bytes : int
-        Most memory for what the forward pass leaves to the backward one; beyond it, it is made again.
+        Maximum memory for results of the forward pass; beyond it, they are recomputed.
     shown : bool, default=False
-        Whether moments of whole chunks are shown, for which memory is scarce.
+        Whether moments of whole chunks are returned, for which chunks are smaller.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class PanelPass:
         rows = kind.rows_of_chunk(self.n_states, shown)
         if not self.resident:
             rows = min(rows, max(_READ_BYTES // (8 * self.n_features), _FEWEST_READ_ROWS))
-        rows -= rows % 8  # segments of whole chunks are full, in each lane of each group
+        rows -= rows % 8  # whole chunks then fill each SIMD lane of each group
         n = panel.n_rows
         self.parts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         self._tables: dict[Any, Any] = {}
@@ -230,16 +230,16 @@ class PanelPass:
         return Sums.zero(*sizes, complete=self.panel.complete)
 
     def shared(self, kind: type[_T]) -> _T:
-        """Return the table of a kind over the panel's gaps, made once for all chunks."""
+        """Return the table of a kind over the panel's gaps, computed once for all chunks."""
         if kind not in self._tables:
             self._tables[kind] = kind.of(self.steps)
         return self._tables[kind]
 
     def forward(self) -> Iterator[FloatArray]:
-        """Filter all chunks in turn; yields the log density of each row."""
+        """Filter all chunks in sequence; yield the log density of each row."""
         room = self.kept_bytes
         for i, part in enumerate(self.parts):
-            # What is kept of one chunk alone is in memory that exists already.
+            # A single chunk keeps its results in scratch memory.
             chunk = self.kind(self, part, fresh=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
@@ -249,9 +249,9 @@ class PanelPass:
             yield terms
 
     def backward(self, room: Callable[[slice], Arrays], *, full: bool) -> Iterator[Chunk]:
-        """Smooth all chunks, the last one first, into arrays that ``room`` gives for their rows.
+        """Smooth all chunks, the last one first, into arrays that ``room`` returns for their rows.
 
-        Meanwhile ``after`` is the state after the chunk; None after the last one.
+        While a chunk is yielded, ``after`` is the state after it; None after the last chunk.
         """
         for i, chunk in self.filtered_backwards():
             first = chunk.smooth(self.states[i + 1], room(chunk.part), full=full)
@@ -259,7 +259,7 @@ class PanelPass:
             self.after = first
 
     def filtered_backwards(self) -> Iterator[tuple[int, Chunk]]:
-        """Yield all chunks with their forward pass, the last one first."""
+        """Yield all chunks with their forward pass, the last chunk first."""
         for i in reversed(range(len(self.parts))):
             chunk = self.chunks.pop(i, None)
             if chunk is None:

@@ -1,4 +1,4 @@
-"""Row after row, by square roots of covariances: accurate for tiny noise and rows close to each other."""
+"""Row-by-row inference by square roots of covariances, accurate for tiny noise and closely spaced rows."""
 
 from functools import cached_property
 from typing import Any
@@ -13,12 +13,12 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Recursions"]
 
-# Bytes of a chunk's gains and roots, and fewest rows of a chunk.
+# Bytes of a chunk's gains and roots, and minimum rows of a chunk.
 _CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 64 * 2**20, 256
 
 
 class Recursions(Chunk):
-    """A chunk whose rows go one after the other; see ``recursions.c``."""
+    """A chunk processed row by row; see ``recursions.c``."""
 
     @classmethod
     def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
@@ -32,7 +32,7 @@ class Recursions(Chunk):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept for the backward pass; gains that steady rows share count once."""
+        """Bytes of the results kept for the backward pass; gains that steady-state rows share count once."""
         return 16 * self.n_slots * self.whole.n_states**2 + self.means_of_filter.nbytes
 
     @cached_property
@@ -66,14 +66,14 @@ class Recursions(Chunk):
         return State(mean, covariance)
 
     def draw(self, normals: FloatArray, after: FloatArray, draws: FloatArray) -> None:
-        """Draw states (n, M, K) from normals; ``after`` (M, K), the state after them, becomes the first."""
+        """Draw states (n, M, K) from normals; ``after`` (M, K), the next state, becomes the first."""
         self._rows.draw(normals.shape[1], normals, after, draws)
 
 
 def make_rows(
     params: Parameters, values: FloatArray, weights: FloatArray, roots: Roots, gap_index: Any
 ) -> Any:
-    """Return the kernel of rows (n, D), with an index (n + 1,) of the transitions to them and after them."""
+    """Return the kernel of rows (n, D), with indices (n + 1,) of the transitions to and after them."""
     n, d = values.shape
     reach = max(params.latents.sizes, default=1) - 1
     sizes = {"n_states": params.n_states, "n_features": d, "n_rows": n, "n_gaps": len(roots.transition) - 1}

@@ -1,4 +1,4 @@
-"""Segments of rows side by side, by precisions of states: fast where noise is not tiny."""
+"""Segments of rows in parallel, in information form (precisions): fast if noise is not tiny."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -16,21 +16,21 @@ __all__ = ["Segments"]
 
 # As in segments.c.
 _LANES = 4
-# Groups of four segments side by side, for two threads; one where segments would be shorter than this.
+# Groups of four parallel segments, for two threads; one if segments would be shorter than the minimum.
 _GROUPS, _SHORTEST = 2, 24
-# Different gaps up to which transitions are laid out for all lanes.
+# Maximum number of distinct gaps for which transitions are stored for all lanes.
 _FEW_GAPS = 64
-# Bytes of a chunk's precisions, and fewest rows of one: they stay in the cache.
+# Bytes of a chunk's precisions, which fit in the cache, and minimum rows of a chunk.
 _CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 8 * 2**20, 2048
-# The same where moments are not shown in full: segments should be long beside the rows that depend on those
-# before them, which are gone through twice.
+# The same if moments are not returned in full: segments should be long compared with the rows that depend on
+# those before them, which are processed twice.
 _LONG_CHUNK_BYTES, _LONG_CHUNK_ROWS = 64 * 2**20, 8192
 
 
 class Segments(Chunk):
-    """A chunk whose segments go side by side; see ``segments.c``."""
+    """A chunk whose segments are processed in parallel; see ``segments.c``."""
 
-    #: Blocks of states that segments know.
+    #: Maximum number of states of a block that segments support.
     most_states_of_a_block = 2
 
     @classmethod
@@ -50,7 +50,7 @@ class Segments(Chunk):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is kept for the backward pass."""
+        """Bytes of the results kept for the backward pass."""
         return int(self.rows.nbytes + self.group.nbytes)
 
     @cached_property
@@ -97,7 +97,7 @@ class Segments(Chunk):
         return State(into["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
 
     def _over_last(self, table: FloatArray) -> FloatArray:
-        """Return the matrix (K, K) of a table for the step that follows the rows."""
+        """Return the matrix (K, K) of a table for the step after the last row."""
         diagonal, beside = table[self.following]
         n = self.whole.n_single
         paired = np.arange(n, self.whole.n_states).reshape(-1, 2)
@@ -106,7 +106,7 @@ class Segments(Chunk):
         return np.asarray(Blocks(diagonal[:n], (pairs,) if len(pairs) else ()).matrix())
 
     def _of_lag_one(self, matrix: FloatArray) -> FloatArray:
-        """Return what sums use of the covariance of a state with the one before: see :meth:`smooth`."""
+        """Return the entries of a lag-one covariance that sums use, see :meth:`smooth`."""
         paired = np.arange(self.whole.n_single, self.whole.n_states)
         partner = paired.reshape(-1, 2)[:, ::-1].ravel()
         return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
@@ -120,7 +120,7 @@ class Segments(Chunk):
 
 
 def _inverse(matrix: FloatArray) -> FloatArray:
-    """Inverse of a symmetric positive definite matrix; NaN where rounding or worse has left none."""
+    """Return the inverse of a symmetric positive definite matrix; NaN if it is not positive definite."""
     try:
         root = np.linalg.inv(np.linalg.cholesky(matrix))
     except np.linalg.LinAlgError:

@@ -1,4 +1,4 @@
-"""Sums of moments over rows, and the expected statistics that they give."""
+"""Sums of moments over rows, and the expected statistics computed from them."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _LANES = 4
 
 
 class Sums(NamedTuple):
-    """Sums over rows that the expected statistics are made of; see ``add_up`` of ``segments.c``."""
+    """Sums over rows for the expected statistics; see ``add_up`` of ``segments.c``."""
 
     seen: FloatArray
     residual_moments: FloatArray
@@ -24,7 +24,7 @@ class Sums(NamedTuple):
     def zero(
         cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
     ) -> "Sums":
-        """Return sums over no rows; of complete rows, all columns share theirs."""
+        """Return sums over no rows; if rows are complete, all columns share the sums ``seen``."""
         k, d = n_states, n_features
         width = d + 1 + -(d + 1) % _LANES
         seen = (k * (k + 1) + k + 1, _LANES if complete else width)

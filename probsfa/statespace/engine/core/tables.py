@@ -1,4 +1,4 @@
-"""What kernels know of a model: its columns, and its transitions over the gaps between rows."""
+"""Model tables for the kernels: columns, and transitions over the gaps between rows."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ from probsfa.statespace.parameters import Parameters
 
 
 class Precisions(NamedTuple):
-    """Transitions over each gap and, last, the one that starts a sequence, as segments use them.
+    """Transitions over each gap and then the sequence start, in the form that segments use.
 
-    ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` as of :func:`by_diagonals`, (U + 1, 2, K); and ``log|Q|`` (U +
-    1,).
+    ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` as returned by :func:`by_diagonals`, (U + 1, 2, K); and ``log|Q|``
+    (U + 1,).
     """
 
     weight: FloatArray
@@ -25,7 +25,7 @@ class Precisions(NamedTuple):
 
     @classmethod
     def of(cls, steps: Transition) -> "Precisions":
-        """Return those of transitions (U + 1, K)."""
+        """Return the tables of transitions (U + 1, K)."""
         batch = steps.as_batch()
         precisions = batch.in_information_form()
         return cls(
@@ -39,8 +39,8 @@ class Precisions(NamedTuple):
 def by_diagonals(batch: Blocks) -> FloatArray:
     """Return a batch of matrices of blocks as (U, B, K), the diagonals first.
 
-    Of row ``i`` of a block follow its columns ``i + 1``, ``i + 2``, counted modulo the size of the block.
-    ``B`` is the size of the largest block, two at least.
+    For row ``i`` of a block, columns ``i + 1``, ``i + 2``, modulo the size of the block, follow. ``B`` is the
+    size of the largest block, at least two.
     """
     first, count = batch.diagonal.shape
     width = max((2, *(group.shape[1] for group in batch.groups)))
@@ -57,7 +57,7 @@ def by_diagonals(batch: Blocks) -> FloatArray:
 
 
 class Roots(NamedTuple):
-    """Transitions over each gap and, last, the one that starts a sequence, as recursions use them.
+    """Transitions over each gap and then the sequence start, in the form that recursions use.
 
     ``A`` and upper triangles ``N`` with ``Q = N' N``, both (U + 1, K, K).
     """
@@ -67,19 +67,19 @@ class Roots(NamedTuple):
 
     @classmethod
     def of(cls, steps: Transition) -> "Roots":
-        """Return those of transitions (U + 1, K)."""
+        """Return the tables of transitions (U + 1, K)."""
         batch = steps.as_batch()
         both = (batch.matrix.matrix(), batch.innovation_root().matrix())
         return cls(*(np.ascontiguousarray(np.moveaxis(x, -1, 0), np.float64) for x in both))
 
     def chosen(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
-        """Return those transitions alone that an index uses, and the index into them."""
+        """Return only the transitions that an index uses, and the index into them."""
         used, inverse = np.unique(index, return_inverse=True)
         return Roots(self.transition[used], self.innovation[used]), inverse.astype(np.int32)
 
 
 class Columns(NamedTuple):
-    """What is known of the columns; see ``observations`` of ``kernels.h``."""
+    """Parameters of the columns; see ``observations`` of ``kernels.h``."""
 
     offset: FloatArray
     reciprocal_noise: FloatArray
@@ -90,7 +90,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, params: Parameters) -> "Columns":
-        """Return those of a model."""
+        """Return the parameters of a model's columns."""
         rows, columns = lower_triangle(params.n_states)
         loadings, noise = (np.asarray(x, np.float64) for x in (params.loadings, params.noise_variance))
         scaled = loadings / noise[:, None]

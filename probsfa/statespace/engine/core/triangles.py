@@ -1,4 +1,4 @@
-"""Symmetric matrices by their lower triangles, as the kernels keep them."""
+"""Symmetric matrices stored as lower triangles, in the format of the kernels."""
 
 from functools import cache
 
@@ -26,7 +26,7 @@ def unpacked(lower: FloatArray) -> FloatArray:
 
 @cache
 def _places(count: int) -> NDArray[np.intp]:
-    """Where the entries of a symmetric matrix are in its lower triangle of so many numbers."""
+    """Return the indices of a symmetric matrix's entries in its lower triangle of ``count`` numbers."""
     size = round((np.sqrt(8.0 * count + 1.0) - 1.0) / 2.0)
     places = np.zeros((size, size), dtype=np.intp)
     places[lower_triangle(size)] = np.arange(count)
