@@ -1,25 +1,25 @@
-"""Cells that are not Gaussian: counts, zeros and ones, categories, and noise with heavy tails.
+"""Non-Gaussian observations: counts, binary and categorical values, and heavy-tailed noise.
 
-The latents are those of :mod:`probsfa.statespace`, and so is the engine. What is other is the likelihood of a
-cell, of which a Gaussian site takes the place::
+The latent factors and the engine are those of :mod:`probsfa.statespace`. Only the likelihood of a value
+differs, and a Gaussian site replaces it::
 
     x_td ~ p(. | eta_td, shape_d),      eta_t = mu + C z_t
 
-Who calls whom, from the top; nothing calls upwards:
+Modules from the top down; each imports only from those below it:
 
 ================  ======================================================================================
-``estimator``     ``EmissionSFA``: checks its input, calls the functions below, keeps the result
-``model``         a fitted model and its verbs; a whole fit
+``estimator``     ``EmissionSFA``: checks its input, calls the functions below, stores the result
+``model``         a fitted model and its methods; a whole fit
 ``filtering``     row by row, each given those before it
-``prediction``    from the latents to the cells of users: means, quantiles, probabilities, draws
+``prediction``    from latent factors to values in data units: means, quantiles, probabilities, draws
 ``start``         starting point: the Gaussian model of transformed values, such as roots of counts
 ``learning``      maximization of the lower bound over parameters, with sites updated at each step
-``columns``       columns of users as cells: what they may hold, their units, levels as zeros and ones
-``sites``         the Gaussian distribution of the latents with the highest lower bound
-``families``      expected log densities of cells with their derivatives; moments, quantiles, draws
-``links``         the same for numbers about a learned function of their predictor
-``family``        what each of these must be able to say
-``quadrature``    Gauss and Hermite's rule
+``columns``       encoding of user columns: valid values, units, levels as zeros and ones
+``sites``         the Gaussian distribution of the latent factors with the highest lower bound
+``families``      expected log densities of values with their derivatives; moments, quantiles, draws
+``links``         the same for Gaussian values about a learned function of their predictor
+``family``        interface of families and links
+``quadrature``    Gauss-Hermite quadrature
 ================  ======================================================================================
 """
 

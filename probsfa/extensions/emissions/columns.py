@@ -1,10 +1,10 @@
-"""Columns of users as cells of the model: which family each is of, what it may hold, and its units.
+"""Encoding of user columns as model columns: the family, valid values and units of each.
 
-A column is one column of cells, standardised where it has a scale; a categorical one of ``L`` levels is ``L -
-1`` columns of zeros and ones. These ask in turn, from the lowest level on: "is it this one, if it is none of
-the levels before?" (sequential logits; Tutz 1991). Any probabilities of levels can be written so, and levels
-that have an order keep it. What is not asked any more is missing, so that a categorical cell takes no
-mathematics of its own.
+A column is encoded as one model column, standardized if it has a scale. A categorical column of ``L`` levels
+is encoded as ``L - 1`` columns of zeros and ones, from the lowest level on: one if the value is this level,
+given that it is none of the levels before (sequential logits; Tutz 1991). This parametrization includes all
+probabilities of levels, and uses the order of ordinal levels. The columns after the observed level are
+missing values, so that categorical columns need no other algorithm.
 
 References
 ----------
@@ -34,30 +34,30 @@ __all__ = [
     "with_links",
 ]
 
-#: What users may ask for; "auto" looks at the column.
+#: Valid emissions; "auto" chooses by the values of the column.
 EMISSIONS = ("auto", *(name for name in FAMILIES if name not in LINKS), "categorical")
 
-# Levels of a categorical column beyond which it is taken for something else.
+# Maximum number of levels of a categorical column.
 _MOST_LEVELS = 100
-# A count beyond this is no whole number in double precision.
+# Larger counts are not exact in double precision.
 _LARGEST_COUNT = 2.0**53
 
 
 class Column(NamedTuple):
-    """A column of users.
+    """A user column.
 
     Attributes
     ----------
     emission : str
         One of :data:`EMISSIONS` but "auto".
     first, n_cells : int
-        Which columns of cells it has.
+        First model column, and number of model columns.
     shift, scale : float
         ``shift + scale * cell`` is in data units.
     levels : ndarray (L,)
         Levels of a categorical column, the lowest first; else empty.
     link : str, default="identity"
-        What a Gaussian column is of its predictor: "identity", or one of :data:`LINKS`.
+        Link of the mean of a Gaussian column: "identity", or one of :data:`LINKS`.
     """
 
     emission: str
@@ -70,33 +70,33 @@ class Column(NamedTuple):
 
     @property
     def cells(self) -> slice:
-        """Its columns of cells."""
+        """Its model columns."""
         return slice(self.first, self.first + self.n_cells)
 
     @property
     def family(self) -> str:
-        """The family of its cells."""
+        """Family of its model columns."""
         if self.emission == "categorical":
             return "bernoulli"
         return self.emission if self.link == "identity" else self.link
 
 
 def read_emission(emission: Any, n_features: int, names: Any) -> list[str]:
-    """What is asked for each column, "auto" included.
+    """Return the emission of each column, which may be "auto".
 
     Parameters
     ----------
     emission : str, sequence of str or mapping
-        One for all columns; one for each; or by names or numbers of columns, others being "auto".
+        One for all columns; one for each; or by names or numbers of columns, with "auto" for the others.
     n_features : int
         Number of columns.
     names : array-like of str or None
-        What the columns are called.
+        Names of the columns.
 
     Raises
     ------
     ValueError
-        If it is none of these.
+        If an emission or a column is not valid.
     """
     asked = _by_column("emission", emission, "auto", n_features, names)
     for value in asked:
@@ -106,22 +106,22 @@ def read_emission(emission: Any, n_features: int, names: Any) -> list[str]:
 
 
 def read_link(link: Any, n_features: int, names: Any) -> list[str]:
-    """What link is asked for each column; "identity" where none is.
+    """Return the link of each column, "identity" by default.
 
     Parameters
     ----------
     link : str, sequence of str, mapping or None
-        One for all columns whose cells are Gaussian; one for each column; or by names or numbers of columns,
-        others having none.
+        One for all Gaussian columns; one for each column; or by names or numbers of columns, with "identity"
+        for the others.
     n_features : int
         Number of columns.
     names : array-like of str or None
-        What the columns are called.
+        Names of the columns.
 
     Raises
     ------
     ValueError
-        If it is none of these.
+        If a link or a column is not valid.
     """
     asked = _by_column("link", "identity" if link is None else link, "identity", n_features, names)
     known = ("identity", *LINKS)
@@ -132,12 +132,12 @@ def read_link(link: Any, n_features: int, names: Any) -> list[str]:
 
 
 def with_links(columns: Sequence[Column], links: Sequence[str], *, for_all: bool) -> tuple[Column, ...]:
-    """Columns with their links; with `for_all` those that can have none are left as they are.
+    """Return columns with links; `for_all` skips columns that are not Gaussian.
 
     Raises
     ------
     ValueError
-        If a column is to have a link and is not Gaussian.
+        If a column with a link is not Gaussian.
     """
     out = []
     for d, (column, link) in enumerate(zip(columns, links, strict=True)):
@@ -153,7 +153,7 @@ def with_links(columns: Sequence[Column], links: Sequence[str], *, for_all: bool
 
 
 def _by_column(what: str, given: Any, other: str, n_features: int, names: Any) -> list[Any]:
-    """One entry for each column: from one word, a list, or a mapping, whose other columns have `other`."""
+    """Return an entry for each column, from one word, a list, or a mapping with the default `other`."""
     if isinstance(given, str):
         return [given] * n_features
     if isinstance(given, Mapping):
@@ -175,14 +175,14 @@ def _by_column(what: str, given: Any, other: str, n_features: int, names: Any) -
 
 
 def _auto(cells: FloatArray) -> str:
-    """What a column looks like: zeros and ones, counts, or numbers."""
+    """Return the emission for zeros and ones, for counts, or for other numbers."""
     if np.any(cells < 0.0) or np.any(cells != np.rint(cells)):
         return "gaussian"
     return "bernoulli" if np.all(cells <= 1.0) else "negative_binomial"
 
 
 def make_columns(sequences: Sequences, asked: Sequence[str]) -> tuple[Column, ...]:
-    """What each column is, from what is asked for and what it holds; that is checked by :func:`encode`."""
+    """Return the encoding of each column from emissions and data; :func:`encode` validates the values."""
     columns: list[Column] = []
     first = 0
     for d, emission in enumerate(asked):
@@ -211,7 +211,7 @@ def make_columns(sequences: Sequences, asked: Sequence[str]) -> tuple[Column, ..
 
 
 def _units(cells: FloatArray, emission: str) -> tuple[float, float]:
-    """Shift and scale that standardise a column; those of Student's t are not carried off by single cells."""
+    """Return shift and scale that standardize a column; those of Student-t columns are robust."""
     shift = float(np.mean(cells))
     scale = float(np.std(cells))
     if emission == "student_t":
@@ -227,7 +227,7 @@ def _called(sequences: Sequences, d: int) -> str:
 
 
 def _refuse(sequences: Sequences, d: int, bad: Any, emission: str, wanted: str) -> None:
-    """Raise a ValueError that names the first bad cell, if there is one."""
+    """Raise a ValueError that names the first invalid value, if there is one."""
     if not np.any(bad):
         return
     row = int(np.argmax(bad))
@@ -243,12 +243,12 @@ def _refuse(sequences: Sequences, d: int, bad: Any, emission: str, wanted: str) 
 
 
 def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
-    """Rows of cells in the units of the model, NaN where missing.
+    """Return encoded rows in the units of the model, NaN where missing.
 
     Raises
     ------
     ValueError
-        If a column holds what its distribution does not know, naming the column and the value.
+        If a value is not valid for the emission of its column; the message names both.
     """
     values = np.full((sequences.n_rows, sum(column.n_cells for column in columns)), np.nan)
     for d, column in enumerate(columns):
@@ -274,7 +274,7 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
 
 
 def blocks_of(columns: Sequence[Column]) -> tuple[Block, ...]:
-    """The columns of cells of each family, in the order in which families first appear in the table."""
+    """Return the model columns of each family, in the order of :data:`FAMILIES`."""
     families = np.concatenate([[column.family] * column.n_cells for column in columns])
     return tuple(
         Block(family, np.flatnonzero(families == name))

@@ -1,4 +1,4 @@
-"""Slow features behind counts, zeros and ones, categories and numbers with heavy tails, as an estimator."""
+"""Estimator of slow factors of counts, binary, categorical and heavy-tailed data."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
           "gaussian".
     link : {"monotone", "quadratic"}, list, dict or None, default=None
         Learned nonlinear function of the mean of "gaussian" columns: ``x ~ N(Phi(eta), r)`` (Turner & Sahani
-        2007, eq. 28). Given as `emission` is, with "identity" for none.
+        2007, eq. 28). Same forms as `emission`, with "identity" for no link.
     rhythms, smooth : int or list, default=0
         Stochastic cycles and smooth factors, as in :class:`probsfa.ProbabilisticSFA`.
     max_iter : int, default=200
@@ -190,7 +190,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
     # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Find the parameters with the highest lower bound of the likelihood.
+        """Fit the parameters by maximizing a lower bound of the likelihood.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
             Rows in order of time, NaN where missing; a list is several independent sequences.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, as for :class:`probsfa.ProbabilisticSFA`.
         exog : None
@@ -213,7 +213,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         Raises
         ------
         ValueError
-            If the data or a parameter is not valid, or a column holds what its emission does not know.
+            If the data or a parameter is not valid, or a value is not valid for the emission of its column.
 
         Warns
         -----
@@ -289,7 +289,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         self.converged_, self.status_ = fit.converged, fit.status
 
     def _rhythms_and_smooth(self, params: Any) -> None:
-        """Set what rhythms and smooth latents have, where there are any, and nothing else."""
+        """Set the attributes of stochastic cycles and smooth processes, if the model has any."""
         unit = self._model.time_unit
         of_rhythms = {
             "rhythm_periods_": params.rhythm_periods * unit,
@@ -309,7 +309,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         times: Any = None,
         exog: Any = None,
     ) -> Any:
-        """Return the Gaussian distribution of the latents given all rows of each sequence.
+        """Return the Gaussian distribution of the latent factors given all rows of each sequence.
 
         Parameters
         ----------
@@ -317,15 +317,15 @@ class EmissionSFA(Saved, StateSpaceMethods):
             As in `transform`.
         level_and_scale : bool, default=True
             Whether the covariances include the uncertainty of the level, the scale and the mixture of the
-            AR(1) factors, which short series determine badly. False gives the Gaussian approximation at the
+            AR(1) factors, which short series determine badly. False returns the Gaussian approximation at the
             fitted parameters alone. Predictions and draws of observations do not depend on it, because
-            offsets and loadings make up for it. Files of version 1.0.0rc1 and earlier do not contain it.
+            offsets and loadings compensate. Files of version 1.0.0rc1 and earlier do not contain it.
 
         Returns
         -------
         Posterior, or list of Posterior
-            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and in the place of the
-            log-likelihood its lower bound.
+            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and the lower bound of the
+            log-likelihood.
 
         Notes
         -----
@@ -348,38 +348,38 @@ class EmissionSFA(Saved, StateSpaceMethods):
         exog: Any = None,
         random_state: Seed = None,
     ) -> Any:
-        """Return causal distributions of the latents, and what the rows before each predicted.
+        """Return causal distributions of the latent factors, and one-step predictions of each row.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing.
         state : FilterState, optional
-            ``state`` of the result for the rows before, to go on with one sequence.
+            ``state`` of the result of earlier rows, to continue one sequence.
         lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None
-            Where residuals of counts lie between two probabilities; the same each time where there is none.
+            Random numbers of the residuals of counts; with None, `random_state` of the estimator, else 0.
 
         Returns
         -------
         EmissionFilter, or list of EmissionFilter
             Causal means and covariances, bounds of the rows, predictions, quantile residuals, and the state
-            from which to go on. An array cut by `lengths` gives a list.
+            for later rows. An array with `lengths` returns a list.
 
         Raises
         ------
         ValueError
-            If a state comes with several sequences, or does not fit the model or the times.
+            If `state` is given for several sequences, or does not fit the model or the times.
 
         See Also
         --------
-        posterior : Given all rows; a row is judged again by those after it.
+        posterior : Given all rows, including later ones.
 
         Notes
         -----
-        Each row's distribution is the Gaussian with the highest bound, given the Gaussian one before it, so
-        that the sum of the bounds of the rows is not quite the lower bound of all rows together.
+        Each row's distribution is the Gaussian with the highest bound, given the Gaussian of the row before.
+        The sum of the bounds of the rows is therefore not exactly the lower bound of all rows together.
         """
         sequences = self._check(X, lengths, times, exog)
         given = self.random_state if random_state is None else random_state
@@ -388,7 +388,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         return results if sequences.is_list or lengths is not None else results[0]
 
     def level_probabilities(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Return the probabilities of the levels of columns that have such, given all rows.
+        """Return the probabilities of the levels of binary and categorical columns, given all rows.
 
         Parameters
         ----------
@@ -398,9 +398,9 @@ class EmissionSFA(Saved, StateSpaceMethods):
         Returns
         -------
         dict of ndarray (T, L), or list of dicts
-            For each "bernoulli" column the probabilities of zero and one, for each "categorical" one those
-            of its levels in rising order (`levels_`); by the names of the columns, or by their numbers where
-            they have none. Of the value a new cell would have, in rows in which the cell was observed, too.
+            For each "bernoulli" column the probabilities of zero and one, for each "categorical" column those
+            of its levels in increasing order (`levels_`); keys are the names of the columns, or their
+            numbers. They are for a new value, also in rows with an observed value.
 
         Raises
         ------
@@ -419,24 +419,24 @@ class EmissionSFA(Saved, StateSpaceMethods):
         return [{name: p[s] for name, p in whole.items()} for s in sequences.slices]
 
     def column_mean(self, column: Any, predictor: Any) -> FloatArray:
-        """Return the mean of a column's cells at given values of its predictor: what its link has learned.
+        """Return the mean of a column's values at given values of its predictor, as its link maps them.
 
         Parameters
         ----------
         column : str or int
-            Name or number of the column, which is not categorical.
+            Name or number of a column that is not categorical.
         predictor : array-like
             Values of ``eta``, in the units of `mean_`.
 
         Returns
         -------
         ndarray, as `predictor`
-            In data units; of counts their mean, of zeros and ones the probability of a one.
+            In data units; for counts their mean, for binary columns the probability of a one.
 
         Raises
         ------
         ValueError
-            If there is no such column, or it is categorical, whose levels have several predictors.
+            If there is no such column, or it is categorical and so has several predictors.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
@@ -453,5 +453,5 @@ class EmissionSFA(Saved, StateSpaceMethods):
     # ------------------------------------------------------------------ plumbing
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there are parameters."""
+        """Return whether the estimator is fitted."""
         return hasattr(self, "_model")

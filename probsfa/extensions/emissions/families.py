@@ -1,9 +1,9 @@
-"""What a cell's distribution is, given the linear predictor ``eta = mu + C z``.
+"""Distributions of observed values, given the linear predictor ``eta = mu + C z``.
 
-Each family knows the expectation of the log density of cells under ``eta ~ N(m, v)``, or a lower bound of it,
-with its derivatives. A Gaussian site takes the place of the likelihood of a cell: its precision is ``-2
-dE/dv`` and its information ``dE/dm + precision m`` (Khan & Lin 2017, whose fixed point is that of the
-variational Gaussian approximation).
+Each family computes the expectation of the log density of values under ``eta ~ N(m, v)``, or a lower bound of
+it, with its derivatives. A Gaussian site replaces the likelihood of a value: its precision is ``-2 dE/dv``
+and its information ``dE/dm + precision m`` (Khan & Lin 2017, whose fixed point is that of the variational
+Gaussian approximation).
 
 ================= ============================== ====================== ================================
 family            ``x`` given ``eta``            shape                  expectation
@@ -15,9 +15,9 @@ poisson           mean ``exp(eta)``              none                   closed f
 negative_binomial mean ``exp(eta)``, size ``n``  ``log n``              Gauss-Hermite
 ================= ============================== ====================== ================================
 
-The variance of the negative binomial is ``mean + mean^2 / n``. The bound of Student's t takes its weights
-(``N(eta, s / w)``, ``w ~ Gamma(nu / 2, nu / 2)``) to be independent of the latents, and is best in their
-distribution: ``E[log t]`` with ``(x - m)^2 + v`` in the place of ``(x - eta)^2``.
+The variance of the negative binomial is ``mean + mean^2 / n``. The bound of Student's t has weights
+(``N(eta, s / w)``, ``w ~ Gamma(nu / 2, nu / 2)``) that are independent of the latent factors, and is
+maximized over their distribution: ``E[log t]`` with ``(x - m)^2 + v`` in the place of ``(x - eta)^2``.
 """
 
 import numpy as np
@@ -36,9 +36,9 @@ from probsfa.extensions.emissions.quadrature import expected_softplus
 
 __all__ = ["FAMILIES"]
 
-# Where the prior of the logarithm of the inverse size of a negative binomial falls.
+# Value at which the log prior of the inverse size of a negative binomial falls off.
 _WEAK_DISPERSION = 1e-3
-# Widest predictor whose exponential is taken.
+# Largest predictor that is exponentiated; larger ones are clipped.
 _LARGEST_EXPONENT = 600.0
 
 
@@ -122,16 +122,16 @@ class Gaussian(Family):
         return np.log(np.array([LEAST_NOISE]))
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Family`; that of the weak noise prior."""
+        """See :class:`Family`; the weak noise prior."""
         value, slope = weak_prior(shape[0], WEAK_PRIOR)
         return value, slope[None]
 
 
 class StudentT(Family):
-    """Student's t noise; the rare cell that is far off counts little."""
+    """Student-t noise, in which outliers get small weights."""
 
     name = "student_t"
-    n_nodes = 80  # its distribution function is not as smooth as those of the others
+    n_nodes = 80  # its distribution function is less smooth than those of the others
     n_shapes = 2
     has_scale = True
     _LEAST_DF = 1.5
@@ -139,7 +139,7 @@ class StudentT(Family):
     def _weights(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Relative squares, degrees of freedom, and expected weights."""
+        """Return relative squared residuals, degrees of freedom, and expected weights."""
         df = np.exp(shape[1])
         square = ((x - mean) ** 2 + variance) * np.exp(-shape[0])
         return square, df, (df + 1.0) / (df + square)
@@ -174,7 +174,7 @@ class StudentT(Family):
     def moments(
         self, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; the variance is infinite where there are two degrees of freedom or less."""
+        """See :class:`Family`; the variance is infinite for two degrees of freedom or less."""
         df = np.exp(shape[1])
         with np.errstate(divide="ignore"):
             noise = np.where(df > 2.0, df / np.maximum(df - 2.0, 0.0), np.inf) * np.exp(shape[0])
@@ -188,7 +188,7 @@ class StudentT(Family):
         """See :class:`Family`."""
         if np.all(np.exp(shape[1]) > 2.0):
             return super().quantile(p, mean, variance, shape)
-        # The variance is infinite: use that of three degrees of freedom for the width.
+        # The variance may be infinite: find the width with at least three degrees of freedom.
         wide = shape.copy()
         wide[1] = np.maximum(shape[1], np.log(3.0))
         low, high = (super(StudentT, self).quantile(q, mean, variance, wide) for q in (0.25, 0.75))
@@ -217,7 +217,7 @@ class StudentT(Family):
         return weights * np.exp(-shape[0]), x
 
     def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; what is far off is brought near."""
+        """See :class:`Family`; outliers are clipped."""
         return np.clip(x, -4.0, 4.0), np.ones_like(mean)
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
@@ -276,7 +276,7 @@ class Bernoulli(Family):
     def first_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; one step of weighted least squares from between the cell and the mean."""
+        """See :class:`Family`; one step of weighted least squares from between the value and the mean."""
         p = 0.5 * (0.5 * (x + 0.5) + mean)
         precision = p * (1.0 - p)
         return precision, special.logit(p) + (x - p) / precision
@@ -287,7 +287,7 @@ class Bernoulli(Family):
 
 
 class Poisson(Family):
-    """Counts whose variance is their mean."""
+    """Counts whose variance equals their mean."""
 
     name = "poisson"
     counts = True
@@ -329,17 +329,17 @@ class Poisson(Family):
     def first_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; one step of weighted least squares from between the cell and the mean."""
+        """See :class:`Family`; one step of weighted least squares from between the value and the mean."""
         rate = 0.5 * (x + mean)
         return rate, np.log(rate) + (x - rate) / rate
 
     def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; roots, whose noise has the same variance whatever the mean (Anscombe 1948)."""
+        """See :class:`Family`; square roots, which stabilize the variance (Anscombe 1948)."""
         return np.sqrt(x + 0.375), 0.5 * np.sqrt(mean)
 
 
 class NegativeBinomial(Poisson):
-    """Counts that vary more than those of Poisson: mean ``exp(eta)``, variance ``mean + mean^2 / size``."""
+    """Overdispersed counts: mean ``exp(eta)``, variance ``mean + mean^2 / size``."""
 
     name = "negative_binomial"
     n_shapes = 1
@@ -416,12 +416,12 @@ class NegativeBinomial(Poisson):
         return np.array([-6.0])
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Family`; weak, on the logarithm of ``1 / size``: without it Poisson's has no end."""
+        """See :class:`Family`; weak, on the log of ``1 / size``, so that the Poisson limit has a maximum."""
         value, slope = weak_prior(-shape[0], _WEAK_DISPERSION)
         return value, -slope[None]
 
 
-#: All families by their names; "categorical" columns are made of "bernoulli" ones.
+#: All families by their names; "categorical" columns are encoded as "bernoulli" ones.
 FAMILIES: dict[str, Family] = {
     family.name: family for family in (Gaussian(), StudentT(), Bernoulli(), Poisson(), NegativeBinomial())
 }

@@ -1,9 +1,9 @@
-"""Causal inference of cells that are not Gaussian: each row's distribution of the latents given those so far.
+"""Causal inference with non-Gaussian values: latent factors given the rows up to each row.
 
-The distribution before a row is taken to be Gaussian, and that after it is the Gaussian with the highest
-bound of the row's own likelihood: an assumed density filter, with the sites of :mod:`.sites`. Rows are not
-judged again when later ones come, so that it is not the distribution that all rows together give at the last
-one, but close.
+The distribution before a row is approximated by a Gaussian, and that after it is the Gaussian with the
+highest lower bound of the row's likelihood: an assumed density filter, with the sites of :mod:`.sites`. Later
+rows do not change the sites of earlier rows, so the distribution at the last row is close to the smoothed
+one, but not equal.
 """
 
 from typing import Any, NamedTuple
@@ -33,31 +33,31 @@ from probsfa.statespace.posterior import Filtering
 
 __all__ = ["EmissionFilter", "filter_cells", "filter_sequence", "quantile_residuals"]
 
-# Most steps of the sites of a row, and the gain in nats at which they stop.
+# Maximum number of steps of the sites of a row, and the gain in nats at which they stop.
 _MOST_STEPS, _TOL = 50, 1e-10
 
 
 class EmissionFilter(NamedTuple):
-    """Causal distributions of the latents, and what they predicted one row ahead.
+    """Causal distributions of the latent factors, and one-step predictions.
 
     Attributes
     ----------
     means : ndarray (T, K)
-        Means of the latents given the rows up to their own.
+        Means of the latent factors given the rows up to their own.
     covariances : ndarray (T, K, K)
         Their covariances.
     row_bounds : ndarray (T,)
         Lower bounds of the log density of each row given the rows before it, in nats of the data's units.
     state : FilterState
-        From which to go on with the rows that follow.
+        State with which the filter continues on later rows.
     predictions, prediction_std : ndarray (T, D)
-        Means and standard deviations of the cells given the rows before their own; of categorical ones the
-        most probable level, and the root of ``p (1 - p)``.
+        Means and standard deviations of the values given the rows before their own; for categorical columns
+        the most probable level, and the square root of ``p (1 - p)``.
     residuals : ndarray (T, D)
-        Quantile residuals: the standard normal number that has the probability that the cells given the rows
-        before put below what came; of counts drawn at random between the probabilities below it and up to it
-        (Dunn & Smyth 1996). Of a right model they are independent and standard normal; NaN where a cell is
-        missing or categorical.
+        Quantile residuals: the standard normal quantile of the predictive cumulative probability of the
+        observed value given the rows before; for counts, drawn at random between the probabilities below it
+        and up to it (Dunn & Smyth 1996). If the model is correct they are independent and standard normal;
+        NaN for missing values and categorical columns.
     """
 
     means: FloatArray
@@ -77,14 +77,14 @@ def filter_cells(
     mean: FloatArray,
     covariance: FloatArray,
 ) -> tuple[Filtering, FloatArray, FloatArray]:
-    """Filter rows of cells, from the distribution of the state before the first one.
+    """Filter encoded rows, from the distribution of the state before the first one.
 
     Parameters
     ----------
     params : Parameters
         Dynamics, loadings and offset.
     cells : Cells
-        What is observed.
+        Observed values.
     shapes : tuple of ndarray
         Shape parameters of each block of columns.
     steps : Transition
@@ -97,9 +97,9 @@ def filter_cells(
     Returns
     -------
     filtering : Filtering
-        Means and covariances of the latents given the rows up to their own, and bounds of the rows.
+        Means and covariances of the latent factors given the rows up to their own, and bounds of the rows.
     means : ndarray (N, K)
-        Means of the latents given the rows before their own.
+        Means of the latent factors given the rows before their own.
     covariances : ndarray (N, K, K)
         Their covariances.
     """
@@ -126,7 +126,7 @@ def filter_cells(
 def _updated(
     params: Parameters, row: Cells, shapes: Shapes, mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Mean and covariance of the latents after a row, and the row's bound."""
+    """Return mean and covariance of the latent factors after a row, and the row's bound."""
     loadings, k = params.loadings, len(mean)
     root = np.linalg.cholesky(covariance)
     seen_by = loadings @ root
@@ -176,17 +176,17 @@ def filter_sequence(
     params : Parameters
         Parameters of the model.
     columns : tuple of Column
-        What the columns of users are.
+        Encoding of the user columns.
     shapes : tuple of ndarray
         Shape parameters of each block.
     sequence : Sequences
         The rows in data units.
     cells_of : Sequences
-        The same rows as cells, with times in units of the model.
+        The same rows encoded, with times in units of the model.
     state : FilterState, optional
-        Where the rows before it ended.
+        State after the rows before.
     rng : Generator
-        Where residuals of counts lie between two probabilities.
+        Random numbers of the residuals of counts.
     """
     cells = make_cells(cells_of, blocks_of(columns))
     ahead: list[FloatArray] = []
@@ -225,7 +225,7 @@ def quantile_residuals(
     variance: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Quantile residuals (N, D) of cells (N, E) whose predictors are Gaussian with these moments (N, E)."""
+    """Return quantile residuals (N, D) of values (N, E) with Gaussian predictors of these moments (N, E)."""
     by_cell = shapes_by_cell(columns, shapes)
     out = np.full((len(values), len(columns)), np.nan)
     for d, column in enumerate(columns):

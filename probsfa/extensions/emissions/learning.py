@@ -1,18 +1,18 @@
 """Maximization of the lower bound over parameters, with sites updated at each step.
 
-For given parameters ``theta`` the sites are moved until the bound ``F(theta, q)`` is highest (:mod:`.sites`),
-so that by the parameters it has the partial derivative at a fixed distribution of the latents. With
-``g = dE/dm`` and ``lambda = -2 dE/dv`` of each cell,
+For given parameters ``theta`` the sites are updated until the bound ``F(theta, q)`` is highest
+(:mod:`.sites`). Its gradient is then the partial derivative by the parameters at a fixed distribution of the
+latent factors. With ``g = dE/dm`` and ``lambda = -2 dE/dv`` of each value,
 
     dF/dC_d = sum_t g_td E[z_t] - lambda_td Cov[z_t] C_d,      dF/dmu_d = sum_t g_td,
 
-those by the dynamics are Fisher's identity, and those by shape parameters closed forms under the same
-expectations. The optimizer is that of the Gaussian model: quasi-Newton steps in the expected information, of
-noise as large as the sites' on average.
+Derivatives by the dynamics follow from Fisher's identity, and those by shape parameters are closed forms
+under the same expectations. The optimizer is that of the Gaussian model: quasi-Newton steps in the expected
+information, with noise of the mean precision of the sites.
 
-Where the data leave a predictor without an end, as a column of ones only does, weak priors end it: loadings
-of columns that have no scale of their own are ``N(0, 3^2)``, their offsets within 10 of where the mean of the
-column puts them.
+Weak priors bound predictors that the data do not, such as that of a column of ones: for columns without a
+scale of their own, loadings are ``N(0, 3^2)``, and offsets have a standard deviation of 10 about the
+predictor of the column mean.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ _LONGEST_STEPS = (1.0, 3.0, 2.0)
 _SITES_TOL = 1e-2
 # Maximum number of posteriors for one set of parameters: steps that need more are rejected anyway.
 _MOST_SITE_STEPS = 100
-# Step of the differences that tell how the bound curves in the shape parameters.
+# Step of the finite differences for the curvature of the bound in the shape parameters.
 _SHAPE_STEP = 1e-4
 
 #: Called with the number of evaluations and the best bound so far.
@@ -57,7 +57,7 @@ Report = Callable[[int, float], None]
 
 
 class Layout(NamedTuple):
-    """How all parameters lie in one vector: dynamics, loadings, offset, and shape parameters."""
+    """Layout of all parameters in one vector: dynamics, loadings, offset, and shape parameters."""
 
     linear: Coordinates
     shapes: tuple[tuple[int, int], ...]
@@ -68,11 +68,11 @@ class Layout(NamedTuple):
         return self.linear.size + sum(rows * columns for rows, columns in self.shapes)
 
     def to_vector(self, params: Parameters, shapes: Shapes) -> FloatArray:
-        """Coordinates of parameters."""
+        """Return the coordinates of parameters."""
         return np.concatenate([to_vector(self.linear, params), *(shape.ravel() for shape in shapes)])
 
     def from_vector(self, vector: FloatArray, template: Parameters) -> tuple[Parameters, Shapes]:
-        """Parameters at given coordinates."""
+        """Return the parameters at given coordinates."""
         linear = self.linear.size
         cuts = np.cumsum([0, *(rows * columns for rows, columns in self.shapes)]) + linear
         parts = zip(self.shapes, cuts[:-1], cuts[1:], strict=True)
@@ -86,16 +86,16 @@ class Prior(NamedTuple):
     Attributes
     ----------
     bounded : ndarray of bool (D,)
-        Which columns have one.
+        Columns with a prior.
     centre : ndarray (D,)
-        Offsets about which those of these columns are.
+        Prior means of the offsets of these columns.
     """
 
     bounded: BoolArray
     centre: FloatArray
 
     def __call__(self, params: Parameters) -> tuple[float, FloatArray, FloatArray]:
-        """Log density up to a constant, and its gradients by the seen loadings and the offset."""
+        """Return the log density up to a constant, and gradients by the observed loadings and the offset."""
         weight = self.bounded.astype(np.float64)
         by_loadings = -weight[:, None] * params.seen_loadings / _LOADINGS_PRIOR**2
         away = weight * (params.offset - self.centre)
@@ -104,12 +104,12 @@ class Prior(NamedTuple):
 
     @property
     def precision(self) -> FloatArray:
-        """What the prior adds to the information of each column, (D,)."""
+        """Precision of the prior, added to the information of each column, (D,)."""
         return self.bounded / _LOADINGS_PRIOR**2
 
 
 class _Detail(NamedTuple):
-    """What the metric needs besides the gradient."""
+    """Inputs of the metric besides the gradient."""
 
     inference: Inference
     stats: Statistics
@@ -117,7 +117,7 @@ class _Detail(NamedTuple):
 
 
 class _Metric:
-    """Information of the linear part, and of each shape parameter by itself."""
+    """Information of the linear part, and a diagonal one of the shape parameters."""
 
     def __init__(self, linear: Metric, size: int, shapes: FloatArray) -> None:
         self._linear, self._size, self._shapes = linear, size, shapes
@@ -135,17 +135,17 @@ class BoundObjective:
     Parameters
     ----------
     cells : Cells
-        What is observed.
+        Observed values.
     layout : Layout
         Coordinates.
     template : Parameters
-        What has no coordinates.
+        Values of parameters without coordinates.
     prior : Prior
         Weak priors.
     limit : int
-        Most evaluations.
+        Maximum number of evaluations.
     tol : float
-        What sites may leave of the bound, in nats.
+        Tolerance of the sites, in nats of the bound.
     report : callable, optional
         Called with the number of evaluations and the best value so far.
 
@@ -172,15 +172,15 @@ class BoundObjective:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no evaluation is left."""
+        """Whether the maximum number of evaluations is reached."""
         return self.count >= self.limit
 
     def rounding(self, value: float) -> float:
-        """Smallest change of the value that is more than rounding and what sites leave."""
+        """Return the smallest change of the value beyond rounding errors and the tolerance of the sites."""
         return 1e-12 * (abs(value) + self.cells.panel.n_rows) + self.tol
 
     def __call__(self, vector: FloatArray) -> Evaluation:
-        """Bound and gradient."""
+        """Return bound and gradient."""
         params, shapes = self.layout.from_vector(vector, self.template)
         sites: Sites | None = None if self.best is None else self.best[3].sites
         inference, _ = infer(params, self.cells, shapes, sites, tol=self.tol, max_iter=_MOST_SITE_STEPS)
@@ -222,7 +222,7 @@ class BoundObjective:
         return inference.bound + log_prior + shape_prior, gradient, _Detail(inference, stats, curvature)
 
     def _by_shapes(self, shapes: Shapes, inference: Inference) -> tuple[FloatArray, FloatArray, float]:
-        """Gradient by all shape parameters, its curvature by each, and the log density of their priors."""
+        """Return gradient and diagonal curvature by all shape parameters, and the log density of priors."""
         gradients, curvatures, log_prior = [np.zeros(0)], [np.zeros(0)], 0.0
         for (family, columns), shape in zip(self.cells.blocks, shapes, strict=True):
             if shape.size == 0:
@@ -248,12 +248,12 @@ class BoundObjective:
                 ahead[i] += _SHAPE_STEP
                 bent[i] = (here[i] - slope(ahead)[i]) / _SHAPE_STEP
             gradients.append(here.ravel())
-            # Where the bound is not concave, steps have the length of the gradient.
+            # If the bound is not concave, the curvature is bounded relative to the gradient.
             curvatures.append(np.maximum(np.maximum(bent, 0.3 * np.abs(here)), 0.1).ravel())
         return np.concatenate(gradients), np.concatenate(curvatures), log_prior
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> _Metric:
-        """Expected information of Gaussian noise that is on average that of the sites."""
+        """Return the expected information of Gaussian noise of the mean precision of the sites."""
         params, _ = self.layout.from_vector(vector, self.template)
         detail: _Detail = evaluation.detail
         linear = self.layout.linear
@@ -274,13 +274,13 @@ class Fit(NamedTuple):
     shapes : tuple of ndarray
         Shape parameters of each block.
     inference : Inference
-        The distribution of the latents at the end.
+        Distribution of the latent factors at the end.
     history : tuple of float
-        Bound and log density of the priors after each accepted step, never falling.
+        Bound plus log density of the priors after each accepted step; never decreases.
     n_evaluations : int
-        Number of sets of parameters at which the bound was taken.
+        Number of evaluations of the bound.
     ending : str
-        Why it ended.
+        Reason of the end.
     """
 
     params: Parameters
@@ -301,29 +301,29 @@ def maximize_bound(
     tol: float,
     report: Report | None = None,
 ) -> Fit:
-    """Raise the bound over parameters and sites, from a start.
+    """Maximize the bound over parameters and sites, from a start.
 
     Parameters
     ----------
     cells : Cells
-        What is observed.
+        Observed values.
     params : Parameters
-        Where to begin.
+        Initial parameters.
     shapes : tuple of ndarray
-        Where to begin with the shape parameters.
+        Initial shape parameters.
     prior : Prior
         Weak priors.
     max_iter : int
-        Most sets of parameters at which to take the bound.
+        Maximum number of evaluations of the bound.
     tol : float
-        Expected gain of a step, in nats, at which to stop.
+        Expected gain of an optimizer step, in nats, at which to stop.
     report : callable, optional
         Called with the number of evaluations and the best value so far.
 
     Returns
     -------
     Fit
-        Also after an interrupt from the keyboard, with the best so far.
+        After a keyboard interrupt it has the best parameters so far.
     """
     even = cells.panel.evenly_sampled
     params = processes.within_range(engine_params(params), evenly_sampled=even)
@@ -346,7 +346,7 @@ def maximize_bound(
         ]
     )
     end: Ascent = ascend(objective, layout.to_vector(params, shapes), Box(lower, longest), tol)
-    if objective.best is None:  # interrupted before there was anything, or no number anywhere
+    if objective.best is None:  # interrupted before the first evaluation, or no finite value
         params, shapes = layout.from_vector(end.vector, params)
         return Fit(
             params, shapes, infer(params, cells, shapes, max_iter=2)[0], (), objective.count, end.ending

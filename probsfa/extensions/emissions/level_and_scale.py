@@ -1,19 +1,19 @@
-"""Uncertainty of level, scale and mixture of AR(1) latent factors, which learned offsets and loadings fix.
+"""Uncertainty of level, scale and mixture of AR(1) latent factors, which fitted offsets and loadings fix.
 
-Factors ``z`` and ``level + M z`` give the same predictors with other offsets and loadings; the mean of zero,
-the unit variances and the different decays of the prior alone distinguish them. From few rows these are
-uncertain, since a slow factor visits few values. Their variances are those of maximum likelihood estimates
-from factors that are seen themselves, with unknown decays. Over a step of ``g`` units, ``r = a^g``, the
-information is ::
+Factors ``z`` and ``level + M z`` give the same predictors with other offsets and loadings; only the mean of
+zero, the unit variances and the different decays of the prior distinguish them. Few rows leave these
+uncertain, because a slow factor visits few values. Their variances are those of maximum likelihood estimates
+from observed
+factors, with unknown decays. Over a step of ``g`` units, ``r = a^g``, the information is ::
 
     level:               (1 - r) / (1 + r)
     (log scale, a):      [[2, -2 q], [-2 q, r'^2 / (1 - r^2) + 2 q^2]],   q = r r' / (1 - r^2),  r' = dr / da
     (M[i, j], M[j, i]):  [[h_ij, 1], [1, h_ji]],   h_ij = (1 + r_i^2 - 2 r_i r_j) / (1 - r_i^2)
 
-and ``1``, ``2`` and ``[[1, 1], [1, 1]]`` where a sequence begins. By the delta method they add ``var(level) +
-mean_i^2 var(log scale) + sum_j mean_j^2 var(M[i, j])`` to the variance of a factor ``i`` with posterior means
-``mean``. Factors with equal decays may be rotated by any angle; the variance of an entry is then that of the
-sine of such an angle, one half.
+and ``1``, ``2`` and ``[[1, 1], [1, 1]]`` at the start of a sequence. By the delta method they add
+``var(level) + mean_i^2 var(log scale) + sum_j mean_j^2 var(M[i, j])`` to the variance of a factor ``i`` with
+posterior means ``mean``. Factors with equal decays may be rotated by any angle; the variance of an entry is
+then that of the sine of a uniform angle, one half.
 """
 
 import numpy as np
@@ -23,26 +23,26 @@ from probsfa._validation import Sequences
 
 __all__ = ["MOST_MIXED", "level_and_scale_variances", "mixture_variances"]
 
-# Decays beyond which their powers, or their derivatives, are no numbers.
+# Bounds of decays within which powers of decays and their derivatives are finite.
 _SMALLEST, _LARGEST = 1e-6, 0.9999
-#: Largest variance of an entry of the mixture: that of the sine of an angle of which nothing is known.
+#: Largest variance of an entry of the mixture, that of the sine of a uniform angle.
 MOST_MIXED = 0.5
 
 
 def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
-    """Variances of the level and of the logarithm of the scale of each AR(1) latent factor.
+    """Return variances of the level and of the logarithm of the scale of each AR(1) latent factor.
 
     Parameters
     ----------
     decay : ndarray (K,)
         Decays for a unit of time.
     sequences : Sequences
-        The rows that were learned from, with times in that unit; rows without any value do not count.
+        The training rows, with times in that unit; rows of missing values do not count.
 
     Returns
     -------
     ndarray (2, K)
-        Variances of the levels and of the logarithms of the scales, the latter 1 at most.
+        Variances of the levels and of the logarithms of the scales, the latter at most 1.
     """
     gaps, n_sequences = _gaps(sequences)
     a = _clipped(decay)[:, None]
@@ -57,7 +57,7 @@ def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatA
 
 
 def mixture_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
-    """Variances of the mixture of AR(1) latent factors, and covariances of its opposite entries.
+    """Return variances of the mixture of AR(1) latent factors, and covariances of its opposite entries.
 
     Parameters
     ----------
@@ -67,14 +67,14 @@ def mixture_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray (2, K, K)
-        Variances of ``M[i, j]``, `MOST_MIXED` at most, and covariances of ``M[i, j]`` and ``M[j, i]``. The
+        Variances of ``M[i, j]``, at most `MOST_MIXED`, and covariances of ``M[i, j]`` and ``M[j, i]``. The
         diagonal is zero.
     """
     gaps, n_sequences = _gaps(sequences)
     r = _clipped(decay)[:, None] ** gaps
     steps = (1.0 + r[:, None] ** 2 - 2.0 * r[:, None] * r) / (1.0 - r[:, None] ** 2)
     own, count = n_sequences + np.sum(steps, axis=2), n_sequences + gaps.size
-    # In units of one row, so that the determinant of equal decays is zero but for rounding.
+    # In units of one row, so that the determinant for equal decays is zero up to rounding errors.
     determinant = np.maximum((own / count) * (own.T / count) - 1.0, np.finfo(float).eps) * count**2
     found = np.stack([own.T, np.full_like(own, -count)]) / determinant
     largest = np.maximum(found[0], found[0].T)
@@ -89,7 +89,7 @@ def _clipped(decay: FloatArray) -> FloatArray:
 
 
 def _gaps(sequences: Sequences) -> tuple[FloatArray, int]:
-    """Time between rows in which something is observed (n,), and the number of sequences with such rows."""
+    """Return times between rows with observed values (n,), and the number of sequences with such rows."""
     times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
     seen, gaps, count = np.asarray(sequences.mask.any(axis=1)), [np.zeros(0)], 0
     for rows in sequences.slices:

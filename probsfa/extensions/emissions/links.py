@@ -1,18 +1,18 @@
-"""Numbers about a nonlinear function of the predictor: ``x ~ N(Phi(eta), r)``, ``eta = mu + C z``.
+"""Gaussian values about a nonlinear function of the predictor: ``x ~ N(Phi(eta), r)``, ``eta = mu + C z``.
 
-Turner & Sahani (2007, section 5.2, eq. 28) let a nonlinear link ``Phi`` lead from the latents to what is
-observed. Here it acts on the predictor of each column by itself, and is learned with the other parameters:
+Turner & Sahani (2007, section 5.2, eq. 28) use a nonlinear link ``Phi`` from the latent factors to the
+observations. Here each column has a link of its own predictor, which is estimated with the other parameters:
 
 ========= =============================================================================================
-monotone  ``c + sum_j s_j (P_j(eta) - P_j(0))``, rising with slopes that go smoothly from ``s_0`` on the
-          left to ``s_J`` on the right: a layer of softplus units at fixed places
+monotone  ``c + sum_j s_j (P_j(eta) - P_j(0))``, increasing, with slopes from ``s_0`` on the left to ``s_J``
+          on the right: a layer of softplus units at fixed knots
 quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``: any quadratic function, by the scale of
           ``eta``
 ========= =============================================================================================
 
-Both begin as the identity. ``eta`` is one number for each cell, so that expectations are Gauss-Hermite sums;
-for a quadratic link these are exact. Of a log density that is not concave the second derivative may be
-positive; a site then has the least precision that it may have, and the bound is the highest of such sites.
+Both start as the identity. ``eta`` is a scalar for each value, so that expectations are Gauss-Hermite sums,
+which are exact for a quadratic link. If a log density is not concave, its second derivative may be positive;
+a site then has the minimum precision, and the bound is maximized over such sites.
 """
 
 from abc import abstractmethod
@@ -27,39 +27,39 @@ from probsfa.extensions.emissions.quadrature import over_nodes
 
 __all__ = ["LINKS", "Linked", "Monotone", "Quadratic"]
 
-# Least precision of a site, as a part of that of the noise.
+# Minimum precision of a site, relative to that of the noise.
 _LEAST_PRECISION = 1e-3
-# Nodes of the expectations that are climbed, whose integrands are nearly polynomials.
+# Nodes of the expectations during optimization, whose integrands are nearly polynomials.
 _N_LEARNED = 24
 
 
 class Linked(Family):
-    """Gaussian noise about a function of the predictor; shapes are ``log r`` and those of the function."""
+    """Gaussian noise about a function of the predictor; shapes are ``log r`` and its parameters."""
 
-    n_nodes = 120  # where noise is small, distribution functions are steep in the predictor
+    n_nodes = 120  # if noise is small, distribution functions are steep in the predictor
     has_scale = True
     has_link = True
 
     @abstractmethod
     def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:
-        """``Phi`` at predictors (N, D), with parameters (P - 1, D)."""
+        """Return ``Phi`` at predictors (N, D), with parameters (P - 1, D)."""
 
     @abstractmethod
     def derivatives(self, eta: FloatArray, link: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """``Phi`` and its first and second derivative by the predictor."""
+        """Return ``Phi`` and its first and second derivative by the predictor."""
 
     @abstractmethod
     def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
-        """Derivatives of ``Phi`` by its parameters."""
+        """Return derivatives of ``Phi`` by its parameters."""
 
     @abstractmethod
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
-        """Log density of the prior of its parameters up to a constant, and its gradient (P - 1, D)."""
+        """Return the log prior density of its parameters, up to a constant, and its gradient (P - 1, D)."""
 
     def expectation(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> Expectation:
-        """See :class:`Family`; the precision is negative where the log density is not concave."""
+        """See :class:`Family`; the precision is negative if the log density is not concave."""
         precision = np.exp(-shape[0])
         square, slope, curvature = (np.zeros_like(mean) for _ in range(3))
         for weight, eta in over_nodes(mean, variance, _N_LEARNED):
@@ -111,13 +111,13 @@ class Linked(Family):
         return np.asarray(self.function(eta, shape[1:]) + noise)
 
     def predictor_of(self, mean: FloatArray) -> FloatArray:
-        """See :class:`Family`; of the identity, as which the function begins."""
+        """See :class:`Family`; the predictor of the identity, at which the function starts."""
         return mean
 
     def first_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; those of the identity, in wide noise."""
+        """See :class:`Family`; the sites of the identity, with noise variance increased by one."""
         return np.broadcast_to(np.exp(-shape[0]) / (1.0 + np.exp(-shape[0])), x.shape), x
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
@@ -135,7 +135,7 @@ class Linked(Family):
         return _LEAST_PRECISION * np.exp(-shape[0])
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Family`; that of the weak noise prior, and of the function."""
+        """See :class:`Family`; the weak noise prior and the prior of the function."""
         value, slope = weak_prior(shape[0], WEAK_PRIOR)
         of_link, slopes = self.link_prior(shape[1:])
         return value + of_link, np.concatenate([slope[None], slopes])
@@ -169,16 +169,16 @@ class Quadratic(Linked):
 
 
 class Monotone(Linked):
-    """A rising function; parameters are ``c`` and the logarithms of its slopes from left to right."""
+    """An increasing function; parameters are ``c`` and the logarithms of its slopes from left to right."""
 
     name = "monotone"
-    #: Where one slope goes over to the next.
+    #: Predictors at which the slope changes.
     KNOTS: ClassVar[tuple[float, ...]] = (-1.2, 0.0, 1.2)
     _SHARPNESS = 1.5
     n_shapes = 3 + len(KNOTS)
 
     def _units(self, eta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """Of each unit its value, zero at zero, and its slope between zero and one."""
+        """Return the value of each unit, zero at zero, and its slope between zero and one."""
         out = []
         for knot in self.KNOTS:
             at = self._SHARPNESS * (eta - knot)
@@ -208,14 +208,14 @@ class Monotone(Linked):
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
         values = [eta, *(value for value, _ in self._units(eta)), np.zeros_like(eta)]
-        # The slope after a unit comes with it and ends with the next one.
+        # Each slope starts at its unit and ends at the next one.
         parts = [here - there for here, there in zip(values[:-1], values[1:], strict=True)]
         return [np.ones_like(eta), *(slope * part for slope, part in zip(slopes, parts, strict=True))]
 
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Linked`; ``N(0, 1)`` each, which ends what the data leave open, as the scale."""
+        """See :class:`Linked`; ``N(0, 1)`` each, which bounds what the data do not, such as the scale."""
         return -0.5 * float(np.sum(link**2)), -link
 
 
-#: All of them by their names.
+#: All links by their names.
 LINKS: dict[str, Linked] = {family.name: family for family in (Monotone(), Quadratic())}

@@ -1,4 +1,4 @@
-"""A fitted model of cells that are not Gaussian, and its verbs on checked data; and its fit."""
+"""A fitted model with non-Gaussian observations, its methods on validated data, and its fit."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -45,7 +45,7 @@ from probsfa.statespace.simulation import draw_latents
 
 __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
 
-# What a step of the sites may gain when it is left out, in nats, where parameters are known.
+# Tolerance of the sites for known parameters, in nats of the bound.
 _SITES_TOL = 1e-9
 _MOST_SITE_STEPS = 1000
 
@@ -86,28 +86,28 @@ class EmissionModel(_EmissionParameters, FittedModel):
     Attributes
     ----------
     decay, loadings, offset, rhythm_decay, rhythm_frequency, smooth_rate : ndarray
-        As in :class:`~probsfa.statespace.Parameters`, of the predictors of the cells.
+        As in :class:`~probsfa.statespace.Parameters`, of the predictors.
     shapes : tuple of ndarray
-        Shape parameters of each block of cells.
+        Shape parameters of each block of model columns.
     columns : tuple of Column
-        What the columns of users are.
+        Encoding of the user columns.
     time_unit : float
         Unit of time of the decays.
     axis : tuple
-        What times are counted in: the parts of a :class:`~probsfa._times.TimeAxis`.
+        Units of times: the parts of a :class:`~probsfa._times.TimeAxis`.
     level_and_scale : ndarray (2, K) or (2 + 2 K, K), optional
-        Variances of the level and the logarithm of the scale of AR(1) latents, and below them the variances
-        and covariances of their mixture; these or all are absent from files of earlier versions.
+        Variances of the level and the logarithm of the scale of AR(1) factors, and below them the variances
+        and covariances of their mixture. Files of earlier versions lack the mixture, or all of it.
     """
 
     @property
     def time_axis(self) -> TimeAxis:
-        """What times are counted in."""
+        """Units of times."""
         return TimeAxis(*self.axis)
 
     @property
     def params(self) -> Parameters:
-        """Parameters of the latents and predictors, with noise variances of one."""
+        """Parameters of latent factors and predictors, with noise variances of one."""
         return Parameters(
             self.decay,
             self.loadings,
@@ -119,7 +119,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         )
 
     def shape_parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Noise variances in squared data units, degrees of freedom and sizes (D,); NaN where none."""
+        """Return noise variances in squared data units, degrees of freedom and sizes (D,), or NaN."""
         noise, df, size = (np.full(len(self.columns), np.nan) for _ in range(3))
         by_cell = shapes_by_cell(self.columns, self.shapes)
         for d, column in enumerate(self.columns):
@@ -133,11 +133,11 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return noise, df, size
 
     def cells(self, sequences: Sequences) -> Cells:
-        """Checked rows as the model takes them."""
+        """Return validated rows, encoded in the units of the model."""
         return make_cells(encode(sequences, self.columns).retimed(self.time_unit), blocks_of(self.columns))
 
     def infer(self, sequences: Sequences) -> tuple[Cells, Inference]:
-        """Cells, and the Gaussian distribution of their latents."""
+        """Return encoded rows, and the Gaussian distribution of their latent factors."""
         cells = self.cells(sequences)
         inference, _ = infer(self.params, cells, self.shapes, tol=_SITES_TOL, max_iter=_MOST_SITE_STEPS)
         if not np.isfinite(inference.bound):
@@ -148,7 +148,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return cells, inference
 
     def posterior(self, sequences: Sequences, *, level_and_scale: bool = False) -> Posterior:
-        """Distribution of the latents given all rows of each sequence; row by row the lower bound."""
+        """Return the distribution of the latent factors given all rows, with lower bounds of the rows."""
         _, inference = self.infer(sequences)
         bounds = inference.row_bounds - sequences.mask @ self._log_scales
         means, covariances = inference.means, inference.covariances
@@ -179,15 +179,15 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return int(sum(sizes))
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors given all rows of each sequence."""
+        """Return posterior means of the factors given all rows of each sequence."""
         return self.infer(sequences)[1].means
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Lower bound of the log-likelihood of all rows, in nats of the data's units."""
+        """Return the lower bound of the log-likelihood of all rows, in nats, for data units."""
         return self.infer(sequences)[1].bound - self.log_scale(sequences)
 
     def log_scale(self, sequences: Sequences) -> float:
-        """What densities in units of the model are larger by than those in data units, in nats."""
+        """Return the log density of all rows in units of the model minus that in data units, in nats."""
         return float(sequences.mask.sum(axis=0) @ self._log_scales)
 
     @property
@@ -196,7 +196,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return np.log([column.scale for column in self.columns])
 
     def cell_distribution(self, sequences: Sequences) -> CellDistribution:
-        """Distribution of all values given the observed ones; quantiles of missing values alone."""
+        """Return the distribution of all values given the observed ones; quantiles for missing values."""
         _, inference = self.infer(sequences)
         return CellDistribution(
             self.params,
@@ -208,7 +208,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         )
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Missing values imputed by means, or by the most probable level of a categorical column."""
+        """Impute missing values by means, or by the most probable level of a categorical column."""
         cells = self.cell_distribution(sequences)
         moments, mask = cells.moments(), sequences.mask
         values = np.where(mask, sequences.values, moments.means)
@@ -216,7 +216,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return Imputation(values, std, cells=ImputedCells(sequences.values, cells))
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Standardized errors of observed values, predicted without a tenth; of levels by probability."""
+        """Return standardized errors of values, predicted without a tenth; of levels by probability."""
         scores = np.full_like(sequences.values, np.nan)
         levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
         for hidden, rest in parts_without(sequences):
@@ -230,7 +230,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return scores
 
     def probabilities(self, sequences: Sequences) -> dict[int, FloatArray]:
-        """Probabilities (N, L) of the levels of columns that have levels, by the number of the column."""
+        """Return probabilities (N, L) of levels, by number of column; binary and categorical columns only."""
         _, inference = self.infer(sequences)
         out: dict[int, FloatArray] = {}
         mean, variance = predictor_moments(self.params, inference.means, inference.covariances)
@@ -246,7 +246,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return out
 
     def column_mean(self, which: int, predictor: FloatArray) -> FloatArray:
-        """Means of the cells of a column, in data units, at values of its predictor in units of `mean_`."""
+        """Return means of a column's values, in data units, at predictors in units of `mean_`."""
         column = self.columns[which]
         family, shape = FAMILIES[column.family], shapes_by_cell(self.columns, self.shapes)[column.first]
         eta = predictor.reshape(-1, 1)
@@ -258,7 +258,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def filter(
         self, sequences: Sequences, state: FilterState | None, rng: np.random.Generator | None = None
     ) -> list[EmissionFilter]:
-        """Causal distributions of each sequence; residuals of counts are drawn, by default with one seed."""
+        """Filter each sequence; residuals of counts are random, by default with a fixed seed."""
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X has several.")
         rng = np.random.default_rng(0) if rng is None else rng
@@ -272,7 +272,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Distribution so many units of time after each sequence."""
+        """Return distributions at the given times after the end of each sequence."""
         _, inference = self.infer(sequences)
         out: list[Forecast] = []
         for rows, later in zip(sequences.slices, steps, strict=True):
@@ -289,25 +289,25 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Observations and latents drawn from the model."""
+        """Draw observations and states from the model."""
         latents = simulate_latents(self.params, n_steps, rng)
         return draw_cells(self.params, self.columns, self.shapes, latents, rng), latents
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Courses of the latents (n_draws, N, K), from their joint distribution given the data."""
+        """Draw trajectories of the states (n_draws, N, K) from their joint distribution given the data."""
         cells, inference = self.infer(sequences)
         known, panel = engine_params(self.params), site_panel(cells, inference.sites)
         return draw_latents(known, panel, n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Cells (n_draws, N, D), missing ones drawn from their joint distribution given the others."""
+        """Return values (n_draws, N, D), missing ones drawn jointly given the observed ones."""
         latents = self.draw_latents(sequences, n_draws, rng)
         drawn = draw_cells(self.params, self.columns, self.shapes, latents, rng)
         return np.where(sequences.mask, sequences.values, drawn)
 
 
 def _mixed(uncertainty: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Covariances (T, K, K) of factors of such means (T, K) by uncertain level, scale and mixture."""
+    """Return covariances (T, K, K) due to uncertain level, scale and mixture, for factor means (T, K)."""
     k = uncertainty.shape[1]
     level, scale = uncertainty[:2]
     out = np.zeros((len(first), k, k))
@@ -328,14 +328,14 @@ class EmissionFit(NamedTuple):
     model : EmissionModel
         The fitted model.
     lower_bound : float
-        Of the training data, in nats of the data's units, without priors.
+        Lower bound for the training data, in nats, for data units, without priors.
     history : ndarray
-        Bound and log density of the priors after each accepted step, up to the constant with which it ends
-        at `lower_bound`; never falls.
+        Bound plus log density of the priors after each accepted step, shifted to end at `lower_bound`; never
+        decreases.
     n_evaluations : int
-        Number of sets of parameters at which the bound was taken.
+        Number of evaluations of the bound.
     converged : bool
-        Whether the fit ended at a maximum.
+        Whether the fit reached a maximum.
     status : str
         How it ended, in a sentence.
     """
@@ -349,7 +349,7 @@ class EmissionFit(NamedTuple):
 
 
 def predictor_scales(columns: Sequence[Column], cells: Cells, params: Parameters, sites: Sites) -> FloatArray:
-    """Standard deviations (D,) of what the sign rule correlates the latent factors with.
+    """Return standard deviations (D,) for the correlations of the sign rule of the latent factors.
 
     For a Gaussian column this is that of its observed values, as in the linear Gaussian model. For other
     columns it is that of the predictor, with noise of the mean precision of the sites of observed values.
@@ -359,7 +359,7 @@ def predictor_scales(columns: Sequence[Column], cells: Cells, params: Parameters
     scale = np.sqrt(np.sum(params.loadings**2, axis=1) + 1.0 / np.maximum(precision, 1e-12))
     for column in columns:
         if column.emission == "gaussian" and column.link == "identity":
-            scale[column.cells] = 1.0  # cells are standardised by the observed values
+            scale[column.cells] = 1.0  # values are standardized by the observed values
     return scale
 
 
@@ -383,15 +383,15 @@ def fit_model(
     asked : sequence of str
         The emission of each column, or "auto".
     options : FitOptions
-        Parameters of the Gaussian model that is the starting point; its processes are those of the model.
+        Options of the Gaussian start model; its processes are those of the model.
     links : sequence of str, optional
         The link of each column.
     one_link : bool, default=True
-        Whether that is one for all columns that may have one.
+        Whether one link was given for all columns that may have one.
     tol : float or "auto"
-        Expected gain of a step, in nats, at which to stop.
+        Expected gain of an optimizer step, in nats, at which to stop.
     max_iter : int
-        Most sets of parameters at which to take the bound.
+        Maximum number of evaluations of the bound.
     report : callable, optional
         Called with the number of evaluations and the best bound so far.
     """

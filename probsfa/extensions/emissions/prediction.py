@@ -1,4 +1,4 @@
-"""From the latents to the cells of users: means, spreads, quantiles and draws, in data units."""
+"""Prediction of values from latent factors: means, spreads, quantiles and draws, in data units."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,23 +25,23 @@ __all__ = [
     "shapes_by_cell",
 ]
 
-# Points over which the probabilities of levels are averaged, and rows that are worked through at a time.
+# Points over which the probabilities of levels are averaged, and rows processed together.
 _N_POINTS, _CHUNK = 256, 1024
 
 
 class EmissionForecast(Forecast):
-    """Forecast of ``H`` steps after the last row, of columns that are not Gaussian.
+    """Forecast of ``H`` steps after the last row, for non-Gaussian columns.
 
     Attributes
     ----------
     means, std : ndarray or frame of shape (H, D)
-        Means and standard deviations of the observations; of a column of zeros and ones the probability of a
-        one, of a categorical one the most probable level and the root of ``p (1 - p)``.
+        Means and standard deviations of the observations; for binary columns the probability of a one, for
+        categorical ones the most probable level and the square root of ``p (1 - p)``.
     latent_means, latent_std : ndarray or frame of shape (H, K)
-        Means and standard deviations of the latents.
+        Means and standard deviations of the latent factors.
     lower, upper : ndarray or frame of shape (H, D)
-        Limits of the prediction interval, which are values that a column may have, so that it covers with
-        its probability or more; NaN for categorical columns.
+        Limits of the prediction interval. They are possible values of the column, so coverage is at least
+        nominal; NaN for categorical columns.
     """
 
 
@@ -64,16 +64,16 @@ class CellDistribution(NamedTuple):
     wanted: BoolArray | None = None
 
     def moments(self) -> CellMoments:
-        """Means and standard deviations."""
+        """Return means and standard deviations."""
         return predict(*self[:5])
 
     def quantile(self, probability: float) -> FloatArray:
-        """Quantiles (N, D) of the wanted values, NaN elsewhere and where a column is categorical."""
+        """Return quantiles (N, D) of the wanted values; NaN elsewhere and for categorical columns."""
         return predict(*self[:5], (probability,), self.wanted).quantiles[0]
 
 
 def shapes_by_cell(columns: Sequence[Column], shapes: Shapes) -> list[FloatArray]:
-    """Shape parameters (P, 1) of each column of cells."""
+    """Return the shape parameters (P, 1) of each model column."""
     out: dict[int, FloatArray] = {}
     for block, shape in zip(blocks_of(columns), shapes, strict=True):
         out.update({int(c): shape[:, i : i + 1] for i, c in enumerate(block.columns)})
@@ -89,24 +89,24 @@ def predict(
     probabilities: Sequence[float] = (),
     wanted: BoolArray | None = None,
 ) -> CellMoments:
-    """Distribution of cells from that of the latents.
+    """Return the distribution of values from that of the latent factors.
 
     Parameters
     ----------
     params : Parameters
         Parameters of the model.
     columns : sequence of Column
-        What the columns are.
+        Encoding of the columns.
     shapes : tuple of ndarray
         Shape parameters of each block.
     means : ndarray of shape (N, K)
-        Means of the latents.
+        Means of the latent factors.
     covariances : ndarray of shape (N, K, K)
         Their covariances.
     probabilities : sequence of float
         Probabilities of the quantiles.
     wanted : ndarray of bool of shape (N, D), optional
-        Cells for which quantiles are wanted; others are NaN. All by default.
+        Values for which quantiles are computed; others are NaN. All by default.
     """
     eta, spread = predictor_moments(params, means, covariances)
     by_cell = shapes_by_cell(columns, shapes)
@@ -138,10 +138,10 @@ def predict(
 def level_probabilities(
     params: Parameters, column: Column, means: FloatArray, covariances: FloatArray
 ) -> FloatArray:
-    """Probabilities (N, L) of the levels of a categorical column, in the order of its `levels`.
+    """Return probabilities (N, L) of the levels of a categorical column, in the order of its `levels`.
 
-    Its predictors depend on each other: probabilities are means over points that are spread evenly in their
-    joint distribution (a scrambled Sobol sequence, the same each time).
+    Its predictors are correlated: probabilities are means over quasi-random points of their joint
+    distribution (a scrambled Sobol sequence with a fixed seed).
     """
     loadings, offset = params.loadings[column.cells], params.offset[column.cells]
     uniform = qmc.Sobol(column.n_cells, seed=0).random(_N_POINTS)
@@ -158,8 +158,8 @@ def level_probabilities(
 
 
 def _by_level(eta: FloatArray) -> FloatArray:
-    """Probabilities (..., L) of the levels given predictors (..., L - 1)."""
-    log_left = np.cumsum(special.log_expit(-eta), axis=-1)  # of none of the levels so far
+    """Return probabilities (..., L) of the levels given predictors (..., L - 1)."""
+    log_left = np.cumsum(special.log_expit(-eta), axis=-1)  # that it is none of the levels so far
     before = np.concatenate([np.zeros_like(log_left[..., :1]), log_left[..., :-1]], axis=-1)
     return np.concatenate([np.exp(before + special.log_expit(eta)), np.exp(log_left[..., -1:])], axis=-1)
 
@@ -172,7 +172,7 @@ def log_predictive(
     covariances: FloatArray,
     values: FloatArray,
 ) -> FloatArray:
-    """Log density, or log probability, of cells (N, D) in data units; NaN where they are missing."""
+    """Return log densities, or log probabilities, of values (N, D) in data units; NaN for missing ones."""
     eta, spread = predictor_moments(params, means, covariances)
     by_cell = shapes_by_cell(columns, shapes)
     out = np.full_like(values, np.nan)
@@ -197,7 +197,7 @@ def draw_cells(
     latents: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Cells (..., D) drawn given latents (..., K), in data units."""
+    """Draw values (..., D), in data units, given latent factors (..., K)."""
     eta = params.offset + latents @ params.loadings.T
     by_cell = shapes_by_cell(columns, shapes)
     out = np.empty((*eta.shape[:-1], len(columns)))

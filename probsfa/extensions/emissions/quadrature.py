@@ -1,4 +1,4 @@
-"""Expectations over a Gaussian by Gauss and Hermite's rule."""
+"""Expectations over a Gaussian by Gauss-Hermite quadrature."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -9,14 +9,14 @@ from probsfa._typing import FloatArray
 
 __all__ = ["N_NODES", "expected_softplus", "gauss_hermite", "over_nodes"]
 
-#: Nodes of the rule. Errors of expectations of ``log(1 + exp(eta))`` are below 1e-9 where the standard
-#: deviation of ``eta`` is one, below 1e-4 where it is three, which is far beyond what observed cells leave.
+#: Number of nodes. Errors of expectations of ``log(1 + exp(eta))`` are below 1e-9 if the standard deviation
+#: of ``eta`` is one, below 1e-4 if it is three, which is far more than with observed values.
 N_NODES = 24
 
 
 @cache
 def gauss_hermite(n: int = N_NODES) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights, each (n,), such that ``sum w f(z)`` is close to ``E[f(z)]``, ``z ~ N(0, 1)``."""
+    """Return nodes and weights (n,), for which ``sum w f(z)`` approximates ``E[f(z)]``, ``z ~ N(0, 1)``."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(n)
     weights = weights / weights.sum()
     nodes.flags.writeable = weights.flags.writeable = False
@@ -26,19 +26,19 @@ def gauss_hermite(n: int = N_NODES) -> tuple[FloatArray, FloatArray]:
 def over_nodes(
     mean: FloatArray, variance: FloatArray, n: int = N_NODES
 ) -> Iterator[tuple[float, FloatArray]]:
-    """Weights, and values (as `mean`) that a variable takes at the nodes, one after the other."""
+    """Yield weights, and the values of the variable at the nodes (in the shape of `mean`)."""
     spread = np.sqrt(variance)
     for node, weight in zip(*gauss_hermite(n), strict=True):
         yield float(weight), mean + node * spread
 
 
 def expected_softplus(mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Expectations of ``log(1 + exp(eta))`` and of its first and second derivative, ``eta ~ N(m, v)``.
+    """Return expectations of ``log(1 + exp(eta))`` and its first two derivatives, ``eta ~ N(m, v)``.
 
     Parameters
     ----------
     mean, variance : ndarray
-        Of any shape, the same.
+        Moments of ``eta``, of equal shapes.
 
     Returns
     -------

@@ -1,17 +1,17 @@
-"""Inference where cells are not Gaussian: a Gaussian site in the place of each cell's likelihood.
+"""Inference with non-Gaussian observations: a Gaussian site replaces the likelihood of each value.
 
-The distribution of the latents given all rows is approximated by the Gaussian ``q`` that maximises the lower
-bound of the log-likelihood
+The distribution of the latent factors given all rows is approximated by the Gaussian ``q`` that maximizes the
+lower bound of the log-likelihood
 
-    F(q) = sum over observed cells of E_q[log p(x_td | eta_td)] - KL(q || p(z)),      eta = mu + C z.
+    F(q) = sum over observed values of E_q[log p(x_td | eta_td)] - KL(q || p(z)),      eta = mu + C z.
 
-Its form is known: prior times one site ``exp(b eta - lambda eta^2 / 2)`` for each observed cell, ``lambda =
--2 dE/dv`` and ``b = dE/dm + lambda m`` at the mean ``m`` and variance ``v`` of ``eta`` under ``q`` (Opper &
-Archambeau 2009). A site is an observation of ``eta`` of the value ``b / lambda`` with the variance ``1 /
-lambda``, so that ``q`` for given sites comes of the exact engine: noise of unit variance, and ``lambda``
-where elsewhere there are ones and zeros for what is observed. Sites are moved towards what their own ``q``
-asks for, which is a step of natural gradient (Khan & Lin 2017); by half as far, and so on, where ``F`` would
-fall. Hence the bound rises throughout. A missing cell has no site.
+Its form is known: prior times one site ``exp(b eta - lambda eta^2 / 2)`` for each observed value,
+``lambda = -2 dE/dv`` and ``b = dE/dm + lambda m`` at the mean ``m`` and variance ``v`` of ``eta`` under ``q``
+(Opper & Archambeau 2009). A site is an observation of ``eta`` of the value ``b / lambda`` with the variance
+``1 / lambda``. The exact engine therefore computes ``q`` for given sites, with unit noise variance and
+``lambda`` in place of the mask. Sites are moved towards those computed from their own ``q``, which is a
+natural gradient step (Khan & Lin 2017). The step is halved until ``F`` does not decrease, so the bound never
+decreases. A missing value has no site.
 
 References
 ----------
@@ -51,21 +51,21 @@ __all__ = [
 #: Shape parameters of each block, each (P, columns of the block).
 Shapes = tuple[FloatArray, ...]
 
-# Cells that are worked through at a time.
+# Number of values processed together.
 _CELLS_AT_ONCE = 32_768
-# How often a step of the sites is halved.
+# Maximum number of halvings of a step of the sites.
 _MOST_HALVINGS = 12
 
 
 class Block(NamedTuple):
-    """Columns of one family; ``columns`` are their places among all."""
+    """Columns of one family; ``columns`` are their indices among all model columns."""
 
     family: Family
     columns: NDArray[np.intp]
 
 
 class Cells(NamedTuple):
-    """Observed cells, in the units of the model.
+    """Observed values, in the units of the model.
 
     Attributes
     ----------
@@ -74,11 +74,11 @@ class Cells(NamedTuple):
     mask : ndarray of shape (N, D)
         1.0 where observed.
     blocks : tuple of Block
-        Which family each column is of.
+        Families of the columns.
     panel : Panel
         The same rows for the engine, with the time between them.
     constants : tuple of ndarray
-        What the log densities of each block's cells (N, columns) have that depends on nothing else.
+        Parts of the log densities of each block's values (N, columns) that depend on nothing else.
     """
 
     values: FloatArray
@@ -95,7 +95,7 @@ class Sites(NamedTuple):
     information: FloatArray
 
     def moved(self, towards: "Sites", by: float) -> "Sites":
-        """Sites a part of the way towards others."""
+        """Return sites a fraction ``by`` of the way towards others."""
         return Sites(*(here + by * (there - here) for here, there in zip(self, towards, strict=True)))
 
     @property
@@ -113,13 +113,13 @@ class Inference(NamedTuple):
     sites : Sites
         The sites.
     means, covariances, lag_one_covariances : ndarray
-        Moments of the latents, as in :class:`~probsfa.statespace.Posterior`.
+        Moments of the latent factors, as in :class:`~probsfa.statespace.Posterior`.
     predictor_mean, predictor_variance : ndarray of shape (N, D)
-        Of ``eta``.
+        Moments of ``eta``.
     expectation : Expectation
-        Of each cell under them; zeros where missing.
+        Expectation for each value under these moments; zeros where missing.
     row_bounds : ndarray of shape (N,)
-        Parts of the bound by rows.
+        Contributions of the rows to the bound.
     """
 
     sites: Sites
@@ -133,13 +133,13 @@ class Inference(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The lower bound ``F(q)`` of the log-likelihood, in nats; minus infinity where it is no number."""
+        """The lower bound ``F(q)`` of the log-likelihood, in nats; minus infinity if it is not finite."""
         total = float(np.sum(self.row_bounds))
         return total if np.isfinite(total) else -np.inf
 
     @property
     def asked(self) -> Sites:
-        """The sites that this distribution asks for; its own, where the bound is highest."""
+        """Sites computed from this distribution; equal to its own sites at the maximum of the bound."""
         _, slope, precision = self.expectation
         return Sites(precision, slope + precision * self.predictor_mean)
 
@@ -153,21 +153,21 @@ def make_cells(sequences: Sequences, blocks: Sequence[Block]) -> Cells:
 
 
 def engine_params(params: Parameters) -> Parameters:
-    """The parameters under which the engine takes sites for observations."""
+    """Return parameters with unit noise variance, with which the engine treats sites as observations."""
     return params.replace(noise_variance=np.ones(params.n_features))
 
 
 def site_panel(cells: Cells, sites: Sites) -> Panel:
-    """Sites as observations of the predictors, whose precision stands in the place of the mask."""
+    """Return sites as observations of the predictors, with precisions in place of the mask."""
     values, mask = (np.zeros(cells.panel.values.shape) for _ in range(2))
     n = cells.panel.n_rows
     values[:n], mask[:n] = sites.values, sites.precision
-    # Weights, too: how precise cells are decides how the engine may work through them.
+    # Also as weights, because the choice of the engine's algorithm depends on the precision.
     return cells.panel._replace(values=values, mask=mask, weights=mask, complete=False)
 
 
 def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Shapes) -> Expectation:
-    """Expected log density of all observed cells, and its derivatives; zeros where nothing is observed."""
+    """Return the expected log density of each value, and its derivatives; zeros for missing values."""
     value, slope, precision = (np.empty_like(cells.values) for _ in range(3))
     with np.errstate(all="ignore"):
         # Rows are processed in blocks whose arrays fit the cache.
@@ -192,13 +192,13 @@ def _stretches(n_rows: int, n_columns: int) -> Iterator[slice]:
 
 
 def _as_slice(columns: NDArray[np.intp]) -> slice | NDArray[np.intp]:
-    """Columns as a slice where they lie side by side, which takes no copy."""
+    """Return adjacent columns as a slice, which avoids a copy, and other columns unchanged."""
     first, last = int(columns[0]), int(columns[-1])
     return slice(first, last + 1) if last - first + 1 == len(columns) else columns
 
 
 def first_sites(cells: Cells, offset: FloatArray, shapes: Shapes) -> Sites:
-    """Sites to begin with, from the cells and the means that the offsets (D,) stand for."""
+    """Return initial sites, from the values and the means that correspond to the offsets (D,)."""
     precision, information = (np.zeros_like(cells.values) for _ in range(2))
     for (family, columns), shape in zip(cells.blocks, shapes, strict=True):
         reference = family.moments(offset[columns], np.zeros(len(columns)), shape)[0]
@@ -212,12 +212,12 @@ def first_sites(cells: Cells, offset: FloatArray, shapes: Shapes) -> Sites:
 def predictor_moments(
     params: Parameters, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (N, D) of the predictors, from those of the latents."""
+    """Return means and variances (N, D) of the predictors, from those of the latent factors."""
     return observation_moments(params.replace(noise_variance=np.zeros(params.n_features)), means, covariances)
 
 
 def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes) -> Inference:
-    """The distribution of given sites, and the bound there."""
+    """Return the distribution for given sites, and its bound."""
     panel = site_panel(cells, sites)
     known = engine_params(params)
     posterior = smooth(known, panel)
@@ -225,7 +225,8 @@ def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes
     expected = expectation(cells, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
     for rows in _stretches(*mean.shape):
-        # Each site's own expectation; the engine's normal densities lack the root of the precision.
+        # Expectation of each site's log density; the engine's normal densities lack the root of the
+        # precision.
         square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))
         row_bounds[rows] += 0.5 * np.einsum("td,td->t", sites.precision[rows], square)
     return Inference(
@@ -249,29 +250,29 @@ def infer(
     tol: float = 1e-8,
     max_iter: int = 1000,
 ) -> tuple[Inference, tuple[float, ...]]:
-    """Raise the lower bound at given parameters until a step gains less than `tol`.
+    """Maximize the lower bound at given parameters until a step gains less than `tol`.
 
     Parameters
     ----------
     params : Parameters
         Dynamics, loadings and offset; the noise variance is not used.
     cells : Cells
-        What is observed.
+        Observed values.
     shapes : tuple of ndarray
         Shape parameters of each block of columns.
     start : Sites, optional
-        Where to begin.
+        Initial sites.
     tol : float, default=1e-8
         Gain of a step, in nats, at which to stop.
     max_iter : int, default=1000
-        Most posteriors to ask for.
+        Maximum number of posteriors to compute.
 
     Returns
     -------
     inference : Inference
         The best distribution.
     history : tuple of float
-        The bound after each accepted step, never falling.
+        The bound after each accepted step; never decreases.
     """
     sites = first_sites(cells, params.offset, shapes) if start is None else start
     current = _distribution(params, cells, sites, shapes)

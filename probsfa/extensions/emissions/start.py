@@ -1,7 +1,8 @@
 """Starting point of the maximization: the Gaussian model of values transformed towards normality.
 
-Square roots of counts, zeros and ones as they are, and cells that are far off brought near. What a latent
-does to these, divided by how steep they are in the predictor, is about what it does to the predictor.
+Counts are transformed by square roots, outliers are clipped, and zeros and ones are not changed. The effect
+of a latent factor on a transformed value, divided by the slope of the value in the predictor, approximates
+its effect on the predictor.
 """
 
 from dataclasses import replace
@@ -18,19 +19,19 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Start", "start_of"]
 
-# Longest row of loadings of a column without a scale, in the predictor, that a start has.
+# Maximum norm of the initial loadings of a column without a scale, in units of the predictor.
 _LONGEST_LOADINGS = 2.0
-# Slowest decay that a start has.
+# Maximum absolute value of an initial decay.
 _SLOWEST = 0.9999
 
 
 class Start(NamedTuple):
-    """Where to begin.
+    """Starting point of the maximization.
 
     Attributes
     ----------
     params : Parameters
-        Of the predictors; noise variances are of no account.
+        Parameters of the predictors; noise variances are not used.
     shapes : tuple of ndarray
         Shape parameters of each block.
     prior : Prior
@@ -51,16 +52,16 @@ class Start(NamedTuple):
 def start_of(
     cells: Sequences, blocks: tuple[Block, ...], options: FitOptions, report: Report | None = None
 ) -> Start:
-    """Fit the Gaussian model to cells, and say what it means for their predictors.
+    """Fit the Gaussian model to encoded rows, and convert it to a start for their predictors.
 
     Parameters
     ----------
     cells : Sequences
-        Rows of cells, in the units of the model.
+        Encoded rows, in the units of the model.
     blocks : tuple of Block
-        Their families.
+        Families of the model columns.
     options : FitOptions
-        Of the Gaussian model.
+        Options of the Gaussian model.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     """
@@ -72,7 +73,7 @@ def start_of(
     steepness = np.ones(filled.shape[1])
     for family, columns in blocks:
         if not family.has_scale:
-            # As if half a cell more were neither zero nor all ones.
+            # Add half a value of 0.5, so that means are neither zero nor one.
             means[columns] = (means[columns] * counts[columns] + 0.25) / (counts[columns] + 0.5)
         scores[:, columns], steepness[columns] = family.gaussian_scores(filled[:, columns], means[columns])
     gaussian = maximum_likelihood(
@@ -93,7 +94,7 @@ def start_of(
         centre[columns] = family.predictor_of(means[columns])
         offset[columns] = centre[columns]
         if family.counts and family.name != "bernoulli":
-            # The mean of exp(eta) is above the exponential of its mean.
+            # The mean of exp(eta) exceeds the exponential of the mean of eta.
             offset[columns] -= 0.5 * np.sum(loadings[columns] ** 2, axis=1)
         bounded[columns] = True
     params = params.replace(
