@@ -1,9 +1,9 @@
-"""Affinities of points: graphs of neighbours, heat kernels, bandwidths and landmarks.
+"""Affinities of points: nearest-neighbour graphs, heat kernels, bandwidths and landmarks.
 
-Edges come from nearest neighbours (weight 1 where each of two points is among the nearest of the other, 1/2
-where only one is), from a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of all pairs through landmarks
-where there are very many points, from a function of two arrays of rows, or ready-made: as an affinity, as
-distances of which the smallest are taken, or as a training graph. All are checked here.
+Edges are those of nearest neighbours (weight 1 if each of two points is among the nearest of the other, 1/2
+if only one is), of a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of its landmark approximation for
+very many points, or of a function of two arrays of rows. They can also be precomputed: an affinity, distances
+of which the smallest are used, or a training graph. This module validates all of them.
 """
 
 import abc
@@ -60,21 +60,21 @@ __all__ = [
 #
 # ``"median"``
 #     ``gamma = 1 / (2 m)`` with ``m`` the median squared distance of two points (Garreau, Jitkrittum &
-#     Kanagawa 2017, arXiv:1707.07269, eq. 2): as wide as the data; what separates two halves of it is seen,
-#     finer things are not.
+#     Kanagawa 2017, arXiv:1707.07269, eq. 2): as wide as the data; it resolves two halves of the data, but no
+#     finer structure.
 # ``"neighbors"``
 #     ``gamma = 1 / (2 m)`` with ``m`` the mean squared distance to the neighbour number ``3/4 sqrt(n)``:
-#     about the usual number of estimates of density by neighbours, ``sqrt(n)`` (Loftsgaarden & Quesenberry
-#     1965, doi:10.1214/aoms/1177700079). The more points the narrower, so that the surface on which they lie
-#     is approached. The factor was chosen on circles and spheres of 500 to 2,000 points.
+#     about the usual number for nearest-neighbour density estimates, ``sqrt(n)`` (Loftsgaarden & Quesenberry
+#     1965, doi:10.1214/aoms/1177700079). The kernel narrows with more points, and so approaches the surface
+#     on which they lie. The factor was chosen on circles and spheres of 500 to 2,000 points.
 # ``"self_tuning"``
-#     A scale of its own for each point, ``exp(-|x - x'|^2 / (s s'))`` with ``s`` the distance to the seventh
+#     A separate scale for each point, ``exp(-|x - x'|^2 / (s s'))`` with ``s`` the distance to the seventh
 #     neighbour (Zelnik-Manor & Perona 2004, NIPS 17): for clusters of different density.
 
 
 GAMMA_RULES = ("median", "neighbors", "self_tuning")
 
-_MOST_ROWS = 2000  # rows that the rules look at; of more, that many drawn always the same way
+_MOST_ROWS = 2000  # maximum number of rows for the rules; of more rows, a fixed random sample is used
 
 
 def check_gamma(gamma: Any) -> None:
@@ -94,14 +94,14 @@ def choose_gamma(gamma: Any, points: Any) -> float:
     Parameters
     ----------
     gamma : float, {"median", "neighbors"} or None
-        Checked.
+        Validated value.
     points : ndarray or sparse array (n, D)
-        Training points. Of more than 2,000, the distances of 2,000 tell.
+        Training points. If there are more than 2,000, a sample of 2,000 is used.
 
     Returns
     -------
     float
-        ``1 / n_features`` where all points are the same.
+        ``1 / n_features`` if all points are equal.
     """
     if gamma is None:
         return 1.0 / points.shape[1]
@@ -124,35 +124,35 @@ def choose_gamma(gamma: Any, points: Any) -> float:
     return 1.0 / (2.0 * middle)
 
 
-# ---- the heat kernel of very many points, through landmarks among them (Nystroem's method)
+# ---- landmark approximation of the heat kernel of very many points (Nystroem's method)
 #
 # With landmarks ``z_1 .. z_m`` the kernel matrix of all n points is replaced by ``F F'``, where ``F = K(X, Z)
 # C^-T`` and ``C C' = K(Z, Z)`` (Williams & Seeger 2000, NIPS 13; for spectral clustering Fowlkes, Belongie,
-# Chung & Malik 2004, doi:10.1109/TPAMI.2004.1262185). ``F F'`` is the kernel matrix exactly in the rows of
-# landmarks, never above it on the diagonal, and close to it everywhere once the landmarks cover the points.
-# That costs n m numbers and n m^2 operations.
+# Chung & Malik 2004, doi:10.1109/TPAMI.2004.1262185). ``F F'`` equals the kernel matrix in the rows of
+# landmarks, never exceeds it on the diagonal, and is close to it everywhere once the landmarks cover the
+# points. The cost is n m numbers and n m^2 operations.
 #
 # Landmarks are chosen as pivots of an incomplete Cholesky factorisation, in blocks: a pool of points is drawn
-# in proportion to what is still missing of their kernel with themselves (Chen, Epperly, Tropp & Webber 2022,
-# arXiv:2207.06503), and in the pool those of the largest rest are taken one after the other.
+# in proportion to the residuals of the kernel diagonal (Chen, Epperly, Tropp & Webber 2022,
+# arXiv:2207.06503), and from the pool those of the largest residual are chosen one after the other.
 
 
 _BLOCK = 64  # landmarks chosen together
 _POOL = 4  # candidates for each of them
-_REST = 1e-10  # of the kernel of a point with itself; less is not worth a landmark
-_PROBES = 200  # points whose degree is measured against the kernel itself
+_REST = 1e-10  # minimum residual of the kernel diagonal for a landmark
+_PROBES = 200  # number of points whose degrees are compared with the exact kernel
 _WORST_DEGREE = 0.01
 
 
 class LowRankAffinity:
-    """Edge weights ``F F'``, with or without their diagonal, which are never formed.
+    """Edge weights ``F F'``, with or without their diagonal, stored as the factor.
 
     Parameters
     ----------
     factor : ndarray (n, m)
         ``F``.
     loops : bool
-        Whether self-loops, the diagonal, belong to it.
+        Whether the weights include self-loops, the diagonal.
     """
 
     def __init__(self, factor: FloatArray, loops: bool) -> None:
@@ -189,7 +189,7 @@ class LowRankAffinity:
 
 
 class LowRankRows:
-    """Weights ``G F'`` between new points and training points, which are never formed."""
+    """Weights ``G F'`` between new points and training points, stored as the factors."""
 
     def __init__(self, rows: FloatArray, factor: FloatArray) -> None:
         self._rows = rows
@@ -206,7 +206,7 @@ class LowRankRows:
 
 
 class LandmarkEdges:
-    """A heat kernel of all pairs of points, through landmarks.
+    """Landmark approximation of a heat kernel of all pairs of points.
 
     Parameters
     ----------
@@ -215,12 +215,12 @@ class LandmarkEdges:
     gamma : float
         Decay per squared distance.
     n_landmarks : int
-        How many at most; fewer where they say all there is to say in double precision.
+        Maximum number; fewer are used if they are exact in double precision.
 
     Warns
     -----
     UserWarning
-        If degrees are off by more than one in a hundred.
+        If a sum of edge weights has a relative error above one percent.
     """
 
     def __init__(self, points: Any, gamma: float, n_landmarks: int) -> None:
@@ -240,12 +240,12 @@ class LandmarkEdges:
         return 2 * len(self.landmarks)
 
     def new(self, rows: Any) -> NewEdges:
-        """Return the weights of new points; `own` is what landmarks make of a point's kernel with itself."""
+        """Return the weights of new points; `own` is the approximated kernel of a point with itself."""
         exponent = euclidean_distances(rows, self._landmark_points, squared=True) * self.gamma
         least = exponent.min(axis=1)
         kernel = np.exp(least[:, None] - exponent)
         G: FloatArray = scipy.linalg.solve_triangular(self._root, kernel.T, lower=True).T
-        # What a point weighs with itself is a square and falls twice as fast with the distance.
+        # The kernel of a point with itself is a square, whose exponent is twice that of the row.
         own = np.einsum("ij,ij->i", G, G) * np.exp(-least)
         nearest = np.full(rows.shape[0], -1, dtype=np.intp)
         return NewEdges(LowRankRows(G, self._factor), np.exp(-least), own, nearest)
@@ -296,14 +296,14 @@ def _incomplete_cholesky(
 
 
 def _drawn(rest: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
-    """Return points drawn in proportion to `rest`, and the one with the largest."""
+    """Return points drawn in proportion to `rest`, and the point with the largest `rest`."""
     totals = np.cumsum(rest)
     places = np.searchsorted(totals, rng.random(count) * totals[-1], side="right")
     return np.append(np.minimum(places, len(rest) - 1), int(np.argmax(rest)))
 
 
 def _pivots(kernel: FloatArray, most: int) -> tuple[list[int], FloatArray]:
-    """Return the pivots of a kernel matrix, the largest rest first, and their Cholesky factor."""
+    """Return the pivots of a kernel matrix, the largest residual first, and their Cholesky factor."""
     n = len(kernel)
     columns = np.zeros((n, most))
     rest = kernel.diagonal().copy()
@@ -326,28 +326,28 @@ def _kernel(rows: Any, points: Any, gamma: float) -> FloatArray:
     return kernel
 
 
-# ---- from the input of an estimator on graphs to the edge weights of its points
+# ---- edge weights of the points from the input of a graph estimator
 
 
 _DEFAULT_NEIGHBORS = 10
 _SYMMETRY_TOL = 1e-10  # relative to the largest weight
 _AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
-_MOST_PAIRWISE = 20_000  # points beyond which "auto" takes landmarks: the kernel would take 3 GB and more
+_MOST_PAIRWISE = 20_000  # maximum number of points with all pairs for "auto"; the kernel then takes 3 GB
 _AUTO_LANDMARKS = 1000
-_EXTENSION_BLOCK = 2**22  # numbers held at a time for the edges of new points
+_EXTENSION_BLOCK = 2**22  # numbers in memory at a time for the edges of new points
 
 
 class NewPoints(NamedTuple):
-    """How new points are joined to the training points.
+    """Data for edges between new points and the training points.
 
     Attributes
     ----------
     edges : Edges or None
-        Joins them; None where only ready-made edges can.
+        Computes the edges; None if edges of new points must be precomputed.
     shift : ndarray (D,)
-        What is subtracted from all points, so that a large offset costs no digits of their distances.
+        Subtracted from all points, so that distances stay accurate if values have a large offset.
     loops : bool
-        Whether the training graph has its self-loops.
+        Whether the training graph includes self-loops.
     """
 
     edges: Edges | None
@@ -356,16 +356,16 @@ class NewPoints(NamedTuple):
 
 
 class AffinityGraph(NamedTuple):
-    """What an estimator on graphs works on.
+    """Input data of a graph estimator.
 
     Attributes
     ----------
     sequences : Sequences or None
-        The checked points; None where edges or distances came in.
+        The validated points; None for precomputed edges or distances.
     weights : sparse array, ndarray or LowRankAffinity (n, n)
         Edge weights.
     new : NewPoints
-        Joins new points.
+        Data for edges of new points.
     """
 
     sequences: Sequences | None
@@ -374,21 +374,21 @@ class AffinityGraph(NamedTuple):
 
 
 def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: bool = False) -> AffinityGraph:
-    """Check the input of an estimator on graphs and return its edges.
+    """Validate the input of a graph estimator and return its edges.
 
     Parameters
     ----------
     estimator : scikit-learn estimator
-        With the parameters `affinity`, `n_neighbors`, `gamma` and `n_landmarks`.
+        Estimator with the parameters `affinity`, `n_neighbors`, `gamma` and `n_landmarks`.
     X : array-like, list of array-likes, sparse matrix or TrainingGraph
         As in the estimator's ``fit``.
     heat_loops, loops : bool, default=False
-        Whether a heat kernel, or any graph made from points, has its self-loops, of weight 1.
+        Whether a heat kernel, or any graph computed from points, includes self-loops, of weight 1.
 
     Returns
     -------
     AffinityGraph
-        Points, edge weights, and what joins new points.
+        Points, edge weights, and data for edges of new points.
     """
     _check_parameters(estimator)
     affinity = estimator.affinity
@@ -427,7 +427,7 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
 def new_edges(
     estimator: Any, X: Any, new: NewPoints
 ) -> tuple[Sequences | None, int, Iterator[tuple[slice, NewEdges]]]:
-    """Check new points and return their number and their edges to the training points, block by block."""
+    """Validate new points; return their number, and their edges to training points, block by block."""
     edges = new.edges
     if edges is None or isinstance(edges, DistanceEdges):
         if isinstance(estimator.affinity, TrainingGraph):
@@ -444,7 +444,7 @@ def new_edges(
     if sequences is None:
         rows: Any = _sparse_points(estimator, X, reset=False)
         if len(new.shift) and is_sparse(rows):
-            rows = rows.toarray()  # what it was fitted on was dense
+            rows = rows.toarray()  # the training points were dense
     else:
         rows = sequences.values
 
@@ -458,26 +458,26 @@ def new_edges(
 
 
 def _joined(edges: Edges, rows: Any, loops: bool) -> NewEdges:
-    """Return the edges of new points to a training graph with or without its self-loops."""
+    """Return the edges of new points to a training graph with or without self-loops."""
     joined = edges.new(rows)
     return joined._replace(own=np.zeros_like(joined.own)) if loops else joined
 
 
 def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
-    """Check rows of a ready-made affinity, dense or sparse; the options are those of scikit-learn's check."""
+    """Validate rows of a precomputed affinity, dense or sparse, with options of scikit-learn's function."""
     if isinstance(X, np.ma.MaskedArray):
-        X = as_float_array(X, "X")  # what is masked is missing, which the check refuses
+        X = as_float_array(X, "X")  # masked values become NaN, which the validation rejects
     return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **options)
 
 
 class AffinityEstimator(Saved):
-    """Mixin of estimators that join points by an affinity, and extend to new points by their edges."""
+    """Mixin of estimators on affinity graphs of points, with an extension to new points."""
 
     affinity: Any
     gamma: Any
     embedding_: FloatArray
     _new: NewPoints
-    _last_attribute = "embedding_"  # that is set by `fit`
+    _last_attribute = "embedding_"  # the last attribute that `fit` sets
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit the estimator to training points.
@@ -485,8 +485,8 @@ class AffinityEstimator(Saved):
         Parameters
         ----------
         X : array-like (n, D), list of array-likes (n_i, D), or affinity (n, n)
-            Points; the members of a list are taken together. A sparse matrix of points serves where
-            distances make the graph. A dense or sparse affinity, or a training graph, if
+            Points; the members of a list are concatenated. A sparse matrix of points is supported if edges
+            are computed from distances. A dense or sparse affinity, or a training graph, if
             ``affinity="precomputed"``; distances if ``affinity="precomputed_nearest_neighbors"``.
         y : ignored
 
@@ -497,8 +497,8 @@ class AffinityEstimator(Saved):
         Raises
         ------
         ValueError
-            If a parameter is out of range, an affinity is not symmetric or negative, a point has no edge
-            where the Laplacian is normalised, or there are too few points.
+            If a parameter is out of range, an affinity is asymmetric or negative, a point without edges
+            makes a normalised Laplacian undefined, or there are too few points.
         """
         self._fit(X)
         return self
@@ -508,7 +508,7 @@ class AffinityEstimator(Saved):
         """Fit; return the points as sequences, or None if X is a graph or a sparse matrix."""
 
     def _map_new(self, X: Any, mapped: Callable[[NewEdges], FloatArray]) -> tuple[Any, FloatArray]:
-        """Return new points as sequences (or None), and what a function makes of the edges of each."""
+        """Return new points as sequences (or None), and the results of ``mapped`` for their edges."""
         check_is_fitted(self)
         sequences, n_rows, blocks = new_edges(self, X, self._new)
         outputs = np.empty((n_rows, self.embedding_.shape[1]), dtype=np.float64)
@@ -517,11 +517,11 @@ class AffinityEstimator(Saved):
         return sequences, outputs
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether `fit` was completed."""
+        """Return whether `fit` was completed."""
         return hasattr(self, self._last_attribute)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
+        """Return scikit-learn tags of the accepted input."""
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         ready = _is(self.affinity, "precomputed") or _is(self.affinity, "precomputed_nearest_neighbors")
         tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
@@ -556,9 +556,9 @@ class Embedding(AffinityEstimator, ClassNamePrefixFeaturesOutMixin, TransformerM
 
 
 def neighbor_count(estimator: Any, n: int) -> int:
-    """Return how many of n points each is joined to, itself not counted."""
+    """Return the number of neighbours of each of n points, not counting the point itself."""
     count = estimator.n_neighbors
-    if count is None:  # all of few points would be a complete graph, in which no point is nearer than others
+    if count is None:  # a complete graph of few points would have no information on distances
         count = _DEFAULT_NEIGHBORS if n > _DEFAULT_NEIGHBORS else max(2, (n + 1) // 2)
     if count > n:
         raise ValueError(f"n_neighbors={count} is more than the {n} points of X.")
@@ -566,7 +566,7 @@ def neighbor_count(estimator: Any, n: int) -> int:
 
 
 def check_affinity(W: Any) -> Any:
-    """Return a precomputed affinity as an exactly symmetric sparse or dense array.
+    """Return a precomputed affinity as a symmetric sparse or dense array.
 
     Parameters
     ----------
@@ -576,7 +576,7 @@ def check_affinity(W: Any) -> Any:
     Raises
     ------
     ValueError
-        If it is not square, not symmetric, or has a negative weight; the message has the position.
+        If it is not square, not symmetric, or has a negative weight; the message names the position.
     """
     if W.shape[0] != W.shape[1]:
         raise ValueError(
@@ -601,17 +601,17 @@ def check_affinity(W: Any) -> Any:
 
 
 def _is(affinity: Any, name: str) -> bool:
-    """Tell whether an affinity is given by a name."""
+    """Return whether an affinity has a given name."""
     return isinstance(affinity, str) and affinity == name
 
 
 def _by_distance(affinity: Any) -> bool:
-    """Tell whether edges come from distances between points, which products give for sparse ones as well."""
+    """Return whether edges are computed from distances between points, which may be sparse."""
     return _is(affinity, "nearest_neighbors") or _is(affinity, "rbf")
 
 
 def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
-    """Check a sparse matrix of points; return it dense if its columns are few enough for a tree."""
+    """Validate a sparse matrix of points; return it dense if it has few enough columns for a k-d tree."""
     points = validate_data(
         estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2 if reset else 1
     )
@@ -622,7 +622,7 @@ def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
 
 
 def _ready_made(estimator: Any, X: Any) -> Any:
-    """Return the edge weights of a training graph, or of an affinity after a check."""
+    """Return the edge weights of a training graph, or of a validated affinity."""
     if isinstance(X, TrainingGraph):
         if not _is(estimator.affinity, "precomputed"):
             raise ValueError(
@@ -634,7 +634,7 @@ def _ready_made(estimator: Any, X: Any) -> Any:
 
 
 def _edges_of_points(estimator: Any, points: Any) -> Edges:
-    """Return what joins points, old and new."""
+    """Return the edges between points, training and new."""
     affinity, n = estimator.affinity, points.shape[0]
     if callable(affinity):
         return FunctionEdges(points, affinity, check_affinity)
@@ -652,7 +652,7 @@ def _edges_of_points(estimator: Any, points: Any) -> Edges:
 
 
 def _check_parameters(estimator: Any) -> None:
-    """Check `affinity`, `n_neighbors`, `gamma` and `n_landmarks` of an estimator."""
+    """Validate `affinity`, `n_neighbors`, `gamma` and `n_landmarks` of an estimator."""
     affinity = estimator.affinity
     if not isinstance(affinity, TrainingGraph) and not callable(affinity):
         check_option("affinity", affinity, _AFFINITIES)

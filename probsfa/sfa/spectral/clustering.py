@@ -1,9 +1,9 @@
 """Spectral clustering: group points by the smoothest functions on their graph.
 
 Ravikumar's notes "Representation Learning" (section 1) with the random-walk matrix ``P = D^-1 W``: take the
-eigenvectors ``v_1 .. v_k`` of its largest eigenvalues ``mu_j``, map point i to
-``(sqrt(mu_j) v_j(i))_j``, and cluster these. Scaling by ``sqrt(mu_j)`` gives the less to say to a coordinate
-the less smooth it is. In terms of the Laplacian ``mu_j = 1 - lambda_j``, and ``v_1`` is constant.
+eigenvectors ``v_1 .. v_k`` of its largest eigenvalues ``mu_j``, map point i to ``(sqrt(mu_j) v_j(i))_j``, and
+cluster these. Scaling by ``sqrt(mu_j)`` gives less weight to coordinates that are less smooth. In terms of
+the Laplacian ``mu_j = 1 - lambda_j``, and ``v_1`` is constant.
 """
 
 import warnings
@@ -28,15 +28,15 @@ from probsfa.sfa.spectral.laplacian import is_sparse
 __all__ = ["SpectralClustering", "eigengap"]
 
 _KMEANS_STARTS = 10
-_MOST_BY_GAP = 20  # clusters that the gap between eigenvalues is looked for among
-_NO_EIGENVALUE = 1e-8  # of mu; below it rounding decides on the direction, and on the sign
+_MOST_BY_GAP = 20  # maximum number of clusters for "eigengap"
+_NO_EIGENVALUE = 1e-8  # of mu; below it rounding errors determine direction and sign
 
 
 def eigengap(eigenvalues: ArrayLike) -> int:
-    """Return how many clusters the largest gap between eigenvalues suggests.
+    """Return the number of clusters with the largest gap between eigenvalues.
 
-    With k groups hardly joined to each other, k eigenvalues lie near that of the constant, and the next one
-    is apart from them.
+    With k weakly connected groups, k eigenvalues are close to that of the constant, and the next one is
+    separated from them by a gap.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     Raises
     ------
     ValueError
-        If there are fewer than two, or they are in no order.
+        If there are fewer than two, or they are not sorted.
 
     See Also
     --------
@@ -86,24 +86,23 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     Parameters
     ----------
     n_clusters : int or "eigengap", default=8
-        Number of clusters. "eigengap" takes as many, up to 20, as there are eigenvalues before the largest
-        gap (see :func:`eigengap`), or as there are connected components where these are more.
+        Number of clusters. "eigengap" selects up to 20, the number of eigenvalues before the largest gap (see
+        :func:`eigengap`), or the number of connected components if that is larger.
     n_components : int, optional
         Number of eigenvectors, the constant one included; default `n_clusters`.
     affinity : {"nearest_neighbors", "rbf", "precomputed", ...}, default="nearest_neighbors"
-        How the graph is made, as in :class:`LaplacianEigenmaps`. The heat kernel of "rbf" has its diagonal,
-        ``W_ii = 1``, as in the notes: no eigenvalue is below zero then.
+        Kind of the graph, as in :class:`LaplacianEigenmaps`. The heat kernel of "rbf" includes its diagonal,
+        ``W_ii = 1``, as in the notes, so that no eigenvalue is negative.
     n_neighbors : int, optional
-        Neighbours of each point, itself counted as one; default 10, or half the points where there are no
-        more than 10.
+        Neighbours of each point, including itself; default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
         Decay of the kernel, or a rule that chooses it, as in :class:`LaplacianEigenmaps`; None is
         ``1 / n_features``.
     n_landmarks : int, "auto" or None, default="auto"
         Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
     clusterer : estimator, optional
-        Any scikit-learn clusterer, cloned and given `n_clusters` and `random_state` where it knows them.
-        Default ``KMeans`` with 10 starts.
+        Any scikit-learn clusterer. It is cloned, and `n_clusters` and `random_state` are set if it has these
+        parameters. Default ``KMeans`` with 10 starts.
     random_state : int, RandomState or None, default=None
         For the clusterer; the spectrum does not depend on it.
 
@@ -112,20 +111,19 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     labels_ : ndarray (n,)
         Cluster of every point.
     embedding_ : ndarray (n, n_components)
-        What was clustered: ``sqrt(mu_j) v_j(i)`` with ``v' D v = 1``.
+        The clustered coordinates: ``sqrt(mu_j) v_j(i)`` with ``v' D v = 1``.
     eigenvalues_ : ndarray (n_components,)
         ``mu``, descending from 1.
     spectrum_ : ndarray (m,)
-        All ``mu`` that were found: `eigenvalues_`, or 21 of them (fewer of few points) where the gap among
-        them chose the number of clusters.
+        All computed ``mu``: `eigenvalues_`, or with "eigengap" 21 of them (fewer if there are fewer points).
     n_clusters_ : int
         Number of clusters.
     affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
         The edge weights.
     gamma_ : float or None
-        Decay of the kernel; None where there is none, or one for each point.
+        Decay of the kernel; None without a kernel or with "self_tuning".
     n_connected_components_ : int
-        Connected components of the graph.
+        Number of connected components of the graph.
     clusterer_ : estimator
         The fitted clusterer.
     n_features_in_, feature_names_in_
@@ -134,19 +132,19 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     Warns
     -----
     UserWarning
-        If the graph has more connected components than clusters are wanted, or fewer eigenvalues above zero:
-        so many clusters then cannot be distinguished.
+        If the graph has more connected components than clusters, or fewer positive eigenvalues, which cannot
+        distinguish so many clusters.
 
     See Also
     --------
-    LaplacianEigenmaps : The coordinates without the clusters.
-    eigengap : How many clusters the eigenvalues suggest.
+    LaplacianEigenmaps : Coordinates without clusters.
+    eigengap : Number of clusters that the eigenvalues suggest.
 
     Notes
     -----
-    A point without any edge is a connected component, and so a cluster, of its own. A bipartite graph, whose
-    points are joined to those of the other side alone, has the eigenvalue -1, which belongs to its two sides;
-    they are taken where no eigenvalue but the first is above zero, as in a complete bipartite graph.
+    A point without edges is a connected component, and therefore a cluster. A bipartite graph, in which edges
+    only join points of different sides, has the eigenvalue -1, whose eigenvector separates the sides. It is
+    used if only the first eigenvalue is positive, as in a complete bipartite graph.
 
     Examples
     --------
@@ -195,8 +193,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """Return the clusters of new points.
 
-        Their features are extended as in :meth:`LaplacianEigenmaps.transform` and given to the ``predict`` of
-        the clusterer, or to the cluster of the nearest training point, by features, where it has none.
+        Their coordinates are extended as in :meth:`LaplacianEigenmaps.transform` and passed to ``predict`` of
+        the clusterer. Without such a method, they get the cluster of the nearest training point.
 
         Parameters
         ----------
@@ -222,7 +220,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         return labels if sequences is None else sequences.restore(labels)
 
     def _features(self, edges: NewEdges) -> FloatArray:
-        """Return the features of new points."""
+        """Return the coordinates of new points."""
         scales = _scales(self.eigenvalues_)
         used = scales > 0
         vectors, decays = self.embedding_[:, used] / scales[used], 1.0 - self.eigenvalues_[used]
@@ -244,7 +242,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         count = wanted if self.n_components is None else self.n_components
         found = min(max(count, wanted), n) if by_gap else count
         features, mu, self.n_connected_components_ = scaled_eigenvectors(W, found)
-        if by_gap and self.n_connected_components_ >= found:  # and no gap among what was found
+        if by_gap and self.n_connected_components_ >= found:  # there is no gap among these eigenvalues
             wanted = self.n_connected_components_
             features, mu, _ = scaled_eigenvectors(W, max(wanted, self.n_components or 0))
         elif by_gap:
@@ -264,7 +262,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         return sequences
 
     def _warn(self) -> None:
-        """Warn of graphs that have other groups than were asked for."""
+        """Warn if the graph does not have the requested number of groups."""
         if self.n_connected_components_ > self.n_clusters_:
             warnings.warn(
                 f"The graph has {self.n_connected_components_} connected components, more than "
@@ -291,8 +289,8 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
     W : sparse array, ndarray or LowRankAffinity (n, n)
         Symmetric edge weights.
     count : int
-        Number of eigenvectors, the constant one first. A negative ``mu`` has no root and counts as zero,
-        other than the -1 of a bipartite graph, whose root is that of its absolute value.
+        Number of eigenvectors, the constant one first. A negative ``mu`` counts as zero, except for the -1 of
+        a bipartite graph, whose scale is the root of its absolute value.
     """
     W = _with_loops_of_isolated(W)
     n = W.shape[0]
@@ -303,21 +301,21 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
     if len(mu) > 1 and mu[1] <= _NO_EIGENVALUE:
         sides = _two_sides(W)
         if sides is not None:
-            # The eigenvector of -1 instead of an uninformative one.
+            # Replace an uninformative eigenvector by that of -1.
             mu[1], vectors[:, 1] = -1.0, constant[:, 0] * sides
     return vectors * _scales(mu), mu, spectrum.n_connected
 
 
 def _scales(mu: FloatArray) -> FloatArray:
-    """Return the root of every eigenvalue that has one, and of the absolute value of -1."""
+    """Return the roots of positive eigenvalues, one for -1, and zero for the others."""
     roots: FloatArray = np.where(mu > _NO_EIGENVALUE, np.sqrt(np.maximum(mu, 0.0)), 0.0)
     return np.where(mu == -1.0, 1.0, roots)
 
 
 def _with_loops_of_isolated(W: Any) -> Any:
-    """Return the graph with a self-loop for every vertex without an edge, as heavy as the others on average.
+    """Add a self-loop of the mean degree to every vertex without an edge.
 
-    A random walk stays where it is there: the eigenvalue is 1, as that of any connected component.
+    A random walk stays at such a vertex: its eigenvalue is 1, as for any connected component.
     """
     if isinstance(W, LowRankAffinity):
         return W
@@ -346,14 +344,14 @@ def _two_sides(W: Any) -> FloatArray | None:
 
 
 def _prepare(clusterer: Any, n_clusters: int, random_state: Any) -> Any:
-    """Return an unfitted clusterer with the parameters it shares with spectral clustering."""
+    """Return an unfitted clusterer with the parameters that it shares with spectral clustering."""
     if clusterer is None:
         return KMeans(n_clusters, n_init=_KMEANS_STARTS, random_state=random_state)
     prepared = clone(clusterer)
     known = prepared.get_params()
     wanted = {"n_clusters": n_clusters, "n_components": n_clusters, "random_state": random_state}
     if "n_clusters" in known:
-        del wanted["n_components"]  # mixtures call it so
+        del wanted["n_components"]  # mixture models use this name
     if random_state is None:
         del wanted["random_state"]
     return prepared.set_params(**{name: value for name, value in wanted.items() if name in known})

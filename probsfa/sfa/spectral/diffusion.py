@@ -1,4 +1,4 @@
-"""Diffusion maps: coordinates in which straight distances are distances of diffusion on the data.
+"""Diffusion maps: coordinates in which Euclidean distances are diffusion distances on the data.
 
 Coifman & Lafon 2006 (doi:10.1016/j.acha.2006.04.006), section 2 and 3.1. A kernel ``W`` (n, n) between the
 points has the sums ``q_i = sum_j W_ij``, an estimate of their density. With
@@ -7,17 +7,18 @@ points has the sums ``q_i = sum_j W_ij``, an estimate of their density. With
 
 the random walk ``P`` has eigenvalues ``1 = mu_0 > mu_1 >= ...`` and right eigenvectors ``psi_k``, of unit
 variance under its stationary distribution ``d / sum(d)``. The diffusion map of time t is
-``x_i -> (mu_k^t psi_k(i))_k``; squared distances in it are those of the distributions in which walks of t
-steps from two points end, over the stationary distribution.
+``x_i -> (mu_k^t psi_k(i))_k``. Squared distances in it are those between the distributions of the ends of
+walks of t steps from two points, weighted by the inverse stationary distribution.
 
-As points get dense and the kernel narrow, ``(1 - P)`` becomes a second derivative on the surface on which
-the points lie: with ``alpha=1`` the Laplace-Beltrami operator, whatever the density of the points; with
-``alpha=0``, that of Laplacian eigenmaps, the density is a potential as well; ``alpha=1/2`` is in between, the
-diffusion of a particle in the potential minus the logarithm of the density.
+As points become dense and the kernel narrow, ``(1 - P)`` converges to a differential operator on the surface
+of the points: with ``alpha=1`` the Laplace-Beltrami operator, for any density of the points; with
+``alpha=0``, as in Laplacian eigenmaps, one that also depends on the density; with ``alpha=1/2`` that of the
+diffusion of a particle in a potential of minus the logarithm of the density.
 
-The factors ``f = q^-alpha`` are of any kind below. Those of ``alpha="uniform"`` solve ``sum_j W_ij f_j = 1``
-approximately: ``f <- f / (W f)`` from ``f = 1``, of which one step is ``alpha=1``. A step takes out of the
-logarithm of ``W f`` what varies smoothly, by as much as the walk keeps of it, and leaves the rest alone.
+The factors ``f = q^-alpha`` can be replaced by others. Those of ``alpha="uniform"`` approximately solve
+``sum_j W_ij f_j = 1``: ``f <- f / (W f)`` from ``f = 1``, of which one step is ``alpha=1``. Each step removes
+smooth variation from the logarithm of ``W f``, by the share that the walk preserves, and leaves other
+variation.
 """
 
 import numbers
@@ -38,42 +39,41 @@ from probsfa.sfa.spectral.laplacian import is_sparse
 __all__ = ["DiffusionMap"]
 
 _UNIFORM_STEPS = 10
-_NO_EIGENVALUE = 1e-8  # of mu; a coordinate cannot be divided by less
+_NO_EIGENVALUE = 1e-8  # of mu; coordinates are not divided by less
 
 
 @lists_in_lists_out
 class DiffusionMap(Embedding):
-    """Embed points by the diffusion on them, whatever their density.
+    """Embed points by diffusion on them, regardless of their density.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the embedding.
     alpha : float or "uniform", default="uniform"
-        How much of the density of the points is divided out. A number from 0 to 1 is that of Coifman & Lafon:
-        nothing with 0, as in :class:`LaplacianEigenmaps`; all of it with 1, as far as the kernel sees it.
-        "uniform" goes on from there until all points have the same weighted sum of kernels, which divides out
-        chance gaps between the points and what a kernel of finite width blurs of the density, too.
+        Normalization by the density of the points. A number from 0 to 1 is that of Coifman & Lafon: none with
+        0, as in :class:`LaplacianEigenmaps`; complete with 1, as far as the kernel resolves the density.
+        "uniform" iterates until all points have the same weighted sum of kernels, which also removes chance
+        gaps between the points and density variation that a kernel of finite width blurs.
     time : float, default=1.0
-        Steps of the walk, ``t``, at least 0: each coordinate is scaled by ``mu^t``. With 0 all have unit
-        variance.
+        Number of steps of the walk, ``t``, at least 0: each coordinate is scaled by ``mu^t``. With 0 all have
+        unit variance.
     affinity : str, TrainingGraph or callable, default="rbf"
-        How points are joined, as in :class:`LaplacianEigenmaps`. What is made of points has self-loops, of
-        weight 1: a walk may stay where it is.
+        Kind of the graph, as in :class:`LaplacianEigenmaps`. Graphs computed from points include self-loops,
+        of weight 1, so that a walk may stay where it is.
     n_neighbors : int, optional
-        Neighbours of each point, itself counted as one; default 10, or half the points where there are no
-        more than 10.
+        Neighbours of each point, including itself; default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default="neighbors"
-        Decay of the kernel, or the rule that chooses it, as in :class:`LaplacianEigenmaps`.
+        Decay of the kernel, or a rule that chooses it, as in :class:`LaplacianEigenmaps`.
     n_landmarks : int, "auto" or None, default="auto"
         Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
     eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
-        How the eigenvalues are found, as in :class:`LaplacianEigenmaps`.
+        Eigenvalue algorithm, as in :class:`LaplacianEigenmaps`.
 
     Attributes
     ----------
     embedding_ : ndarray (n, K)
-        ``mu_k^t psi_k``, slowest first, the constant left out; with the signs of :class:`LaplacianEigenmaps`.
+        ``mu_k^t psi_k``, slowest first, without the constant; signs as in :class:`LaplacianEigenmaps`.
     eigenvalues_ : ndarray (K,)
         ``mu``, descending.
     laplacian_eigenvalues_ : ndarray (K,)
@@ -81,13 +81,13 @@ class DiffusionMap(Embedding):
         Laplace-Beltrami operator, 1, 1, 4, 4 ... on a circle of radius 1 and 2, 2, 2, 6 ... on a sphere.
         Only with ``affinity="rbf"`` and one `gamma` for all points.
     stationary_distribution_ : ndarray (n,)
-        How often the walk visits the points.
+        Stationary probabilities of the points.
     n_connected_components_ : int
         Number of connected components of the graph.
     affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
         ``W``.
     gamma_ : float or None
-        Decay of the kernel; None where there is none, or one for each point.
+        Decay of the kernel; None without a kernel or with "self_tuning".
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -98,7 +98,7 @@ class DiffusionMap(Embedding):
 
     See Also
     --------
-    LaplacianEigenmaps : Without the normalisation by the density.
+    LaplacianEigenmaps : Without normalisation by the density.
     probsfa.plots.plot_embedding : Draws the embedding.
 
     Notes
@@ -107,8 +107,8 @@ class DiffusionMap(Embedding):
 
     Examples
     --------
-    Points on a circle, five times as dense on one side as on the other: the two coordinates are its cosine
-    and sine all the same.
+    Points on a circle, five times as dense on one side as on the other. The two coordinates are nevertheless
+    its cosine and sine.
 
     >>> import numpy as np
     >>> u = np.linspace(0, 2 * np.pi, 400, endpoint=False)
@@ -142,9 +142,9 @@ class DiffusionMap(Embedding):
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        A new point is joined to the training points by the same kernel, its diagonal included, and gets
-        ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from it. At a training point that
-        is the point's own coordinate.
+        A new point is joined to the training points by the same kernel, including its diagonal. Its
+        coordinates are ``mu^(t - 1)`` times the mean of ``psi`` after one step of the walk from it. For a
+        training point these are the coordinates of the embedding.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class DiffusionMap(Embedding):
                 f"X[{int(np.argmin(density))}] has no edge to any point. Leave such points out, or raise "
                 "n_landmarks if there are landmarks."
             )
-        # Over the mean, so that no power of it is far from 1.
+        # Relative to the mean, so that its powers are not far from 1.
         relative = density / density.mean()
         self._shares = _uniform(W, relative) if uniform else relative ** -float(self.alpha)
         spectrum, degrees = spectrum_of_graph(
@@ -204,7 +204,7 @@ class DiffusionMap(Embedding):
         return sequences
 
     def _extension_factors(self) -> FloatArray:
-        """Return what the mean of ``psi`` after a step is multiplied by, (K,)."""
+        """Return the factors (K,) of the mean of ``psi`` after one step."""
         time = float(self.time)
         if time < 1.0 and (np.abs(self.eigenvalues_) < _NO_EIGENVALUE).any():
             k = int(np.argmin(np.abs(self.eigenvalues_)))
@@ -225,7 +225,7 @@ class DiffusionMap(Embedding):
 
 
 def _uniform(W: Any, density: FloatArray) -> FloatArray:
-    """Return factors of the points that make all their weighted sums of kernels about the same."""
+    """Return factors of the points with which all weighted sums of kernels are about equal."""
     factors = 1.0 / density
     for _ in range(_UNIFORM_STEPS - 1):
         sums = np.asarray(W @ factors).ravel()
@@ -239,7 +239,7 @@ def _uniform(W: Any, density: FloatArray) -> FloatArray:
 
 
 def _powers(mu: FloatArray, time: float) -> FloatArray:
-    """Return ``mu^t``; for fractions of a step and ``mu < 0``, ``-|mu|^t``."""
+    """Return ``mu^t``; for fractional t and ``mu < 0``, ``-|mu|^t``."""
     if time == int(time):
         return mu ** int(time)
     powers: FloatArray = np.sign(mu) * np.abs(mu) ** time

@@ -1,15 +1,15 @@
-"""Edges between points: those of the training points, and those that join a new point to them.
+"""Edges between points: those of the training points, and those from new points to them.
 
-Four kinds, one interface: nearest neighbours, a heat kernel, a function of two sets of rows, and nearest
-neighbours of ready-made distances; the heat kernel through landmarks is in
-:mod:`probsfa.sfa.spectral.affinity`. ``training(loops)`` gives the weights ``W`` (n, n) of the training
+Four kinds share one interface: nearest neighbours, a heat kernel, a function of two sets of rows, and nearest
+neighbours by precomputed distances; the landmark approximation of the heat kernel is in
+:mod:`probsfa.sfa.spectral.affinity`. ``training(loops)`` returns the weights ``W`` (n, n) of the training
 points and ``new(rows)`` those of new points.
 
-*The degree of a new point* is defined so that it is that of a training point where the two coincide. A new
-point is joined to all training points, the nearest among them; as it moves onto training point i, its edges
-become row i of ``W`` with the weight of a point with itself. Where the training graph has self-loops, that is
-row i as it is. Where it has none, the edge to the nearest training point stands for the self-loop that is
-left out of the degree: its weight is ``own``, and :mod:`probsfa.sfa.spectral.edges` leaves it out as well.
+*The degree of a new point* is defined such that it equals that of a training point if the two coincide. A new
+point has edges to the training points, including the nearest; as it approaches training point i, its edges
+become row i of ``W`` with the weight of a point with itself. If the training graph has self-loops, that is
+row i unchanged. Otherwise the edge to the nearest training point replaces the self-loop, which the degree
+does not include: its weight is ``own``, and the extension to new points excludes it as well.
 """
 
 import functools
@@ -43,25 +43,25 @@ __all__ = [
 
 IntArray = NDArray[np.intp]
 
-_BLOCK = 2**22  # distances held at a time
-_NEIGHBOR = 7  # of Zelnik-Manor & Perona (2004)
+_BLOCK = 2**22  # distances in memory at a time
+_NEIGHBOR = 7  # as in Zelnik-Manor & Perona (2004)
 
 
 class NewEdges(NamedTuple):
-    """What joins new points to the training points.
+    """Edges from new points to the training points.
 
     Attributes
     ----------
     weights : sparse array or ndarray (N, n), or something with ``@`` and ``sum(axis=1)``
         Edge weights over `scale`.
     scale : ndarray (N,)
-        What the weights of every row were divided by, so that rows far away, whose weights would be zero in
-        double precision, keep their proportions.
+        Divisors of the weights in every row, so that rows far away, whose weights would underflow, keep their
+        proportions.
     own : ndarray (N,)
-        Part of the sum of a row that stands for the point's edge to itself, which the training graph has
-        not; zero where the training graph has its self-loops.
+        Part of the sum of a row that replaces the point's self-loop, if the training graph has none; zero if
+        the training graph has self-loops.
     nearest : ndarray (N,)
-        Training point with the heaviest edge, -1 where it was not looked for.
+        Training point with the heaviest edge, -1 if it was not computed.
     """
 
     weights: Any
@@ -71,38 +71,38 @@ class NewEdges(NamedTuple):
 
     @classmethod
     def ready(cls, weights: Any) -> "NewEdges":
-        """Return edges to a graph that has its self-loops."""
+        """Return edges to a graph that includes self-loops."""
         n = weights.shape[0]
         return cls(weights, np.ones(n), np.zeros(n), np.full(n, -1, dtype=np.intp))
 
 
 class Edges(Protocol):
-    """Interface of all kinds."""
+    """Interface of all kinds of edges."""
 
     def training(self, loops: bool) -> Any:
         """Return the edge weights of the training points, (n, n); `loops` includes self-loops."""
 
     def new(self, rows: Any) -> NewEdges:
-        """Return the edges of new points; `own` is that of a training graph without self-loops."""
+        """Return the edges of new points, with `own` for a training graph without self-loops."""
 
     def cells_per_row(self) -> int:
-        """Return about how many numbers the edges of one new point take."""
+        """Return the approximate count of numbers in memory for the edges of one new point."""
 
 
 class NeighborEdges:
-    """Nearest neighbours: weight 1 where each of two points is among the nearest of the other, else 1/2.
+    """Nearest neighbours: weight 1 if each of two points is among the nearest of the other, else 1/2.
 
-    A new point has half an edge to each of the `count` + 1 training points nearest to it, the first of which
-    stands for itself, and half an edge to every training point that would have it among its own nearest: to
-    those it is nearer to than midway between their neighbours number `count` and `count` + 1. So edges stay
-    what they are while a point moves a little, and a row that equals a training point has the edges of that.
+    A new point has weight 1/2 to each of the `count` + 1 nearest training points, the first of which replaces
+    itself. It has another 1/2 to every training point within whose radius it lies, midway between that
+    point's neighbours number `count` and `count` + 1. Edges therefore do not change under small moves, and a
+    row that equals a training point has the edges of that point.
 
     Parameters
     ----------
     points : ndarray or sparse array (n, D)
         Training points.
     count : int
-        Neighbours of each point, itself not counted.
+        Neighbours of each point, not counting itself.
     """
 
     def __init__(self, points: Any, count: int) -> None:
@@ -116,7 +116,7 @@ class NeighborEdges:
         return sp.csr_array(self._edges + sp.eye_array(self.points.shape[0])) if loops else self._edges
 
     def cells_per_row(self) -> int:
-        """Return the number of neighbours, each of which is looked at in all its columns."""
+        """Return the approximate count of numbers for one new point: all columns of its neighbours."""
         return (self.count + 2) * (self.points.shape[1] + 4)
 
     def new(self, rows: Any) -> NewEdges:
@@ -139,7 +139,7 @@ class NeighborEdges:
 
     @functools.cached_property
     def _radii(self) -> FloatArray:
-        """Distance below which a new point would be among the nearest of each training point."""
+        """Radius of each training point, below which a new point is among its nearest."""
         n = self.points.shape[0]
         if self.count + 2 > n:
             return np.full(n, np.inf)
@@ -152,7 +152,7 @@ class NeighborEdges:
         return radii
 
     def _taken_in(self, rows: Any) -> sp.csr_array:
-        """Return ones where a new point is nearer to a training point than that one's radius, (N, n)."""
+        """Return ones where a new point lies within the radius of a training point, (N, n)."""
         n = self.points.shape[0]
         if self.points.shape[1] <= TREE_FEATURES:
             found = cKDTree(rows).query_ball_point(self.points, self._radii, workers=effective_n_jobs(-1))
@@ -178,13 +178,13 @@ def local_scales(squared: FloatArray) -> FloatArray:
     Parameters
     ----------
     squared : ndarray (N, n)
-        Squared distances to the training points. The nearest is the point itself, or stands for it, so the
-        scale of a new point is that of a training point where the two coincide.
+        Squared distances to the training points. The nearest is the point itself, or replaces it, so the
+        scale of a new point equals that of a training point if the two coincide.
 
     Returns
     -------
     ndarray (N,)
-        Where seven neighbours are equal to a point, the distance to the nearest that is not.
+        If seven neighbours are equal to a point, the distance to the nearest that differs.
     """
     place = min(_NEIGHBOR, squared.shape[1] - 1)
     found: FloatArray = np.partition(squared, place, axis=1)[:, place]
@@ -202,7 +202,7 @@ class HeatEdges:
     points : ndarray or sparse array (n, D)
         Training points.
     gamma : float or None
-        Decay per squared distance; None is a scale ``s`` of its own for every row, by :func:`local_scales`.
+        Decay per squared distance; None for a separate scale ``s`` of every row, by :func:`local_scales`.
     """
 
     def __init__(self, points: Any, gamma: float | None) -> None:
@@ -228,7 +228,7 @@ class HeatEdges:
         return int(self.points.shape[0])
 
     def new(self, rows: Any) -> NewEdges:
-        """Return the kernel over its largest value in each row."""
+        """Return the kernel relative to its maximum in each row."""
         squared = euclidean_distances(rows, self.points, squared=True)
         if self.scales is None:
             exponent = squared * float(self.gamma)  # type: ignore[arg-type]
@@ -245,9 +245,9 @@ class FunctionEdges:
     points : ndarray (n, D)
         Training points.
     function : callable
-        ``function(rows, points)`` gives weights (N, n), dense or sparse, not negative.
+        ``function(rows, points)`` returns nonnegative weights (N, n), dense or sparse.
     check : callable
-        Called with the weights of the training points, returns them symmetric.
+        Function that validates the weights of the training points and returns them symmetric.
     """
 
     def __init__(self, points: FloatArray, function: Callable[..., Any], check: Callable[[Any], Any]) -> None:
@@ -256,7 +256,7 @@ class FunctionEdges:
         self._edges = check(self._weights(points))
 
     def training(self, loops: bool) -> Any:
-        """Return the weights as the function gives them."""
+        """Return the validated weights of the function, with its self-loops in any case."""
         return self._edges
 
     def cells_per_row(self) -> int:
@@ -264,7 +264,7 @@ class FunctionEdges:
         return len(self.points)
 
     def new(self, rows: FloatArray) -> NewEdges:
-        """Return the weights of new points; the function returns the weight of a point with itself."""
+        """Return the weights of new points; the function includes the weight of a point with itself."""
         return NewEdges.ready(self._weights(rows))
 
     def _weights(self, rows: FloatArray) -> Any:
@@ -283,15 +283,15 @@ class FunctionEdges:
 
 
 class DistanceEdges:
-    """Nearest neighbours by ready-made distances, with the weights of :class:`NeighborEdges`.
+    """Nearest neighbours by precomputed distances, with the weights of :class:`NeighborEdges`.
 
     Parameters
     ----------
     distances : sparse array (n, n)
-        Stored distances from every point, in its row, to others; what is not stored is too far. Stored
-        zeros on the diagonal are the points themselves.
+        Stored distances from every point, in its row, to others; points without a stored distance are too
+        far. Stored zeros on the diagonal are the points themselves.
     count : int
-        Neighbours of each point, itself not counted.
+        Neighbours of each point, not counting itself.
     """
 
     def __init__(self, distances: sp.csr_array, count: int) -> None:
@@ -324,7 +324,7 @@ class DistanceEdges:
         return 4 * (self.count + 2)
 
     def new(self, rows: sp.csr_array) -> NewEdges:
-        """Return the edges of new points, whose distances to the training points are in `rows`, (N, n)."""
+        """Return the edges of new points from their distances to the training points, `rows` (N, n)."""
         n_rows = rows.shape[0]
         row, column, value = _sorted_rows(rows)
         rank = _rank_in_row(row, n_rows)
@@ -345,7 +345,7 @@ class DistanceEdges:
 
 
 def _relative(exponent: FloatArray) -> NewEdges:
-    """Return ``exp(-exponent)`` over the largest of each row."""
+    """Return ``exp(-exponent)`` relative to the maximum of each row."""
     nearest = exponent.argmin(axis=1).astype(np.intp)
     least = exponent[np.arange(len(exponent)), nearest]
     weights: FloatArray = np.exp(least[:, None] - exponent)
@@ -353,7 +353,7 @@ def _relative(exponent: FloatArray) -> NewEdges:
 
 
 def nearest_points(points: Any, rows: Any, count: int) -> tuple[FloatArray, IntArray]:
-    """Return distances (N, count), ascending, and which training points they lead to."""
+    """Return distances (N, count), ascending, and the indices of the training points."""
     if points.shape[1] <= TREE_FEATURES:
         measured, found = cKDTree(points).query(rows, count, workers=effective_n_jobs(-1))
         return np.reshape(measured, (-1, count)), np.reshape(found, (-1, count)).astype(np.intp)
@@ -363,19 +363,19 @@ def nearest_points(points: Any, rows: Any, count: int) -> tuple[FloatArray, IntA
     if is_sparse(rows):
         apart = rows[np.repeat(np.arange(rows.shape[0]), count)] - points[nearest.ravel()]
         return _ascending(np.sqrt(np.asarray(apart.power(2).sum(axis=1)).reshape(nearest.shape)), nearest)
-    # The search forms squared distances as differences of products; what it found is measured anew.
+    # The search computes squared distances by cancellation; distances of its results are recomputed.
     distances = np.linalg.norm(rows[:, None, :] - points[nearest], axis=2)
     return _ascending(distances, nearest)
 
 
 def _ascending(distances: FloatArray, nearest: IntArray) -> tuple[FloatArray, IntArray]:
-    """Return distances and where they lead to, sorted in each row."""
+    """Return distances and indices, sorted in each row."""
     order = np.argsort(distances, axis=1, kind="stable")
     return np.take_along_axis(distances, order, 1), np.take_along_axis(nearest, order, 1).astype(np.intp)
 
 
 def _sorted_rows(distances: sp.csr_array) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return rows, columns and values of what is stored, row by row, the smallest values first."""
+    """Return rows, columns and values of stored entries, row by row, the smallest values first."""
     if (distances.data < 0).any():
         raise ValueError("X has a distance below 0.")
     rows = np.repeat(np.arange(distances.shape[0]), np.diff(distances.indptr))
@@ -384,27 +384,27 @@ def _sorted_rows(distances: sp.csr_array) -> tuple[IntArray, IntArray, FloatArra
 
 
 def _rank_in_row(rows: IntArray, n_rows: int) -> IntArray:
-    """Return the place of every entry within its row, for entries sorted by row."""
+    """Return the rank of every entry within its row, for entries sorted by row."""
     starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))[:-1]])
     return np.arange(len(rows)) - starts[rows]
 
 
-# ---- nystroem's extension of eigenvectors of a graph to new points
+# ---- Nystroem extension of eigenvectors of a graph to new points
 #
 # A coordinate of the random walk satisfies ``(1 - lambda) d_i y_i = sum_j W_ij y_j``. A new point with edges
 # ``w_j`` to the training points gets the value that satisfies the same equation (Bengio et al. 2004, NIPS
-# 16). Where ``W`` has no self-loops, the edge ``w_o`` to the nearest training point stands for the point's
-# own and is left out of its degree; ``w_o y`` on both sides of the equation then gives
+# 16). If ``W`` has no self-loops, the edge ``w_o`` to the nearest training point replaces the point's
+# self-loop and is excluded from its degree; ``w_o y`` on both sides of the equation then gives
 #
 #     y(x) = sum_j w_j y_j / (w_o + (1 - lambda) (sum_j w_j - w_o)).
 #
-# With the edges of a training point, ``w_o`` the weight of its edge to itself, that is the coordinate of that
-# point, and it is a continuous function of the weights.
+# With the edges of a training point, and ``w_o`` the weight of its edge to itself, this is the coordinate of
+# that point; it is a continuous function of the weights.
 
 
-_ON_TOP = 1e-6  # of the weight 1 of a point with itself: a new point that close is the training point
+_ON_TOP = 1e-6  # relative to a self-weight of 1: such a close new point is treated as the training point
 _LEAST_ROOM = 1e-2
-_LEAST_DECAY = 1e-8  # of 1 - lambda: below it, rounding decides
+_LEAST_DECAY = 1e-8  # of 1 - lambda: below it, rounding errors dominate
 
 
 def extend_random_walk(
@@ -415,7 +415,7 @@ def extend_random_walk(
     Parameters
     ----------
     edges : NewEdges
-        Of N new points to n training points.
+        Edges of N new points to n training points.
     vectors : ndarray (n, K)
         ``y``.
     eigenvalues : ndarray (K,)
@@ -428,12 +428,12 @@ def extend_random_walk(
     ndarray (N, K)
         Coordinates of the new points.
     ndarray (N,)
-        Their degrees, without their own edges.
+        Degrees of the new points, without self-edges.
 
     Raises
     ------
     ValueError
-        If a point has no edge, or a coordinate has the eigenvalue 1 and nothing stands for the point itself.
+        If a point has no edge, or a coordinate has the eigenvalue 1 and there are no self-edges.
     """
     if weights is None:
         total = np.asarray(edges.weights.sum(axis=1)).ravel()
@@ -446,8 +446,8 @@ def extend_random_walk(
     others = np.maximum(total - edges.own, 0.0)
     decay = 1.0 - eigenvalues
     if (edges.nearest >= 0).all() and edges.own.all():
-        # Beyond lambda = 1 the nearest point stands for more of the new one: its weight is free, and grows
-        # so that the denominator does not vanish.
+        # For lambda > 1 the weight of the nearest point, which is arbitrary, is increased so that the
+        # denominator does not vanish.
         mean = mean + np.outer(others, np.maximum(-decay, 0.0)) * vectors[edges.nearest]
         decay = np.maximum(decay, 0.0)
     elif (np.abs(decay) < _LEAST_DECAY).any():
@@ -459,12 +459,12 @@ def extend_random_walk(
 
 
 def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: FloatArray) -> FloatArray:
-    """Extend eigenvectors of ``L = D - W``, in which self-loops cancel.
+    """Extend eigenvectors of ``L = D - W``, which does not depend on self-loops.
 
     Parameters
     ----------
     edges : NewEdges
-        Of N new points to n training points.
+        Edges of N new points to n training points.
     vectors : ndarray (n, K)
         ``y``.
     eigenvalues : ndarray (K,)
@@ -478,14 +478,14 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     Raises
     ------
     ValueError
-        If a point has no edge, or, away from the training points, a degree of at most an eigenvalue.
+        If a point has no edge, or, away from the training points, a degree not above an eigenvalue.
     """
     total = np.asarray(edges.weights.sum(axis=1)).ravel()
     if not (total > 0).all():
         raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
     own = edges.own * edges.scale
     room = (total * edges.scale)[:, None] - eigenvalues
-    # At a training point numerator and denominator vanish together: the coordinate is known there.
+    # At a training point numerator and denominator are both zero; the coordinate is that of the embedding.
     known = (room <= _LEAST_ROOM) & (own >= 1.0 - _ON_TOP)[:, None] & (edges.nearest >= 0)[:, None]
     if ((room <= 0) & ~known).any():
         i, k = np.argwhere((room <= 0) & ~known)[0]

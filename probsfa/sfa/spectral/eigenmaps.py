@@ -1,4 +1,4 @@
-"""Laplacian eigenmaps: the smoothest coordinates on a graph of neighbours, for old points and new ones.
+"""Laplacian eigenmaps: the smoothest coordinates on a nearest-neighbour graph, also for new points.
 
 With edge weights ``W``, degrees ``D = diag(W 1)`` and ``L = D - W`` the embedding solves (Belkin & Niyogi
 2003, doi:10.1162/089976603321780317; Sprekeler 2011, doi:10.1162/neco_a_00214, eqs. 2.1-2.3)::
@@ -7,8 +7,8 @@ With edge weights ``W``, degrees ``D = diag(W 1)`` and ``L = D - W`` the embeddi
     symmetric       D^-1/2 L D^-1/2 z = lambda z,     z' z = 1         (z = D^1/2 y of the random walk)
     unnormalized    L y = lambda y,                   y' y = 1
 
-The constant solution is left out. Slow feature analysis is the same problem with neighbours in time, and
-generalised SFA on one-hot features with node weights D has ``delta = 2 lambda``.
+The constant solution is excluded. Slow feature analysis is the same problem with adjacent time steps as
+edges, and generalised SFA on one-hot inputs with node weights D has ``delta = 2 lambda``.
 """
 
 import warnings
@@ -26,56 +26,56 @@ from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum, spectr
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph", "warn_if_disconnected"]
 
-_USUAL_WEIGHTS = (1e-100, 1e100)  # largest weights outside are brought to about 1: their squares overflow
+_USUAL_WEIGHTS = (1e-100, 1e100)  # graphs with a maximum weight outside are rescaled: squares overflow
 
 
 @lists_in_lists_out
 class LaplacianEigenmaps(Embedding):
-    """Embed points so that neighbours stay close.
+    """Embed points so that nearest neighbours stay close.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension of the embedding.
     affinity : str, TrainingGraph or callable, default="nearest_neighbors"
-        How the graph is made:
+        Kind of the graph:
 
         - ``"nearest_neighbors"``: weight 1 between points each of which is among the nearest of the other,
-          1/2 where only one is;
+          1/2 if only one is;
         - ``"rbf"``: ``exp(-gamma |x - x'|^2)`` between all different points;
-        - ``"precomputed"``: X itself is the affinity, a dense or sparse symmetric matrix without an entry
-          below zero, or a training graph;
-        - ``"precomputed_nearest_neighbors"``: X holds distances, dense or sparse, such as
-          ``NearestNeighbors.kneighbors_graph(mode="distance")`` gives them; the nearest are joined as above;
+        - ``"precomputed"``: X is the affinity, a dense or sparse symmetric matrix of nonnegative weights, or
+          a training graph;
+        - ``"precomputed_nearest_neighbors"``: X is a matrix of distances, dense or sparse, such as from
+          ``NearestNeighbors.kneighbors_graph(mode="distance")``; the nearest are joined as above;
         - a training graph, one vertex for each row of X;
-        - a function ``affinity(X, Y)`` that gives weights between rows, symmetric for ``affinity(X, X)``.
+        - a function ``affinity(X, Y)`` that returns weights between rows, symmetric for ``affinity(X, X)``.
 
-        Self-loops of ready-made graphs and functions count in the degrees.
+        Self-loops of precomputed graphs and functions count in the degrees.
     n_neighbors : int, optional
-        Neighbours of each point *with the point itself as one of them*, the count of scikit-learn's
-        ``SpectralEmbedding``. Default 10, or half the points where there are no more than 10.
+        Neighbours of each point *including the point itself*, as in scikit-learn's ``SpectralEmbedding``.
+        Default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
-        Decay of the kernel. None is ``1 / n_features``, which suits columns of unit variance. "median" takes
-        1 over twice the median squared distance, "neighbors" 1 over twice the mean squared distance to
-        neighbour number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of
-        both points to their seventh neighbours (:mod:`probsfa.sfa.spectral.affinity` has the sources).
+        Decay of the kernel. None is ``1 / n_features``, for columns of unit variance. "median" is 1 over
+        twice the median squared distance, "neighbors" 1 over twice the mean squared distance to neighbour
+        number ``3/4 sqrt(n)``, and "self_tuning" scales every squared distance by the distances of both
+        points to their seventh neighbours (references in :mod:`probsfa.sfa.spectral.affinity`).
     n_landmarks : int, "auto" or None, default="auto"
-        Points through which the heat kernel of very many points is taken (Nystroem's method): an array of n
-        by n_landmarks in place of n by n. None takes all pairs; "auto" does so up to 20,000 points, and
-        takes 1,000 landmarks beyond.
+        Number of landmarks to approximate the heat kernel of very many points (Nystroem's method), by an
+        array of n by n_landmarks instead of n by n. None uses all pairs; "auto" does so up to 20,000 points,
+        and uses 1,000 landmarks beyond.
     normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
-        Which Laplacian.
+        Kind of the Laplacian.
     eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
-        How the eigenvalues are found. "auto" weighs sparse elimination (long thin graphs) against Lanczos
-        iteration (short wide ones) by the shape of the graph; "dense" is for small ones.
+        Eigenvalue algorithm. "auto" selects sparse elimination (long thin graphs) or Lanczos iteration (short
+        wide ones) by the shape of the graph; "dense" is for small ones.
 
     Attributes
     ----------
     embedding_ : ndarray (n, K)
-        Coordinates of the training points, smoothest first. For each the sign makes the largest of its
-        correlations with the single points positive (the first such point where several tie).
+        Coordinates of the training points, smoothest first. The sign of each makes the largest of its
+        correlations with single points positive (the first such point if several tie).
     eigenvalues_ : ndarray (K,)
-        ``lambda``, ascending; zero as often as there are connected components, less one.
+        ``lambda``, ascending; the number of zeros is that of connected components minus one.
     n_connected_components_ : int
         Number of connected components of the graph.
     degrees_ : ndarray (n,)
@@ -83,9 +83,9 @@ class LaplacianEigenmaps(Embedding):
     affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)
         The edge weights; with landmarks, an object with ``@``, ``sum`` and ``toarray``.
     gamma_ : float or None
-        Decay of the kernel; None where there is none, or one for each point.
+        Decay of the kernel; None without a kernel or with "self_tuning".
     solver_ : str
-        The eigen-solver that was used.
+        The eigenvalue algorithm that was used.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -97,7 +97,7 @@ class LaplacianEigenmaps(Embedding):
     See Also
     --------
     SpectralClustering : Clusters of the same coordinates.
-    GraphSFA : The same objective for functions of the samples, which extend to new ones by themselves.
+    GraphSFA : The same objective for functions of the samples, which also apply to new samples.
 
     Examples
     --------
@@ -134,13 +134,13 @@ class LaplacianEigenmaps(Embedding):
         """Extend the embedding to new points (Nystroem).
 
         A new point gets the coordinates that solve the equation of the embedding with its edges to the
-        training points (Bengio et al. 2004, NIPS 16). The edge to the nearest of them stands for the point
-        itself and is left out of the degree, as self-loops are left out of the training graph. So at a
-        training point this is the point's coordinate, up to rounding, and near it a value nearby: with "rbf"
-        it is continuous everywhere for eigenvalues up to 1; with nearest neighbours it is constant around
-        each training point and jumps where the set of neighbours does. Where distances tie, so that the
-        order of the rows decides who is a neighbour, points next to a training point may differ from it by
-        as much as the tied edges weigh.
+        training points (Bengio et al. 2004, NIPS 16). The edge to the nearest of them replaces the point's
+        self-loop and is excluded from the degree, as in the training graph. For a training point this
+        returns its coordinates, up to rounding, and for points close to it similar values. With "rbf" the
+        extension is continuous everywhere for eigenvalues up to 1. With nearest neighbours it is constant
+        around each training point and jumps where the set of neighbours changes. If distances tie, the order
+        of the rows decides who is a neighbour; points close to a training point may then differ from it
+        according to the weight of the tied edges.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ def spectrum_of_graph(
     Raises
     ------
     ValueError
-        If there are too few vertices, or one without edges where the Laplacian is normalised.
+        If there are too few vertices, or one without edges makes a normalised Laplacian undefined.
     """
     n = W.shape[0]
     if n_components >= n:
@@ -232,7 +232,7 @@ def spectrum_of_graph(
             spectrum = spectrum._replace(eigenvalues=spectrum.eigenvalues * scale)
         else:
             spectrum = spectrum._replace(vectors=spectrum.vectors / np.sqrt(scale))  # y' D y = 1
-    # the inputs an eigenmap is a function of are the indicators of the single points
+    # the inputs for the sign rule are the indicators of the single points
     part = (mass / mass.sum())[:, None]
     signs = canonical_signs(spectrum.vectors * part, np.sqrt(part * (1 - part))[:, 0])
     y = spectrum.vectors * signs
@@ -250,7 +250,7 @@ def _low_rank_spectrum(W: LowRankAffinity, mass: FloatArray, n_components: int) 
 
 
 def _scale_of_weights(W: Any) -> float:
-    """Return a power of two to divide weights by: 1 for those whose products are no trouble."""
+    """Return a power of two to divide weights by: 1 if their products neither overflow nor underflow."""
     largest = float(W.max())
     if largest == 0.0 or _USUAL_WEIGHTS[0] <= largest <= _USUAL_WEIGHTS[1]:
         return 1.0
@@ -258,7 +258,7 @@ def _scale_of_weights(W: Any) -> float:
 
 
 def warn_if_disconnected(n_connected: int, n_components: int) -> None:
-    """Warn of a graph in several pieces, on behalf of an estimator's fit."""
+    """Warn if the graph has several connected components, for an estimator's fit."""
     if n_connected == 1:
         return
     columns = min(n_connected - 1, n_components)

@@ -1,17 +1,17 @@
-"""The smooth end of a graph's spectrum: ``L y = lambda M y`` with the smallest ``lambda``.
+"""The smallest eigenvalues of a graph Laplacian: ``L y = lambda M y`` with the smallest ``lambda``.
 
 ``W`` (n, n) holds edge weights, symmetric and not negative; ``L = diag(W 1) - W`` is the graph Laplacian and
 ``M = diag(mass)`` a positive mass: the degrees for the random-walk Laplacian (Sprekeler 2011,
-doi:10.1162/neco_a_00214, eq. 2.3), ones for the unnormalised one. Three facts shape the computation:
+doi:10.1162/neco_a_00214, eq. 2.3), ones for the unnormalised one. Three facts determine the algorithms:
 
-* The null space is known: a constant on every connected component. Components are solved one by one and the
-  zeros are written down exactly, so no solver has to find them and a disconnected graph costs nothing.
+* The null space is known: a constant on every connected component. Components are solved one by one and their
+  zero eigenvalues are set exactly, so a disconnected graph costs nothing.
 * On a connected graph ``L`` without its last row and column is a regular M-matrix, stable to factorise
-  without pivoting, and its inverse is the pseudo-inverse of ``L`` up to a constant. There is no shift to
-  choose, and eigenvalues of any smallness stay apart.
-* Elimination is cheap on long thin graphs (curves, surfaces) and hopeless on short wide ones (clouds in many
-  dimensions), where Lanczos iteration on ``W`` itself needs few steps. One breadth-first search shows which
-  kind a graph is; see :func:`choose_method`.
+  without pivoting, and its inverse is the pseudo-inverse of ``L`` up to a constant. It requires no shift, and
+  eigenvalues of any small size are resolved.
+* Elimination is cheap on long thin graphs (curves, surfaces) and infeasible on short wide ones (clouds in
+  many dimensions), where Lanczos iteration on ``W`` itself needs few steps. One breadth-first search
+  distinguishes them; see :func:`choose_method`.
 """
 
 import functools
@@ -38,27 +38,27 @@ __all__ = [
     "spectrum_by_products",
 ]
 
-_DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and repeated eigenvalues no thought
+_DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and finds repeated eigenvalues
 _PROBE_STEPS = 5
-_LANCZOS_EXTRA = 3  # more than wanted: the last ones wanted may be close together
-_LANCZOS_TOL = 1e-13  # of the largest eigenvalue; 0 would be the rounding and costs a quarter more
-_RATIO_BASIS = 14  # vectors beside the wanted ones: the fewest solves on curves and surfaces
-_PROBE_TOL = 1e-5  # a residual; the bound on the eigenvalue that follows is far tighter, and from below
+_LANCZOS_EXTRA = 3  # additional eigenvectors, because the last requested ones may be close together
+_LANCZOS_TOL = 1e-13  # relative to the largest eigenvalue; 0 is machine precision and costs a quarter more
+_RATIO_BASIS = 14  # vectors in addition to the requested ones: the fewest solves on curves and surfaces
+_PROBE_TOL = 1e-5  # of the residual; the resulting lower bound of the eigenvalue is far tighter
 
 
 class GraphSpectrum(NamedTuple):
-    """The smallest eigenvalues of a graph Laplacian, without the one that belongs to the constant.
+    """The smallest eigenvalues of a graph Laplacian, without that of the constant.
 
     Attributes
     ----------
     eigenvalues : ndarray (K,)
-        Ascending; exactly zero as often as there are connected components, less one.
+        Ascending; the number of exact zeros is that of connected components minus one.
     vectors : ndarray (n, K)
-        ``y`` with ``y' M y = 1``, orthogonal to each other and to the constant in the same sense.
+        ``y`` with ``y' M y = 1``, orthogonal to each other and to the constant under ``M``.
     n_connected : int
         Number of connected components.
     method : str
-        What solved the largest component: "dense", "elimination" or "lanczos".
+        Algorithm for the largest component: "dense", "elimination" or "lanczos".
     """
 
     eigenvalues: FloatArray
@@ -68,23 +68,23 @@ class GraphSpectrum(NamedTuple):
 
 
 def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str = "auto") -> GraphSpectrum:
-    """Find the smoothest functions on a graph.
+    """Compute the smoothest functions on a graph.
 
     Parameters
     ----------
     W : sparse array or ndarray (n, n)
-        Edge weights, symmetric, not negative; the diagonal does not matter.
+        Nonnegative symmetric edge weights; the diagonal is ignored.
     mass : ndarray (n,)
         Positive masses.
     n_components : int
-        How many, from 1 to n - 1.
+        Number of functions, from 1 to n - 1.
     method : {"auto", "dense", "elimination", "lanczos"}, default="auto"
-        How large components are solved; "auto" is :func:`choose_method`.
+        Algorithm for large components; "auto" is :func:`choose_method`.
 
     Returns
     -------
     GraphSpectrum
-        Eigenvalues and vectors; signs are as they come.
+        Eigenvalues and vectors of arbitrary sign.
 
     Examples
     --------
@@ -115,25 +115,25 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
 
 
 def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSpectrum:
-    """Find the smoothest functions on a graph of which only products with vectors are known.
+    """Compute the smoothest functions on a graph by products of its weights with vectors alone.
 
     Parameters
     ----------
     W : object with ``@`` and ``sum(axis=1)``
-        Edge weights (n, n), symmetric; the diagonal does not matter.
+        Edge weights (n, n), symmetric; the diagonal is ignored.
     mass : ndarray (n,)
         Positive masses.
     n_components : int
-        How many, at most n - 3.
+        Number of functions, at most n - 3.
 
     Returns
     -------
     GraphSpectrum
-        Every eigenvalue below the rounding counts as a component of the graph.
+        Every eigenvalue below rounding errors counts as a component of the graph.
 
     See Also
     --------
-    graph_spectrum : Of a graph whose edges are known one by one.
+    graph_spectrum : For a graph with explicit edges.
     """
     degrees = np.asarray(W.sum(axis=1)).ravel()
     root = np.sqrt(mass)
@@ -145,21 +145,21 @@ def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSp
 
 
 def connected_parts(W: Any) -> tuple[int, NDArray[np.int32]]:
-    """Return the number of connected components, and for every vertex the component it is in."""
+    """Return the number of connected components, and the component of every vertex."""
     n = W.shape[0]
     if not is_sparse(W) and (np.count_nonzero(W[0]) >= n - 1):
-        return 1, np.zeros(n, dtype=np.int32)  # one vertex sees all others: no need for a sparse copy
+        return 1, np.zeros(n, dtype=np.int32)  # one vertex is joined to all others: no sparse copy needed
     count, labels = connected_components(sp.csr_array(W), connection="strong")  # it is symmetric
     return int(count), labels
 
 
 def choose_method(W: Any, n_components: int) -> str:
-    """Choose the cheapest way to the spectrum of a connected graph.
+    """Choose the fastest algorithm for the spectrum of a connected graph.
 
-    Breadth-first search from an end of the graph cuts it into levels. The widest level, ``w`` vertices, is
-    about the border at which elimination has to join two halves: it costs near ``w^3`` operations. The number
-    of levels is how many products with ``W`` it takes for one end to hear of the other: Lanczos iteration
-    needs a small multiple of it. The factors below were fitted to timings on curves, surfaces,
+    Breadth-first search from an end of the graph divides it into levels. The widest level, ``w`` vertices,
+    approximates the largest separator of elimination, which costs about ``w^3`` operations. The number of
+    levels is the number of products with ``W`` until information passes from one end to the other; Lanczos
+    iteration needs a small multiple of it. The factors below were fitted to timings on curves, surfaces,
     solids and clouds of 5,000 to 200,000 points.
 
     Parameters
@@ -167,7 +167,7 @@ def choose_method(W: Any, n_components: int) -> str:
     W : sparse array or ndarray (n, n)
         Edge weights of a connected graph.
     n_components : int
-        How many eigenvectors are wanted.
+        Number of eigenvectors.
 
     Returns
     -------
@@ -187,14 +187,14 @@ def choose_method(W: Any, n_components: int) -> str:
 
 
 def is_sparse(W: Any) -> bool:
-    """Tell sparse matrices from arrays (and leave the type open: both kinds go the same ways)."""
+    """Return whether W is a sparse matrix; the return type stays open, as both kinds share code."""
     return bool(sp.issparse(W))
 
 
 def _edges_that_count(W: Any) -> Any:
     """Return W without its diagonal and without edges too light to change a degree in double precision.
 
-    Such edges would leave a graph connected in name only, with eigenvalues below the rounding.
+    Such edges would leave a graph formally connected, with eigenvalues below rounding errors.
     """
     if is_sparse(W):
         W = _short_indices(sp.csr_array(W))
@@ -215,7 +215,7 @@ def _edges_that_count(W: Any) -> Any:
 
 
 def _short_indices(W: sp.csr_array) -> sp.csr_array:
-    """Return W with 32-bit indices where they suffice: a product is as fast as what it has to read."""
+    """Return W with 32-bit indices if they suffice, because products are limited by memory bandwidth."""
     if W.indices.dtype == np.int32 or max(W.nnz, *W.shape) > np.iinfo(np.int32).max:
         return W
     return sp.csr_array((W.data, W.indices.astype(np.int32), W.indptr.astype(np.int32)), shape=W.shape)
@@ -231,7 +231,7 @@ def _by_component(labels: NDArray[np.int32], n_connected: int) -> list[NDArray[n
 def _contrasts(
     labels: NDArray[np.int32], mass: FloatArray, n_connected: int, n_components: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the null space of L less the constant: every component against all smaller ones."""
+    """Return the null space of L without the constant: contrasts of each component to all smaller ones."""
     count = min(n_connected - 1, n_components)
     vectors = np.zeros((len(mass), count), dtype=np.float64)
     parts = _by_component(labels, n_connected) if count else []
@@ -272,7 +272,7 @@ def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple
         _, z = scipy.linalg.eigh(operator, subset_by_index=(0, count))
         z = _orthonormal(z - np.outer(null, null @ z), drop=1)
         return *_ritz(W, degrees, z, root), "dense"
-    # All below is products with vectors: too little for several threads, which only wait for each other.
+    # The rest is products with vectors, which are too small for several threads.
     with one_blas_thread() if is_sparse(W) else nullcontext():
         if how == "elimination":
             inverse = _grounded_inverse(W, degrees)
@@ -283,7 +283,7 @@ def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple
 
 
 def _smoothest_by_lanczos(W: Any, degrees: FloatArray, root: FloatArray, count: int) -> FloatArray:
-    """Return the eigenvectors of the smallest eigenvalues, the constant left out, by products with W."""
+    """Return the eigenvectors of the smallest eigenvalues, without the constant, by products with W."""
     inner, outer = degrees / root**2, 1 / root
     top = 2 * float(np.max(inner))
     null = root / np.linalg.norm(root)
@@ -293,9 +293,9 @@ def _smoothest_by_lanczos(W: Any, degrees: FloatArray, root: FloatArray, count: 
 def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Return the map from b, of sum zero, to a solution of ``L y = b`` on a connected graph.
 
-    The last vertex is held at zero. What is left of L is an M-matrix: no pivoting is needed, so the ordering
-    may serve sparsity alone. Minimum degree on ``A' + A`` gave the least fill of the orderings SuperLU
-    offers, a half to a third of the default's, and reverse Cuthill-McKee the most.
+    The last vertex is fixed at zero. The rest of L is an M-matrix and requires no pivoting, so the ordering
+    can be chosen for sparsity alone. Minimum degree on ``A' + A`` gave the least fill of the orderings of
+    SuperLU, a half to a third of the default's, and reverse Cuthill-McKee the most.
     """
     solve: Callable[[FloatArray], FloatArray]
     if not is_sparse(W):
@@ -306,9 +306,7 @@ def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], Flo
         L = sp.csc_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # symmetric
         options = {"SymmetricMode": True}
         lu = splu(L, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, panel_size=1, options=options)
-        solve = functools.partial(
-            lu.solve, trans="T"
-        )  # the same for a symmetric matrix, and a quarter faster
+        solve = functools.partial(lu.solve, trans="T")  # equal for a symmetric matrix, and a quarter faster
 
     def inverse(b: FloatArray) -> FloatArray:
         return np.append(solve(b[:-1]), 0.0)
@@ -319,11 +317,11 @@ def _grounded_inverse(W: Any, degrees: FloatArray) -> Callable[[FloatArray], Flo
 def _leading_vectors(
     product: Callable[[FloatArray], FloatArray], null: FloatArray, count: int, *, ratio: bool
 ) -> FloatArray:
-    """Return the eigenvectors of the largest eigenvalues of a positive operator, away from `null`.
+    """Return the eigenvectors of the largest eigenvalues of a positive operator, orthogonal to `null`.
 
-    Lanczos iteration with one vector sees a second copy of a repeated eigenvalue only through rounding, and
-    may miss it. So the complement of what was found is searched until nothing larger is left there. With
-    `ratio` the operator is an inverse, whose leading eigenvalues are well separated.
+    Lanczos iteration with one vector finds a second copy of a repeated eigenvalue only through rounding
+    errors, and may miss it. So the complement of the vectors found is searched until it has no larger
+    eigenvalue. With `ratio` the operator is an inverse, whose leading eigenvalues are well separated.
     """
     basis, values = null[:, None], np.zeros(0, dtype=np.float64)
     wanted = count if ratio else min(count + _LANCZOS_EXTRA, len(null) - 3)
@@ -339,7 +337,7 @@ def _leading_vectors(
 def _lanczos(
     product: Callable[[FloatArray], FloatArray], known: FloatArray, count: int, ratio: bool, tol: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Run Lanczos iteration in the complement of `known`."""
+    """Run Lanczos iteration in the orthogonal complement of `known`."""
     n = len(known)
 
     def deflated(x: FloatArray) -> FloatArray:
@@ -355,10 +353,10 @@ def _lanczos(
 
 
 def _largest_left(product: Callable[[FloatArray], FloatArray], known: FloatArray, ratio: bool) -> float:
-    """Estimate, from below, the largest eigenvalue in the complement of what is known."""
+    """Estimate a lower bound of the largest eigenvalue in the complement of `known`."""
     if known.shape[1] >= len(known) - 2:
         return 0.0
-    if not ratio:  # the eigenvalues lie close together: only a converged search can tell
+    if not ratio:  # the eigenvalues are close together, so only a converged search is reliable
         return float(_lanczos(product, known, 1, ratio, tol=_PROBE_TOL)[0][0])
     x = np.random.default_rng(1).standard_normal(len(known))
     V, AV = known[:, :0], known[:, :0]
@@ -373,7 +371,7 @@ def _largest_left(product: Callable[[FloatArray], FloatArray], known: FloatArray
 
 
 def _ritz(W: Any, degrees: FloatArray, z: FloatArray, root: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Diagonalise L among the vectors found, which restores digits an inverse has lost."""
+    """Diagonalise L in the span of the vectors, which restores digits that an inverse has lost."""
     y = z / root[:, None]
     energy = y.T @ (degrees[:, None] * y - W @ y)
     values, rotation = scipy.linalg.eigh((energy + energy.T) / 2)
@@ -382,15 +380,15 @@ def _ritz(W: Any, degrees: FloatArray, z: FloatArray, root: FloatArray) -> tuple
 
 
 def _orthonormal(z: FloatArray, drop: int = 0) -> FloatArray:
-    """Return an orthonormal basis with the least change to the columns, without the `drop` shortest."""
+    """Return the closest orthonormal basis to the columns, without the `drop` shortest directions."""
     u, s, vt = scipy.linalg.svd(z, full_matrices=False)
     return (u @ vt) if drop == 0 else u[:, : len(s) - drop]
 
 
 def _levels(W: Any) -> tuple[int, int]:
-    """Return the number of levels of a breadth-first search from a far vertex, and the size of the widest."""
+    """Return the number of levels of a breadth-first search from a far vertex, and the largest level size."""
     source, n = 0, W.shape[0]
-    for _ in range(2):  # each search starts where the last one ended, so as to begin at an end of the graph
+    for _ in range(2):  # the second search starts where the first ended, at an end of the graph
         order, predecessors = breadth_first_order(W, source)
         position = np.empty(n, dtype=np.intp)
         position[order] = np.arange(n)
