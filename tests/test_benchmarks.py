@@ -98,7 +98,7 @@ def test_curvature_along_arcs_is_that_of_the_likelihood(monkeypatch, rng):
     values, weights = climbs.spectrum(objective, vector, 8)
 
     def value(at):
-        return oracle.log_likelihood(oracle.unpack(at, to_model(params), "fixed"), [panel.values[:24]])
+        return oracle.log_likelihood(oracle.unpack(at, to_model(params), "known"), [panel.values[:24]])
 
     root = np.sqrt(params.noise_variance.min())
     curvature = -oracle.numerical_hessian(value, vector, 0.05 * root)
@@ -200,7 +200,7 @@ def test_tsibench_hides_what_the_protocol_says(program):
     tsibench = program("tsibench")
     record = tsibench.Record(np.zeros((0, 7)), slice(0), slice(0), 48, 36, 6)
     windows = [np.zeros((48, 7))] * 40
-    hidden = tsibench.hidden_cells(windows, record, seed=0)
+    hidden = tsibench.held_out_values(windows, record, seed=0)
     shares = [np.mean(each) for each in hidden]
     np.testing.assert_allclose(shares[:3], (0.1, 0.5, 0.9), atol=0.02)
     for window in hidden[3]:  # runs of 36 in some columns, no more of them than fit into half of the cells
@@ -216,7 +216,7 @@ def test_tsibench_hides_what_the_protocol_says(program):
         for row, column in np.argwhere(blocks):
             covered[row : row + 6, column : column + 6] = True
         assert np.array_equal(covered, window)
-    again = tsibench.hidden_cells(windows, record, seed=0)
+    again = tsibench.held_out_values(windows, record, seed=0)
     assert all(
         np.array_equal(a, b)
         for one, two in zip(hidden, again, strict=True)

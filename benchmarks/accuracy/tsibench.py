@@ -53,7 +53,7 @@ from sklearn.impute import IterativeImputer, KNNImputer
 from sklearn.preprocessing import StandardScaler
 
 from probsfa import ProbabilisticSFA, load, select_model
-from probsfa.statespace.hidden_cells import crps
+from probsfa.statespace.held_out_values import crps
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -156,7 +156,7 @@ def hide(window: np.ndarray, pattern: str, rate: str, record: Record, rng: np.ra
     return hidden
 
 
-def hidden_cells(windows: list[np.ndarray], record: Record, seed: int) -> list[list[np.ndarray]]:
+def held_out_values(windows: list[np.ndarray], record: Record, seed: int) -> list[list[np.ndarray]]:
     """Cells of each window that are hidden, pattern by pattern."""
     rng = np.random.default_rng([seed, 1])
     return [[hide(window, pattern, rate, record, rng) for window in windows] for pattern, rate in PATTERNS]
@@ -295,7 +295,7 @@ def run(name: str, record: Record, options: argparse.Namespace, best: list[float
             filler = fit(seed)
             fitted += time.process_time() - begin
             begin = time.process_time()
-            cells = hidden_cells(windows, record, seed)
+            cells = held_out_values(windows, record, seed)
             judged = [score(filler, windows, hidden, scale) for hidden in cells]
             filled += time.process_time() - begin
             rows.append(np.array([row for row, _ in judged]))

@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from common.data import add_data_option
-from tsibench import PATTERNS, RECORDS, Filler, Record, hidden_cells, hide, score
+from tsibench import PATTERNS, RECORDS, Filler, Record, held_out_values, hide, score
 
 ETT = {"n_steps": 48, "n_features": 7}
 ITALY = {"n_steps": 12, "n_features": 13}
@@ -200,7 +200,7 @@ def main() -> None:
         errors = np.full((options.seeds, len(PATTERNS), 2), np.nan)
         trained = filled = 0.0
         for seed in range(options.seeds):
-            hidden = hidden_cells(windows, record, seed)
+            hidden = held_out_values(windows, record, seed)
             filler = None
             for j in asked:
                 if filler is None or options.holes == "pattern":

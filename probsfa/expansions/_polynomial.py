@@ -102,7 +102,7 @@ def monomials(values: FloatArray, degree: int) -> FloatArray:
     if values.size == 0:  # which scikit-learn rejects
         return np.empty((*leading, math.comb(n_inputs + degree, degree) - 1), dtype=np.float64)
     # Values are validated before, and blocks may be small.
-    with config_context(assume_finite=True, skip_parameter_validation=True):
+    with config_context(assume_finite=True, skip_parameter_validation=True, transform_output="default"):
         powers = PolynomialFeatures(degree, include_bias=False)
         out: FloatArray = powers.fit_transform(values.reshape(-1, n_inputs))
     return out.reshape(*leading, -1)

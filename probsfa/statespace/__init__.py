@@ -29,7 +29,7 @@ Modules import only modules below their own::
     innovations                        parameters in the form of the paper
     panel, parameters, columns         observations as arrays; parameters of the model; units of columns
     transforms, covariates             transforms of columns; exogenous variables
-    hidden_cells                       hidden values for the comparison of models
+    held_out_values                       hidden values for the comparison of models
     adjacent                           comparison of values with adjacent observations
 
 Samplers use the engine directly: the likelihood as a function that JAX can differentiate

@@ -28,7 +28,7 @@ from scipy.special import ndtri, stdtrit
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.hidden_cells import standard_errors
+from probsfa.statespace.held_out_values import standard_errors
 
 __all__ = ["Calibration", "HeldOut", "calibrate", "distance_to_observed", "small_sample_factors"]
 

@@ -24,7 +24,7 @@ from probsfa.statespace.calibration import (
     distance_to_observed,
     small_sample_factors,
 )
-from probsfa.statespace.hidden_cells import SLIGHT, HiddenCells, crps, hide_for_choice, units_of
+from probsfa.statespace.held_out_values import SLIGHT, HeldOutValues, crps, hide_for_choice, units_of
 from probsfa.statespace.learning.budget import (
     Size,
     affordable_rows,
@@ -231,17 +231,17 @@ def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
     return sequences if sample is None else sequences.cut_out(sample)
 
 
-def _draws(sequences: Sequences) -> list[HiddenCells]:
+def _draws(sequences: Sequences) -> list[HeldOutValues]:
     """Return draws of values to hide, until there are enough of them."""
     rng = np.random.default_rng(0)  # the same data, the same model
-    draws: list[HiddenCells] = []
+    draws: list[HeldOutValues] = []
     while len(draws) < _MOST_DRAWS and sum(int(one.all.sum()) for one in draws) < _ENOUGH:
         draws.append(hide_for_choice(sequences.values, fraction=_HIDDEN, n_masks=2, block=_BLOCK, rng=rng))
     return draws
 
 
 def _predicted(
-    model: LinearGaussianModel, rest: Sequences, hidden: HiddenCells, values: FloatArray, units: FloatArray
+    model: LinearGaussianModel, rest: Sequences, hidden: HeldOutValues, values: FloatArray, units: FloatArray
 ) -> HeldOut:
     """Predict hidden values given the rest, in units (D,) of their columns."""
     filled, here = model.impute(rest), hidden.all
@@ -260,7 +260,7 @@ def _predicted(
 
 
 def _worse_columns(
-    rows: Sequences, draws: list[HiddenCells], held_out: list[HeldOut], units: FloatArray
+    rows: Sequences, draws: list[HeldOutValues], held_out: list[HeldOut], units: FloatArray
 ) -> NDArray[np.intp]:
     """Return columns whose hidden values are predicted worse than by linear interpolation."""
     hidden = [one.all for one in draws]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.hidden_cells import SLIGHT, STANDARD_ERRORS, standard_errors
+from probsfa.statespace.held_out_values import SLIGHT, STANDARD_ERRORS, standard_errors
 from probsfa.statespace.parameters import Parameters
 
 __all__ = [

@@ -3,8 +3,8 @@
 Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. They are fitted with few
 evaluations to a part of the rows; those with the smallest BIC are fitted with more rows and more evaluations
 (successive halving, Jamieson & Talwalkar 2016). The last few are fitted without some values, the same for all
-(:mod:`.hidden_cells`), and their predictions of these are compared. A larger model starts from the factors of
-a smaller fitted one (:mod:`.growth`).
+(:mod:`.held_out_values`), and their predictions of these are compared. A larger model starts from the
+factors of a smaller fitted one (:mod:`.growth`).
 """
 
 import warnings
@@ -24,7 +24,7 @@ from probsfa.statespace.choice.proposals import listed, searched
 from probsfa.statespace.choice.search import Round, Search
 from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
-from probsfa.statespace.hidden_cells import HiddenCells, contenders, hide_for_choice, isolated_cells
+from probsfa.statespace.held_out_values import HeldOutValues, contenders, hide_for_choice, isolated_values
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
@@ -243,12 +243,12 @@ def select_model(
     rng = generator(random_state)
     far = np.zeros(sequences.values.shape, dtype=bool)
     if not any(options.get("robust", False) for options in [*(given or []), *chain(*groups)]):
-        far = isolated_cells(sequences.values, sequences.lengths)
+        far = isolated_values(sequences.values, sequences.lengths)
     compared = sequences
     if far.any():
         compared = replace(sequences, values=np.where(far, np.nan, sequences.values))
 
-    def hide() -> HiddenCells:
+    def hide() -> HeldOutValues:
         drawn = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
         return drawn._replace(part=np.where(far, 0, drawn.part))
 

@@ -131,6 +131,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent states given all rows of each sequence."""
+        sequences = self.varying(sequences)
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.posterior()
@@ -197,7 +198,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Return the filtered distribution of the latent states of each sequence."""
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X holds several.")
-        timed = sequences.retimed(self.fitted.time_unit)
+        timed = self.varying(sequences).retimed(self.fitted.time_unit)
         predictive = self.fitted.predictive_params
         results = [
             run_filter(self.fitted.params, timed.one(i), state, predictive=predictive)

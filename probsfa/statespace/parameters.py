@@ -156,16 +156,16 @@ class Latents:
         return (*(1,) * self.n_components, *others)
 
     @property
-    def n_turned(self) -> int:
+    def n_rotated(self) -> int:
         """Number of loadings that are fixed by convention, because states may be rotated."""
-        return sum(kind.n_turned(count) for kind, count in self.counts.items())
+        return sum(kind.n_rotated(count) for kind, count in self.counts.items())
 
     def n_free(self, n_features: int) -> int:
         """Return the number of free parameters of the processes and their loadings on `n_features` columns.
 
         With unit variances and different decays, AR(1) factors are identified up to their order and signs.
         """
-        return self.n_dynamics + self.n_seen * n_features - self.n_turned
+        return self.n_dynamics + self.n_seen * n_features - self.n_rotated
 
     @property
     def numbers(self) -> tuple[int, ...]:

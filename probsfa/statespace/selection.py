@@ -1,8 +1,8 @@
 """Selection of the number of factors by held-out values.
 
 Single values and blocks of rows are hidden, each candidate is fitted to the rest, and its predictions of the
-hidden values are compared (:mod:`.hidden_cells`). This measures the accuracy and calibration of `impute`; the
-likelihood of the values in a fit increases with every factor.
+hidden values are compared (:mod:`.held_out_values`). This measures the accuracy and calibration of `impute`;
+the likelihood of the values in a fit increases with every factor.
 
 Candidates are fitted in ascending order, each from the factors of the one before (:mod:`.growth`).
 """
@@ -21,7 +21,7 @@ from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.growth import enlarged
-from probsfa.statespace.hidden_cells import contenders, crps, standard_errors, units_of, weigh
+from probsfa.statespace.held_out_values import contenders, crps, standard_errors, units_of, weigh
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,

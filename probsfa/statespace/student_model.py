@@ -91,7 +91,7 @@ class StudentModel(LinearGaussianModel):
         """Return the approximate filtered distribution of the latent states of each sequence."""
         if state is not None and len(sequences.lengths) > 1:
             raise ValueError("state goes on with one sequence; X holds several.")
-        timed = sequences.retimed(self.fitted.time_unit)
+        timed = self.varying(sequences).retimed(self.fitted.time_unit)
         results = [
             run_filter(
                 self.fitted.params,

@@ -23,6 +23,10 @@ def test_likelihood_and_bic_are_those_without_the_column(X, options):
     assert both.log_likelihood_ == pytest.approx(alone.log_likelihood_, abs=0.1)
     assert both.score(with_it) == pytest.approx(both.log_likelihood_ / len(X), rel=1e-9)
     assert both.bic(with_it) == pytest.approx(alone.bic(X), abs=0.2)
+    assert both.posterior(with_it).log_likelihood == pytest.approx(both.log_likelihood_, rel=1e-9)
+    if "robust" not in options:  # whose filter has no variational bound
+        ahead = both.filter(with_it).row_log_likelihoods.sum()
+        assert ahead == pytest.approx(both.log_likelihood_, rel=1e-9)
 
 
 def test_a_column_that_varies_later_is_reported_and_left_out(X):

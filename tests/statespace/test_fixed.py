@@ -6,8 +6,8 @@ from scipy.optimize import minimize
 
 from probsfa import ProbabilisticSFA, load, select_model
 from probsfa.statespace.parameters import Parameters
-from tests.oracles import latents_of_two_states as pairs
-from tests.oracles import noise_with_memory as coloured
+from tests.oracles import ar1_noise as coloured
+from tests.oracles import block_processes as pairs
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 

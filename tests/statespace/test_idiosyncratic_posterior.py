@@ -12,7 +12,7 @@ from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning import maximum_likelihood
 from probsfa.statespace.learning.budget import integrates_ar1_noise
 from probsfa.statespace.parameters import Parameters
-from tests.oracles import noise_with_memory as oracle
+from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
 
 # Draws behind variances leave an error in the part that comes from the factors.

@@ -13,14 +13,15 @@ from probsfa import ProbabilisticSFA, plots, select_model, select_n_components
 from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.choice import candidates, clock, proposals
-from probsfa.statespace.choice.leftovers import Leftovers, leftovers
+from probsfa.statespace.choice.residuals import ResidualStructure as Structure
+from probsfa.statespace.choice.residuals import residual_structure
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.growth import enlarged, reduced
-from probsfa.statespace.hidden_cells import (
+from probsfa.statespace.held_out_values import (
     contenders,
     crps,
     hide_for_choice,
-    isolated_cells,
+    isolated_values,
     standard_errors,
     units_of,
     weigh,
@@ -208,7 +209,7 @@ def test_isolated_cells_are_far_from_their_four_neighbours(rng):
     values[[40, 41, 120], [0, 0, 1]] += [90.0, -80.0, 70.0]
     values[150:170, 2] += 500.0  # far from the rest of the column for some time: that is no chance
     values[60:, 0] += 300.0
-    found = isolated_cells(values, (60, 140))
+    found = isolated_values(values, (60, 140))
     for d in range(3):
         errors = {}
         for first, stop in ((0, 60), (60, 200)):
@@ -220,7 +221,7 @@ def test_isolated_cells_are_far_from_their_four_neighbours(rng):
         limit = 6.0 * np.median(list(errors.values())) / norm.ppf(0.75)
         assert np.flatnonzero(found[:, d]).tolist() == [t for t, error in errors.items() if error > limit]
     assert found[40, 0] and found[41, 0] and found[120, 1] and not found[155:165, 2].any()
-    assert not isolated_cells(np.repeat([[0.0], [5.0]], [90, 1], axis=0), (91,)).any()
+    assert not isolated_values(np.repeat([[0.0], [5.0]], [90, 1], axis=0), (91,)).any()
 
 
 # ------------------------------------------------------------------------------------------------- growth
@@ -293,7 +294,7 @@ def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_no
     values = simulate(params, 600, rng)[0]
     sequences = check_sequences(ProbabilisticSFA(1), values, reset=True, allow_nan=True)
     right, wrong = (
-        leftovers(ProbabilisticSFA(init=each, **latents).fit(values)._model, sequences)
+        residual_structure(ProbabilisticSFA(init=each, **latents).fit(values)._model, sequences)
         for each, latents in (
             (params, {"n_components": 1, "rhythms": 1}),
             (params.ar1_alone, {"n_components": 1}),
@@ -316,7 +317,7 @@ def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
         for lag in range(1, 6):
             r = np.mean(x[lag:] * x[:-lag]) / np.mean(x**2)
             wanted += 0.5 * ((300 - lag) * r**2 - 1.0)
-    assert leftovers(model, sequences).correlation == pytest.approx(wanted, rel=1e-9)
+    assert residual_structure(model, sequences).correlation == pytest.approx(wanted, rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------ candidates and rounds
@@ -326,7 +327,7 @@ class Pretended:
     """A search in which each model has a value, smaller is better, and leaves the same unexplained."""
 
     n_features, n_observed = 3, 100
-    unexplained = Leftovers(np.inf, np.inf)
+    unexplained = Structure(np.inf, np.inf)
 
     def __init__(self, value, most, groups, left=unexplained):
         self.value, self.tried, self.left = value, [], left
@@ -335,7 +336,7 @@ class Pretended:
             assert options not in self.tried
             self.tried.append(options)
 
-    def leftovers_of(self, options):
+    def residual_structure_of(self, options):
         assert options in self.tried
         return self.left
 
@@ -381,11 +382,11 @@ def test_a_rhythm_is_tried_beside_few_latents_first():
 
 def test_where_nothing_is_left_unexplained_only_numbers_of_latents_are_tried():
     groups = [[{"rhythms": 1}, {"rhythms": 2}], [{"smooth": 1}], [{"noise": "ar1"}], [{"noise": "isotropic"}]]
-    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Leftovers(0.0, 0.0))
+    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Structure(0.0, 0.0))
     assert search.best.options == {"n_components": 2}
     others = [options for options in search.tried if set(options) != {"n_components"}]
     assert others == [{"n_components": 2, "noise": "isotropic"}]  # of which errors ahead say nothing
-    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Leftovers(0.0, 30.0))
+    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Structure(0.0, 30.0))
     assert {"n_components": 2, "noise": "ar1"} in search.tried
 
 

@@ -14,7 +14,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters, with_more_latents
 from probsfa.statespace.posterior import log_likelihood
 from probsfa.statespace.processes.matern import Matern52
-from tests.oracles import latents_of_two_states as oracle
+from tests.oracles import block_processes as oracle
 from tests.oracles.statespace import numerical_hessian
 from tests.statespace.support import to_panel
 

@@ -9,7 +9,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.estimator import ProbabilisticSFA
-from probsfa.statespace.hidden_cells import crps
+from probsfa.statespace.held_out_values import crps
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.models import LinearGaussianModel
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from probsfa.statespace.choice.candidates import Options
 from probsfa.statespace.estimator import ProbabilisticSFA
-from probsfa.statespace.hidden_cells import CLOSE
+from probsfa.statespace.held_out_values import CLOSE
 from probsfa.statespace.learning.options import FitOptions
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
         best = few
         for options in next((group for group in groups if _counts_rhythms(group[0])), []):
             asked_of_it = _asked_of(search, 2 * search.n_features + 1)
-            if search.leftovers_of(best).rhythm < _CERTAIN * asked_of_it:
+            if search.residual_structure_of(best).rhythm < _CERTAIN * asked_of_it:
                 break
             # With too few latent factors, a cycle may turn into a missing slow factor.
             for k in range(best["n_components"], min(_MANY_ENOUGH, most) + 1):
@@ -123,7 +123,7 @@ def _is_worth(search: "Search", options: Options) -> bool:
         n_parameters = 2 * d
     else:
         return True
-    left = search.leftovers_of(search.best.options)
+    left = search.residual_structure_of(search.best.options)
     most = max(left) if "rhythms" in options else left.correlation
     return most > _WORTH_A_FIT * _asked_of(search, n_parameters)
 

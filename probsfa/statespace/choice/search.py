@@ -11,12 +11,12 @@ from probsfa._validation import Sequences
 from probsfa.statespace.choice.candidates import Candidate, has_no_peak, score
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
-from probsfa.statespace.choice.leftovers import Leftovers, leftovers
 from probsfa.statespace.choice.proposals import Proposals
+from probsfa.statespace.choice.residuals import ResidualStructure, residual_structure
 from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.growth import enlarged, reduced
-from probsfa.statespace.hidden_cells import CLOSE, SLIGHT, Evidence, HiddenCells, units_of, weigh_draws
+from probsfa.statespace.held_out_values import CLOSE, SLIGHT, Evidence, HeldOutValues, units_of, weigh_draws
 from probsfa.statespace.learning.budget import stretches
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
@@ -79,7 +79,7 @@ class Search:
     """
 
     sequences: Sequences
-    hide: Callable[[], HiddenCells]
+    hide: Callable[[], HeldOutValues]
     clock: Clock
     propose: Callable[["Search"], Proposals]
     most: int
@@ -152,11 +152,11 @@ class Search:
         candidate = self.rounds[-1][self.tried.index(options)]
         return np.inf if has_no_peak(candidate) else candidate.bic
 
-    def leftovers_of(self, options: dict[str, Any]) -> Leftovers:
+    def residual_structure_of(self, options: dict[str, Any]) -> ResidualStructure:
         """Return residual diagnostics of a candidate of this round, extrapolated to all rows."""
         candidate = self.rounds[-1][self.tried.index(options)]
         rows = self.data(candidate.n_rows).sequences
-        left = leftovers(candidate.model, rows)
+        left = residual_structure(candidate.model, rows)
         share = np.count_nonzero(rows.mask.any(axis=1)) / self.n_observed
         return left._replace(rhythm=left.rhythm / share)
 

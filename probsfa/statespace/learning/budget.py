@@ -23,7 +23,7 @@ __all__ = [
     "Size",
     "affordable_rows",
     "ar1_noise_affordable",
-    "check_memory",
+    "check_bytes",
     "default_size",
     "integrates_ar1_noise",
     "most_components",
@@ -178,7 +178,7 @@ def check_identified(latents: Latents, n_observed: int) -> None:
             )
 
 
-def check_memory(n_states: int, available: int | None = None) -> None:
+def check_bytes(n_states: int, available: int | None = None) -> None:
     """Raise a ValueError if a fit with so many states requires more RAM than this machine has.
 
     Parameters

@@ -36,7 +36,7 @@ class Coordinates(NamedTuple):
         Which columns share a noise variance, and which variances are known.
     evenly_sampled : bool
         Whether rows are evenly sampled, which determines the coordinates of the dynamics.
-    n_memories : int, default=0
+    n_ar1_noise : int, default=0
         Number of AR(1) processes, at the end, that are noise of the columns: ``D`` or zero.
     limits : Limits or None, default=None
         Fixed parameters and ranges of periods; without AR(1) noise, whose parameters are never fixed.
@@ -45,7 +45,7 @@ class Coordinates(NamedTuple):
     latents: Latents
     variances: NoiseVariances
     evenly_sampled: bool
-    n_memories: int = 0
+    n_ar1_noise: int = 0
     limits: Limits | None = None
 
     @property
@@ -59,34 +59,34 @@ class Coordinates(NamedTuple):
         return self.limits is not None and self.limits.hold
 
     @property
-    def without_memories(self) -> "Coordinates":
+    def with_white_noise(self) -> "Coordinates":
         """The layout of the same latent processes with white noise."""
-        alone = self.latents.with_components(self.latents.n_components - self.n_memories)
-        return self._replace(latents=alone, n_memories=0)
+        alone = self.latents.with_components(self.latents.n_components - self.n_ar1_noise)
+        return self._replace(latents=alone, n_ar1_noise=0)
 
     @property
-    def with_memories(self) -> "Coordinates":
+    def with_ar1_noise(self) -> "Coordinates":
         """The layout of the same latent processes with AR(1) noise of each column."""
         more = self.latents.with_components(self.latents.n_components + self.n_features)
-        return self._replace(latents=more, n_memories=self.n_features)
+        return self._replace(latents=more, n_ar1_noise=self.n_features)
 
     @property
     def memories(self) -> slice:
         """Which of the states are AR(1) noise."""
-        return slice(self.latents.n_components - self.n_memories, self.latents.n_components)
+        return slice(self.latents.n_components - self.n_ar1_noise, self.latents.n_components)
 
     @property
     def loaded(self) -> BoolArray:
         """Which loadings (D, n_states) of the states that enter observations have coordinates."""
         loaded = np.ones((self.n_features, self.n_states), dtype=bool)
-        if self.n_memories:
+        if self.n_ar1_noise:
             loaded[:, self.memories] = np.eye(self.n_features, dtype=bool)
         return loaded
 
     @property
     def n_loadings(self) -> int:
         """Number of loadings that have coordinates."""
-        return self.n_features * (self.n_states - self.n_memories) + self.n_memories
+        return self.n_features * (self.n_states - self.n_ar1_noise) + self.n_ar1_noise
 
     @property
     def n_states(self) -> int:
@@ -106,8 +106,8 @@ class Coordinates(NamedTuple):
     @property
     def n_free(self) -> int:
         """Number of free parameters that change the likelihood."""
-        alone = self.without_memories.latents.n_free(self.n_features)
-        n = alone + 2 * self.n_memories + self.n_noise + self.n_features
+        alone = self.with_white_noise.latents.n_free(self.n_features)
+        n = alone + 2 * self.n_ar1_noise + self.n_noise + self.n_features
         if self.limits is not None:  # fixed loadings determine phases, which are then not free
             n += int(np.count_nonzero(self.limits.held_phases)) - self.limits.n_held
         return n
@@ -115,13 +115,13 @@ class Coordinates(NamedTuple):
     @property
     def limits_of_states(self) -> Limits | None:
         """The limits of all states, including AR(1) noise."""
-        if self.limits is None or not self.n_memories:
+        if self.limits is None or not self.n_ar1_noise:
             return self.limits
         decays, loadings, noise, frequencies, rhythms = self.limits
-        k, free = len(decays), np.full(self.n_memories, np.nan)
-        between = np.full((self.n_features, self.n_memories), np.nan)
+        k, free = len(decays), np.full(self.n_ar1_noise, np.nan)
+        between = np.full((self.n_features, self.n_ar1_noise), np.nan)
         whole = np.hstack([loadings[:, :k], between, loadings[:, k:]])
-        moved = slice(rhythms.start + self.n_memories, rhythms.stop + self.n_memories)
+        moved = slice(rhythms.start + self.n_ar1_noise, rhythms.stop + self.n_ar1_noise)
         return Limits(np.append(decays, free), whole, noise, frequencies, moved)
 
     @property

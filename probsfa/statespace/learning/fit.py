@@ -9,10 +9,14 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.learning.ar1_noise_starts import (
+    signs_of_ar1_noise,
+    with_ar1_noise,
+    with_silent_ar1_noise,
+)
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.limits import Limits, imposed
-from probsfa.statespace.learning.memory_starts import signs_of_memory, with_memories, with_silent_memory
 from probsfa.statespace.learning.objective import (
     CountedEStep,
     EStep,
@@ -34,7 +38,7 @@ from probsfa.statespace.learning.processes import within_range
 from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import interpolate, random_starts, starts
 from probsfa.statespace.learning.whittle import (
-    MemoryWhittleObjective,
+    AR1NoiseWhittleObjective,
     Periodogram,
     WhittleObjective,
     periodogram,
@@ -130,7 +134,7 @@ def fit(
         After a keyboard interrupt, with the best parameters so far.
     """
     layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
-    whole = layout.with_memories if memory else layout
+    whole = layout.with_ar1_noise if memory else layout
     evaluate = CountedEStep(panel, max_iter, report, e_step)
     evaluate.limits, evaluate.tol = whole.limits_of_states, tol
     evaluate.begin_with_prior(noise)
@@ -188,14 +192,14 @@ class _Search:
 
     def from_known(self, layout: Coordinates, start: Parameters) -> FitResult:
         """Maximise from known parameters; AR(1) noise is added if they have white noise."""
-        alone = layout.without_memories
-        if layout.n_memories and start.latents == alone.latents and not layout.holds:
+        alone = layout.with_white_noise
+        if layout.n_ar1_noise and start.latents == alone.latents and not layout.holds:
             white = self.conform(start, alone)
             value = self.evaluate(white).log_likelihood
             reached = FitResult(white, value, (value,), self.evaluate.count, "converged")
             return self.with_ar1_noise(layout, reached, one_start=True)
         begin = self.conform(start, layout)
-        if layout.limits is not None and not layout.n_memories:
+        if layout.limits is not None and not layout.n_ar1_noise:
             begin = imposed(begin, layout.limits)
         return self.refined_from(layout, begin)
 
@@ -203,7 +207,7 @@ class _Search:
         """Maximise with some parameters fixed, from candidates in which their values are imposed."""
         limits = layout.limits
         assert limits is not None
-        plain = layout.without_memories._replace(limits=limits.of_periods)
+        plain = layout.with_white_noise._replace(limits=limits.of_periods)
         if plain.latents.n_others:
             firsts = self.process_candidates(plain, None)
         else:
@@ -211,14 +215,14 @@ class _Search:
             firsts = [*self.refined_all(plain, firsts), *firsts]
             firsts += self.random_candidates(plain, n_init - 1, firsts[0])
         made = [imposed(params, limits) for params in firsts]
-        if layout.n_memories:
-            made = [with_memories(params) for params in made]
+        if layout.n_ar1_noise:
+            made = [with_ar1_noise(params) for params in made]
         made = [self.conform(params, layout) for params in made]
         return self.from_candidates(layout, [*self.refined_all(layout, made), *made])
 
     def from_data(self, layout: Coordinates, n_init: int, *, one_start: bool) -> FitResult:
         """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
-        alone, most = layout.without_memories, self.evaluate.limit
+        alone, most = layout.with_white_noise, self.evaluate.limit
         first = self.with_processes(alone) if alone.latents.n_others else self.from_first_candidates(alone)
         result = first
         for other in self.random_candidates(alone, n_init - 1, first.params):
@@ -229,7 +233,7 @@ class _Search:
                 result = _better(result, self.refined_from(alone, other))
             except KeyboardInterrupt:  # before the optimizer, which handles later interrupts itself
                 result = result._replace(status="interrupted")
-        if not layout.n_memories:
+        if not layout.n_ar1_noise:
             return result
         # The best model with white noise need not be the best with AR(1) noise.
         for i, nested in enumerate([result] if first is result else [first, result]):
@@ -287,7 +291,7 @@ class _Search:
         The factors of ``nested`` may describe noise of single columns. Unless ``one_start``, the candidates
         of the model with white noise therefore get AR(1) noise, too. All are refined on Whittle's likelihood.
         """
-        silent = nested._replace(params=with_silent_memory(nested.params))
+        silent = nested._replace(params=with_silent_ar1_noise(nested.params))
         if nested.status == "interrupted":
             return silent
         try:
@@ -333,17 +337,17 @@ class _Search:
         self, layout: Coordinates, nested: Parameters, *, one_start: bool
     ) -> list[Parameters]:
         """Return refined candidates with AR(1) noise, and the white-noise model with a little of it."""
-        alone, bases = layout.without_memories, [nested]
+        alone, bases = layout.with_white_noise, [nested]
         if not one_start:
             others = nested.latents.n_others
             bases += self.process_candidates(alone, None) if others else self.first_candidates(alone)
-        made = [with_memories(params) for params in bases]
+        made = [with_ar1_noise(params) for params in bases]
         even = layout.evenly_sampled
-        sign = signs_of_memory(nested, _unexplained(self.panel, nested)[0]) if even else np.ones(1)
+        sign = signs_of_ar1_noise(nested, _unexplained(self.panel, nested)[0]) if even else np.ones(1)
         if np.any(sign < 0.0):
-            made.append(with_memories(nested, sign=sign))
+            made.append(with_ar1_noise(nested, sign=sign))
         firsts = [self.conform(params, layout) for params in made]
-        weak = self.conform(with_memories(nested, _WEAK), layout)
+        weak = self.conform(with_ar1_noise(nested, _WEAK), layout)
         return [*self.refined_all(layout, firsts), weak]
 
     def process_candidates(self, layout: Coordinates, nested: FitResult | None) -> list[Parameters]:
@@ -418,7 +422,7 @@ class _Search:
     def refined(self, layout: Coordinates, params: Parameters, data: Periodogram) -> tuple[float, Parameters]:
         """Refine a candidate on Whittle's likelihood; return its value there and the candidate."""
         even = layout._replace(evenly_sampled=True)
-        kind = MemoryWhittleObjective if layout.n_memories else WhittleObjective
+        kind = AR1NoiseWhittleObjective if layout.n_ar1_noise else WhittleObjective
         objective = kind(even, data, params, _WHITTLE_EVALUATIONS, self.evaluate.refined, self.noise)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A very long step may overflow; the optimizer then shortens it.

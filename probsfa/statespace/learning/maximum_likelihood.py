@@ -22,17 +22,17 @@ from probsfa._validation import Sequences
 from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.columns import ColumnMoments, column_moments
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, Steps
+from probsfa.statespace.learning.ar1_noise_starts import with_weak_ar1_noise
 from probsfa.statespace.learning.budget import (
     Size,
+    check_bytes,
     check_identified,
-    check_memory,
     default_size,
     integrates_ar1_noise,
 )
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fit import fit
 from probsfa.statespace.learning.limits import Limits, canonical_where_free
-from probsfa.statespace.learning.memory_starts import with_weak_memory
 from probsfa.statespace.learning.monte_carlo_em import fit_monte_carlo_em
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
@@ -238,7 +238,7 @@ class MaximumLikelihood:
         limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
         variances = self.options.variances(params.n_features)
         layout = Coordinates(params.latents, variances, evenly_sampled, limits=limits)
-        return layout.with_memories if params.has_memory else layout
+        return layout.with_ar1_noise if params.has_memory else layout
 
     @property
     def predictive_params(self) -> Parameters:
@@ -304,7 +304,7 @@ class FitProblem(NamedTuple):
         even = self.observations.panel.evenly_sampled
         variances = self.options.variances(self.scale.size)
         layout = Coordinates(self.options.latents, variances, even, limits=self.limits)
-        return layout.with_memories if self.options.has_memory else layout
+        return layout.with_ar1_noise if self.options.has_memory else layout
 
     @property
     def limits(self) -> Limits | None:
@@ -412,7 +412,7 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
         raise ValueError("init has noise with memory, which is fitted with noise='ar1'.")
     if memory and not params.has_memory and (problem.options.robust or problem.options.fixed is not None):
         # At a scale of zero the gradient by the scale is zero: the optimizer could not add AR(1) noise.
-        params = with_weak_memory(params)
+        params = with_weak_ar1_noise(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
         raise ValueError(
             f"init has {params.n_components} latents of {params.n_features} features; the fit has {k} of "
@@ -468,7 +468,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         resolution_variance(data.sequences) / scale**2 if isinstance(data, InMemory) else 0.0,
     )
     own_states = options.has_memory and not problem.integrates_ar1_noise
-    check_memory(latents.n_states + (scale.size if own_states else 0))
+    check_bytes(latents.n_states + (scale.size if own_states else 0))
     if not (chosen and options.tol == "auto"):
         return problem
     # With n_components=None the model is for imputation, for which a larger tolerance suffices.

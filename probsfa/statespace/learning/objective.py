@@ -7,13 +7,13 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.learning.ar1_noise_metric import AR1NoiseMetric, make_metric
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
 from probsfa.statespace.learning.limits import Limits
-from probsfa.statespace.learning.memory_metric import MemoryMetric, make_metric
 from probsfa.statespace.learning.processes import longest_steps
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Transport, ascend, straight
-from probsfa.statespace.learning.turns import turn_along
+from probsfa.statespace.learning.rotations import rotate_along
 from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -226,14 +226,14 @@ class ExactObjective:
         if self.layout.limits is not None and self.layout.limits.hold:
             return straight(vector, step)
         params = from_vector(self.layout, vector, self.template)
-        return turn_along(self.layout, vector, step, params.noise_variance)
+        return rotate_along(self.layout, vector, step, params.noise_variance)
 
     def _prior_slope(self, params: Parameters) -> FloatArray:
         noise = self.evaluate.noise
         size = self.layout.n_noise
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
-    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | MemoryMetric:
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | AR1NoiseMetric:
         """Return the expected information, damped by that of complete data; full damping gives EM steps."""
         params = from_vector(self.layout, vector, self.template)
         noise, place = self.evaluate.noise, self.layout.slices[2]

@@ -224,7 +224,7 @@ def fit_robust(
         log-likelihood is the lower bound, without the prior.
     """
     layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
-    layout = layout.with_memories if memory else layout
+    layout = layout.with_ar1_noise if memory else layout
     if noise.variances.separate:
         least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, least))

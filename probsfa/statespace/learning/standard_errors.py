@@ -15,9 +15,9 @@ from probsfa._timescales import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
 from probsfa.statespace.learning import processes
+from probsfa.statespace.learning.ar1_noise_metric import make_metric
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import complete_data_of
-from probsfa.statespace.learning.memory_metric import make_metric
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
@@ -231,7 +231,7 @@ def free_coordinates(
         first = layout.limits_of_states.rhythms.start if layout.limits_of_states else 0
         for j in np.flatnonzero(layout.limits.held_phases):
             loadings[:, np.searchsorted(layout.latents.seen, first + 2 * j + 1)] = True
-    if layout.n_memories:
+    if layout.n_ar1_noise:
         own = layout.memories
         heard = np.diagonal(params.seen_loadings[:, own]) ** 2 > _LEAST_MEMORY
         loadings[:, own] &= heard
@@ -342,7 +342,7 @@ def errors_of(
     seen[layout.loaded] = loadings_part
     loadings = np.full(params.loadings.shape, np.nan)
     loadings[:, params.latents.seen] = seen
-    if layout.n_memories:
+    if layout.n_ar1_noise:
         own, k = layout.memories, layout.memories.start
         dynamics["memory_decay"] = dynamics["decay"][own]
         dynamics["memory_scale"] = np.diagonal(loadings[:, own]) * scale

@@ -3,7 +3,7 @@
     log p(X) ~ -1/2 sum_w  log|S(w)| + tr(S(w)^-1 I(w)),        S(w) = C diag(f(w)) C' + diag(r)
 
 over the Fourier frequencies, with the periodogram matrix ``I``; with AR(1) noise of the columns,
-``diag(n(w))`` replaces ``diag(r)`` (:mod:`.memory_metric`). Adjacent frequencies are averaged into bands,
+``diag(n(w))`` replaces ``diag(r)`` (:mod:`.ar1_noise_metric`). Adjacent frequencies are averaged into bands,
 narrow near zero where the spectra of slow factors peak, and the periodogram of a band is stored as a factor
 of at most D rows, ``I = Z' Z``. After one Fourier transform an evaluation costs a few products of these rows
 with D-by-K matrices. Its maximum differs from the exact one by edge terms, so it yields good initial values:
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.learning.ar1_noise_metric import AR1NoiseMetric, coloured_spectra
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, pack_gradient
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
 from probsfa.statespace.learning.information import factor_spectra
-from probsfa.statespace.learning.memory_metric import MemoryMetric, coloured_spectra
 from probsfa.statespace.learning.processes import latent_spectra
 from probsfa.statespace.learning.quasi_newton import Evaluation
 from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
@@ -227,7 +227,7 @@ class WhittleObjective:
         return Metric(self.layout, params, self._complete, slope, _MOST_WITHIN)
 
 
-class MemoryWhittleObjective(WhittleObjective):
+class AR1NoiseWhittleObjective(WhittleObjective):
     """Whittle's log-likelihood with AR(1) noise of the columns; parameters in the state space."""
 
     @cached_property
@@ -259,10 +259,10 @@ class MemoryWhittleObjective(WhittleObjective):
         gradient = pack_gradient(layout, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))
         return self._with_prior(params, value, gradient)
 
-    def metric(self, vector: FloatArray, evaluation: Evaluation) -> MemoryMetric:  # type: ignore[override]
+    def metric(self, vector: FloatArray, evaluation: Evaluation) -> AR1NoiseMetric:  # type: ignore[override]
         """Return the metric from expected and complete-data information, as for the exact likelihood."""
         params = from_vector(self.layout, vector, self.template)
         slope = slope_for_metric(
             evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
         )
-        return MemoryMetric(self.layout, params, self._complete, slope)
+        return AR1NoiseMetric(self.layout, params, self._complete, slope)

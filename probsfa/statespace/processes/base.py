@@ -209,7 +209,7 @@ class Process(ABC):
     # ------------------------------------------------------------------------------- order and sign
 
     @classmethod
-    def n_turned(cls, count: int) -> int:
+    def n_rotated(cls, count: int) -> int:
         """Return the number of loadings of `count` processes fixed by :meth:`canonical`, hence not free."""
         del count
         return 0

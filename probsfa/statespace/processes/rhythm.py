@@ -100,7 +100,7 @@ class Rhythm(Process):
         return loadings[..., 0] + 1j * loadings[..., 1]
 
     @classmethod
-    def n_turned(cls, count: int) -> int:
+    def n_rotated(cls, count: int) -> int:
         """Return `count`: each cycle has phase zero in one column."""
         return count
 

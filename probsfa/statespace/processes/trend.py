@@ -74,7 +74,7 @@ class LocalLevel(Process):
         return cls(np.full(count, _START_OF_LEVEL))
 
     @classmethod
-    def n_turned(cls, count: int) -> int:
+    def n_rotated(cls, count: int) -> int:
         """Return the number of rotations of the random walks, which all have the same dynamics."""
         return count * (count - 1) // 2
 

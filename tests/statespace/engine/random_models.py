@@ -33,7 +33,7 @@ def random_case(seed):
         int(rng.integers(1, 4)), [0.3, 0.1, 0.2, 0.2, 0.1, 0.1]
     )
     slow, fast = 1.0 - 10.0 ** rng.uniform(-6, -2, n_ar), rng.uniform(0.01, 0.99, n_ar)
-    n_memories = n_features if rng.random() < 0.3 else 0
+    n_ar1_noise = n_features if rng.random() < 0.3 else 0
     processes = (
         LocalLevel.silent(n_levels),
         Rhythm(1.0 - 10.0 ** rng.uniform(-4, -0.5, n_rhythms), rng.uniform(0.05, 2.0, n_rhythms)),
@@ -55,8 +55,8 @@ def random_case(seed):
         noise,
         rng.standard_normal(n_features),
         processes,
-        memory_decay=rng.uniform(0.1, 0.99, n_memories),
-        memory_scale=rng.uniform(0.1, 2.0, n_memories),
+        memory_decay=rng.uniform(0.1, 0.99, n_ar1_noise),
+        memory_scale=rng.uniform(0.1, 2.0, n_ar1_noise),
     ).state_space
     n_rows = int(rng.integers(4, 13))
     cuts = np.sort(rng.choice(np.arange(1, n_rows), int(rng.integers(0, 3)), replace=False))

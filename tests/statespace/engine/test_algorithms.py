@@ -7,7 +7,7 @@ from probsfa.statespace.engine.choose import strategy_for_sampling
 from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.sweep import chunk_length
-from tests.oracles import latents_of_two_states
+from tests.oracles import block_processes
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.engine.algorithms import (
@@ -17,8 +17,8 @@ from tests.statespace.engine.algorithms import (
     assert_same,
     skip_without_core,
 )
-from tests.statespace.engine.two_state_models import KINDS, make_data, make_model
-from tests.statespace.engine.two_state_models import assert_is_the_joint_gaussian as assert_pairs_are
+from tests.statespace.engine.block_models import KINDS, make_data, make_model
+from tests.statespace.engine.block_models import assert_is_the_joint_gaussian as assert_pairs_are
 from tests.statespace.support import HOLES, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT, small_noise_tolerance
 
@@ -222,7 +222,7 @@ def test_filtering_is_the_joint_gaussian_of_the_rows_so_far(rng, name, kind):
     n = params.n_states
     found = ALGORITHMS[name].filter(params, panel, np.zeros(n), np.eye(n))
     for t in (0, 7, 19):
-        value, mean, covariance = latents_of_two_states.joint(params, [data[0][: t + 1]], [times[0][: t + 1]])
+        value, mean, covariance = block_processes.joint(params, [data[0][: t + 1]], [times[0][: t + 1]])
         assert scaled_error(found.means[t], mean[-1]) < EXACT
         assert scaled_error(found.covariances[t], covariance[-1, :, -1]) < EXACT
         assert abs(found.log_likelihoods[: t + 1].sum() - value) < EXACT * abs(value)

@@ -5,7 +5,7 @@ import pytest
 
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, FactorSystem, Steps
 from probsfa.statespace.parameters import Parameters
-from tests.oracles import noise_with_memory as oracle
+from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
 

@@ -5,8 +5,8 @@ import pytest
 
 from probsfa.statespace.engine.dynamics import transition_over, transition_table
 from probsfa.statespace.parameters import Parameters
-from tests.oracles import latents_of_two_states as oracle
-from tests.statespace.engine.two_state_models import KINDS, make_model
+from tests.oracles import block_processes as oracle
+from tests.statespace.engine.block_models import KINDS, make_model
 from tests.statespace.support import scaled_error
 
 

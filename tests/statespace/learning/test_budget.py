@@ -9,7 +9,7 @@ from probsfa.datasets import hide_cells, make_slow_mixture
 from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.learning.budget import (
     affordable_rows,
-    check_memory,
+    check_bytes,
     default_size,
     most_components,
     stretches,
@@ -126,9 +126,9 @@ def test_more_latents_than_memory_holds_are_refused(rng):
     """Before anything is computed: 20,000 latents of three columns."""
     with pytest.raises(ValueError, match="20000 states .* need about 1,788 GiB"):
         ProbabilisticSFA(20_000).fit(rng.standard_normal((10_000, 3)))
-    check_memory(100, available=2**30)
+    check_bytes(100, available=2**30)
     with pytest.raises(ValueError, match="Ask for fewer"):
-        check_memory(1000, available=2**30)
+        check_bytes(1000, available=2**30)
 
 
 @pytest.mark.parametrize("asked", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])

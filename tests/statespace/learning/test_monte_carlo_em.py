@@ -10,7 +10,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import log_likelihood
-from tests.oracles import noise_with_memory as oracle
+from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
 
 

@@ -17,9 +17,9 @@ from probsfa.statespace.processes import BlockMoments
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.simulation import simulate
-from tests.oracles import latents_of_two_states as oracle
+from tests.oracles import block_processes as oracle
 from tests.sampling import sparsely
-from tests.statespace.engine.two_state_models import KINDS, make_data, make_model
+from tests.statespace.engine.block_models import KINDS, make_data, make_model
 
 
 @sparsely("kind", list(KINDS), shown=["both"])

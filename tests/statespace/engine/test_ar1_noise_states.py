@@ -6,7 +6,7 @@ import numpy as np
 
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Posterior
-from tests.oracles import noise_with_memory as oracle
+from tests.oracles import ar1_noise as oracle
 from tests.sampling import sparsely
 from tests.statespace.engine.algorithms import ALGORITHMS, skip_without_core
 from tests.statespace.support import punch, scaled_error, to_panel, uneven_times

@@ -36,11 +36,11 @@ __all__ = [
     "SLIGHT",
     "STANDARD_ERRORS",
     "Evidence",
-    "HiddenCells",
+    "HeldOutValues",
     "contenders",
     "crps",
     "hide_for_choice",
-    "isolated_cells",
+    "isolated_values",
     "standard_errors",
     "units_of",
     "weigh",
@@ -68,7 +68,7 @@ _MOST_MOVES = 100
 _ISOLATED, _MOST_ISOLATED = 6.0, 0.25
 
 
-class HiddenCells(NamedTuple):
+class HeldOutValues(NamedTuple):
     """Values that are hidden from a fit.
 
     Attributes
@@ -97,7 +97,7 @@ class HiddenCells(NamedTuple):
 
 def hide_for_choice(
     values: FloatArray, *, fraction: float, n_masks: int, block: int, rng: np.random.Generator
-) -> HiddenCells:
+) -> HeldOutValues:
     """Select values to hide: in the pattern of the missing values, or as single values and blocks.
 
     Parameters
@@ -144,7 +144,7 @@ def hide_for_choice(
     renumbered = np.zeros_like(part)
     for new, j in enumerate(present):
         renumbered[part == j + 1] = new + 1
-    return HiddenCells(renumbered, _groups(renumbered), tuple(kinds[j] for j in present))
+    return HeldOutValues(renumbered, _groups(renumbered), tuple(kinds[j] for j in present))
 
 
 def _moved_gaps(observed: BoolArray, fraction: float, rng: np.random.Generator) -> BoolArray:
@@ -181,7 +181,7 @@ def _groups(part: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.cumsum(changes.T.ravel()).reshape(part.shape[::-1]).T
 
 
-def isolated_cells(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
+def isolated_values(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
     """Find values (N, D) that are far from the median of the four adjacent observations of their column.
 
     Such outliers distort the comparison of models; for example, two of them resemble a cycle. They are

@@ -4,7 +4,7 @@ import numpy as np
 
 from probsfa.statespace.engine.dynamics import entries
 from probsfa.statespace.parameters import Parameters
-from tests.oracles import latents_of_two_states as oracle
+from tests.oracles import block_processes as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
 from tests.tolerances import EXACT
 

@@ -7,7 +7,7 @@ alone, ``s^2 b ** |t - t'|`` and white noise.
 import numpy as np
 from scipy.linalg import block_diag
 
-from tests.oracles import latents_of_two_states as latents
+from tests.oracles import block_processes as latents
 
 
 def cells(params, times):

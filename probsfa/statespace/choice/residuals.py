@@ -16,13 +16,13 @@ from probsfa.statespace.panel import make_panel
 from probsfa.statespace.student_model import StudentModel
 from probsfa.statespace.whiteness import autocorrelation
 
-__all__ = ["Leftovers", "leftovers"]
+__all__ = ["ResidualStructure", "residual_structure"]
 
 # Lags of the autocorrelation, and maximum number of rows, because one-step prediction errors are slow.
 _LAGS, _ROWS = np.arange(1, 6), 2000
 
 
-class Leftovers(NamedTuple):
+class ResidualStructure(NamedTuple):
     """Residual diagnostics of a fit.
 
     Attributes
@@ -37,7 +37,7 @@ class Leftovers(NamedTuple):
     correlation: float
 
 
-def leftovers(model: LinearGaussianModel, sequences: Sequences) -> Leftovers:
+def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> ResidualStructure:
     """Compute diagnostics from the one-step prediction errors and the whitened periodogram of a model.
 
     Parameters
@@ -49,15 +49,15 @@ def leftovers(model: LinearGaussianModel, sequences: Sequences) -> Leftovers:
 
     Returns
     -------
-    Leftovers
+    ResidualStructure
     """
     if isinstance(model, StudentModel):
-        return Leftovers(np.inf, np.inf)
+        return ResidualStructure(np.inf, np.inf)
     fitted = model.fitted
     timed = sequences.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit)
     params = fitted.standardised_params.state_space
     centred = [rows - params.offset for rows in on_even_grid(make_panel(timed))]
-    return Leftovers(power_of_a_rhythm(params, centred), _correlation(model, sequences))
+    return ResidualStructure(power_of_a_rhythm(params, centred), _correlation(model, sequences))
 
 
 def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:

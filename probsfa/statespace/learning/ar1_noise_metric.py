@@ -34,7 +34,7 @@ from probsfa.statespace.learning.fisher_metric import MOST_WITHIN, CompleteData,
 from probsfa.statespace.learning.processes import LatentSpectra
 from probsfa.statespace.parameters import Parameters
 
-__all__ = ["ColouredSpectra", "MemoryMetric", "coloured_spectra", "make_metric"]
+__all__ = ["ColouredSpectra", "AR1NoiseMetric", "coloured_spectra", "make_metric"]
 
 # Information added to that on the decay of AR(1) noise: where noise is too weak for the data to determine its
 # decay, steps would otherwise be unbounded and shorten all others.
@@ -126,7 +126,7 @@ def _without(spectra: LatentSpectra, layout: Coordinates) -> LatentSpectra:
     return LatentSpectra(
         np.delete(spectra.values, own, axis=1),
         spectra.slopes[:, kept],
-        np.where(states < own.start, states, states - layout.n_memories)[kept],
+        np.where(states < own.start, states, states - layout.n_ar1_noise)[kept],
         coordinates[kept],
         layout.latents.n_dynamics,
     )
@@ -149,7 +149,7 @@ class _Places(NamedTuple):
         )
 
 
-class MemoryMetric(DenseMetric):
+class AR1NoiseMetric(DenseMetric):
     """Expected information of the coordinates plus a multiple of the damping matrix, as one dense matrix.
 
     Parameters
@@ -302,8 +302,8 @@ def make_metric(
     complete: CompleteData,
     gradient: FloatArray | None = None,
     most_within: int = MOST_WITHIN,
-) -> Metric | MemoryMetric:
+) -> Metric | AR1NoiseMetric:
     """Return the metric of these coordinates; parameters as in :class:`.Metric`."""
-    if layout.n_memories:
-        return MemoryMetric(layout, params, complete, gradient)
+    if layout.n_ar1_noise:
+        return AR1NoiseMetric(layout, params, complete, gradient)
     return Metric(layout, params, complete, gradient, most_within)

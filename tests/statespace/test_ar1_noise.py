@@ -14,8 +14,8 @@ from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import canonical, rescale
 from probsfa.statespace.posterior import log_likelihood
 from probsfa.statespace.prediction import observation_moments
-from tests.oracles import noise_with_memory as oracle
-from tests.statespace.engine.test_noise_with_memory import make_data, make_model
+from tests.oracles import ar1_noise as oracle
+from tests.statespace.engine.test_ar1_noise_states import make_data, make_model
 from tests.statespace.support import scaled_error
 
 EXACT = 1e-9

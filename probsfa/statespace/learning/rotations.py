@@ -23,7 +23,7 @@ from scipy.linalg import expm
 from probsfa._typing import FloatArray
 from probsfa.statespace.learning.coordinates import Coordinates
 
-__all__ = ["Turn", "turn_along"]
+__all__ = ["Turn", "rotate_along"]
 
 # Lower bound of the sums of two eigenvalues of ``G``, relative to the largest: factors are degenerate below.
 _LEAST_PART = 1e-10
@@ -54,14 +54,14 @@ class Turn:
 
     def _turned_by(self, matrix: FloatArray, vector: FloatArray) -> FloatArray:
         loadings = _loadings(self.layout, vector)
-        shared = _turned_states(self.layout)
+        shared = _rotated_states(self.layout)
         loadings[:, shared] = loadings[:, shared] @ matrix
         turned = vector.copy()
         turned[self.layout.slices[1]] = loadings[self.layout.loaded]
         return turned
 
 
-def turn_along(
+def rotate_along(
     layout: Coordinates, vector: FloatArray, step: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, Turn]:
     """Take a step from a vector of coordinates, with its rotation of the factors along the arc.
@@ -82,7 +82,7 @@ def turn_along(
     turn : Turn
         Rotation of the factors in the step.
     """
-    shared = _turned_states(layout)
+    shared = _rotated_states(layout)
     here, change = (_loadings(layout, x)[:, shared] for x in (vector, step))
     root = 1.0 / np.sqrt(noise_variance)[:, None]
     scaled = here * root
@@ -101,10 +101,10 @@ def turn_along(
     return turn(reached), turn
 
 
-def _turned_states(layout: Coordinates) -> NDArray[np.intp]:
+def _rotated_states(layout: Coordinates) -> NDArray[np.intp]:
     """Return the rotated states: all except those of AR(1) noise."""
     states = np.ones(layout.n_states, dtype=bool)
-    if layout.n_memories:
+    if layout.n_ar1_noise:
         states[layout.memories] = False
     return np.flatnonzero(states)
 

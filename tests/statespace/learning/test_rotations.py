@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.turns import turn_along
+from probsfa.statespace.learning.rotations import rotate_along
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.matern import Matern32
@@ -27,8 +27,8 @@ def antisymmetric(rng, n):
     return half - half.T
 
 
-def problem(rng, d, latents, n_memories=0):
-    layout = Coordinates(latents, NoiseVariances.diagonal(d), True, n_memories)
+def problem(rng, d, latents, n_ar1_noise=0):
+    layout = Coordinates(latents, NoiseVariances.diagonal(d), True, n_ar1_noise)
     return layout, rng.standard_normal(layout.size), np.exp(rng.standard_normal(d))
 
 
@@ -48,7 +48,7 @@ def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
         generator = seen.T @ antisymmetric(rng, d) @ seen
     step = np.zeros(layout.size)
     step[layout.slices[1]] = (here @ generator).ravel()
-    reached, turn = turn_along(layout, vector, step, noise)
+    reached, turn = rotate_along(layout, vector, step, noise)
     wanted = here @ exponential(generator)
     np.testing.assert_allclose(loadings_of(layout, reached), wanted, atol=1e-9)
     np.testing.assert_allclose(turn.matrix @ turn.matrix.T, np.eye(k), atol=1e-12)
@@ -58,14 +58,14 @@ def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
 
 
 @pytest.mark.parametrize(
-    "latents,n_memories", [(Latents(3), 0), (Latents(2, {Rhythm: 1, Matern32: 1}), 0), (Latents(7), 4)]
+    "latents,n_ar1_noise", [(Latents(3), 0), (Latents(2, {Rhythm: 1, Matern32: 1}), 0), (Latents(7), 4)]
 )
-def test_any_step_is_the_same_to_first_order(rng, latents, n_memories):
-    layout, vector, noise = problem(rng, 4, latents, n_memories)
+def test_any_step_is_the_same_to_first_order(rng, latents, n_ar1_noise):
+    layout, vector, noise = problem(rng, 4, latents, n_ar1_noise)
     step = rng.standard_normal(layout.size)
     apart = []
     for length in (1e-2, 1e-3):
-        reached, _ = turn_along(layout, vector, length * step, noise)
+        reached, _ = rotate_along(layout, vector, length * step, noise)
         apart.append(np.abs(reached - vector - length * step).max())
     assert 0.0 < apart[1] < 0.02 * apart[0]
 
@@ -83,14 +83,14 @@ def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
         basis.append(one)
     parts = np.linalg.lstsq(np.stack([(scaled @ one).ravel() for one in basis], axis=1), change.ravel())[0]
     generator = np.einsum("i,ijk->jk", parts, basis)
-    _, turn = turn_along(layout, vector, step, noise)
+    _, turn = rotate_along(layout, vector, step, noise)
     np.testing.assert_allclose(turn.matrix, exponential(generator), atol=1e-10)
 
 
 def test_memories_are_not_turned_and_slopes_stay_slopes(rng):
     layout, vector, noise = problem(rng, 4, Latents(7), 4)
     step = rng.standard_normal(layout.size)
-    reached, turn = turn_along(layout, vector, step, noise)
+    reached, turn = rotate_along(layout, vector, step, noise)
     memories = layout.memories
     np.testing.assert_array_equal(
         loadings_of(layout, reached)[:, memories], loadings_of(layout, vector + step)[:, memories]
@@ -104,6 +104,6 @@ def test_latents_that_no_column_sees_turn_nothing(rng):
     layout, vector, noise = problem(rng, 4, Latents(2))
     vector[layout.slices[1]] = 0.0
     step = rng.standard_normal(layout.size)
-    reached, turn = turn_along(layout, vector, step, noise)
+    reached, turn = rotate_along(layout, vector, step, noise)
     np.testing.assert_allclose(reached, vector + step, rtol=1e-14)
     np.testing.assert_allclose(turn.matrix, np.eye(2), atol=1e-14)

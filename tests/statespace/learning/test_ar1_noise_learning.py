@@ -7,22 +7,22 @@ from scipy.signal import lfilter
 
 from probsfa import ProbabilisticSFA, select_n_components
 from probsfa.statespace.learning import em
+from probsfa.statespace.learning.ar1_noise_metric import AR1NoiseMetric
+from probsfa.statespace.learning.ar1_noise_starts import signs_of_ar1_noise
 from probsfa.statespace.learning.budget import default_size, most_components
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.fisher_metric import CompleteData
-from probsfa.statespace.learning.memory_metric import MemoryMetric
-from probsfa.statespace.learning.memory_starts import signs_of_memory
 from probsfa.statespace.learning.processes import frequencies
 from probsfa.statespace.learning.standard_errors import observed_information
-from probsfa.statespace.learning.whittle import MemoryWhittleObjective, periodogram
+from probsfa.statespace.learning.whittle import AR1NoiseWhittleObjective, periodogram
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters, make_parameters
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
-from tests.oracles import noise_with_memory as oracle
+from tests.oracles import ar1_noise as oracle
 from tests.oracles.statespace import numerical_hessian
 from tests.sampling import sparsely
-from tests.statespace.engine.test_noise_with_memory import make_data, make_model
+from tests.statespace.engine.test_ar1_noise_states import make_data, make_model
 from tests.statespace.support import scaled_error, to_panel
 
 
@@ -31,7 +31,7 @@ def in_coordinates(params, even, noise="diagonal"):
     states = params.state_space
     layout = Coordinates(
         params.latents, getattr(NoiseVariances, noise)(params.n_features), even
-    ).with_memories
+    ).with_ar1_noise
     return layout, states, to_vector(layout, states)
 
 
@@ -90,7 +90,7 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
     offset = layout.slices[3]
     wanted[offset, offset] = n * np.linalg.inv(spectral_matrix(params, 0.0))
     complete = CompleteData(np.full(3, n), n * np.eye(layout.n_states), n)
-    metric = MemoryMetric(layout, states, complete)
+    metric = AR1NoiseMetric(layout, states, complete)
     dense = metric.to_dense()
     own = layout.memories
     dense[own, own] -= np.eye(3)  # what is added for memories that nobody hears
@@ -104,7 +104,7 @@ def test_whittles_likelihood_is_that_of_its_definition(rng):
     sequences = [rng.standard_normal((40, 3)), rng.standard_normal((27, 3))]
     data = periodogram(sequences)
     layout, states, at = in_coordinates(params, True)
-    objective = MemoryWhittleObjective(layout, data, states, 1000)
+    objective = AR1NoiseWhittleObjective(layout, data, states, 1000)
     evaluation = objective(at)
     wanted = 0.0
     for band, (omega, weight) in enumerate(zip(data.frequencies, data.weights, strict=True)):
@@ -313,5 +313,5 @@ def test_noise_that_alternates_starts_with_negative_decays(rng):
     white, alternating = rng.standard_normal(400), lfilter([1.0], [1.0, 0.6], rng.standard_normal(400))
     left = np.column_stack([white, alternating, alternating, -0.5 * alternating])
     params = Parameters(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))
-    signs = signs_of_memory(params, [left[:100], left[100:]])
+    signs = signs_of_ar1_noise(params, [left[:100], left[100:]])
     np.testing.assert_array_equal(signs, [1.0, -1.0, 1.0, -1.0])

@@ -9,7 +9,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Parameters
 
-__all__ = ["signs_of_memory", "with_memories", "with_silent_memory", "with_weak_memory"]
+__all__ = ["signs_of_ar1_noise", "with_ar1_noise", "with_silent_ar1_noise", "with_weak_ar1_noise"]
 
 # Initial fraction of the noise that is AR(1) noise: in the frequency domain, and for the exact likelihood.
 _HALF, _TENTH = 0.5, 0.1
@@ -19,7 +19,7 @@ _MUCH_NOISE, _ALTERNATING = 0.1, -0.2
 _DECAY = 0.8
 
 
-def with_memories(params: Parameters, share: float = _HALF, sign: FloatArray | float = 1.0) -> Parameters:
+def with_ar1_noise(params: Parameters, share: float = _HALF, sign: FloatArray | float = 1.0) -> Parameters:
     """Return the model with a fraction of each column's noise as AR(1) noise, in the state space.
 
     Parameters
@@ -34,7 +34,7 @@ def with_memories(params: Parameters, share: float = _HALF, sign: FloatArray | f
     return _with(params, share, sign).state_space
 
 
-def signs_of_memory(params: Parameters, left: list[FloatArray]) -> FloatArray:
+def signs_of_ar1_noise(params: Parameters, left: list[FloatArray]) -> FloatArray:
     """Return signs (D,) of the decays of AR(1) noise from the residuals of standardised sequences.
 
     They are negative only in columns with much noise: at low noise, residuals alternate as an artefact of
@@ -47,12 +47,12 @@ def signs_of_memory(params: Parameters, left: list[FloatArray]) -> FloatArray:
     return np.where(noisy & (lagged < _ALTERNATING * power), -1.0, 1.0)
 
 
-def with_weak_memory(params: Parameters) -> Parameters:
+def with_weak_ar1_noise(params: Parameters) -> Parameters:
     """Return the model with a tenth of each column's noise as AR(1) noise."""
     return _with(params, _TENTH)
 
 
-def with_silent_memory(params: Parameters) -> Parameters:
+def with_silent_ar1_noise(params: Parameters) -> Parameters:
     """Return the same model with AR(1) noise of scale zero, in the state space."""
     return _with(params, 0.0).state_space
 
