@@ -88,7 +88,7 @@ def compare_on(
         return imputation.compare_methods(
             X,
             imputation.default_methods(estimator),
-            [imputation.HeldOutValues(args.fraction), imputation.HiddenBlocks(block, args.fraction)],
+            [imputation.HiddenCells(args.fraction), imputation.HiddenBlocks(block, args.fraction)],
             seeds=range(args.seed, args.seed + args.masks),
             times=times,
             progress=progress,

@@ -8,9 +8,9 @@ scores the results with :mod:`probsfa.metrics`.
 Examples
 --------
 >>> from probsfa.datasets import make_slow_mixture
->>> from probsfa.imputation import ColumnMean, HeldOutValues, LinearInterpolation, compare_methods
+>>> from probsfa.imputation import ColumnMean, HiddenCells, LinearInterpolation, compare_methods
 >>> X = make_slow_mixture(400, 4, timescales=[100.0, 20.0], noise_variance=0.01, random_state=0).data
->>> [comparison] = compare_methods(X, [ColumnMean(), LinearInterpolation()], [HeldOutValues(0.1)])
+>>> [comparison] = compare_methods(X, [ColumnMean(), LinearInterpolation()], [HiddenCells(0.1)])
 >>> print(comparison.hidden)
 10 % of the observed values hidden, single values
 >>> mean, linear = comparison.scores
@@ -23,8 +23,8 @@ from probsfa.imputation.comparison import Comparison as Comparison
 from probsfa.imputation.comparison import Score as Score
 from probsfa.imputation.comparison import compare_methods as compare_methods
 from probsfa.imputation.filled import Filled as Filled
-from probsfa.imputation.hiding import HeldOutValues as HeldOutValues
 from probsfa.imputation.hiding import HiddenBlocks as HiddenBlocks
+from probsfa.imputation.hiding import HiddenCells as HiddenCells
 from probsfa.imputation.imputer import ProbabilisticImputer as ProbabilisticImputer
 from probsfa.imputation.methods import ClassicSFA as ClassicSFA
 from probsfa.imputation.methods import ColumnMean as ColumnMean
@@ -40,7 +40,7 @@ __all__ = [
     "EstimatorImputation",
     "Filled",
     "HiddenBlocks",
-    "HeldOutValues",
+    "HiddenCells",
     "IterativeRegression",
     "LinearInterpolation",
     "ProbabilisticImputer",

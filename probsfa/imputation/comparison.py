@@ -102,7 +102,7 @@ def compare_methods(
     methods : sequence of objects
         Methods with different names. Each has a `name` and a method ``fill(X, times=None)``, which returns a
         :class:`Filled`.
-    hidings : sequence of HeldOutValues, HiddenBlocks or other objects
+    hidings : sequence of HiddenCells, HiddenBlocks or other objects
         Choices of the values that are hidden. Each has a `name` and a method ``choose(X, seed)``, which
         returns a mask. A column that would keep fewer than two observed values has none hidden.
     seeds : sequence of int, default=(0,)

@@ -10,7 +10,7 @@ from probsfa._arrays import as_float_array
 from probsfa._typing import BoolArray
 from probsfa.datasets import hide_blocks, hide_cells
 
-__all__ = ["HiddenBlocks", "HeldOutValues", "Hiding", "without_hidden"]
+__all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "without_hidden"]
 
 _FEWEST = 2  # observed values that a column keeps
 
@@ -27,7 +27,7 @@ class Hiding(Protocol):
 
 
 @dataclass(frozen=True)
-class HeldOutValues:
+class HiddenCells:
     """Hide single observed values, each with the same probability.
 
     Parameters
@@ -42,7 +42,7 @@ class HeldOutValues:
 
     Examples
     --------
-    >>> print(HeldOutValues(0.1).name)
+    >>> print(HiddenCells(0.1).name)
     10 % of the observed values hidden, single values
     """
 
@@ -71,7 +71,7 @@ class HiddenBlocks:
 
     See Also
     --------
-    HeldOutValues : Hide single values.
+    HiddenCells : Hide single values.
     probsfa.datasets.hide_blocks : The same as a function.
 
     Examples
@@ -112,7 +112,7 @@ def without_hidden(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
 
     See Also
     --------
-    HeldOutValues, HiddenBlocks : Patterns of hidden values.
+    HiddenCells, HiddenBlocks : Patterns of hidden values.
 
     Examples
     --------

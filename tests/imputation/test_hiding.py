@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from probsfa.datasets import hide_blocks, hide_cells, make_slow_mixture
-from probsfa.imputation import HeldOutValues, HiddenBlocks
+from probsfa.imputation import HiddenBlocks, HiddenCells
 from probsfa.imputation.hiding import without_hidden
 
 NAN = np.nan
@@ -25,7 +25,7 @@ def test_hiding_leaves_every_column_something():
     ("hiding", "name", "function"),
     [
         (
-            HeldOutValues(0.2),
+            HiddenCells(0.2),
             "20 % of the observed values hidden, single values",
             lambda X, seed: hide_cells(X, 0.2, random_state=seed),
         ),
