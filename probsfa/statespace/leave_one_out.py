@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.columns import listed
 from probsfa.statespace.held_out_values import SLIGHT, STANDARD_ERRORS, standard_errors
 from probsfa.statespace.parameters import Parameters
 
@@ -263,8 +264,8 @@ def about_worse_columns(columns: NDArray[np.intp], names: Sequence[str] | None) 
     """Return a sentence that names at most five of these columns; an empty string without columns."""
     if not columns.size:
         return ""
-    who = ", ".join(str(j) if names is None else repr(names[j]) for j in columns[:5].tolist())
+    number = f"{columns.size} column{'s' if columns.size > 1 else ''}"
     return (
-        f"Held-out values of {columns.size} column{'s' if columns.size > 1 else ''} ({who}"
-        f"{', ...' if columns.size > 5 else ''}) are predicted worse than by linear interpolation."
+        f"Held-out values of {number} ({listed(columns, names)}) are predicted worse than by linear "
+        "interpolation."
     )

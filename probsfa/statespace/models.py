@@ -12,6 +12,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
 from probsfa.statespace.calibration import distance_to_observed
+from probsfa.statespace.columns import listed, resolution_variance
 from probsfa.statespace.diagnostics import (
     Diagnostics,
     PredictionErrors,
@@ -52,7 +53,6 @@ from probsfa.statespace.leave_one_out import (
     near_zero_noise,
 )
 from probsfa.statespace.news import News, read_news
-from probsfa.statespace.noise.gaussian import resolution_variance
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import (
@@ -119,11 +119,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         apart = np.abs(values - self.fitted.params.offset)
         changed = np.flatnonzero(np.any(apart > 1e-8 * np.abs(self.fitted.params.offset), axis=0))
         if changed.size:
-            names = sequences.feature_names
-            who = ", ".join(str(j) if names is None else repr(names[j]) for j in changed[:5].tolist())
             warnings.warn(
-                f"X varies in column {who}, which was constant in the fit: the model has no variance of it. "
-                "Likelihoods leave it out. Fit to rows in which it varies.",
+                f"X varies in column {listed(changed, sequences.feature_names)}, which was constant in the "
+                "fit: the model has no variance of it. Likelihoods leave it out. Fit to rows in which it "
+                "varies.",
                 UserWarning,
                 stacklevel=4,
             )

@@ -76,7 +76,7 @@ def fit(
     panel: Panel,
     latents: Latents,
     noise: Noise,
-    start_noise: FloatArray | None,
+    known_noise: FloatArray | None,
     *,
     solver: str,
     max_iter: int,
@@ -103,7 +103,7 @@ def fit(
         Numbers of latent processes of each kind.
     noise : Noise
         Constraints and prior of the noise variances.
-    start_noise : ndarray of shape (D,), optional
+    known_noise : ndarray of shape (D,), optional
         Noise variances, if they are known.
     solver : {"auto", "em", "lbfgs"}
         Optimizer; "auto" is "lbfgs".
@@ -138,7 +138,7 @@ def fit(
     evaluate = CountedEStep(panel, max_iter, report, e_step)
     evaluate.limits, evaluate.tol = whole.limits_of_states, tol
     evaluate.begin_with_prior(noise)
-    search = _Search(evaluate, noise, start_noise, solver, tol, given or Given())
+    search = _Search(evaluate, noise, known_noise, solver, tol, given or Given())
     # Matrices here have the size of the number of columns, too small for several threads.
     with one_blas_thread():
         if start is not None:
@@ -589,11 +589,11 @@ def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[Float
 
 
 def conform(
-    params: Parameters, layout: Coordinates, noise: Noise, start_noise: FloatArray | None
+    params: Parameters, layout: Coordinates, noise: Noise, known_noise: FloatArray | None
 ) -> Parameters:
     """Return a start that satisfies the constraints of the layout."""
     variance = np.maximum(params.noise_variance, noise.floor)
-    known = variance if start_noise is None else start_noise
+    known = variance if known_noise is None else known_noise
     variance = noise.variances.of_columns(noise.variances.means(variance), known)
     within = within_range(params, evenly_sampled=layout.evenly_sampled)
     return within.replace(noise_variance=noise.with_held(variance))

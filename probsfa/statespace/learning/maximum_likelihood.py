@@ -20,7 +20,7 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.calibration import Calibration
-from probsfa.statespace.columns import ColumnMoments, column_moments
+from probsfa.statespace.columns import ColumnMoments, column_moments, listed, resolution_variance
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, Steps
 from probsfa.statespace.learning.ar1_noise_starts import with_weak_ar1_noise
 from probsfa.statespace.learning.budget import (
@@ -43,7 +43,7 @@ from probsfa.statespace.learning.objective import (
 )
 from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
-from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood, resolution_variance
+from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, rescale
 from probsfa.statespace.status import FitStatus, Note
@@ -704,7 +704,7 @@ def _about_floors(params: Parameters, problem: FitProblem) -> Note:
     at = np.flatnonzero(varies & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
     text = (
         f"The noise variance of {at.size} of {variance.size} features is at its floor "
-        f"({_listed(at, problem, '')})."
+        f"({listed(at, problem.feature_names)})."
     )
     return Note("noise_at_floor", text if at.size else "", {"columns": at.tolist()})
 
@@ -740,11 +740,6 @@ def _about_few_values(problem: FitProblem) -> Note:
     return Note("few_values", text if few else "", {"values": n_values, "parameters": n_parameters})
 
 
-def _listed(features: NDArray[np.intp], problem: FitProblem, noun: str = "feature") -> str:
-    """Return the names of up to five columns, or their numbers if they have no names."""
-    names = problem.feature_names
-    words = ", ".join(str(j) if names is None else repr(names[j]) for j in features[:5].tolist())
-    more = ", ..." if features.size > 5 else ""
-    if not noun:
-        return words + more
-    return f"{noun}{'s' if features.size > 1 else ''} {words}{more}"
+def _listed(features: NDArray[np.intp], problem: FitProblem) -> str:
+    """Return "feature" or "features" with the names of up to five."""
+    return f"feature{'s' if features.size > 1 else ''} {listed(features, problem.feature_names)}"

@@ -548,7 +548,7 @@ class FitOptions:
     @property
     def separate_variances(self) -> bool:
         """Whether a separate variance of white noise is learned for each column."""
-        return isinstance(self.noise, str) and self.noise != "isotropic"
+        return self.variances(2).separate
 
     @property
     def has_memory(self) -> bool:

@@ -188,7 +188,7 @@ def fit_robust(
     panel: Panel,
     latents: Latents,
     noise: Noise,
-    start_noise: FloatArray | None,
+    known_noise: FloatArray | None,
     *,
     by_row: bool,
     solver: str,
@@ -208,7 +208,7 @@ def fit_robust(
     ----------
     panel : Panel
         Packed observations; the bulk of each column has mean near zero and variance near one.
-    latents, noise, start_noise, solver, tol, n_init, start, memory, given, limits, report
+    latents, noise, known_noise, solver, tol, n_init, start, memory, given, limits, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     by_row : bool
         Whether all values of a row share one weight.
@@ -238,7 +238,7 @@ def fit_robust(
             cleaned,
             latents,
             noise,
-            start_noise,
+            known_noise,
             solver=solver,
             max_iter=max_iter,
             tol=tol,
@@ -250,7 +250,7 @@ def fit_robust(
         )
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
-        params = conform(start, layout, noise, start_noise)
+        params = conform(start, layout, noise, known_noise)
         params = params if limits is None or memory else imposed(params, limits)
     e_step = _WeightedEStep(panel)
     evaluate = CountedEStep(panel, count + max_iter, report, e_step)

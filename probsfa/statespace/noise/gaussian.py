@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa._validation import Sequences
 from probsfa.statespace.noise.variances import NoiseVariances
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "WEAK_PRIOR",
     "Noise",
     "is_heywood",
-    "resolution_variance",
     "slope_for_metric",
 ]
 
@@ -52,12 +50,6 @@ WEAK_PRIOR = 1e-4
 # Curvature of the posterior density by ``log rho`` added to the expected information, in units of the prior's
 # slope: twice the curvature that the likelihood has where the prior balances it.
 _PRIOR_CURVATURE = 2.0
-# The noise variance implied by a column's resolution is at most this fraction of the one that explains the
-# error of linear interpolation: a column that stays on one of few levels for long is interpolated nearly
-# without error, and the distance of the levels does not measure its noise.
-_OF_INTERPOLATION = 0.01
-# Number of rows for the resolution of columns, in so many segments: sorting more rows is slow.
-_RESOLUTION_ROWS, _RESOLUTION_SEGMENTS = 20_000, 8
 #: Lower bound for single columns in earlier versions and in files saved by them.
 FORMER_FLOOR = 1e-3
 # Columns with a noise variance below the first are Heywood cases if the median is above the second.
@@ -129,50 +121,9 @@ class Noise(NamedTuple):
 
     def maximized(self, variance: FloatArray, counts: FloatArray, power: FloatArray) -> FloatArray:
         """M-step: return variances (D,) from counts and sums of squares (D,); known and held ones stay."""
-        if self.variances.n_free == 0:
-            return self.with_held(variance)
         best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
         free = np.maximum(best, self.variances.largest(self.floor))
         return self.with_held(self.variances.of_columns(free, variance))
-
-
-def resolution_variance(sequences: Sequences) -> FloatArray:
-    """Return the noise variance (D,) that the resolution of each column implies.
-
-    Rounding to multiples of a step ``h`` adds an error of variance ``h^2 / 12`` to a signal that moves by
-    several steps (Sheppard's correction). The step is the smallest distance of two distinct values. It is
-    negligible for values that were not rounded.
-
-    White noise of variance ``r`` gives a squared error of ``3 r / 2`` for interpolation between the adjacent
-    values. The result is at most a hundredth of the variance that explains the column's interpolation error.
-
-    Parameters
-    ----------
-    sequences : Sequences
-        Rows, NaN where missing.
-
-    Returns
-    -------
-    ndarray of shape (D,)
-        In squared units of the data.
-    """
-    n_rows = sequences.n_rows
-    length = -(-min(n_rows, _RESOLUTION_ROWS) // _RESOLUTION_SEGMENTS)
-    first = np.unique(np.linspace(0, n_rows - length, _RESOLUTION_SEGMENTS).astype(int))
-    rows = sequences.values[np.unique(first[:, None] + np.arange(length))]
-    out = np.zeros(sequences.n_features)
-    for j, column in enumerate(rows.T):
-        seen = column[~np.isnan(column)]
-        if seen.size < 3:
-            continue
-        steps = np.diff(np.unique(seen))
-        # Smaller steps imply less than the smallest noise variance allowed.
-        steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(seen)]
-        errors = seen[1:-1] - 0.5 * (seen[:-2] + seen[2:])
-        if steps.size:
-            largest = _OF_INTERPOLATION * float(np.mean(errors**2)) / 1.5
-            out[j] = min(float(steps.min()) ** 2 / 12.0, largest)
-    return out
 
 
 def is_heywood(variance: FloatArray) -> bool:

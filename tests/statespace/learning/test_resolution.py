@@ -4,7 +4,7 @@ import numpy as np
 
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.statespace.noise.gaussian import resolution_variance
+from probsfa.statespace.columns import resolution_variance
 
 
 def variance(*columns):
