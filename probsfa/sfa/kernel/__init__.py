@@ -1,4 +1,4 @@
-"""Regularised sparse kernel slow feature analysis."""
+"""Regularized sparse kernel slow feature analysis."""
 
 from probsfa.sfa.kernel.estimator import KernelSFA as KernelSFA
 from probsfa.sfa.kernel.estimator import RegularizationPath as RegularizationPath

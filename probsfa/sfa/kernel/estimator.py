@@ -1,4 +1,4 @@
-"""Regularised sparse kernel slow feature analysis (RSK-SFA).
+"""Regularized sparse kernel slow feature analysis (RSK-SFA).
 
 Boehmer, Gruenewaelder, Nickisch & Obermayer (2011, ECML PKDD, doi:10.1007/978-3-642-23780-5_25). Outputs are
 ``y(x) = A' (g(x) - <g>)`` with ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z``. With the
@@ -7,9 +7,9 @@ kernel functions centred over the rows and on each other (eqs. 9-10) they minimi
     (1/(n-1)) tr A' K D D' K' A + lambda tr A' Kbar A     under     (1/n) A' K K' A = 1
 
 ``D`` takes differences in time, ``Kbar_ij = k(z_i, z_j)``, and the second term is ``lambda`` times the
-squared norms of the outputs in the space of the kernel. Several sequences give no differences across
-their borders, and ``n - 1`` becomes the number of differences. On a training graph the moments are those of
-Escalante-B. & Wiskott (2013), weighted by its nodes and edges, in the place of these.
+squared norms of the outputs in the space of the kernel. No difference joins two sequences, and ``n - 1``
+becomes the number of differences. On a training graph these moments are replaced by those of Escalante-B. &
+Wiskott (2013), weighted by its nodes and edges.
 """
 
 import numbers
@@ -64,10 +64,10 @@ from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_suppo
 
 __all__ = ["KernelSFA", "PreImage", "RegularizationPath"]
 
-# ---- from outputs back to inputs, by a kernel ridge regression that is fitted to support vectors
+# ---- inverse transform: kernel ridge regression from outputs to inputs, fitted to support vectors
 #
 # Bakir, Weston & Schoelkopf (2004), Learning to find pre-images, Advances in Neural Information Processing
-# Systems 16: a map from the outputs of known points to these points, learned like any other regression.
+# Systems 16: a regression from the outputs of known points to these points.
 
 
 _WIDTHS = (0.1, 1.0, 10.0)  # gamma times the number of outputs, which have unit variance
@@ -99,7 +99,7 @@ class PreImage(NamedTuple):
 
     @classmethod
     def fit(cls, outputs: FloatArray, points: FloatArray) -> "PreImage":
-        """Fit the width and the ridge that predict a point best from the others.
+        """Fit the width and the ridge with the smallest leave-one-out error.
 
         Parameters
         ----------
@@ -110,8 +110,8 @@ class PreImage(NamedTuple):
 
         Notes
         -----
-        With ``H = K (K + ridge)^-1`` the residual of a point that is left out is
-        ``((1 - H) x)_i / (1 - H_ii)``, so that one eigenproblem is enough for all ridges of a width.
+        With ``H = K (K + ridge)^-1`` the leave-one-out residual of a point is ``((1 - H) x)_i / (1 - H_ii)``,
+        so that one eigenproblem is enough for all ridges of a width.
         """
         mean = points.mean(axis=0)
         centred = points - mean
@@ -133,12 +133,12 @@ class PreImage(NamedTuple):
         return cls(outputs, coefficients, mean, gamma, ridge)
 
     def __call__(self, Y: FloatArray) -> FloatArray:
-        """Return the points that outputs (T, K) come from, (T, D)."""
+        """Return the estimated inputs (T, D) of outputs (T, K)."""
         points: FloatArray = rbf_kernel(Y, self.outputs, gamma=self.gamma) @ self.coefficients + self.mean
         return points
 
 
-# ---- regularised sparse kernel slow feature analysis (RSK-SFA)
+# ---- regularized sparse kernel slow feature analysis (RSK-SFA)
 
 
 IntArray = NDArray[np.intp]
@@ -146,11 +146,11 @@ IntArray = NDArray[np.intp]
 _SELECTIONS = ("mp_mah", "online_mah", "mp_kpca", "random")
 _PATH_DECADES = range(-16, 2)
 _HELD_OUT_DECADES = range(-10, 2)
-_UNMEASURED = 1e-3  # of the mean of k(z, z), where nothing can be held out
+_UNMEASURED = 1e-3  # of the mean of k(z, z): the default where no rows can be held out
 _N_FOLDS = 5
 _PRE_IMAGE_POINTS = 1000
-_MOST_SUPPORT = 500  # by default: the choice of the regularisation then takes seconds
-_CHOICE = 10.0  # times the moments and the first whitening
+_MOST_SUPPORT = 500  # default limit: the choice of the regularization then takes seconds
+_CHOICE = 10.0  # cost of the choice, as a multiple of that of the moments and the first whitening
 _REMEDY = (
     "Use fewer components, another kernel or gamma, a larger regularization, or more rows; "
     "regularization_path(X) has the delta values of each regularization on rows left out."
@@ -167,11 +167,11 @@ class RegularizationPath(NamedTuple):
     delta_values : ndarray (P, K)
         Mean squared change over the training rows.
     variances : ndarray (P, K)
-        Variances of the outputs of ``transform`` on the training rows. In exact arithmetic they are one; a
-        departure is numerical instability.
+        Variances of the outputs of ``transform`` on the training rows. In exact arithmetic they are one;
+        deviations show numerical instability.
     chosen : float
-        The smallest regularisation at which all variances are one within the tolerance, NaN if there is
-        none.
+        The smallest regularization at which all variances are one within the tolerance; NaN if no value
+        qualifies.
     held_out_delta_values : ndarray (P, K)
         Delta values by cross-validation over folds of consecutive rows; NaN if rows are too few.
     """
@@ -195,46 +195,46 @@ class _Posed(NamedTuple):
 
 @lists_in_lists_out
 class KernelSFA(GraphTransformer, InvertibleTransformer):
-    """Slow feature analysis in the function space of a kernel, sparse and regularised.
+    """Sparse, regularized slow feature analysis in the function space of a kernel.
 
     Parameters
     ----------
     n_components : int, default=2
-        How many outputs.
+        Number of outputs.
     kernel : str or callable, default="rbf"
-        Any kernel of ``sklearn.metrics.pairwise.pairwise_kernels``. With ``"precomputed"`` X holds kernel
+        Any kernel of ``sklearn.metrics.pairwise.pairwise_kernels``. With ``"precomputed"`` X contains kernel
         values: (n, n) in ``fit``, (N, n) in ``transform``.
     gamma, degree, coef0
-        Parameters of the kernel, those it knows; ``gamma=None`` is ``1 / n_features``. The paper's Gaussian
-        of width sigma is ``gamma = 1 / (2 sigma^2)``.
+        Parameters of the kernel; ``gamma=None`` is ``1 / n_features``. The paper's Gaussian of width sigma is
+        ``gamma = 1 / (2 sigma^2)``.
     kernel_params : dict, optional
         Parameters of a callable kernel.
     regularization : float or "auto", default="auto"
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularization, which overfits if
-        the support is a large part of the rows and the kernel is narrow. ``"auto"`` chooses by slowness on
-        held-out folds of consecutive rows: of 0 and powers of ten, the smallest value with the slowest
-        outputs there, to within 2 %, or the largest value if no output is slower than noise. This costs about
-        ten times as much as a number, and grows with the cube of the support; see `verbose`.
+        a large part of the rows are support vectors and the kernel is narrow. ``"auto"`` chooses, among 0 and
+        powers of ten, the smallest value whose outputs are the slowest to within 2 % on held-out folds of
+        consecutive rows; or the largest value if no output is slower than noise. This takes about ten times
+        as long as a number, and grows with the cube of the number of support vectors; see `verbose`.
     n_support : int, optional
-        Number of support vectors; a limit for ``"online_mah"``. By default determined by `threshold`; without
-        a threshold all rows, at most 500 (``"online_mah"`` then uses all).
+        Number of support vectors, or their maximum number with ``"online_mah"``. By default determined by
+        `threshold`; without a threshold all rows are used, at most 500 (with ``"online_mah"`` all).
     selection : {"mp_mah", "online_mah", "mp_kpca", "random"}, default="mp_mah"
         Selection of support vectors: matching pursuit for the largest approximation error (nested, O(n m)
         memory), one pass over the rows with a threshold (O(m^2) memory), matching pursuit for the sum of
         errors (nested, O(n^2) memory), or at random (nested for one `random_state`).
     threshold : float, optional
-        Squared approximation error, in units of the kernel, above which a row is (still) added to the
-        support; ``"online_mah"`` needs it unless all rows are the support.
+        Squared approximation error, in units of the kernel, above which a row is added to the support
+        vectors; required by ``"online_mah"`` unless all rows are support vectors.
     random_state : int, RandomState or None, default=None
-        For ``selection="random"``.
+        Seed of ``selection="random"``.
     support : array-like (m,) of int or (m, D), optional
-        The support vectors, if they are given: indices of training rows, or points. `n_support`, `selection`
-        and `threshold` are then not used.
+        Fixed support vectors: indices of training rows, or points. `n_support`, `selection` and `threshold`
+        are then not used.
     lag : int, default=1
         Rows between the two members of a difference.
     graph : TrainingGraph, str or callable, optional
-        A training graph instead of time: a graph, its builder or its name, as in
-        :class:`GraphSFA`. Kernel values of all rows with the support are then held in memory.
+        A training graph instead of time: a graph, its builder or its name, as in :class:`GraphSFA`. The
+        kernel values between all rows and the support vectors are then stored in memory.
     verbose : bool, default=False
         Whether to write progress and the estimated time of the choice of the regularization to standard
         error.
@@ -247,11 +247,11 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     ----------
     support_ : ndarray (m,) of int
         Rows of the training data (all sequences in order) that are support vectors, in the order of
-        selection; None where `support` gave points.
+        selection; None if `support` contains points.
     support_vectors_ : ndarray (m, D)
         These rows; (m, m) kernel values between them if the kernel is precomputed.
     origin_ : ndarray (D,)
-        Offset subtracted from rows and support vectors before the kernel is computed, against rounding
+        Offset subtracted from rows and support vectors before the kernel is computed, to reduce rounding
         errors: the mean of the training rows for the translation-invariant kernels "rbf", "laplacian" and
         "linear"; zeros for other kernels.
     coefficients_ : ndarray (m, K)
@@ -262,14 +262,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Mean squared change of each output over the training rows. The outputs are in the order of slowness
         plus penalty, which is that of slowness where ``regularization`` is 0.
     held_out_delta_values_ : ndarray (K,) or None
-        The same on held-out rows, with the selected regularization; None if a number was given or rows are
-        too few.
+        The same on held-out rows, with the selected regularization; None if `regularization` is a number or
+        rows are too few.
     timescales_ : ndarray (K,)
         ``-lag / log(1 - delta/2)`` in rows, or in steps of the Markov chain on the graph.
     norms_ : ndarray (K,)
         Squared norm of every output in the space of the kernel.
     regularization_ : float
-        The regularisation that was used.
+        The regularization used.
     rank_ : int
         Numerical rank of the centred kernel functions; at most m - 1.
     graph_ : TrainingGraph or None
@@ -279,14 +279,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
 
     See Also
     --------
-    SFA : Linear, or on an expansion that is given.
+    SFA : Linear, or on an explicit expansion.
     GraphSFA : The same, on a training graph.
-    probsfa.expansions.FourierFeatures : A finite basis that approaches a Gaussian kernel.
+    probsfa.expansions.FourierFeatures : A finite basis that approximates a Gaussian kernel.
 
     Notes
     -----
-    O(m^2 n) time; the moments take O(m^2) memory however long the series are. The sign of an output makes its
-    largest correlation with a kernel function of the support positive.
+    The time is O(m^2 n) and the memory of the moments O(m^2), whatever the length of the series. The sign of
+    an output makes its largest correlation with a kernel function of the support positive.
 
     Kernels must be symmetric and positive semidefinite, at least on combinations whose coefficients sum to
     zero; that is checked on the support vectors. Other kernels than "rbf", "laplacian" and "linear" depend on
@@ -299,7 +299,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
 
     Examples
     --------
-    A slow angle is hidden in two fast products:
+    Two fast products depend on a slow angle:
 
     >>> import numpy as np
     >>> t = np.linspace(0, 4 * np.pi, 400)
@@ -355,9 +355,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time; a list is several sequences, with no difference from one to the next.
         y : array-like (T,), or list of array-likes (T_i,), optional
-            Labels, where `graph` is built from them; ignored otherwise.
+            Labels, if `graph` is built from them; ignored otherwise.
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
@@ -367,17 +367,17 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Raises
         ------
         ValueError
-            If a parameter is out of range, the kernel is not symmetric and positive semidefinite, X holds no
-            difference, or the kernel functions span fewer dimensions than `n_components`.
+            If a parameter is out of range, the kernel is not symmetric and positive semidefinite, X contains
+            no difference, or the kernel functions span fewer dimensions than `n_components`.
 
         Warns
         -----
         UserWarning
-            If outputs are much faster on held-out rows than in training, or can fit any time course; if
+            If outputs are much faster on held-out rows than in training, or can fit any time series; if
             rounding errors exceed the variation of kernel functions; or if fewer support vectors than
             `n_support` span all kernel functions.
         """
-        # Whatever ends this early, an interrupt among it, leaves an estimator that is not fitted.
+        # After an error or a keyboard interrupt the estimator is not fitted.
         self.__dict__.pop("coefficients_", None)
         self.__dict__.pop("_pre_image", None)
         started = time.perf_counter()
@@ -439,29 +439,29 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         tolerance: float = 0.01,
         lengths: Any = None,
     ) -> RegularizationPath:
-        """Raise the regularisation until the unit-variance constraint holds (the paper's section 5).
+        """Compute outputs for increasing regularization, up to unit variance (paper, section 5).
 
-        Centring and whitening are done once; every regularisation costs one eigenproblem. The estimator
-        itself is not fitted, except for its support.
+        Centring and whitening are done once; each regularization requires one eigenproblem. Only the support
+        of the estimator is fitted.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time.
         y : array-like (T,), or list of array-likes (T_i,), optional
-            Labels, where `graph` is built from them.
+            Labels, if `graph` is built from them.
         regularizations : array-like, optional
             Values to try. Default 0 and powers of ten from 1e-16 to 10 times the mean of ``k(z, z)``, the
             unit in which a squared norm is measured.
         tolerance : float, default=0.01
-            How far from one a variance may be.
+            Maximum deviation of a variance from one.
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
         RegularizationPath
-            Delta values, on training rows and on rows left out, and variances along the path.
+            Delta values on training and held-out rows, and variances, along the path.
         """
         posed = self._pose(X, y, lengths, hold_out=True)
         if regularizations is None:
@@ -491,7 +491,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return hasattr(self, "coefficients_")
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
+        """Return the scikit-learn tags of the estimator."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
@@ -507,7 +507,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return params if self.gamma is None else {**params, "gamma": self.gamma}
 
     def _outputs(self, values: FloatArray) -> FloatArray:
-        """Return the outputs of checked rows, a block at a time."""
+        """Return the outputs of validated rows, computed in blocks."""
         outputs = np.empty((len(values), self.coefficients_.shape[1]), dtype=np.float64)
         ready = self.kernel == "precomputed"
         points = self.support_vectors_ if ready else self.support_vectors_ - self.origin_
@@ -522,7 +522,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return outputs
 
     def _pose(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Posed:
-        """Check everything, choose the support, and whiten."""
+        """Validate the input, select the support vectors, and whiten."""
         self._check_parameters()
         of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
         sequences = check_sequences(
@@ -574,7 +574,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return _Posed(sequences, functions, gram, problem, divisions)
 
     def _choose(self, posed: _Posed) -> tuple[float, FloatArray | None]:
-        """Return the regularisation chosen on rows left out, and the delta values there."""
+        """Return the regularization selected by held-out rows, and the delta values there."""
         values = _path(posed.gram, _HELD_OUT_DECADES)
         path = self._held_out(posed, values)
         if path is None:
@@ -589,7 +589,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return float(values[at]), path.delta_values[at]
 
     def _report(self, posed: _Posed, seconds: float) -> None:
-        """Write what was computed so far, and about how long the choice of the regularisation will take."""
+        """Write progress, and the estimated time of the choice of the regularization."""
         if not self.verbose:
             return
         n_rows, m = posed.sequences.n_rows, posed.functions.n_functions
@@ -607,7 +607,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return held_out_path(posed.divisions, posed.gram, self.n_components, values, self.rank_tol)
 
     def _support(self, kernel: KernelColumns) -> NDArray[Any]:
-        """Return the support vectors: rows by number, or points relative to the origin."""
+        """Return the support vectors: indices of rows, or points relative to the origin."""
         if self.support is None:
             return self._select(kernel)
         if self.n_support is not None or self.threshold is not None:
@@ -663,14 +663,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         return support
 
     def _default_support(self, kernel: KernelColumns) -> IntArray:
-        """Return all rows, or 500 of more."""
+        """Return all rows, or 500 selected ones if there are more."""
         n = kernel.n_rows
         if n <= _MOST_SUPPORT or self.selection == "online_mah":
             return np.arange(n)
         if self.selection == "random":
             return random_support(n, _MOST_SUPPORT, check_random_state(self.random_state))
         found = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MOST_SUPPORT, 0.0)
-        # Functions that span all others span one dimension less once they are centred on each other.
+        # Centring the functions on each other reduces the dimension of their span by one.
         others = np.setdiff1d(np.arange(n), found)
         more = np.linspace(0, len(others) - 1, _MOST_SUPPORT - len(found)).astype(np.intp)
         return np.concatenate([found, others[more]])
@@ -704,7 +704,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
 
 
 def _path(gram: FloatArray, decades: Iterable[int]) -> FloatArray:
-    """Return 0 and powers of ten in the unit in which a squared norm is measured, the mean of ``k(z, z)``."""
+    """Return 0 and powers of ten, in units of the mean of ``k(z, z)``, the unit of squared norms."""
     scale = float(np.mean(np.diagonal(gram)))
     return np.array([0.0, *(scale * 10.0**k for k in decades)], dtype=np.float64)
 
@@ -712,7 +712,7 @@ def _path(gram: FloatArray, decades: Iterable[int]) -> FloatArray:
 def _variances(
     functions: KernelFunctions, problem: KernelProblem, solutions: list[KernelSolution]
 ) -> FloatArray:
-    """Return the variances of the outputs of all solutions, measured row by row, (P, K)."""
+    """Return the variances (P, K) of the outputs of all solutions, computed from the rows."""
     coefficients = np.hstack([solution.coefficients for solution in solutions])
     total, squares = np.zeros((2, coefficients.shape[1]), dtype=np.float64)
     step = rows_at_a_time(functions.n_functions)

@@ -137,7 +137,7 @@ def held_out_path(
                 [solve(problem, n_components, float(value)).coefficients for value in regularizations]
             )
             moved, spread = test.difference_moment, test.covariance
-        except (RankError, ValueError):  # no variation, or no difference, in one of the two parts
+        except (RankError, ValueError):  # no variation or no difference in training or held-out rows
             continue
         changes.append(np.einsum("pik,pik->pk", A, moved @ A))
         squares.append(np.einsum("pik,pik->pk", A, spread @ A) + ((test.mean - train.mean) @ A) ** 2)
@@ -166,7 +166,8 @@ def splits_of_graph(
     Parameters
     ----------
     given : TrainingGraph, builder, str or callable
-        The graph of an estimator. Of a TrainingGraph, the subgraph of the training vertices is used.
+        The parameter `graph` of an estimator. For a TrainingGraph, the subgraph of the training vertices is
+        used.
     graph : TrainingGraph
         The graph of all samples.
     X : ndarray (N, D)

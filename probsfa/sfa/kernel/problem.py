@@ -1,8 +1,8 @@
-"""The eigenproblem of kernel SFA: matrix, moments and columns of the kernel.
+"""The eigenproblem of kernel SFA: kernel matrix, second moments, and solutions.
 
-Boehmer et al. (2011), algorithm 1: fulfil zero mean and unit variance first (eqs. 9-11), then minimise
-slowness plus ``lambda`` times the norm among what is left (eq. 12). Only the second step depends on
-``lambda``, so a path of them costs one small eigenproblem each.
+Boehmer et al. (2011), algorithm 1: centre and whiten first (eqs. 9-11), then minimise slowness plus
+``lambda`` times the norm in the white coordinates (eq. 12). Only the second step depends on ``lambda``, so
+each further value requires one small eigenproblem.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,18 +43,19 @@ __all__ = [
     "solve",
 ]
 
-# ---- kernel values between training rows, and the kernel functions of a support, computed when asked for
+# ---- kernel values between training rows, and the kernel functions of support vectors, computed on request
 
 
 IntArray = NDArray[np.intp]
 Metric = str | Callable[..., float]
 
 _DIAGONAL_BLOCK = 32
-_BLOCK_CELLS = 2**21  # 16 MiB: large enough for the matrix products, small beside what they add up to
+_BLOCK_CELLS = 2**21  # 16 MiB: large enough for efficient matrix products, small compared with the moments
 _BLOCK_ROWS = (256, 8192)
-# Of the largest value; what single precision leaves of symmetry and of a zero eigenvalue is a tenth of it.
+# Relative to the largest value; rounding errors of symmetry and of zero eigenvalues in single precision are a
+# tenth of it.
 _ASYMMETRY = _INDEFINITE = 1e-6
-# Outputs that combine linear kernels with coefficients of zero sum are translation invariant too.
+# Combinations of linear kernels with coefficients of zero sum are translation invariant too.
 _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
 
 
@@ -69,7 +70,7 @@ class KernelColumns:
     metric : str or callable
         As in ``sklearn.metrics.pairwise.pairwise_kernels``.
     params : mapping
-        Parameters of the kernel; those it does not know are ignored for a named one.
+        Parameters of the kernel; a named kernel ignores parameters that it does not have.
     """
 
     values: FloatArray
@@ -103,14 +104,14 @@ class KernelColumns:
 
 @dataclass(frozen=True, eq=False)
 class KernelFunctions:
-    """The kernel functions ``k(z_1, .), ..., k(z_m, .)`` of a support on training rows.
+    """The kernel functions ``k(z_1, .), ..., k(z_m, .)`` of support vectors on training rows.
 
     Attributes
     ----------
     kernel : KernelColumns
         Kernel of all training rows.
     support : ndarray (m,) of int, or ndarray (m, D)
-        Support vectors: some of the rows, by number, or points of their own.
+        Support vectors: indices of rows, or points.
     """
 
     kernel: KernelColumns
@@ -183,9 +184,10 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
 
     Notes
     -----
-    Outputs combine kernel functions with coefficients that sum to zero, so positive on those is enough, as
-    minus a squared distance is. Cholesky's factorisation of the centred matrix, with a ridge as large as what
-    rounding in single precision may do to an eigenvalue, exists where none lies below minus the ridge.
+    Outputs combine kernel functions with coefficients that sum to zero, so the kernel must be positive only
+    on those, as minus a squared distance is. The Cholesky factorization of the centred matrix plus a ridge
+    exists if no eigenvalue is below minus the ridge; the ridge is the rounding error of an eigenvalue in
+    single precision.
     """
     named = "the precomputed kernel" if metric == "precomputed" else f"kernel={metric!r:.80}"
     scale = float(np.abs(gram).max())
@@ -214,39 +216,38 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
 
 
 def rows_at_a_time(n_columns: int) -> int:
-    """Return how many rows of a kernel with so many columns to compute at a time."""
+    """Return the number of rows in a block of a kernel with `n_columns` columns."""
     fewest, most = _BLOCK_ROWS
     return int(np.clip(_BLOCK_CELLS // max(n_columns, 1), fewest, most))
 
 
-# ---- second moments of kernel functions over long series, in the memory of the moments alone
+# ---- second moments of kernel functions over long series, in O(m^2) memory
 #
 # With ``g(x) = [k(z_1, x), ..., k(z_m, x)]`` for support vectors ``z`` the algorithm of Boehmer et al. (2011)
 # needs ``K K'`` and ``K D D' K'``: the scatter of ``g`` over the rows and of its differences in time. Rows
-# are taken in blocks, so that no more than O(m^2) numbers are held however many rows there are (their section
-# 2.2). The sums are those of :class:`probsfa.graphs.moments.Moments`, added up in place by BLAS because m is
-# large here.
+# are processed in blocks, so that the memory is O(m^2) for any number of rows (their section 2.2). The sums
+# are those of :class:`probsfa.graphs.moments.Moments`, added up in place by BLAS because m is large here.
 
 
 _ORIGIN_ROWS = 128
 
 
 def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int = 1) -> Moments:
-    """Return the moments of the kernel functions of a support and of their differences in time.
+    """Return the moments of kernel functions and of their differences in time.
 
     Parameters
     ----------
     functions : KernelFunctions
-        On all rows.
+Functions on all rows.
     sequences : Sequences
-        Sequence boundaries, which no difference crosses.
+        Sequence boundaries; no difference crosses them.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
 
     Returns
     -------
     Moments
-        Of m features.
+        Moments of m functions.
 
     Notes
     -----
@@ -265,23 +266,23 @@ def fold_moments(
     Parameters
     ----------
     functions : KernelFunctions
-        On all rows.
+Functions on all rows.
     sequences : Sequences
-        Sequence boundaries, which no difference crosses.
+        Sequence boundaries; no difference crosses them.
     folds : list of slice
         The folds.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
 
     Returns
     -------
     list of Moments
-        Moments of m features, one for each fold.
+        Moments of m functions, for each fold.
 
     See Also
     --------
     border_differences : Differences between folds.
-    joined_moments : Those of all rows.
+    joined_moments : Moments of all rows.
     """
     origin = _origin(functions)
     position = _positions(sequences)
@@ -307,18 +308,18 @@ class BorderDifferences(NamedTuple):
 def border_differences(
     functions: KernelFunctions, sequences: Sequences, folds: list[slice], *, lag: int = 1
 ) -> BorderDifferences:
-    """Return the differences of kernel functions that :func:`fold_moments` leaves out.
+    """Return the differences of kernel functions between folds, which :func:`fold_moments` omits.
 
     Parameters
     ----------
     functions : KernelFunctions
-        On all rows.
+Functions on all rows.
     sequences : Sequences
-        Where sequences begin.
+        Sequence boundaries.
     folds : list of slice
         Consecutive folds, which cover all rows.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
     """
     fold = np.concatenate([np.full(f.stop - f.start, i) for i, f in enumerate(folds)])
     rows = np.arange(lag, functions.n_rows)
@@ -341,7 +342,7 @@ def joined_moments(
     borders : BorderDifferences
         Differences between folds.
     without : int, optional
-        A fold to leave out.
+        Index of a fold that is left out.
     functions : ndarray (m_f,) of int, optional
         Kernel functions to use; all by default.
     """
@@ -425,7 +426,7 @@ def _stretch_moments(
 
 
 def center_support(A: FloatArray) -> FloatArray:
-    """Return ``(1 - 11'/m) A (1 - 11'/m)``: the support functions centred on each other (eqs. 9-10)."""
+    """Return ``(1 - 11'/m) A (1 - 11'/m)``: the kernel functions centred on each other (eqs. 9-10)."""
     rows = A - A.mean(axis=0)
     centred: FloatArray = rows - rows.mean(axis=1)[:, None]
     return centred
@@ -443,7 +444,7 @@ def _mirrored(upper: FloatArray) -> FloatArray:
     return full
 
 
-# ---- the eigenproblem of regularised sparse kernel SFA, whitened once and solved for any regularisation
+# ---- the eigenproblem of regularized sparse kernel SFA, whitened once and solved for each regularization
 
 
 # Eigenvalues of a covariance of independent errors reach (1 + sqrt(m / n))^2 <= 4 times their variance.
@@ -468,8 +469,8 @@ class KernelProblem(NamedTuple):
     scales : ndarray (m,)
         Standard deviations of the kernel functions.
     n_rounded : int
-        Directions above the tolerance of the rank that were left out all the same, because rounding of the
-        kernel values alone gives them as much variance as they have.
+        Number of directions above the rank tolerance that were discarded because rounding errors of the
+        kernel values explain their variance.
     """
 
     mean: FloatArray
@@ -482,7 +483,7 @@ class KernelProblem(NamedTuple):
 
 
 class KernelSolution(NamedTuple):
-    """Outputs for one regularisation.
+    """Outputs for one regularization.
 
     Attributes
     ----------
@@ -502,23 +503,23 @@ class KernelSolution(NamedTuple):
 def make_problem(
     moments: Moments | GraphMoments, gram: FloatArray, rank_tol: float | None = None
 ) -> KernelProblem:
-    """Centre and whiten.
+    """Centre and whiten the kernel functions.
 
     Parameters
     ----------
     moments : Moments or GraphMoments
-        Of the m kernel functions over the training rows.
+        Moments of the m kernel functions over the training rows.
     gram : ndarray (m, m)
         Kernel between the support vectors, ``Kbar``.
     rank_tol : float, optional
-        As in :func:`probsfa.linalg.whiten`; it decides which eigenvalues of ``K K'`` count as zero.
+        As in :func:`probsfa.linalg.whiten`, for the eigenvalues of ``K K'``.
 
     Notes
     -----
-    Kernel values are rounded at their last digit, whatever they vary by: where a wide Gaussian lies within
-    1e-12 of one, four digits of the functions are left. Errors of variance ``s^2`` in every function have
-    the variance ``s^2 |w|^2`` in the white coordinate ``w``, so coordinates where that comes near one are
-    rounding and nothing else, and are left out.
+    Kernel values are rounded relative to their size, not to their variation: if all values of a wide Gaussian
+    are within 1e-12 of one, four digits of the variation remain. Errors of variance ``s^2`` in every function
+    have the variance ``s^2 |w|^2`` in the white coordinate ``w``. Coordinates for which this is near one
+    consist of rounding errors, and are discarded.
     """
     covariance = moments.covariance
     floor = float(moments.variance_floor.max())
@@ -545,7 +546,7 @@ def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0
     problem : KernelProblem
         From :func:`make_problem`.
     n_components : int
-        How many outputs, in ascending order of what is minimised.
+        Number of outputs, in ascending order of the objective.
     regularization : float, default=0.0
         ``lambda``, at least 0.
 
@@ -570,7 +571,7 @@ def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0
 
 
 def check_rank(problem: KernelProblem, n_components: int) -> None:
-    """Raise a RankError if the kernel functions span fewer dimensions than that."""
+    """Raise a RankError if the kernel functions span fewer dimensions than `n_components`."""
     m, rank = problem.basis.shape
     if n_components > rank:
         remedy = "Use more support vectors, another kernel, or a lower rank_tol."

@@ -1,17 +1,17 @@
-"""Which few rows span the kernel functions of all: sparse subset selection.
+"""Selection of support vectors: a few rows that approximate the kernel functions of all rows.
 
 For rows ``x_t``, a kernel ``k`` and a subset ``i`` of the rows the approximation error of row t is
 (Boehmer et al. 2011, doi:10.1007/978-3-642-23780-5_25, section 3)::
 
     e_t = min_a |k(., x_t) - sum_j a_j k(., x_ij)|^2 = K_tt - K_ti K_ii^-1 K_it
 
-Four ways to choose the subset:
+Four methods select the subset:
 
-* matching-pursuit MAH: add the row of largest error, again and again (eqs. 15-16). This is the Cholesky
+* matching-pursuit MAH: repeatedly add the row of largest error (eqs. 15-16). This is the Cholesky
   factorisation of the kernel matrix with pivoting: ``e_t = K_tt - sum_j L_tj^2``.
-* online MAH: go through the rows once and add those whose error exceeds a threshold.
-* matching pursuit for kernel PCA: add the row that lowers the sum of all errors most.
-* at random.
+* online MAH: add, in one pass, the rows whose error exceeds a threshold.
+* matching pursuit for kernel PCA: add the row that reduces the sum of all errors most.
+* random selection.
 
 All but the second are nested: a smaller subset is the head of a larger one.
 """
@@ -27,10 +27,10 @@ __all__ = ["mp_kpca", "mp_mah", "online_mah", "random_support"]
 
 IntArray = NDArray[np.intp]
 
-_CANDIDATES = 256  # rows kept up to date pivot by pivot; all others in blocks
+_CANDIDATES = 256  # rows whose errors are updated after each pivot; all others in blocks
 _PIVOT_BLOCK = 64
 _ONLINE_BLOCK = 256
-_KPCA_SLACK = 1e3  # its pivots may be small, and then magnify the rounding of what they leave
+_KPCA_SLACK = 1e3  # its pivots may be small, and magnify rounding errors of the residual
 
 
 def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
@@ -39,11 +39,11 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
     Parameters
     ----------
     kernel : KernelColumns
-        Only its diagonal and the columns of the selected rows are computed.
+        Kernel of the rows; only its diagonal and the columns of the selected rows are computed.
     n_support : int
-        How many rows at most.
+        Maximum number of rows.
     threshold : float, default=0.0
-        Stop when no error exceeds this (or what rounding leaves of an error of zero).
+        Stop when no error exceeds this (or the rounding error of zero).
 
     Returns
     -------
@@ -52,10 +52,10 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
 
     Notes
     -----
-    O(m^2 n) time and O(m n) memory. Errors only fall, so an error computed some pivots ago is an upper bound.
-    Therefore only the most promising rows are updated at every pivot, as long as the best of them beats
-    the bounds of all others; then a whole block of pivots is applied to all rows by matrix products. The
-    choice is the same as if every error had been updated every time.
+    O(m^2 n) time and O(m n) memory. Errors never increase, so an error computed some pivots ago is an upper
+    bound. Therefore only the rows of largest error are updated after each pivot, as long as the largest of
+    them exceeds the bounds of all others; then a block of pivots is applied to all rows by matrix products.
+    The selection is the same as if all errors were updated after each pivot.
     """
     n = kernel.n_rows
     errors = kernel.diagonal()
@@ -82,9 +82,9 @@ def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = 
     kernel : KernelColumns
         Kernel of the rows, in order of time.
     threshold : float
-        Least error of a row to be added.
+        Minimum error of a row that is added.
     n_support : int, optional
-        Stop when so many have been added.
+        Maximum number of rows.
 
     Returns
     -------
@@ -93,8 +93,9 @@ def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = 
 
     Notes
     -----
-    O(m^2 n) time and O(m^2) memory. Rows are taken in blocks: their errors with respect to what was selected
-    before the block come from one triangular solve, those with respect to the rest from the block itself.
+    O(m^2 n) time and O(m^2) memory. Rows are processed in blocks. One triangular solve gives their errors
+    with respect to the rows selected before the block; errors with respect to the other rows are computed
+    within the block.
     """
     diagonal = kernel.diagonal()
     floor = max(threshold, _rounding(diagonal))
@@ -122,14 +123,14 @@ def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = 
 
 
 def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
-    """Select by matching pursuit for sparse kernel PCA: the least sum of errors (Smola & Schoelkopf 2000).
+    """Select by matching pursuit for sparse kernel PCA: the smallest sum of errors (Smola & Schoelkopf 2000).
 
     Parameters
     ----------
     kernel : KernelColumns
-        All of it is computed.
+        Kernel of the rows; all values are computed.
     n_support : int
-        How many rows at most.
+        Maximum number of rows.
     threshold : float, default=0.0
         Stop when no error exceeds this.
 
@@ -140,8 +141,8 @@ def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> In
 
     Notes
     -----
-    Adding row j lowers the sum of errors by ``|R_j|^2 / R_jj``, where ``R = K - L L'`` is what is left of
-    the kernel matrix. With the new column ``l`` of L the squared lengths follow from
+    Adding row j lowers the sum of errors by ``|R_j|^2 / R_jj``, where ``R = K - L L'`` is the residual of the
+    kernel matrix. With the new column ``l`` of L the squared lengths follow from
     ``|R_j - l_j l|^2 = |R_j|^2 - 2 l_j (R l)_j + l_j^2 |l|^2``. O(n^2 m) time, O(n^2) memory.
     """
     n = kernel.n_rows
@@ -175,7 +176,7 @@ def random_support(n_rows: int, n_support: int, rng: np.random.RandomState) -> I
 
 
 def _rounding(diagonal: FloatArray) -> float:
-    """Return the error that rounding alone may leave of zero."""
+    """Return a bound of the rounding error of an error of zero."""
     return float(len(diagonal) * np.finfo(np.float64).eps * max(diagonal.max(), 0.0))
 
 
@@ -186,7 +187,7 @@ def _most_promising(errors: FloatArray) -> tuple[IntArray, float]:
         return np.arange(count), -np.inf
     order = np.argpartition(-errors, count)
     candidates, bound = order[:count], float(errors[order[count]])
-    first = int(np.argmax(errors))  # among equals the partition may have taken others
+    first = int(np.argmax(errors))  # the partition may omit rows of equal error
     return np.union1d(candidates, [first]), bound
 
 
@@ -199,7 +200,7 @@ def _pursue(
     floor: float,
     done: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Take pivots among the candidates as long as they are certainly the best of all rows.
+    """Select pivots among the candidates as long as they have the largest error of all rows.
 
     Returns
     -------
@@ -231,7 +232,7 @@ def _pursue(
 def _apply_pivots(
     kernel: KernelColumns, L: FloatArray, columns: IntArray, triangle: FloatArray, done: int
 ) -> None:
-    """Fill in the columns of L that belong to new pivots, for all rows."""
+    """Compute the columns of L of new pivots for all rows."""
     stop = done + len(columns)
     before = L[columns, :done].T
     step = rows_at_a_time(len(columns))
@@ -243,7 +244,7 @@ def _apply_pivots(
 
 
 def _grown(factor: FloatArray, size: int, limit: int) -> FloatArray:
-    """Return the matrix with room for at least `size` rows."""
+    """Return the matrix enlarged to at least `size` rows."""
     if size <= len(factor):
         return factor
     grown = np.zeros((min(max(2 * len(factor), size), limit),) * 2, dtype=np.float64)
