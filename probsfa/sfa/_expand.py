@@ -369,7 +369,7 @@ def check_overfitting(
                 variance_floor=train.variance_floor,
             )
             change, spread = moments[at].difference_moment, moments[at].covariance
-        except (RankError, ValueError):  # too little variation, or no difference, in one of the two parts
+        except (RankError, ValueError):  # too little variation or no difference in training or held-out rows
             continue
         W = found.weights
         changes.append(np.sum(W * (change @ W), axis=0))

@@ -424,7 +424,7 @@ def check_overfitting_in_time(
     rank_tol: float | None,
     stacklevel: int,
 ) -> None:
-    """Warn on a graph of time where the outputs of expanded rows are not slow on rows left out, as SFA does.
+    """Warn, on a graph of time, if the outputs of expanded rows are not slow on held-out rows, as in SFA.
 
     Other graphs, and rows without an expansion, are not tested; see
     :func:`probsfa.sfa._expand.check_overfitting` for the arguments.

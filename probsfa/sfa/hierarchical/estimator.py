@@ -1,10 +1,10 @@
 """Hierarchies of slow feature analysis as a scikit-learn estimator.
 
-Many small slow feature problems instead of a large one: nodes see small receptive fields, pass a few slow
-outputs on, and nodes of the next layer see the outputs of several of them, until one node has seen it all
-(Escalante-B. & Wiskott 2013, section 2.4). The cost is linear in the number of inputs instead of cubic, and
-fewer directions in each problem leave less room to overfit. A hierarchy of one node per layer on a training
-graph is algorithm 1 of Sprekeler (2011).
+A hierarchy solves many small slow feature problems instead of a large one: nodes of the first layer extract a
+few slow outputs from small receptive fields; nodes of the next layer combine the outputs of several nodes,
+until one node depends on all inputs (Escalante-B. & Wiskott 2013, section 2.4). The cost is linear in the
+number of inputs instead of cubic, and smaller problems overfit less. A hierarchy of one node per layer on a
+training graph is algorithm 1 of Sprekeler (2011).
 """
 
 import warnings
@@ -46,38 +46,39 @@ class HierarchicalSFA(ScoredOnGraph):
     Parameters
     ----------
     layers : list of Layer
-        From the bottom to the top. The top layer usually has one node; the outputs of several are put side
-        by side.
+        Layers from the bottom to the top. The top layer usually has one node; the outputs of several nodes
+        are concatenated.
     input_shape : tuple of int, optional
-        How the columns of X are arranged: ``(length,)`` for a line, ``(height, width)`` for an image, row by
-        row. By default a line of all columns, or as the images that are given.
+        Arrangement of the columns of X: ``(length,)`` for a line, ``(height, width)`` for an image, row by
+        row. By default a line of all columns, or the shape of the images in X.
     n_channels : int, default=1
-        Values at every position (colours, say), next to each other in X; those of the images that are given.
+        Values at every position (colours, for example), in adjacent columns of X; for images, taken from X.
     graph : TrainingGraph, str or callable, optional
-        Joins the rows that should have similar outputs, on all layers the same; as in :class:`GraphSFA`. By
-        default ("temporal" is the same) rows `lag` apart in one sequence are joined.
+        Training graph of all layers, as in :class:`GraphSFA`. By default, or with "temporal", edges join rows
+        `lag` apart in one sequence.
     lag : int, default=1
-        Rows from one member of a difference to the other, without a graph.
+        Rows between the two members of a difference; not used with a graph.
     rank_tol : float, optional
         As in :class:`SFA`, for every node.
     storage : {"auto", "memory", "recompute"}, default="auto"
-        What becomes of the signals between layers during training. ``"memory"`` holds those of one layer;
-        ``"recompute"`` holds none and passes through the input once or twice per layer; ``"auto"`` is the
-        second where X is a callable and the first otherwise.
+        Storage of the signals between layers during training. ``"memory"`` stores those of one layer;
+        ``"recompute"`` stores no signals and reads the input once or twice per layer; ``"auto"`` is
+        "recompute" if X is a callable and "memory" otherwise.
     chunk_size : int, optional
-        Rows that are processed together, which bounds memory. By default chosen by the width of the layers.
+        Number of rows that are processed together; it limits memory. The default depends on the width of the
+        layers.
     n_jobs : int, optional
         Number of threads, as in scikit-learn: None is 1, -1 is all cores.
 
     Attributes
     ----------
     delta_values_ : ndarray (K,), or (n_nodes, K) for several top nodes
-        Of the outputs on the training data, slowest first; variances instead where the top layer is of
+        Delta values of the outputs on the training data, ascending; variances if the top layer consists of
         principal components.
     layer_delta_values_ : list of ndarray (n_nodes, K)
-        The same for every layer; NaN for dead outputs of a node.
+        The same for every layer; NaN for outputs beyond the rank of a node.
     grids_ : list of tuple of int
-        Nodes along each axis, for every layer.
+        Numbers of nodes along each axis, for every layer.
     banks_ : list of NodeBank
         The trained nodes, one or two linear stages for each layer.
     n_features_in_, feature_names_in_
@@ -85,16 +86,15 @@ class HierarchicalSFA(ScoredOnGraph):
 
     See Also
     --------
-    Layer : What one layer is made of.
+    Layer : Parameters of one layer.
     escalante_wiskott_layers, cascade_layers : Layers of networks from the papers.
-    SFA, GraphSFA : One node that sees all inputs.
+    SFA, GraphSFA : One node for all inputs.
 
     Notes
     -----
     Layers are trained from the bottom to the top. All nodes of a layer are trained in one batched computation
-    and any split into chunks gives the same result up to rounding. A node whose inputs vary in fewer
-    directions than it should have outputs, such as one that sees a constant corner of all images, passes on
-    zeros for the rest.
+    and any division into chunks gives the same result up to rounding. If the rank of a node's inputs is lower
+    than its number of outputs, as in a constant corner of all images, the other outputs are zero.
 
     References
     ----------
@@ -107,7 +107,7 @@ class HierarchicalSFA(ScoredOnGraph):
 
     Examples
     --------
-    Eight columns, in pairs, in fours, together:
+    Eight columns, combined in pairs, in fours, and all together:
 
     >>> import numpy as np
     >>> from probsfa.sfa import HierarchicalSFA, Layer
@@ -117,7 +117,7 @@ class HierarchicalSFA(ScoredOnGraph):
     ([(4,), (2,), (1,)], (500, 1))
     """
 
-    _arrangement: tuple[Any, int]  # shape and channels of the input, as given or of the images
+    _arrangement: tuple[Any, int]  # shape and channels of the input, from the parameters or from images
 
     def __init__(
         self,
@@ -148,12 +148,12 @@ class HierarchicalSFA(ScoredOnGraph):
         Parameters
         ----------
         X : array-like (T, D), images (T, H, W[, C]), list of such, or callable
-            Complete rows; a list is several sequences. A callable returns an iterable of arrays (rows, D),
-            consecutive chunks of the data, the same every time it is called: data larger than memory.
+            Complete rows; a list is several sequences. For data larger than memory, a callable returns an
+            iterable of arrays (rows, D), consecutive chunks of the data, the same at each call.
         y : array-like (T,), optional
-            Labels, where `graph` is made from them.
+            Labels, if `graph` is built from them.
         lengths : array-like of int, optional
-            Cuts one array, or the rows of all chunks, into consecutive sequences.
+            Lengths of consecutive sequences in one array, or in the rows of all chunks.
 
         Returns
         -------
@@ -162,8 +162,8 @@ class HierarchicalSFA(ScoredOnGraph):
         Raises
         ------
         ValueError
-            If a layer does not fit what is below it, X is incomplete, or it varies in fewer directions than
-            the top layer should have outputs.
+            If a layer does not fit the layer below it, X has missing values, or the rank of the inputs of the
+            top layer is lower than its number of outputs.
         """
         self._check_parameters()
         source, sizes, stages = self._open(X, lengths)
@@ -186,7 +186,8 @@ class HierarchicalSFA(ScoredOnGraph):
         Parameters
         ----------
         X : array-like (T, D), images (T, H, W[, C]), list of such, or callable
-            Complete rows; each is mapped by itself. A callable returns an iterable of arrays (rows, D).
+            Complete rows, which are transformed independently. A callable returns an iterable of arrays
+            (rows, D).
 
         Returns
         -------
@@ -203,7 +204,7 @@ class HierarchicalSFA(ScoredOnGraph):
         X : array-like (T, D), list of array-likes (T_i, D), or callable
             As in :meth:`transform`.
         layer : int
-            Which layer, from 0 at the bottom; -1 is the top.
+            Index of the layer, from 0 at the bottom; -1 is the top.
 
         Returns
         -------
@@ -233,7 +234,7 @@ class HierarchicalSFA(ScoredOnGraph):
             return sequences.restore(np.concatenate(list(outputs(source, banks, workers))))
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether outputs can be computed."""
+        """Return whether the estimator is fitted."""
         return hasattr(self, "banks_")
 
     def _outputs(self, values: FloatArray) -> FloatArray:
@@ -245,7 +246,7 @@ class HierarchicalSFA(ScoredOnGraph):
 
     @property
     def _is_of_time(self) -> bool:
-        """Whether slowness is that of differences over `lag` rows."""
+        """Return whether slowness is measured by differences over `lag` rows."""
         return self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
 
     @property
@@ -262,7 +263,7 @@ class HierarchicalSFA(ScoredOnGraph):
     def _open(
         self, X: Any, lengths: Any
     ) -> tuple[ArraySource | StreamSource, tuple[int, ...] | None, list[Stage]]:
-        """Return the rows, the lengths of their sequences, and what is to be trained on them."""
+        """Return the source of the rows, the lengths of the sequences, and the stages to train."""
         if callable(X):
             self._arrangement = self.input_shape, self.n_channels
             sizes = check_stream_lengths(lengths)
@@ -294,7 +295,7 @@ class HierarchicalSFA(ScoredOnGraph):
         return ArraySource(sequences.values, self._n_positions, self._chunk_rows), sizes, stages
 
     def _set_arrangement(self, X: Any) -> None:
-        """Set how columns are arranged, from the parameters or from images."""
+        """Set the arrangement of the columns from the parameters or from images."""
         shape = image_shape(X)
         self._arrangement = self.input_shape, self.n_channels
         if shape is None:
@@ -308,7 +309,7 @@ class HierarchicalSFA(ScoredOnGraph):
         self._arrangement = shape[:2], shape[2]
 
     def _rows(self, X: Any) -> Any:
-        """Return rows of images like those of the training, or anything else as it is."""
+        """Return images of the shape of the training images as rows; return other data unchanged."""
         shape = image_shape(X)
         if shape is None:
             return X
@@ -335,7 +336,7 @@ class HierarchicalSFA(ScoredOnGraph):
         return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=sizes))
 
     def _set_fitted(self, banks: list[NodeBank]) -> None:
-        last = {bank.stage.layer: bank for bank in banks}  # of a layer's stages the last one counts
+        last = {bank.stage.layer: bank for bank in banks}  # the last stage of each layer
         self.banks_ = banks
         self.grids_ = [bank.stage.grid for bank in last.values()]
         self.layer_delta_values_ = [bank.values for bank in last.values()]
@@ -344,7 +345,7 @@ class HierarchicalSFA(ScoredOnGraph):
 
 
 def _warn(banks: list[NodeBank], n_rows: int) -> None:
-    """Warn about nodes that can follow any course of the training rows."""
+    """Warn of nodes that can fit any time series of the training rows."""
     for bank in banks:
         seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
         if bank.stage.method != "pca" and bank.rank.max() >= seen - 1:

@@ -25,41 +25,43 @@ __all__ = [
     "receptive_fields",
 ]
 
-# ---- receptive fields: which positions of the layer below every node of a layer looks at
+# ---- receptive fields: the positions of the layer below that are the inputs of each node
 #
 # Positions form a grid with one axis (a line) or two (an image), counted row by row. A field of shape ``f``
-# moved by strides ``s`` gives ``(n - f) / s + 1`` nodes along an axis of ``n`` positions; strides smaller
-# than the field make neighbours overlap. Fields must cover the grid exactly, so that no input is lost unseen.
+# moved by strides ``s`` gives ``(n - f) / s + 1`` nodes along an axis of ``n`` positions; with strides
+# smaller than the field, adjacent fields overlap. Fields must cover the grid exactly, so that no input is
+# ignored.
 
 
 Grid = tuple[int, ...]
 
 
 def receptive_fields(grid: Grid, field: Any, stride: Any, name: str) -> tuple[NDArray[np.intp], Grid]:
-    """Return the positions every node sees, and the grid that the nodes form.
+    """Return the input positions of every node, and the grid of the nodes.
 
     Parameters
     ----------
     grid : tuple of int
         Positions along each axis of the layer below.
     field : int, tuple of int or None
-        Positions a node sees along each axis; all of them when None.
+        Input positions of a node along each axis; None for all.
     stride : int, tuple of int or None
-        Positions from one node to the next; the field itself, so without overlap, when None.
+        Positions from one node to the next; None for the field, without overlap.
     name : str
-        How to call the layer in error messages.
+        Name of the layer in error messages.
 
     Returns
     -------
     positions : ndarray (n_nodes, n_positions)
-        Indices into the flattened grid, nodes and the positions of each counted row by row.
+        Indices into the flattened grid; nodes, and positions of each node, are counted row by row.
     grid : tuple of int
         Nodes along each axis.
 
     Raises
     ------
     ValueError
-        If a field or stride has the wrong number of axes, leaves positions out, or does not fit.
+        If a field or stride has the wrong number of axes, does not cover all positions, or is larger than the
+        grid.
 
     Examples
     --------
@@ -105,7 +107,7 @@ def _check_fit(n: int, f: int, s: int, axis: int, name: str) -> None:
         )
 
 
-# ---- what a layer is, and the linear stages that layers are made of
+# ---- layers, and the linear stages that they consist of
 
 
 @dataclass(frozen=True)
@@ -115,31 +117,32 @@ class Layer:
     Parameters
     ----------
     n_components : int or None, default=None
-        Outputs of every node; all that its inputs allow when None.
+        Outputs of every node; None for the rank of its inputs.
     field : int, tuple of int or None, default=None
-        Positions of the layer below (nodes, or inputs of the first layer) that a node sees along each axis.
-        None is all of them: a single node.
+        Positions of the layer below (nodes, or inputs of the first layer) that are inputs of a node, along
+        each axis. None is all of them: a single node.
     stride : int, tuple of int or None, default=None
-        Positions from one node to the next. None is the field, so fields do not overlap.
+        Positions from one node to the next. None is the field: fields do not overlap.
     expansion : transformer or None, default=None
         Applied to the inputs of each node before its linear step; see :mod:`probsfa.expansions`.
     pca : int or None, default=None
-        Principal components of the inputs of each node that are kept before the expansion. None skips this.
+        Number of principal components of the inputs of each node before the expansion. None skips this step.
     method : {"sfa", "igsfa", "pca"}, default="sfa"
-        The linear step of the nodes: slow features (with a training graph, those of graph-based SFA); slow
-        features below `delta_threshold` and principal components of what they leave of the inputs of the
-        node, as in :class:`IGSFA`; or principal components alone, for comparison.
+        Linear step of the nodes: slow features (with a training graph, those of graph-based SFA); slow
+        features below `delta_threshold` and principal components of the residual of the inputs, as in
+        :class:`IGSFA`; or principal components only, for comparison.
     share_weights : bool, default=False
-        Whether all nodes are one, trained on what all of them see.
+        Whether all nodes have the same weights, trained on the inputs of all of them.
     clip : {"range"}, float or None, default=None
-        Cut the outputs off at the smallest and largest training value of each, or at so many standard
-        deviations. Only the second changes training data. Polynomials need it on unseen data.
+        Clip the outputs to the smallest and largest training value of each, or to a number of standard
+        deviations. Only the latter changes training data. Clipping is recommended with polynomials, which
+        diverge on unseen data.
     delta_threshold : float, default=1.96
-        For "igsfa", whose expansion must return the inputs themselves first.
+        Threshold for "igsfa", whose expansion must return the inputs first.
 
     See Also
     --------
-    HierarchicalSFA : The estimator that is given a list of layers.
+    HierarchicalSFA : The estimator with a list of layers.
 
     Examples
     --------
@@ -160,14 +163,14 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One linear step of all nodes of a layer, ready to be trained.
+    """One linear step of all nodes of a layer, before training.
 
     Attributes
     ----------
     layer : int
-        The layer it belongs to.
+        Index of its layer.
     positions : ndarray (n_nodes, n_positions)
-        What every node sees of the stage below.
+        Input positions of every node in the stage below.
     grid : tuple of int
         Nodes along each axis.
     n_inputs : int
@@ -192,12 +195,12 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """How to call it in error messages."""
+        """Name in error messages."""
         return f"layers[{self.layer}]"
 
     @property
     def stateless(self) -> bool:
-        """Whether its inputs can be expanded before anything is learned from them."""
+        """Whether the expansion of its inputs requires no fit."""
         return self.expansion is None or is_stateless(self.expansion)
 
 
@@ -211,15 +214,15 @@ def plan_stages(layers: Any, n_columns: int, input_shape: Any, n_channels: int) 
     n_columns : int
         Columns of the input.
     input_shape : tuple of int or None
-        Positions of the input along one or two axes; all on a line when None.
+        Positions of the input along one or two axes; None for a line.
     n_channels : int
         Columns at every position.
 
     Raises
     ------
     ValueError
-        If a setting of a layer is out of range, its fields do not cover what is below, or the shape of the
-        input is not that of the columns.
+        If a setting of a layer is out of range, its fields do not cover the layer below, or the shape of the
+        input does not match the number of columns.
     """
     if isinstance(layers, Layer) or not isinstance(layers, Sequence) or len(layers) == 0:
         raise ValueError(f"layers must be a list of at least one Layer, bottom first; got {layers!r}.")
@@ -280,7 +283,7 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
 
 
 def _check_inputs_first(expansion: Any, n_inputs: int, name: str) -> None:
-    """Raise a ValueError unless an expansion returns its inputs before everything else."""
+    """Raise a ValueError unless the first outputs of an expansion are its inputs."""
     if expansion is None:
         return
     inputs = np.linspace(0.5, 2.0, n_inputs)[None]
@@ -318,10 +321,10 @@ def _check_clip(clip: Any, name: str) -> None:
 # ---- layers of networks from the papers, ready for :class:`HierarchicalSFA`
 
 
-# Table 1 of the paper: outputs of a node by layer; the last number holds for all further layers.
+# Table 1 of the paper: outputs of a node by layer; the last number is that of all further layers.
 _TABLE_1 = {"sfa": (13, 20, 35, 60), "igsfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
 _FIRST_FIELD = 4  # pixels along each axis
-_FIRST_PCA = 13  # principal components kept of the 16 pixels of a first node
+_FIRST_PCA = 13  # principal components of the 16 pixels of a node in the first layer
 
 
 def escalante_wiskott_layers(
@@ -329,21 +332,22 @@ def escalante_wiskott_layers(
 ) -> list[Layer]:
     """Return the deep network of Escalante-B. & Wiskott (2013, table 1).
 
-    Nodes of the first layer see 4 x 4 pixels, keep 13 of 16 principal components and expand them; those of
-    every further layer see two nodes of the layer below, in turns along the first and the second axis, until
-    one node sees the whole image: 11 layers for 128 x 128 pixels. There is no weight sharing.
+    Nodes of the first layer have receptive fields of 4 x 4 pixels and expand 13 of their 16 principal
+    components. Nodes of every further layer combine two nodes of the layer below, alternately along the first
+    and the second axis, until one node covers the image: 11 layers for 128 x 128 pixels. Weights are not
+    shared.
 
     Parameters
     ----------
     image_shape : tuple of two int, default=(128, 128)
-        Pixels along each axis, multiples of 4. Where a layer has an odd number of nodes along an axis (which
-        128 x 128 never has), nodes of the next see three and overlap by one.
+        Pixels along each axis, multiples of 4. If a layer has an odd number of nodes along an axis, nodes of
+        the next layer combine three and overlap by one.
     method : {"sfa", "igsfa", "pca"}, default="sfa"
-        Slow features; slow features and principal components of what they leave, in the same network; or the
+        Slow features; slow features and principal components of the residual, in the same network; or the
         paper's hierarchical principal components: same structure, no expansion, up to 120 outputs instead of
         60.
     expansion : transformer or None, default=None
-        Expansion of all nodes of slow features; the paper's ``Power(0.8)`` when None.
+        Expansion of the inputs of all nodes; None for ``Power(0.8)``, as in the paper.
 
     Returns
     -------
@@ -353,12 +357,12 @@ def escalante_wiskott_layers(
     Raises
     ------
     ValueError
-        If the shape is not two multiples of 4, or an expansion is given for principal components.
+        If the shape is not two multiples of 4, or `expansion` is set with principal components.
 
     See Also
     --------
     cascade_layers : One node after the other.
-    HierarchicalSFA : The estimator that is given the layers.
+    HierarchicalSFA : The estimator with these layers.
 
     References
     ----------
@@ -397,10 +401,11 @@ def cascade_layers(
     expansion: Any = None,
     clip: float | str | None = "range",
 ) -> list[Layer]:
-    """Return the levels of Sprekeler's algorithm 1: one node each, over all outputs of the level below.
+    """Return the levels of Sprekeler's algorithm 1: one node each, whose inputs are all outputs below.
 
-    With a training graph, which is the same on all levels, each level solves the generalised slow feature
-    problem for polynomials of the outputs of the last, and so approaches the Laplacian eigenmap of the graph.
+    With one training graph for all levels, each level solves the generalised slow feature problem for
+    polynomials of the outputs of the previous level; the outputs approach the Laplacian eigenmap of the
+    graph.
 
     Parameters
     ----------
@@ -409,7 +414,7 @@ def cascade_layers(
     n_components : int, default=4
         Outputs of every level.
     expansion : transformer or None, default=None
-        Of every level; the paper's ``Polynomial(3)`` when None.
+        Expansion of every level; None for ``Polynomial(3)``, as in the paper.
     clip : {"range"}, float or None, default="range"
         As in :class:`Layer`.
 
@@ -420,7 +425,7 @@ def cascade_layers(
     See Also
     --------
     escalante_wiskott_layers : Receptive fields over images.
-    HierarchicalSFA : The estimator that is given the layers.
+    HierarchicalSFA : The estimator with these layers.
 
     References
     ----------
@@ -438,7 +443,7 @@ def cascade_layers(
 
 
 def _merges(nodes: list[int]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Yield field and stride of layers that halve the two axes in turns until one node is left."""
+    """Yield field and stride of layers that halve the two axes alternately, until one node remains."""
     axis = 0
     while max(nodes) > 1:
         if nodes[axis] > 1:

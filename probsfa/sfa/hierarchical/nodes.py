@@ -34,19 +34,19 @@ __all__ = [
     "start_workers",
 ]
 
-# ---- many small independent computations on several cores
+# ---- many small independent computations in parallel
 
 
-_TASK_CELLS = 2**18  # 2 MiB of float64 in one task: the blocks of a task stay in a core's cache
+_TASK_CELLS = 2**18  # 2 MiB of float64 in one task, so that its blocks fit the cache of a core
 
 
 class Workers:
-    """Runs tasks one after the other, or on threads while the linear algebra below uses one core each.
+    """Runs tasks sequentially, or in threads with one BLAS thread each.
 
     Parameters
     ----------
     executor : ThreadPoolExecutor or None
-        Where to run tasks; None runs them here.
+        Threads for the tasks; None runs them in the calling thread.
     n_jobs : int
         Number of threads.
     """
@@ -56,16 +56,16 @@ class Workers:
         self.n_jobs = n_jobs
 
     def run(self, task: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """Return what the task makes of every item, in order.
+        """Return the results of a task for every item, in order.
 
-        Fewer items than threads run one after the other, with all cores for the linear algebra of each.
+        If there are fewer items than threads, they run sequentially, each with all BLAS threads.
         """
         items = list(items)
         if self.executor is None or len(items) < self.n_jobs:
             return [task(item) for item in items]
 
         def on_one_core(item: Any) -> Any:
-            with one_blas_thread():  # each for itself: some libraries have a limit for each thread
+            with one_blas_thread():  # set in each thread, because some libraries have a limit per thread
                 return task(item)
 
         with one_blas_thread():
@@ -74,7 +74,7 @@ class Workers:
 
 @contextmanager
 def start_workers(n_jobs: int | None) -> Iterator[Workers]:
-    """Give workers for a while; `n_jobs` is scikit-learn's: None is 1, -1 all cores."""
+    """Yield workers; `n_jobs` is as in scikit-learn: None is 1, -1 is all cores."""
     n = effective_n_jobs(n_jobs)
     if n == 1:
         yield Workers(None, 1)
@@ -84,7 +84,7 @@ def start_workers(n_jobs: int | None) -> Iterator[Workers]:
 
 
 def slices(n_nodes: int, cells_per_node: int) -> list[slice]:
-    """Cut nodes into groups whose cells fit the cache; at least one node in each."""
+    """Divide nodes into groups whose values fit the cache; at least one node in each."""
     size = max(1, _TASK_CELLS // max(cells_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 
@@ -92,8 +92,8 @@ def slices(n_nodes: int, cells_per_node: int) -> list[slice]:
 # ---- second moments of many nodes at once, over a leading node axis
 #
 # The definitions are those of :mod:`probsfa.graphs.moments` and of graph-based SFA. Rows arrive in blocks;
-# every block is centred by itself and joined by the update of Chan, Golub & LeVeque (1983), relative to the
-# first row of each node, so that offsets do not cancel digits.
+# every block is centred separately and added by the update of Chan, Golub & LeVeque (1983), relative to the
+# first row of each node, which avoids cancellation at large offsets.
 
 
 class NodeMoments(NamedTuple):
@@ -104,11 +104,11 @@ class NodeMoments(NamedTuple):
     origin : ndarray (M, E)
         A row of each node.
     offset : ndarray (M, E)
-        Mean of the rows minus `origin`, so that differences of means keep their digits at large offsets.
+        Mean of the rows minus `origin`, which keeps the digits of differences of means at large offsets.
     covariance : ndarray (M, E, E)
         ``B``.
     change : ndarray (M, E, E) or None
-        ``A``, the uncentred second moment of differences, where it was asked for.
+        ``A``, the uncentred second moment of differences; None without a lag.
     """
 
     origin: FloatArray
@@ -123,22 +123,22 @@ class NodeMoments(NamedTuple):
 
     @property
     def variance_floor(self) -> FloatArray:
-        """Variance that rounding alone can give a constant column at this mean, shape (M, E)."""
+        """Variance of the rounding errors of a constant column with this mean, shape (M, E)."""
         return rounding_variance(self.mean)
 
 
 class NodeStream:
-    """Running moments of M nodes with E features over consecutive blocks of rows.
+    """Running moments of M nodes with E columns over consecutive blocks of rows.
 
-    Nodes are updated in groups, which may run in parallel because no two touch the same memory; then
-    :meth:`advance` counts the rows of the block for all of them.
+    Nodes are updated in groups, which may run in parallel because they use separate memory; then
+    :meth:`advance` counts the rows of the block for all nodes.
 
     Parameters
     ----------
     n_nodes, n_features : int
         M and E.
     lag : int or None
-        Rows from one member of a difference to the other; no differences when None.
+        Rows between the two members of a difference; no differences when None.
     """
 
     def __init__(self, n_nodes: int, n_features: int, lag: int | None) -> None:
@@ -189,7 +189,7 @@ class NodeStream:
         Raises
         ------
         ValueError
-            If differences were asked for and no two rows are far enough apart in one sequence.
+            If a lag is set and every sequence is too short for a difference.
         """
         change = None
         if self.lag is not None:
@@ -203,7 +203,7 @@ class NodeStream:
 
     def _add_differences(self, nodes: slice, Z: FloatArray, valid: NDArray[np.bool_], lag: int) -> None:
         tail, rows = self.tail[nodes], Z.shape[1]
-        head = min(lag, rows)  # rows whose partner came in an earlier block, kept in the tail
+        head = min(lag, rows)  # rows whose partner, stored in the tail, is in an earlier block
         for later, earlier, ok in (
             (Z[:, :head], tail[:, :head], valid[:head]),
             (Z[:, lag:], Z[:, : max(rows - lag, 0)], valid[lag:]),
@@ -227,7 +227,7 @@ def node_graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
     Z : ndarray (N, M, E)
         Rows of all nodes; overwritten.
     graph : TrainingGraph
-        With N vertices; its Laplacian is applied to the columns of all nodes in one call.
+        Graph of N vertices; its Laplacian is applied to the columns of all nodes in one call.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def node_graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
 
 
 def pool_nodes(moments: NodeMoments) -> NodeMoments:
-    """Return the moments of one node that sees the rows of all: the nodes are sequences of equal weight."""
+    """Return the moments of one node with the rows of all: the nodes are sequences of equal weight."""
     origin = moments.origin[:1]
     offsets = (moments.origin - origin) + moments.offset
     center = offsets.mean(axis=0, keepdims=True)
@@ -260,11 +260,10 @@ def pool_nodes(moments: NodeMoments) -> NodeMoments:
     return NodeMoments(origin, center, covariance[None], change)
 
 
-# ---- the eigenproblems of many nodes at once: the rules of :mod:`probsfa.linalg`, over a leading node axis
+# ---- the eigenproblems of many nodes at once: the methods of :mod:`probsfa.linalg` with a leading node axis
 #
-# Nodes may differ in rank. Directions outside a node's range get zero weights and come last, so that all
-# nodes of a layer have outputs of one shape; a dead output stays zero and the next layer's rank rule leaves
-# it out.
+# Nodes may differ in rank. Directions outside a node's range have zero weights and are last, so that all
+# nodes of a layer have the same number of outputs; the next layer discards constant outputs.
 
 
 class NodeSolution(NamedTuple):
@@ -299,12 +298,12 @@ def solve_sfa(
     rank_tol : float or None
         As in :func:`probsfa.linalg.slow_directions`.
     variance_floor : ndarray (M, E)
-        Columns whose variance does not exceed this count as constant.
+        Columns whose variance does not exceed this value are treated as constant.
 
     Returns
     -------
     NodeSolution
-        What :func:`probsfa.linalg.slow_directions` returns node by node, padded to K columns.
+        For each node the result of :func:`probsfa.linalg.slow_directions`, padded to K columns.
     """
     n_features = B.shape[-1]
     tol = default_rank_tol(n_features) if rank_tol is None else rank_tol
@@ -316,7 +315,7 @@ def solve_sfa(
     root = np.sqrt(eigenvalues, out=np.ones_like(eigenvalues), where=kept)
     W = inverse[:, :, None] * vectors * (kept / root)[:, None, :]
     inner = _symmetric(W.mT @ A @ W)
-    # Dropped directions have zero rows in `inner`; a diagonal above every eigenvalue sorts them to the end.
+    # Discarded directions have zero rows in `inner`; a diagonal above every eigenvalue sorts them to the end.
     above = 2 * np.trace(inner, axis1=1, axis2=2) + 1
     diagonal = np.arange(n_features)
     inner[:, diagonal, diagonal] += np.where(kept, 0.0, above[:, None])
@@ -358,7 +357,7 @@ def solve_igsfa(
     rank_tol: float | None,
     variance_floor: FloatArray,
 ) -> NodeSolution:
-    """Return slow directions below a delta value and principal components of what they leave of the inputs.
+    """Return slow directions below a delta value, and principal components of the residual of the inputs.
 
     Parameters
     ----------
@@ -367,17 +366,17 @@ def solve_igsfa(
     n_components : int
         Outputs K of every node.
     n_inputs : int
-        How many of the columns are the inputs.
+        Number of columns that are the inputs.
     delta_threshold : float
-        Slow features count below it.
+        Maximum delta value of slow features.
     rank_tol, variance_floor
         As in :func:`solve_sfa`.
 
     Returns
     -------
     NodeSolution
-        Slow directions first, with the mean variance of the inputs of the node; all outputs are uncorrelated.
-        Values are the delta values of all outputs.
+        Slow directions first, scaled to the mean variance of the inputs of the node; all outputs are
+        uncorrelated. Values are the delta values of all outputs.
     """
     slow = solve_sfa(A, B, n_components, rank_tol=rank_tol, variance_floor=variance_floor)
     weights = np.zeros_like(slow.weights)
@@ -417,7 +416,7 @@ def _symmetric(S: FloatArray) -> FloatArray:
     return (S + S.mT) / 2
 
 
-# ---- trained nodes: gather what each sees, expand it, apply its linear map, clip
+# ---- trained nodes: gather the inputs of each, expand, apply its linear map, clip
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,11 +426,11 @@ class NodeBank:
     Attributes
     ----------
     stage : Stage
-        What they were trained for.
+        The stage of the nodes.
     expanders : list of Expander or None
-        One for each set of weights, where the expansion learns from data.
+        One for each set of weights, if the expansion is fitted to data; None otherwise.
     mean : ndarray (M, E)
-        Of the expanded inputs; M is the number of nodes, or 1 where they share their weights.
+        Means of the expanded inputs; M is the number of nodes, or 1 with shared weights.
     weights : ndarray (M, E, K)
         Linear maps; zero beyond the rank of a node.
     values : ndarray (M, K)
@@ -492,7 +491,7 @@ def gather(chunk: FloatArray, positions: NDArray[np.intp]) -> FloatArray:
     n_nodes, n_positions = positions.shape
     if n_positions == 1:
         return chunk[positions[:, 0]]
-    if n_channels == 1:  # pixels: rows are contiguous in the input, so take along them
+    if n_channels == 1:  # pixels: rows are contiguous in the input, so index along them
         return np.take(chunk[:, :, 0].T, positions, axis=1).transpose(1, 0, 2)
     out = np.empty((n_nodes, chunk.shape[1], n_positions * n_channels), dtype=np.float64)
     for i in range(n_positions):

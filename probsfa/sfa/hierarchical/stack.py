@@ -1,4 +1,4 @@
-"""A network in training and in use: passes of the signals through its layers."""
+"""Training and evaluation of a network: passes of the signals through its layers."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,14 +46,14 @@ __all__ = [
     "train_stages",
 ]
 
-# ---- where the rows come from, chunk by chunk: an array, a stream, or what lies below in the hierarchy
+# ---- sources of rows in chunks: an array, a stream, or the layers below
 #
-# A *chunk* is an array (positions, rows, channels): some consecutive rows of the signals at every position of
-# a grid. A source gives its chunks anew, in the same order, every time it is asked.
+# A *chunk* is an array (positions, rows, channels): consecutive rows of the signals at every position of a
+# grid. A source yields the same chunks in the same order at each call.
 
 
 class Source(Protocol):
-    """Rows in chunks, as often as asked."""
+    """Rows in chunks, for any number of passes."""
 
     def chunks(self) -> Iterator[FloatArray]:
         """Yield chunks (positions, rows, channels)."""
@@ -63,7 +63,7 @@ class Source(Protocol):
 
 
 class ArraySource:
-    """The rows of an array (N, positions * channels), without a copy."""
+    """Source: an array (N, positions * channels), without a copy."""
 
     def __init__(self, values: FloatArray, n_positions: int, chunk_rows: int) -> None:
         self.values = values
@@ -80,16 +80,16 @@ class ArraySource:
 
 
 class StreamSource:
-    """The rows of the arrays that a callable yields each time it is called.
+    """Source: the arrays that a callable yields at each call.
 
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Knows the number of columns; see :func:`peek`.
+        Its number of columns is used; see :func:`peek`.
     factory : callable
-        Returns an iterable of array-likes (rows, D), the same every time.
+        Returns an iterable of array-likes (rows, D), the same at each call.
     n_rows : int, optional
-        Rows of all of them together, where that is known.
+        Total number of rows, if known.
     """
 
     def __init__(
@@ -114,13 +114,14 @@ class StreamSource:
         Raises
         ------
         ValueError
-            If the callable yields anything but complete rows of numbers, or not as many as before.
+            If the callable yields anything but complete rows of numbers, or another number of rows than
+            before.
         """
         for values in self._pieces():
             yield from _cut(values, self.n_positions, self.chunk_rows)
 
     def count_rows(self) -> int:
-        """Return the number of rows, by a pass over them the first time."""
+        """Return the number of rows; the first call reads all rows."""
         if self.n_rows is None:
             self.n_rows = sum(len(values) for values in self._pieces())
         return self.n_rows
@@ -141,7 +142,7 @@ class StreamSource:
 
 
 class StoredSource:
-    """Chunks that are held in memory."""
+    """Source: chunks stored in memory."""
 
     def __init__(self, held: list[FloatArray]) -> None:
         self.held = held
@@ -156,19 +157,19 @@ class StoredSource:
 
 
 class MappedSource:
-    """What a function makes of the chunks of another source, computed again on every pass."""
+    """Source: a function of the chunks of another source, computed again on every pass."""
 
     def __init__(self, below: Source, function: Callable[[FloatArray], FloatArray]) -> None:
         self.below = below
         self.function = function
 
     def chunks(self) -> Iterator[FloatArray]:
-        """Yield chunks, one for each below."""
+        """Yield one chunk for each chunk of the source."""
         for chunk in self.below.chunks():
             yield self.function(chunk)
 
     def count_rows(self) -> int:
-        """Return the number of rows below."""
+        """Return the number of rows of the source."""
         return self.below.count_rows()
 
 
@@ -209,7 +210,7 @@ def _check_piece(estimator: Any, piece: Any, index: int, *, reset: bool) -> Floa
 
 
 def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
-    """Return the rows of every sequence of a stream, whose sum is known only after a pass over it."""
+    """Return the rows of every sequence of a stream; their sum cannot be checked before a pass over it."""
     if lengths is None:
         return None
     sizes = np.asarray(lengths)
@@ -220,32 +221,32 @@ def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
 
 # ---- moments of the nodes of a stage, for as many nodes at a time as memory allows
 #
-# There are two ways through the data. *By rows*: chunks of rows pass once and every node adds them to its
-# moments; for differences in time and expansions that need no data. *By columns*: the whole history of a few
-# nodes is gathered at a time; a training graph may join any two rows, and an expansion may learn from all.
+# There are two orders of computation. *By rows*: every node adds each chunk of rows to its moments; for
+# differences in time and expansions that require no fit. *By columns*: all rows of a few nodes are gathered
+# at a time; for training graphs, which may join any two rows, and expansions that are fitted to all rows.
 
 
-# 512 MiB of float64 for the moments, or the gathered columns, of nodes that are trained together
+# 512 MiB of float64 for the moments or the gathered columns of nodes that are trained together
 _BUDGET_CELLS = 2**26
 
-# Of consecutive nodes, with their expansions if these learn.
+# Moments of consecutive nodes, and their expansions if these are fitted.
 StageMoments = tuple[NodeMoments, list[Expander]]
 
 
 @dataclass(frozen=True, eq=False)
 class SlownessObjective:
-    """What slowness means in this training.
+    """Definition of slowness in training.
 
     Attributes
     ----------
     graph : TrainingGraph or None
-        Joins rows; without one, rows `lag` apart in one sequence are joined.
+        Training graph; None for edges between rows `lag` apart in one sequence.
     lag : int
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
     lengths : tuple of int or None
-        Rows of every sequence; a single one when None.
+        Rows of every sequence; None for a single sequence.
     rank_tol : float or None
-        Of every eigenproblem.
+        Rank tolerance of every eigenproblem.
     """
 
     graph: TrainingGraph | None
@@ -254,7 +255,7 @@ class SlownessObjective:
     rank_tol: float | None
 
     def valid_differences(self, start: int, n_rows: int) -> NDArray[np.bool_]:
-        """True for rows of a chunk whose partner `lag` rows earlier is in the same sequence."""
+        """Return True for rows of a chunk whose partner `lag` rows earlier is in the same sequence."""
         index = np.arange(start, start + n_rows)
         begins = np.concatenate([[0], np.cumsum(self.lengths)[:-1]]) if self.lengths else np.zeros(1, int)
         return index - begins[np.searchsorted(begins, index, side="right") - 1] >= self.lag
@@ -263,7 +264,7 @@ class SlownessObjective:
 def stage_moments(
     stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
 ) -> Iterator[StageMoments]:
-    """Yield the moments of the nodes of a stage, in order; of a single one where they share their weights."""
+    """Yield the moments of the nodes of a stage, in order; of a single node with shared weights."""
     if stage.stateless and (objective.graph is None or stage.method == "pca"):
         yield from _by_rows(stage, source, objective, workers)
     elif stage.share_weights:
@@ -309,14 +310,14 @@ def _stream(
 def _by_columns(
     stage: Stage, source: Source, objective: SlownessObjective, workers: Workers
 ) -> Iterator[StageMoments]:
-    """Yield the moments and fitted expansions of groups of nodes, a pass over the rows for each group."""
+    """Yield moments and fitted expansions of groups of nodes, with one pass over the rows for each group."""
     n_rows = source.count_rows()
     if stage.stateless:
         n_expanded = _n_expanded(stage)
     else:
         first = _columns(stage, source, slice(0, 1), n_rows)[:, 0]
         n_expanded = Expander.fit(stage.expansion, first).n_features_out
-    n_running = workers.n_jobs * 3 * n_expanded  # beside the inputs of all, what the nodes at work expand to
+    n_running = workers.n_jobs * 3 * n_expanded  # expanded inputs of running nodes, besides all inputs
     for group in _groups(stage.n_nodes, n_rows * stage.n_inputs, spare=n_rows * n_running):
         inputs = _columns(stage, source, group, n_rows)
 
@@ -333,7 +334,7 @@ def _by_columns(
 
 
 def _by_columns_shared(stage: Stage, source: Source, objective: SlownessObjective) -> StageMoments:
-    """Return the moments of the one node that sees what all see, and its expansion, fitted to all of it."""
+    """Return the moments of the shared node, and its expansion, fitted to the inputs of all nodes."""
     inputs = _columns(stage, source, slice(0, stage.n_nodes), source.count_rows())
     expander = Expander.fit(stage.expansion, inputs.reshape(-1, stage.n_inputs))
     parts = []
@@ -356,7 +357,7 @@ def _fit_expansion(stage: Stage, inputs: FloatArray, n_expected: int) -> Expande
 
 
 def _n_expanded(stage: Stage) -> int:
-    """Return the number of inputs of a node after an expansion that needs no data."""
+    """Return the number of inputs of a node after an expansion that requires no fit."""
     return _expanded(stage, np.zeros((1, 1, stage.n_inputs), dtype=np.float64)).shape[2]
 
 
@@ -405,7 +406,7 @@ def _concatenate(parts: list[NodeMoments]) -> NodeMoments:
     )
 
 
-# ---- training of one stage: the moments of its nodes, their eigenproblems, and what the ranks allow
+# ---- training of one stage: moments of its nodes, eigenproblems, and ranks
 
 
 def train_stage(
@@ -416,8 +417,8 @@ def train_stage(
     Parameters
     ----------
     top : bool
-        Whether its outputs are the outputs of the hierarchy. Then a rank below `n_components` is an error;
-        elsewhere such a node has dead outputs, which stay zero.
+        Whether its outputs are the outputs of the hierarchy. Then a rank below `n_components` is an error; in
+        other stages the outputs beyond the rank are zero.
 
     Raises
     ------
@@ -479,7 +480,7 @@ def _solve(
 
 
 def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
-    """Return how many outputs every node has."""
+    """Return the number of outputs of every node."""
     highest, lowest = int(solution.rank.max()), int(solution.rank.min())
     if highest == 0:
         raise RankError(
@@ -496,7 +497,7 @@ def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
     return stage.n_components
 
 
-# ---- stages on top of one another: training from the bottom to the top, and the way of a chunk through them
+# ---- all stages: training from the bottom to the top, and evaluation of chunks
 
 
 _CHUNK_CELLS = 2**22  # 32 MiB of float64 for the widest signals of a chunk
@@ -515,9 +516,9 @@ def train_stages(
     source : Source
         The input.
     objective : SlownessObjective
-        What slowness means.
+        Definition of slowness.
     keep : bool
-        Whether the signals between two stages are held in memory, or computed from the input each time.
+        Whether the signals between two stages are stored in memory, or computed from the input each time.
     """
     banks: list[NodeBank] = []
     for stage in stages:
@@ -543,14 +544,14 @@ def outputs(source: Source, banks: Sequence[NodeBank], workers: Workers) -> Iter
 
 
 def default_chunk_rows(stages: Sequence[Stage], n_columns: int) -> int:
-    """Return how many rows to process together."""
+    """Return the number of rows in a chunk."""
     widest = max(n_columns, *(stage.n_nodes * stage.n_inputs for stage in stages))
     fewest, most = _CHUNK_ROWS
     return min(max(_CHUNK_CELLS // widest, fewest), most)
 
 
 def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, NodeBank]:
-    """Return the outputs of trained nodes, held in memory; chunks held below are given up one by one."""
+    """Return stored outputs of trained nodes; stored chunks of the stage below are freed one by one."""
     if isinstance(source, StoredSource):
         held = source.held
         for i in range(len(held)):
@@ -558,7 +559,7 @@ def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, No
     else:
         held = [bank.apply(chunk, workers) for chunk in source.chunks()]
     if bank.stage.clip == "range":
-        bank = _learn_limits(bank, held)  # what is held lies within the limits already
+        bank = _learn_limits(bank, held)  # stored outputs are within the limits already
     return StoredSource(held), bank
 
 
@@ -567,7 +568,7 @@ def _above(source: Source, bank: NodeBank, workers: Workers) -> Source:
 
 
 def _learn_limits(bank: NodeBank, signals: Iterable[FloatArray]) -> NodeBank:
-    """Return the nodes with the smallest and largest of each of their outputs as limits."""
+    """Return the nodes with limits at the smallest and largest value of each output."""
     low = np.full((bank.stage.n_nodes, bank.n_outputs), np.inf)
     high = -low
     for chunk in signals:

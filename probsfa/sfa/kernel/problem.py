@@ -238,7 +238,7 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
     Parameters
     ----------
     functions : KernelFunctions
-Functions on all rows.
+        Functions on all rows.
     sequences : Sequences
         Sequence boundaries; no difference crosses them.
     lag : int, default=1
@@ -266,7 +266,7 @@ def fold_moments(
     Parameters
     ----------
     functions : KernelFunctions
-Functions on all rows.
+        Functions on all rows.
     sequences : Sequences
         Sequence boundaries; no difference crosses them.
     folds : list of slice
@@ -313,7 +313,7 @@ def border_differences(
     Parameters
     ----------
     functions : KernelFunctions
-Functions on all rows.
+        Functions on all rows.
     sequences : Sequences
         Sequence boundaries.
     folds : list of slice

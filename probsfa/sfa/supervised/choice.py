@@ -1,8 +1,7 @@
-"""What the supervised estimators choose by cross-validation: shrinkage, number of features, step on top.
+"""Cross-validation of the supervised estimators: shrinkage, number of features, and final step.
 
-In every fold the graph, the expansion and the features are learned without the samples that are judged:
-features of the samples they were learned from look better than they are, and steps on top of them would be
-chosen for that.
+In every fold the graph, the expansion and the features are fitted to the training samples only. Features of
+training samples are too optimistic, which would bias the choice of the final step.
 """
 
 import warnings
@@ -36,18 +35,18 @@ __all__ = [
 
 IntArray = NDArray[np.intp]
 Folds = list[tuple[IntArray, IntArray]]
-_Features = tuple[FloatArray, FloatArray, FloatArray]  # of training samples, of others, delta values
+_Features = tuple[FloatArray, FloatArray, FloatArray]  # training and held-out features, delta values
 Loss = Callable[[Any, FloatArray, NDArray[Any]], FloatArray]  # at every temperature
 _EQUAL = 1e-9  # relative; losses closer than this differ by rounding
 
 
 class Basis(NamedTuple):
-    """Functions of the samples among which slow features are sought.
+    """Function space of the slow features, and its shrinkage.
 
     Attributes
     ----------
     expansion : transformer or None
-        As :class:`probsfa.sfa.GraphSFA` takes it.
+        As in :class:`probsfa.sfa.GraphSFA`.
     target : {"diagonal", "identity"}
         Of shrinkage.
     shrinkage : sequence of float or "auto"
@@ -60,23 +59,24 @@ class Basis(NamedTuple):
 
 
 class Options(NamedTuple):
-    """What there is to choose from.
+    """Candidates of the cross-validation.
 
     Attributes
     ----------
     bases : sequence of Basis
         Functions and intensities of shrinkage.
     further : callable
-        Of the best of these and the number of samples to learn from, returns more complicated bases. They are
-        chosen where they are better by more than one standard error.
+        Returns more complicated bases for the best of `bases` and the number of training samples. They are
+        chosen only if they are better by more than one standard error.
     n_components : sequence of int
         Numbers of features, ascending.
     steps : sequence of scikit-learn estimators
-        What may stand on top.
+        Candidates for the final step.
     n_probes : int
-        So many of the first steps decide about shrinkage; the others are tried with the best alone.
+        Number of steps with which shrinkage is chosen; the other steps are tried only with the best
+        shrinkage.
     temperatures : sequence of float
-        Of the probabilities that a step gives, 1 where it gives none.
+        Temperatures of the probabilities of a step; 1 for a step without probabilities.
     """
 
     bases: Sequence[Basis]
@@ -93,7 +93,7 @@ class Options(NamedTuple):
         return n_bases * len(self.n_components) * len(self.steps) > 1
 
     def for_few(self) -> "Options":
-        """Return the options for so few samples that folds can compare only what is much different.
+        """Return the options for few samples, where folds distinguish only very different candidates.
 
         They have the strongest shrinkage of every basis and the first step.
         """
@@ -114,18 +114,18 @@ class Options(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What was chosen.
+    """The chosen combination.
 
     Attributes
     ----------
     basis : Basis
         With one intensity of shrinkage.
     n_components : int
-        How many features the step gets.
+        Number of features for the step.
     step : scikit-learn estimator
         The step, not fitted.
     loss : float
-        Mean loss of a held-out sample; NaN where nothing was tried.
+        Mean loss of a held-out sample; NaN without cross-validation.
     """
 
     basis: Basis
@@ -149,27 +149,28 @@ def choose(
     Parameters
     ----------
     estimator : GraphSFAClassifier or GraphSFARegressor
-        Has the graph and `rank_tol`.
+        Its graph and `rank_tol` are used.
     X : ndarray (N, D)
         Samples.
     labels : ndarray (N, ...)
-        What the graph is built from.
+        Labels for the graph.
     targets : ndarray (N, ...)
-        What the step is fitted to.
+        Targets of the step.
     options : Options
         The combinations.
     folds : sequence of (train, held out)
-        Rows. Without any, the first combination is taken.
+        Row indices. Without folds, the first combination is returned.
     loss : callable
-        Of a fitted step, held-out features and their targets; summed over samples, at every temperature.
+        Function of a fitted step, held-out features and their targets, which returns the sum of losses over
+        samples at every temperature.
     lengths : sequence of int
-        Rows of every sequence, across which graphs in time join nothing.
+        Rows of every sequence; graphs in time have no edges between sequences.
     """
     if not options.open or not folds:
         return options.first
     data = _Data(estimator, X, labels, targets, np.repeat(np.arange(len(lengths)), lengths), folds)
-    # Hundreds of small problems: threads would wait for each other longer than they work. The same warnings
-    # in every fold: the fit to all samples repeats those that matter.
+    # One thread: for hundreds of small problems the synchronization of threads takes longer than the work.
+    # Warnings are suppressed in folds, because the fit to all samples repeats the important ones.
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         best = _best_of(data, options.bases, options, loss)
@@ -188,7 +189,7 @@ def choose(
 
 
 class _Data(NamedTuple):
-    """What is learned from, and what is held out; see :func:`choose`."""
+    """Training samples and folds; see :func:`choose`."""
 
     estimator: Any
     X: FloatArray
@@ -199,7 +200,7 @@ class _Data(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """A basis with one intensity of shrinkage, its features in every fold, and their losses.
+    """A basis with one shrinkage intensity, its features in every fold, and their losses.
 
     Attributes
     ----------
@@ -213,7 +214,7 @@ class _Tried(NamedTuple):
 
     @property
     def total(self) -> FloatArray:
-        """The losses of all folds together."""
+        """Sum of the losses over folds."""
         total: FloatArray = self.table.sum(axis=0)
         return total
 
@@ -277,7 +278,7 @@ def _losses(
 
 
 def whole_blocks(delta_values: FloatArray, count: int) -> int:
-    """Return how many of the first `count` features to use so that no block of equal delta values is cut.
+    """Return the number of features, at most `count`, that does not split a block of equal delta values.
 
     Features of one block are equally slow, so slowness gives no reason to use some of them and not others.
 
@@ -286,7 +287,7 @@ def whole_blocks(delta_values: FloatArray, count: int) -> int:
     delta_values : ndarray (K,)
         Ascending, and exactly equal inside a block, as :func:`probsfa.linalg.slow_directions` returns them.
     count : int
-        How many features are wanted. Where the first block has more, `count` is returned.
+        Maximum number of features. If the first block has more, `count` is returned.
     """
     if count >= len(delta_values):
         return len(delta_values)
@@ -299,14 +300,14 @@ def _features(
 ) -> Iterator[_Features]:
     """Yield features of training and held-out samples and their delta values for every shrinkage."""
     estimator = data.estimator
-    whole = isinstance(estimator.graph, TrainingGraph)  # cannot be built anew for some of the samples
+    whole = isinstance(estimator.graph, TrainingGraph)  # cannot be rebuilt for a subset of the samples
     rows = data.X if whole else data.X[train]
     of_train = np.bincount(data.sequence[train])
     labels = data.labels if whole else data.labels[train]
     graph = build_graph(estimator._graph_of(), rows, labels, lengths=of_train[of_train > 0])
     expander = Expander.fit(basis.expansion, rows)
     expanded, outside = expander(rows), expander(data.X[held_out])
-    K = options.n_components[-1] + 1  # the next one shows whether the last block of equal values is complete
+    K = options.n_components[-1] + 1  # one more shows whether the last block of equal values is complete
     if basis.target == "identity" and 0.0 not in basis.shrinkage:
         n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
         if len(expanded) <= n_varying:
@@ -337,7 +338,7 @@ def _in_row_space(rows: FloatArray, others: FloatArray) -> tuple[FloatArray, Flo
 
 
 def _slowest(moments: GraphMoments, n_components: int, rank_tol: float | None) -> SlowDirections:
-    """Return as many slow directions as are wanted, or as there are."""
+    """Return at most `n_components` slow directions."""
     A, B = moments.difference_moment, moments.covariance
     try:
         return slow_directions(A, B, n_components, rank_tol, variance_floor=moments.variance_floor)
@@ -346,11 +347,11 @@ def _slowest(moments: GraphMoments, n_components: int, rank_tol: float | None) -
 
 
 def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
-    """Return an order of the samples (N,) that does not depend on the order in which they came.
+    """Return an order of the samples (N,) that does not depend on their order in the input.
 
-    Nor does it depend on the order of the columns. Samples are sorted by their squared distance from the
-    mean, by the sum of their deviations where these are equal, then by the squared deviation of their
-    targets, so that the sign of these does not matter, and at last by the targets themselves.
+    It does not depend on the order of the columns either. Samples are sorted by their squared distance from
+    the mean; ties by the sum of their deviations, then by the squared deviation of their targets, so that its
+    sign does not matter, and finally by the targets.
 
     Parameters
     ----------
@@ -373,7 +374,7 @@ def _rounded(key: FloatArray) -> FloatArray:
 
 
 def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
-    """Return folds at random, of whole sequences where there are enough of them; none of fewer than six.
+    """Return random folds, of whole sequences if there are enough of them; no folds for fewer than six units.
 
     Parameters
     ----------
@@ -394,7 +395,7 @@ def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
 def folds_of_classes(
     n_folds: int, classes: IntArray, lengths: Sequence[int]
 ) -> list[tuple[IntArray, IntArray]]:
-    """Return folds with as equal a share of every class as can be; what a class has once is never held out.
+    """Return stratified folds; the only sample of a class is never held out.
 
     Parameters
     ----------
@@ -403,7 +404,7 @@ def folds_of_classes(
     classes : ndarray (N,)
         From 0.
     lengths : sequence of int
-        Rows of every sequence; whole sequences are held out where that leaves some of every class.
+        Rows of every sequence; whole sequences are held out if some sequences of every class remain.
     """
     unit = _units(lengths, n_folds)
     first = np.flatnonzero(np.diff(unit, prepend=-1))
@@ -414,7 +415,7 @@ def folds_of_classes(
         unit, of_unit = np.arange(len(classes)), classes
     place = np.full(len(of_unit), -1)
     _, first_of_class = np.unique(of_unit, return_index=True)
-    # Classes in the order in which they come first, so that their names do not matter.
+    # Classes in the order of first occurrence, so that their names do not matter.
     for offset, k in enumerate(np.argsort(first_of_class)):
         members = np.flatnonzero(of_unit == k)
         if len(members) > 1:
@@ -424,7 +425,7 @@ def folds_of_classes(
 
 
 def _units(lengths: Sequence[int], n_folds: int) -> IntArray:
-    """Return the sequence of every row, or the row itself where sequences are too few to be held out."""
+    """Return the sequence of every row, or the row itself if sequences are too few to be held out."""
     if len(lengths) >= n_folds:
         return np.repeat(np.arange(len(lengths)), lengths)
     return np.arange(sum(lengths))

@@ -1,4 +1,4 @@
-"""Classification by slow features: graph-based slow feature analysis with a classifier on top."""
+"""Classification by slow features: graph-based SFA followed by a classifier."""
 
 import warnings
 from collections.abc import Sequence
@@ -20,28 +20,28 @@ from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, conca
 
 __all__ = ["GaussianClassifier", "GraphSFAClassifier"]
 
-# ---- gaussian classification with covariances between one for each class and one for all
+# ---- Gaussian classifier; covariances between separate and pooled ones
 
 
 class GaussianClassifier(ClassifierMixin, BaseEstimator):
     """Regularised discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165, eqs. 16 and 18).
 
-    With the scatter ``S_k`` of the ``n_k`` samples of class k around its mean, and S and N those of all::
+    With the scatter ``S_k`` of the ``n_k`` samples of class k around its mean, and their sums S and N::
 
         C_k = ((1 - pooling) S_k + pooling S) / ((1 - pooling) n_k + pooling N)
 
-    and ``(1 - damping) C_k + damping m I`` with the mean variance m of all samples. A class of few samples
-    thereby leans on the others of its own accord.
+    and ``(1 - damping) C_k + damping m I`` with the mean variance m of all samples. The fewer samples a class
+    has, the closer is its covariance to the pooled one.
 
     Parameters
     ----------
     pooling : float, default=0.0
-        From 0, a covariance for each class, to 1, one for all.
+        From 0, a separate covariance for each class, to 1, one pooled covariance.
     damping : float, default=0.01
         From 0 to 1.
     temperature : float, default=1.0
-        Log-probabilities are divided by it and normalised. Above 1 it makes up for covariances that are too
-        small, as those of features are on the samples that the features were learned from.
+        Log-probabilities are divided by it and normalized. Above 1 it compensates for covariances that are
+        too small, such as those of features of the training samples.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         The classes.
     """
 
-    temperature = 1.0  # of classifiers that were saved without it
+    temperature = 1.0  # default of classifiers saved by earlier versions
 
     def __init__(self, pooling: float = 0.0, damping: float = 0.01, temperature: float = 1.0) -> None:
         self.pooling = pooling
@@ -62,7 +62,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : ndarray (N, K)
-            Features, of finite numbers.
+            Finite features.
         y : ndarray (N,)
             Classes.
         """
@@ -120,15 +120,15 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
 
 _POOLING = (1.0, 0.3, 0.1, 0.02, 0.0)
-_PROBES = 3  # of these are tried with every expansion and shrinkage, and all with the best of them
+_PROBES = 3  # steps that are tried with every expansion and shrinkage; the others only with the best
 _DAMPING = (0.1, 0.01, 0.3)
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-_FEW = 4  # samples of a class, below which folds leave two to learn from
-_LEAST_LOG = float(np.log(1e-4))  # what a single held-out sample can cost at most
+_FEW = 4  # samples of a class; with fewer, folds leave two for training
+_LEAST_LOG = float(np.log(1e-4))  # largest loss of a single held-out sample
 
 
 def _classifier_has(name: str) -> Any:
-    """Make a method available where the classifier on top has it."""
+    """Make a method available if the final classifier has it."""
     return lambda self: hasattr(GaussianClassifier if self.classifier is None else self.classifier, name)
 
 
@@ -138,42 +138,42 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
     Parameters
     ----------
     n_components : int or "auto", optional
-        How many slow features the classifier gets. Default: one less than there are classes, which on the
-        clustered graph is all that the means of the classes differ in, or the rank of the data where that is
-        lower. "auto" chooses by cross-validation among that, half of it, and all (64 at most): covariances of
-        the classes may differ in what their means do not.
+        Number of slow features for the classifier. Default: the number of classes minus one, or the rank of
+        the data if lower; on the clustered graph these span all differences between class means. "auto"
+        chooses by cross-validation among this number, half of it, and all features (at most 64): class
+        covariances may differ in further directions.
     graph : TrainingGraph, str or callable, default="clustered"
         As in :class:`GraphSFA`.
     expansion : "auto", transformer or None, default="auto"
-        As in :class:`GraphSFA`; the linear features, with None, are those of Fisher's discriminant. "auto"
-        chooses by cross-validation among these and quadratic functions: the leading principal components, 3,
-        6, 12 or 40, and their products.
+        As in :class:`GraphSFA`; None gives the linear features of Fisher's discriminant. "auto" chooses by
+        cross-validation among these and quadratic functions: the 3, 6, 12 or 40 leading principal components
+        and their products.
     rank_tol : float, optional
         As in :class:`GraphSFA`.
     classifier : scikit-learn classifier, optional
-        What decides on the slow features; it is cloned. By default a Gaussian is fitted to each class, with
-        covariances between one for each class and one for all, chosen by cross-validation.
+        Final classifier on the slow features; it is cloned. By default a Gaussian is fitted to each class,
+        with covariances between separate and pooled ones, chosen by cross-validation.
     shrinkage : {"auto"}, float or None, default="auto"
-        As in :class:`GraphSFA`; "auto" chooses by cross-validation among none, the estimate of Ledoit & Wolf,
-        and some fixed ones. A graph that is given as such cannot be built anew for some of the samples, so
-        that then "auto" is the estimate.
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation among no shrinkage, the estimate of Ledoit
+        & Wolf, and fixed intensities. A TrainingGraph cannot be rebuilt for subsets of the samples; "auto" is
+        then the estimate.
     shrinkage_target : {"auto", "diagonal", "identity"}, default="auto"
         As in :class:`GraphSFA`; "auto" chooses by cross-validation.
     preset : {"images"}, optional
-        Settings by the kind of data. "images", of some hundred pixels each: expansion to the 40 leading
-        principal components and their products, with the identity as the target of shrinkage. X may
-        then have the shape (N, H, W) or (N, H, W, C).
+        Settings for a kind of data. "images", of some hundred pixels each: expansion to the 40 leading
+        principal components and their products, with the identity as shrinkage target. X may then have the
+        shape (N, H, W) or (N, H, W, C).
     cv : int, default=5
-        Number of folds for all that is chosen by cross-validation. Sequences are held out as a whole where
-        every class has several. By the mean log-probability of the held-out classes, or their share that is
-        right where the classifier gives no probabilities.
+        Number of folds of all cross-validations. Whole sequences are held out if every class has several. The
+        criterion is the mean log-probability of the held-out classes, or the accuracy if the classifier has
+        no probabilities.
 
     Attributes
     ----------
     classes_ : ndarray (S,)
         The classes.
     gsfa_ : GraphSFA
-        Gives the slow features; without the graph.
+        Fitted slow features; without the graph.
     classifier_ : scikit-learn classifier
         Fitted to the slow features.
     n_features_in_, feature_names_in_
@@ -182,15 +182,15 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
     See Also
     --------
     GraphSFA : The features without the classifier.
-    GraphSFARegressor : For labels that are numbers.
+    GraphSFARegressor : For numeric labels.
 
     Notes
     -----
     Escalante-B. & Wiskott (2013), JMLR 14:3683, sections 4.1 and 4.3. The Gaussians are those of regularised
-    discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165). In every fold features are learned
-    anew, because those of training samples look better than those of others. Given a list of sequences with a
-    label for every row, or for every sequence, predictions come as a list too; add up ``predict_log_proba``
-    over a sequence to classify it as a whole.
+    discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165). In every fold features are fitted
+    again, because those of training samples are too optimistic. For a list of sequences with a label for
+    every row, or for every sequence, predictions are a list; sum ``predict_log_proba`` over a sequence to
+    classify the whole sequence.
 
     Examples
     --------
@@ -224,7 +224,7 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         self.cv = cv
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Find the slow features and fit the classifier to them.
+        """Fit the slow features, and the classifier to them.
 
         Parameters
         ----------
@@ -241,8 +241,8 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         Raises
         ------
         ValueError
-            If X has missing cells, y does not fit, has missing labels or one class only, holds quantities in
-            the place of classes, or :class:`GraphSFA` raises it.
+            If X has missing values; if y has another length, missing labels, a single class, or quantities
+            instead of classes; or as in :class:`GraphSFA`.
 
         Warns
         -----
@@ -291,7 +291,7 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the class of every sample, shape (N,), or a list of such for a list of sequences."""
+        """Return the class of every sample, shape (N,), or a list of arrays for a list of sequences."""
         return self._on_features(X, lambda features: self.classes_[self.classifier_.predict(features)])
 
     @available_if(_classifier_has("predict_proba"))  # type: ignore[untyped-decorator]
@@ -306,11 +306,11 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
 
     @available_if(_classifier_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> Any:
-        """Return the scores of the classes by a classifier that has no probabilities, as it gives them."""
+        """Return the ``decision_function`` of the classifier."""
         return self._on_features(X, lambda features: self.classifier_.decision_function(features))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of rows whose class is right.
+        """Return the accuracy.
 
         Parameters
         ----------
@@ -319,7 +319,7 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         y : array-like (N,), list of array-likes (N_i,), or one label for each sequence
             Their classes.
         sample_weight : array-like (N,), optional
-            How much each row counts.
+            Weights of the rows.
         """
         predicted, labels = concatenated(self.predict(X), y)
         return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
@@ -331,7 +331,7 @@ def _gaussians() -> list[GaussianClassifier]:
 
 
 def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> FloatArray:
-    """Return minus the log-probabilities of held-out classes at every temperature, or how many are wrong."""
+    """Return minus the held-out log-probabilities at every temperature, or the number of errors."""
     if not hasattr(fitted, "predict_proba"):
         return np.array([np.sum(fitted.predict(features) != classes)], dtype=np.float64)
     column = np.searchsorted(fitted.classes_, classes)
@@ -353,7 +353,7 @@ def _check_targets(labels: NDArray[Any]) -> None:
 
 
 def _check_classes(names: NDArray[Any], classes: NDArray[np.intp]) -> None:
-    """Raise or warn where the classes cannot be learned from, or are probably none."""
+    """Raise an error or warn if the classes cannot be learned, or are probably numbers."""
     if len(names) < 2:
         raise ValueError(
             f"y has one class, {str(names[0])!r}; a classifier needs at least two. Give samples of another "

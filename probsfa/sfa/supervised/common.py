@@ -1,4 +1,4 @@
-"""What classification and regression by slow features have in common: data, features, choices."""
+"""Shared code of classification and regression by slow features: data, features, choices."""
 
 import warnings
 from collections.abc import Callable
@@ -39,12 +39,12 @@ def flat_images(X: Any) -> Any:
 
 
 def image_shape(X: Any) -> tuple[int, ...] | None:
-    """Return (H, W, C) of images, or of those in a list; None for anything else.
+    """Return (H, W, C) of images or of a list of images; None for other data.
 
     Raises
     ------
     ValueError
-        If the images of a list differ.
+        If the images in a list have different shapes.
     """
     pieces = X if isinstance(X, list) else [X]
     shapes = {(*x.shape[1:], 1)[:3] for x in pieces if _is_images(x)}
@@ -64,13 +64,13 @@ _EQUAL = 1e-9  # relative; standard deviations closer than this are equal
 
 
 class PrincipalProducts(TransformerMixin, BaseEstimator):
-    """Leading principal components, and their products.
+    """Leading principal components and their products.
 
     Parameters
     ----------
     n_components : int, default=40
-        How many components, or as many as the rows allow, or fewer where this would divide components of
-        equal variance.
+        Number of components. It is reduced to the rank, and so that components of equal variance are not
+        separated.
     standardize : bool, default=False
         Whether the columns are scaled to unit variance first.
     whiten : bool, default=False
@@ -78,7 +78,7 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         deviation of the first.
     """
 
-    standardize = False  # of estimators that were saved without these
+    standardize = False  # defaults of estimators saved by earlier versions
     whiten = False
 
     def __init__(self, n_components: int = 40, standardize: bool = False, whiten: bool = False) -> None:
@@ -87,7 +87,7 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         self.whiten = whiten
 
     def fit(self, X: FloatArray, y: Any = None) -> Self:
-        """Find the components of rows (N, D)."""
+        """Fit the components to rows (N, D)."""
         self.mean_ = X[0] + (X - X[0]).mean(axis=0)
         centred = X - self.mean_
         scales = np.ones(X.shape[1], dtype=np.float64)
@@ -98,7 +98,7 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         unit = np.ones(X.shape[1], dtype=np.float64)
         _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
         rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
-        # Which components of equal variance come first is a matter of rounding: all are used, or none.
+        # Rounding determines the order of components of equal variance: use all of them, or none.
         apart = np.append(-np.diff(d[:rank]) > _EQUAL * d[0], True) if rank else np.array([True])
         ends = np.flatnonzero(apart) + 1
         K = int(max(ends[ends <= max(self.n_components, ends[0])]))
@@ -116,20 +116,20 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         return Polynomial(2).expand(Y)
 
 
-# ---- what classification and regression by slow features have in common: data, features, choices
+# ---- shared code of classification and regression by slow features: data, features, choices
 
 
 _PRESETS = ("images",)
-# Intensities of shrinkage. Small ones keep what is exact, large ones are for few samples.
-_INTENSITIES = (0.01, 0.1, 0.3)  # beside none and the estimate
+# Shrinkage intensities. Small ones change exact results little, large ones are for few samples.
+_INTENSITIES = (0.01, 0.1, 0.3)  # in addition to no shrinkage and the estimate
 _IDENTITY = (0.02, 0.1, 0.3, 0.6, 0.9)
 _WHITE = (0.0, 0.01, 0.1)
 _FEW_COMPONENTS = (3, 6, 12)  # whitened; 9, 27 and 90 functions
-_MOST_COMPONENTS = 64  # more are not tried by themselves
+_MOST_COMPONENTS = 64  # limit of automatic choices
 
 
 class SlowFeatureStep:
-    """Slow features with a step on top; what :class:`GraphSFAClassifier` and -Regressor share."""
+    """Slow features with a final step: base class of :class:`GraphSFAClassifier` and GraphSFARegressor."""
 
     graph: Any
     expansion: Any
@@ -159,7 +159,7 @@ class SlowFeatureStep:
             raise ValueError('preset="images" is an expansion itself; give one of preset and expansion.')
 
     def _check_rows(self, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
-        """Return the samples and the labels that came with them."""
+        """Return the samples and their labels."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         images = self._rows(X, y)
@@ -167,7 +167,7 @@ class SlowFeatureStep:
         return sequences, labels_of_rows(y, sequences.lengths)
 
     def _rows(self, X: Any, y: Any = None) -> Any:
-        """Return images as rows, remembering their shape where there are labels; others as they are."""
+        """Return images as rows, and store their shape if there are labels; return other data unchanged."""
         if self.preset != "images":
             return X
         shape = image_shape(X)
@@ -185,10 +185,10 @@ class SlowFeatureStep:
         return flat_images(X)
 
     def _order(self, sequences: Sequences, targets: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the order in which samples are learned from, which is that of the rows where it matters.
+        """Return the order of the samples for training: that of the rows if it matters.
 
-        Folds and the centres of kernels are chosen by position, and should not depend on the order in which
-        samples came. Graphs in time, graphs that are given and functions of (X, y) may depend on it.
+        Folds and the centres of kernels are chosen by position, and should not depend on the order of the
+        input. Graphs in time, TrainingGraphs and functions of (X, y) may depend on it.
         """
         of_rows = self.graph is None or isinstance(self.graph, (str, GraphBuilder))
         if len(sequences.lengths) > 1 or not of_rows or in_time(self.graph):
@@ -196,11 +196,11 @@ class SlowFeatureStep:
         return canonical_order(sequences.values, targets)
 
     def _graph_of(self) -> Any:
-        """Return the graph as GraphSFA takes it."""
+        """Return the parameter `graph` of GraphSFA."""
         return self.graph
 
     def _bases(self) -> list[Basis]:
-        """Return the functions and intensities of shrinkage to choose from first."""
+        """Return the first candidates of functions and shrinkage intensities."""
         whole = isinstance(self.graph, TrainingGraph)
         if self.preset == "images":
             return [Basis(PrincipalProducts(), "identity", ["auto"] if whole else _IDENTITY)]
@@ -211,7 +211,7 @@ class SlowFeatureStep:
         if not isinstance(self.shrinkage, str):
             given: list[float | str] = [float(self.shrinkage)]
         elif whole:
-            given = ["auto"]  # features are of all samples then: cross-validation would always take none
+            given = ["auto"]  # fitted to all samples: cross-validation would always choose no shrinkage
         else:
             given = [0.0, *_INTENSITIES, "auto"]
         bases = [Basis(expansion, target, given)]
@@ -220,9 +220,9 @@ class SlowFeatureStep:
         return bases
 
     def _further(self, best: Basis, n_samples: int) -> list[Basis]:
-        """Return quadratic functions, in units of the columns or in one unit, whichever did better so far.
+        """Return quadratic functions, with or without standardized columns, whichever was better so far.
 
-        Without shrinkage to the identity there have to be two samples for each function.
+        Without shrinkage to the identity they require two samples for each function.
         """
         if not self._open_expansion or isinstance(self.graph, TrainingGraph) or self.shrinkage is None:
             return []
@@ -249,15 +249,15 @@ class SlowFeatureStep:
         return self.preset is None and isinstance(self.expansion, str)
 
     def _most_components(self, X: FloatArray) -> int:
-        """Return how many features are tried at most."""
+        """Return the maximum number of features to try."""
         expanded = self.preset is not None or self.expansion is not None
         return _MOST_COMPONENTS if expanded else min(X.shape[1], _MOST_COMPONENTS)
 
     def _fit_features(self, sequences: Sequences, labels: Any, choice: Choice, *, chosen: bool) -> FloatArray:
-        """Fit `gsfa_`; return the features of the samples, fewer where the rank is lower.
+        """Fit `gsfa_`; return the features of the samples, fewer if the rank is lower.
 
-        A number of features that was chosen is lowered where it divides a block of equal delta values. Where
-        held-out samples were best without shrinkage, that rows are few for the columns is no reason to warn.
+        A chosen number of features is reduced if it splits a block of equal delta values. There is no warning
+        of few rows if no shrinkage was best on held-out samples.
         """
         n_components, basis = choice.n_components, choice.basis
         options = {
@@ -268,7 +268,7 @@ class SlowFeatureStep:
             "shrinkage_target": basis.target,
         }
         X, lengths = sequences.values, sequences.lengths
-        wanted = n_components + 1 if chosen else n_components  # the next one shows where a block ends
+        wanted = n_components + 1 if chosen else n_components  # one more shows where a block ends
         with warnings.catch_warnings():
             if self.shrinkage == "auto" and not np.isnan(choice.loss):
                 warnings.filterwarnings("ignore", r"The \d+ rows have rank \d+")
@@ -284,11 +284,11 @@ class SlowFeatureStep:
         return self._features(X)
 
     def _features(self, X: FloatArray) -> FloatArray:
-        """Return the slow features of rows as an array, whatever scikit-learn is set to return."""
+        """Return the slow features of rows as an array, independent of scikit-learn's ``set_output``."""
         return np.asarray(self.gsfa_.transform(X))
 
     def _on_features(self, X: Any, function: Callable[[FloatArray], Any]) -> Any:
-        """Return what a function makes of the slow features of new rows, in the shape of the input."""
+        """Return a function of the slow features of new rows, as an array or a list like the input."""
         check_is_fitted(self)
         sequences = check_sequences(self, self._rows(X), reset=False, allow_nan=False)
         return sequences.restore(function(self._features(sequences.values)))
@@ -319,7 +319,7 @@ def check_labelled(labels: NDArray[Any]) -> None:
 
 
 def _is_missing(label: Any) -> bool:
-    """Tell None, NaN and the NA of pandas from labels."""
+    """Return whether a label is None, NaN or pandas.NA."""
     if label is None or type(label).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(label, (float, np.floating)) and bool(np.isnan(label))

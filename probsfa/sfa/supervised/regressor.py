@@ -1,4 +1,4 @@
-"""Regression by slow features: graph-based slow feature analysis with a regression on top."""
+"""Regression by slow features: graph-based SFA followed by a regression."""
 
 import warnings
 from dataclasses import dataclass
@@ -22,25 +22,25 @@ from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, conca
 
 __all__ = ["GraphSFARegressor", "RidgeStep", "SoftLabels"]
 
-# ---- regressions on slow features: ridges on them, on their products or on a kernel, and soft labels
+# ---- regressions on slow features: ridge regression on features, products or a kernel; soft labels
 
 
 _PENALTIES = np.logspace(-8, 3, 23)  # relative to the mean square of a column
 _KERNEL_CENTRES = 200
-_CONSTANT = 1e-8  # relative; features of duplicated columns under shrinkage are rounding and vary by less
-_MOST_PRODUCTS = 13  # the slowest features, of which there are 91 products
+_CONSTANT = 1e-8  # relative; with shrinkage, features of duplicated columns are rounding errors
+_MOST_PRODUCTS = 13  # number of features with products; 13 features have 91 products
 
 
 class RidgeStep(RegressorMixin, BaseEstimator):
-    """Ridge regression on functions of slow features, its penalty by leaving out one sample at a time.
+    """Ridge regression on functions of slow features; the penalty minimizes the leave-one-out error.
 
     Parameters
     ----------
     basis : {"linear", "quadratic", "kernel"}, default="linear"
-        Functions of the features: themselves, with products of the slowest 13, or Gaussians around some of
-        the samples.
+        Functions of the features: the features, the features and products of the slowest 13, or Gaussian
+        kernels around some of the samples.
     width : float, default=1.0
-        Width of the Gaussians, in root mean square distances between samples.
+        Width of the Gaussian kernels, in units of the root mean square distance between samples.
 
     Attributes
     ----------
@@ -57,8 +57,9 @@ class RidgeStep(RegressorMixin, BaseEstimator):
 
         Notes
         -----
-        The error of a sample that is left out is ``(y - f) / (1 - h)`` with the diagonal h of the hat matrix
-        (Golub, Heath & Wahba 1979, Technometrics 21:215), so that all penalties take one decomposition.
+        The leave-one-out error of a sample is ``(y - f) / (1 - h)`` with the diagonal h of the hat matrix
+        (Golub, Heath & Wahba 1979, Technometrics 21:215), so that one decomposition is enough for all
+        penalties.
         """
         if self.basis == "kernel":
             chosen = np.random.RandomState(0).permutation(len(X))[:_KERNEL_CENTRES]
@@ -103,9 +104,9 @@ class RidgeStep(RegressorMixin, BaseEstimator):
 
 
 def _decomposed(Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the singular value decomposition by the smaller product of Z with itself, which takes less time.
+    """Return the singular value decomposition from the smaller of Z'Z and ZZ', which is faster.
 
-    Singular values below 1e-7 of the largest are left out; the smallest penalty is far above their squares.
+    Singular values below 1e-7 of the largest are discarded; the smallest penalty is far above their squares.
     """
     tall = Z.shape[0] >= Z.shape[1]
     values, vectors = np.linalg.eigh(Z.T @ Z if tall else Z @ Z.T)
@@ -116,7 +117,7 @@ def _decomposed(Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 class SoftLabels(RegressorMixin, BaseEstimator):
-    """The mean label of groups of labels, under the probabilities that a classifier gives the groups.
+    """Mean label of groups of labels, weighted by the group probabilities of a classifier.
 
     Escalante-B. & Wiskott (2013), JMLR 14:3683, eq. 36.
 
@@ -125,7 +126,7 @@ class SoftLabels(RegressorMixin, BaseEstimator):
     classifier : scikit-learn classifier with ``predict_proba``
         Gives the probabilities.
     n_labels : int, optional
-        How many groups; see :func:`probsfa.graphs._labels.label_groups`.
+        Number of groups; see :func:`probsfa.graphs._labels.label_groups`.
 
     Attributes
     ----------
@@ -153,11 +154,12 @@ class SoftLabels(RegressorMixin, BaseEstimator):
         return estimates
 
 
-# ---- regression by slow features: graph-based slow feature analysis with a regression on top
+# ---- regression by slow features: graph-based SFA followed by a regression
 
 
 _COUNTS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
-# Of 36 simulated turning objects, 8 of 9 with errors above 40 degrees explained less; so did 1 with below 20.
+# In simulations of 36 rotating objects, 8 of 9 with errors above 40 degrees explained less, and 1 with errors
+# below 20 degrees.
 _POOR = 0.5
 _WIDTHS = (0.4, 1.0, 2.5)
 
@@ -168,68 +170,66 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int or "auto", optional
-        How many slow features the step on top gets. By default, or with "auto", chosen by cross-validation
-        from 1, 2, 3, 5, 8 ... 64, as far as the rank of the data goes.
+        Number of slow features for the final step. By default, or with "auto", chosen by cross-validation
+        from 1, 2, 3, 5, 8 ... 64, up to the rank of the data.
     graph : TrainingGraph, str or callable, optional
         As in :class:`GraphSFA`. By default "serial"; for angles :func:`probsfa.graphs.ring`. For several
-        targets a graph that is named is built from each of them, and they are united.
+        targets, the union of one named graph for each target is used.
     expansion : "auto", transformer or None, default="auto"
         As in :class:`GraphSFAClassifier`.
     n_labels : int, optional
-        How many groups soft labels are cut into, of sizes that differ by one at most; labels that take no
-        more values are their own groups. Default ``sqrt(N)``, at most 50. The groups of the graph are
-        chosen apart: ``graph=lambda X, y: graphs.serial(y, n_groups=20)``.
+        Number of groups of soft labels, whose sizes differ by at most one; if labels have no more distinct
+        values, each value is a group. Default ``sqrt(N)``, at most 50. The groups of the graph are
+        independent: ``graph=lambda X, y: graphs.serial(y, n_groups=20)``.
     rank_tol : float, optional
         As in :class:`GraphSFA`.
     classifier : scikit-learn classifier with ``predict_proba``, optional
-        Estimates are soft labels then: the labels are cut into groups, the classifier gives the probabilities
-        of the groups, and the estimate is the mean of their labels under them. One target only.
+        With a classifier, estimates are soft labels: the labels are divided into groups, and the estimate is
+        the mean label of the groups weighted by the probabilities of the classifier. One target only.
     regressor : scikit-learn regressor, optional
-        The step on top; it is cloned. By default cross-validation chooses among ridge regressions on the
-        features, on these and products of the slowest 13, and on Gaussian kernels of three widths around
-        some of the samples, and soft labels of Gaussian classes, by squared errors.
+        Final step; it is cloned. By default cross-validation of squared errors chooses among ridge
+        regressions on the features, on these and products of the slowest 13, and on Gaussian kernels of three
+        widths around some of the samples, and soft labels of Gaussian classes.
     period : float, optional
-        Targets are angles, or other positions on a circle, that are the same after this period: ``2 * pi`` or
-        360. Their sine and cosine are estimated, and estimates lie from 0 to the period.
+        Period of circular targets such as angles: ``2 * pi`` or 360. Their sine and cosine are estimated;
+        estimates are between 0 and the period.
     shrinkage : {"auto"}, float or None, default="auto"
-        As in :class:`GraphSFA`; "auto" chooses by cross-validation among none, the estimate of Ledoit & Wolf,
-        and some fixed ones. A graph that is given as such cannot be built anew for some of the samples, so
-        that then "auto" is the estimate.
+        As in :class:`GraphSFA`; "auto" chooses by cross-validation among no shrinkage, the estimate of Ledoit
+        & Wolf, and fixed intensities. A TrainingGraph cannot be rebuilt for subsets of the samples; "auto" is
+        then the estimate.
     shrinkage_target : {"auto", "diagonal", "identity"}, default="auto"
         As in :class:`GraphSFA`; "auto" chooses by cross-validation.
     preset : {"images"}, optional
         As in :class:`GraphSFAClassifier`.
     cv : int, default=5
-        Number of folds for all that is chosen by cross-validation; sequences are held out as a whole where
-        there are as many.
+        Number of folds of all cross-validations; whole sequences are held out if there are as many.
 
     Attributes
     ----------
     gsfa_ : GraphSFA
-        Gives the slow features; without the graph.
+        Fitted slow features; without the graph.
     regressor_ : regressor
-        The fitted step on top.
+        The fitted final step.
     label_values_ : ndarray (L,)
-        Mean label of every group, where the step is soft labels.
+        Mean label of every group, if the final step uses soft labels.
     classifier_ : scikit-learn classifier
-        Fitted to the slow features and these groups, where the step is soft labels.
+        Fitted to the slow features and these groups, if the final step uses soft labels.
     held_out_score_ : float
-        Share of the variance of the targets that is explained on samples that were held out, of angles that
-        of their sines and cosines; NaN where nothing was chosen. It is a little too large, because the best
-        of all that was tried has it.
+        R squared on held-out samples, for angles of their sines and cosines; NaN without cross-validation. It
+        is slightly optimistic, because it is that of the best candidate.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
     GraphSFA : The features without the regression.
-    GraphSFAClassifier : For labels that are classes.
+    GraphSFAClassifier : For classes.
 
     Notes
     -----
     Soft labels are those of Escalante-B. & Wiskott (2013), JMLR 14:3683, section 5.5 and eq. 36: the best
-    estimate under squared loss that a classifier of groups allows. They lie between the mean labels of the
-    first and the last group; the other steps are continuous.
+    estimate under squared loss given group probabilities. They are between the mean labels of the first and
+    the last group.
 
     Examples
     --------
@@ -279,7 +279,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         self.cv = cv
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Find the slow features and fit the step on top.
+        """Fit the slow features, and the final step to them.
 
         Parameters
         ----------
@@ -296,8 +296,8 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X has missing cells, y does not fit, has missing labels or a constant target, or
-            :class:`GraphSFA` raises it.
+            If X has missing values; if y has another length, missing labels or a constant target; or as in
+            :class:`GraphSFA`.
 
         Warns
         -----
@@ -344,20 +344,20 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return estimates of the targets, in the shape of `y`, or a list of such for a list of sequences."""
+        """Return estimates of the targets, in the shape of `y`, or a list for a list of sequences."""
         return self._on_features(X, self._estimates)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of the variance of the targets that is explained, R squared.
+        """Return R squared, the share of the variance of the targets that is explained.
 
         Parameters
         ----------
         X : array-like (N, D), or list of array-likes (N_i, D)
             Samples.
         y : array-like (N,) or (N, n_targets), list of such, or one label for each sequence
-            Their targets. Of angles, sines and cosines are compared.
+            Their targets. For angles, sines and cosines are compared.
         sample_weight : array-like (N,), optional
-            How much each row counts.
+            Weights of the rows.
         """
         predicted, labels = concatenated(self.predict(X), y)
         if self.period is not None:
@@ -368,7 +368,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         return float(r2_score(labels, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what the estimator accepts."""
+        """Return the scikit-learn tags of the estimator."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.classifier is None
         return tags
@@ -397,7 +397,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             raise ValueError("Soft labels of a classifier are for targets on a line; give a regressor.")
 
     def _steps(self, n_targets: int) -> list[Any]:
-        """Return the steps on top to choose from, the simplest first."""
+        """Return the candidates for the final step, the simplest first."""
         if self.regressor is not None:
             return [self.regressor]
         if self.classifier is not None:
@@ -420,12 +420,12 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class TargetGraph:
-    """Builds the union of the graphs of all targets.
+    """Builder of the union of the graphs of all targets.
 
     Attributes
     ----------
     name : str
-        Of a graph from labels.
+        Name of a graph from labels.
     period : float or None
         Of the targets.
     """
