@@ -6,35 +6,35 @@ The model is that of :mod:`probsfa.statespace`, with priors on its parameters::
     x_t = mu + C z_t + n_t,   n_t ~ N(0, diag(r))
     timescale, C, sqrt(r), mu ~ priors                                  in units of the standardised data
 
-The latents are integrated out, so that the parameters alone are drawn; for each draw of them the posterior of
-the latents is exact, and an answer is the mixture of these.
+The latent factors are integrated out, so that only the parameters are sampled. For each draw of the
+parameters the posterior of the factors is exact, and predictions are mixtures over draws.
 
-Who calls whom, from the top; nothing calls upwards:
+Modules from the top down; each imports only modules below it:
 
 ========================  ==============================================================================
-``estimator``             ``BayesianSFA``: checks its input, calls the functions below, keeps the result
+``estimator``             ``BayesianSFA``: validates its input, calls the functions below, stores the result
 ``fitted_model``          the posterior of a fit as a model with the methods of all estimators
 ``inference_data``        a fit as a tree for ArviZ
-``diagnostics``           what is measured of a fit, and the sentences that a user reads; ``convergence``:
+``diagnostics``           measures of a fit and messages for users; ``convergence``:
                           R-hat and effective sample sizes of chains
-``predictive``            latents, missing cells, forecasts and draws from a fit; ``filtering``: causally
-``persistence``           a fit in a file, and back
-``mixtures``              mean, covariance and quantiles of mixtures over draws; ``weights`` of cells
-``fitting``               a whole fit, in the order of the lines below; ``fitted``: its record
+``predictive``            factors, missing values, forecasts and draws from a fit; ``filtering``: causal
+``persistence``           saving and loading of a fit
+``mixtures``              mean, covariance and quantiles of mixtures over draws; ``weights`` of values
+``fitting``               a complete fit, in the order of the lines below; ``fitted``: its record
 ``start``                 the maximum of the likelihood; ``modes``: further maxima of the posterior density
 ``relabelling/``          one labelling for all draws: ``matching`` of one draw to a reference, the
                           ``labelling`` of a maximum, canonical ``ordering``
 ``sampling/``             ``laplace``: maximum a posteriori and its curvature; ``nuts`` and ``variational``
-                          draw in coordinates whitened by it, the latter around each of the ``modes``;
+                          sample in coordinates whitened by it, the latter around each of the ``modes``;
                           ``gibbs`` under Student-t noise; ``importance`` weights;
                           ``evaluation`` of the density on all cores
-``coordinates/``          ``target``: the log density of a vector of real numbers. The ``chart`` of some
-                          data: ``rotation`` of latents, ``offset_scale``. ``symmetry``: one of the mirror
+``coordinates/``          ``target``: the log density of a vector of real numbers. The ``chart`` of the
+                          data: ``rotation`` of factors, ``offset_scale``. ``symmetry``: one of the mirror
                           images. ``batches``: parameters at many vectors
-``packing``, ``draws``    data as the model takes them; draws of its parameters
+``packing``, ``draws``    data in the format of the model; draws of its parameters
 ``model``                 the NumPyro model: ``priors``, and ``distribution`` of a series given parameters
 ``structural``            the NumPyro model with cycles, smooth factors and AR(1) noise
-``tracing``               what has to be seen to while NumPyro's programs are traced
+``tracing``               a lock and a workaround for tracing NumPyro's programs
 ========================  ==============================================================================
 """
 

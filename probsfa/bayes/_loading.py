@@ -1,7 +1,8 @@
-"""NumPyro, loaded as a whole before any of its parts.
+"""Import of NumPyro as a whole before any of its submodules.
 
-ArviZ 1, imported first, leaves a lazy stand-in for it. A part that is imported through the stand-in loses its
-own parts (``numpyro.distributions.distribution``); reading any name of it loads it as usual.
+ArviZ 1, if imported first, replaces NumPyro by a lazy module. Submodules that are imported through the lazy
+module lack their own submodules (``numpyro.distributions.distribution``). Access to any of its names loads
+NumPyro as usual.
 """
 
 import numpyro

@@ -1,10 +1,11 @@
 """Convergence of Markov chains: R-hat and effective sample sizes, with the definitions of ArviZ and Stan.
 
 Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), "Rank-normalization, folding, and localization: an
-improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. Written
-here because importing ArviZ takes longer than the measures of a whole fit.
+improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. They are
+implemented here because importing ArviZ takes longer than computing the measures of a fit.
 
-All functions have draws (C, N, E) of E numbers, of C chains with N draws each, and return (E,).
+The argument of all functions are draws (C, N, E) of E numbers, of C chains with N draws each; they return
+(E,).
 """
 
 import numpy as np
@@ -20,9 +21,9 @@ _TAIL = 0.05
 
 
 def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
-    """Return the larger R-hat of the ranks of split chains and of those of the distances from the median.
+    """Return the larger of the R-hat of ranks of split chains and that of ranks of distances from the median.
 
-    Of a single chain it compares the two halves.
+    For a single chain, the two halves are compared.
     """
     halves = _split(draws)
     folded = np.abs(halves - np.median(halves, axis=(0, 1)))
@@ -41,13 +42,13 @@ def tail_ess(draws: FloatArray) -> FloatArray:
 
 
 def _split(draws: FloatArray) -> FloatArray:
-    """Halves of chains as chains; the middle draw of an odd number is left out."""
+    """Return the halves of chains as chains; the middle draw of an odd number is omitted."""
     half = draws.shape[1] // 2
     return np.concatenate([draws[:, :half], draws[:, -half:]])
 
 
 def _rank_normalized(draws: FloatArray) -> FloatArray:
-    """Normal scores of the ranks among all chains (Blom 1958)."""
+    """Return normal scores of the ranks among all chains (Blom 1958)."""
     flat = draws.reshape(-1, draws.shape[-1])
     ranks = scipy.stats.rankdata(flat, axis=0)
     scores: FloatArray = scipy.special.ndtri((ranks - 0.375) / (len(flat) + 0.25))
@@ -63,7 +64,7 @@ def _rhat(draws: FloatArray) -> FloatArray:
 
 
 def _ess(draws: FloatArray) -> FloatArray:
-    """Effective sample size by Geyer's initial monotone sequence, of several chains."""
+    """Return the effective sample size of several chains by Geyer's initial monotone sequence."""
     chains, n, _ = draws.shape
     centred = draws - np.mean(draws, axis=1, keepdims=True)
     size = scipy.fft.next_fast_len(2 * n, real=True)
@@ -76,7 +77,7 @@ def _ess(draws: FloatArray) -> FloatArray:
     correlation[0] = 1.0
     n_pairs = max(1, (n - 1) // 2)
     pairs = correlation[0 : 2 * n_pairs : 2] + correlation[1 : 2 * n_pairs : 2]
-    # Up to the first pair that is not positive, of which the first number alone counts, where it is positive.
+    # Sum up to the first pair that is not positive; of that pair only the first number, if it is positive.
     positive = np.cumprod(pairs[:-1] > 0.0, axis=0, dtype=bool)
     last = np.sum(positive, axis=0)
     kept = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)

@@ -1,4 +1,4 @@
-"""Whether the draws of a fit can be trusted, in numbers and in sentences."""
+"""Convergence diagnostics of a fit, and messages about them."""
 
 from typing import Any, NamedTuple
 
@@ -13,24 +13,24 @@ from probsfa.bayes.sampling.importance import UNRELIABLE
 
 #: Largest R-hat and smallest effective sample size of draws that have converged (Vehtari et al. 2021).
 MAX_RHAT, MIN_ESS = 1.01, 400.0
-# R-hat above which more draws are not the remedy.
+# R-hat above which more draws do not help.
 _DISAGREEING = 1.05
 
 
 class FitReport(NamedTuple):
-    """What there is to say about a fit.
+    """Diagnostics and messages of a fit.
 
     Attributes
     ----------
     diagnostics : dict
-        ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, ``"divergences"``; of a
+        ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, ``"divergences"``; for a
         variational fit ``"pareto_k"``, ``"mode_shares"`` and ``"mode_bounds"``.
     converged : bool
-        Whether the draws are good enough.
+        Whether the draws have converged.
     status : str
-        How the fit ended, in a sentence, with what to try.
+        How the fit ended, with advice.
     doubts : tuple of str
-        A sentence for each pair of latents that cannot be told apart.
+        A message for each pair of factors that cannot be distinguished.
     """
 
     diagnostics: dict[str, Any]
@@ -42,10 +42,10 @@ class FitReport(NamedTuple):
 def convergence_diagnostics(
     draws: AnyDraws, degrees: FloatArray | None = None
 ) -> dict[str, dict[str, FloatArray]]:
-    """Rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
+    """Return rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
 
-    By names of parameters in ``"rhat"``, ``"ess"`` and ``"ess_tail"``; of degrees of freedom (C, N) as well,
-    where there are such. NaN for what does not vary, such as a known noise, and for fewer than four draws.
+    By names of parameters in ``"rhat"``, ``"ess"`` and ``"ess_tail"``; including degrees of freedom (C, N),
+    if any. NaN for constant entries, such as known noise, and for fewer than four draws.
     """
     measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
     out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
@@ -62,7 +62,7 @@ def convergence_diagnostics(
 
 
 def report(fitted: FittedPosterior) -> FitReport:
-    """Diagnostics of a fit, and the sentences that a user reads."""
+    """Return the diagnostics and messages of a fit."""
     inferred, draws = fitted.inferred, fitted.draws
     measured = convergence_diagnostics(draws, fitted.degrees)
     divergences = int(np.sum(inferred.sample_stats.get("diverging", 0)))
@@ -99,7 +99,7 @@ def report(fitted: FittedPosterior) -> FitReport:
 
 
 def relabelling_sentence(relabelling: Relabelling) -> str:
-    """What was done to bring the draws to one labelling."""
+    """Return a message about the relabelling of the draws."""
     return (
         "Each draw has the signed permutation of its latents closest to the maximum a posteriori: "
         f"{relabelling.n_permuted} of {len(relabelling.permutations)} draws were permuted, "
@@ -129,7 +129,7 @@ def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatA
 
 
 def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
-    """What to try, by the R-hat of each parameter and whether two factors have time scales too close."""
+    """Return advice from the R-hat of each parameter and from the similarity of time scales."""
     worst = max(rhat, key=lambda name: float(np.nanmax(rhat[name], initial=1.0)))
     if float(np.nanmax(rhat[worst], initial=1.0)) > _DISAGREEING:
         apart = f" The chains do not agree, most of all on {worst}."

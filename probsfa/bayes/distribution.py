@@ -1,4 +1,4 @@
-"""The factorial AR(1) model as a NumPyro distribution over a whole series, its latents integrated out."""
+"""The factorial AR(1) model as a NumPyro distribution of a series, with factors integrated out."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from probsfa.statespace.engine.settings import broadcasting
 
 
 class FactorialAR1(dist.Distribution):
-    """Distribution of a series driven by independent AR(1) latents, which are integrated out exactly.
+    """Distribution of a series driven by independent AR(1) factors, which are integrated out exactly.
 
     The model of :class:`probsfa.ProbabilisticSFA`::
 
@@ -28,25 +28,25 @@ class FactorialAR1(dist.Distribution):
     Parameters
     ----------
     decay : Array (..., K)
-        Correlation of each latent over one step, inside (-1, 1).
+        Autocorrelation of each factor over one step, inside (-1, 1).
     loadings : Array (..., D, K)
         Observation matrix.
     noise_variance : float or Array (..., D)
         Noise variance, positive.
     offset : float or Array (..., D) or (..., T, D), default=0.0
-        Mean of the observations; with `T` as the last dimension but one, a mean for each row, such as
+        Mean of the observations. If the last dimension but one is `T`, a mean for each row, such as
         covariates times their coefficients.
     mask : bool Array (T, D) or (..., T, D), optional
-        True where observed. What a series holds where it is not is never looked at, NaN included.
+        True where observed. Other values of a series are ignored, including NaN.
     n_steps : int, optional
         ``T``; required without a mask.
     gap_index : int Array (T,) or (..., T), optional
-        Which of `gaps` separates a row from the row before, ``len(gaps)`` where a new sequence starts.
-        By default the rows are one sequence.
+        Index in `gaps` of the time between a row and the previous row; ``len(gaps)`` where a new sequence
+        starts. By default the rows are one sequence.
     gaps : Array (U,), optional
-        The different times between rows; by default all are one step.
+        The distinct times between rows; by default all are one step.
     validate_args : bool, optional
-        As for any NumPyro distribution.
+        As in other NumPyro distributions.
 
     Raises
     ------
@@ -56,12 +56,12 @@ class FactorialAR1(dist.Distribution):
 
     Notes
     -----
-    The gradients of `log_prob` by the series, by the four parameters and by `gaps` are exact and cost one
-    posterior (Fisher's identity); reverse mode only, as often as wanted. They are zero at missing values. So
-    the distribution can be a latent site, below a likelihood of another kind, and the series can depend on
-    parameters, as in ``log_prob(X - U @ b)``. A latent site must have no missing values: they would be
-    improper. The gradient by `gaps` is NaN where a decay is not positive: such a process has no value between
-    steps. Low noise needs 64 bits: use it inside ``jax.enable_x64(True)``.
+    The gradients of `log_prob` by the series, by the four parameters and by `gaps` are exact and require one
+    posterior (Fisher's identity). Only reverse mode is supported, of any order. Gradients are zero at missing
+    values. The distribution can therefore be a latent site, below a likelihood of another kind, and the
+    series can depend on parameters, as in ``log_prob(X - U @ b)``. A latent site must have no missing values:
+    they would be improper. The gradient by `gaps` is NaN if a decay is not positive: such a process has no
+    value between steps. Low noise requires 64 bits: use the distribution inside ``jax.enable_x64(True)``.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class FactorialAR1(dist.Distribution):
 
     @property
     def _row_offset(self) -> Array:
-        """Mean of the observations of each row, (..., T, D), or of all of them, (..., 1, D)."""
+        """Return the mean of the observations of each row, (..., T, D), or of all rows, (..., 1, D)."""
         return self.offset if self._offset_by_row else self.offset[..., None, :]
 
     @property
@@ -160,15 +160,15 @@ class FactorialAR1(dist.Distribution):
     @broadcasting()
     @validate_sample  # type: ignore[untyped-decorator]
     def log_prob(self, value: Array) -> Array:
-        """Log-likelihood of series (..., T, D), in nats: the observed values alone.
+        """Return the log-likelihood of the observed values of series (..., T, D), in nats.
 
-        It is the joint density of a whole series, one number for each; one-step-ahead terms are those of
+        It is the joint density of each whole series; the one-step-ahead terms are
         ``ProbabilisticSFA.posterior(X).row_log_likelihoods``.
         """
         offset = self.offset
         if self._offset_by_row:
             value, offset = value - self.offset, jnp.zeros_like(self.offset, shape=self.event_shape[-1:])
-        # NaN where nothing is observed reaches no gradient: up to here there is no product with a value.
+        # NaN of missing values does not reach the gradients: up to here no product involves a value.
         values = jnp.where(self.observed, value, 0.0)
         mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
         args = (self.decay, self.loadings, self.noise_variance, offset, values, mask, self.gap_index)
@@ -183,7 +183,7 @@ class FactorialAR1(dist.Distribution):
 
     @broadcasting()
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        """Draw complete series (..., T, D), with a value where `mask` has none observed."""
+        """Draw complete series (..., T, D), including values that `mask` marks as missing."""
         by_latent, by_noise = random.split(key)
         n_steps, d = self.event_shape
         shape = (*sample_shape, *self.batch_shape)
@@ -195,11 +195,11 @@ class FactorialAR1(dist.Distribution):
         return self._row_offset + signal + noise
 
     def _validate_sample(self, value: Array) -> Array:
-        """Check observed values alone."""
+        """Validate the observed values only."""
         return super()._validate_sample(jnp.where(self.observed, value, 0.0))
 
     def _steps(self) -> Array:
-        """Decay from the row before to each row: (..., T, K)."""
+        """Return the decay from the previous row to each row: (..., T, K)."""
         over = self.decay[..., None, :] ** self.gaps[:, None]
         table = jnp.concatenate([over, jnp.zeros_like(over[..., :1, :])], axis=-2)
         batch = jnp.broadcast_shapes(table.shape[:-2], self.gap_index.shape[:-1])
@@ -218,7 +218,7 @@ def _per_feature(name: str, value: Any, n_features: int, dtype: Any) -> Array:
 
 
 def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[int, ...]) -> bool:
-    """Whether an offset has a mean for each row; the batch shape is that of the other arguments."""
+    """Return whether an offset has a mean for each row; the batch shape is that of the other arguments."""
     n_steps = event_shape[0]
     by_row = offset.ndim >= 2 and offset.shape[-2] == n_steps
     if by_row and batch_shape[-1:] == (n_steps,) and offset.ndim == len(batch_shape) + 1:
@@ -232,7 +232,7 @@ def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[i
 
 
 def _check_decay_between_steps(decay: Array, gaps: Array) -> None:
-    """Raise a ValueError where a decay is negative and a gap is not a whole number; not while traced."""
+    """Raise a ValueError if a decay is negative and a gap is not an integer; not while traced."""
     if isinstance(decay, jax.core.Tracer) or isinstance(gaps, jax.core.Tracer):
         return
     between = np.asarray(gaps)[np.asarray(gaps) != np.rint(gaps)]
@@ -245,7 +245,7 @@ def _check_decay_between_steps(decay: Array, gaps: Array) -> None:
 
 
 def _latents(key: Array, steps: Array, shape: tuple[int, ...]) -> Array:
-    """Stationary AR(1) latents (..., T, K), one row after the other."""
+    """Return stationary AR(1) factors (..., T, K), simulated row by row."""
     shocks = random.normal(key, (*shape, *steps.shape[-2:]), steps.dtype)
     scaled = shocks * jnp.sqrt((1.0 - steps) * (1.0 + steps))
     decays = jnp.broadcast_to(steps, scaled.shape)

@@ -14,12 +14,12 @@ from probsfa.statespace.parameters import Parameters
 class Draws(NamedTuple):
     """Parameters of many draws.
 
-    Leading axes are those of the draws, most often ``(chain, draw)``.
+    Leading axes are those of the draws, usually ``(chain, draw)``.
 
     Attributes
     ----------
     decay : ndarray (..., K)
-        Correlation of each latent with itself one unit of time later.
+        Autocorrelation of each factor over one unit of time.
     loadings : ndarray (..., D, K)
         Observation matrix.
     noise_variance : ndarray (..., D), or (..., S, D) for a hierarchical model of S sequences
@@ -56,12 +56,12 @@ AnyDraws: TypeAlias = Draws | StructuralDraws
 
 
 def timescales(draws: AnyDraws, time_unit: float = 1.0) -> FloatArray:
-    """Time scales (..., K) of draws, in units of time of which `time_unit` is one step."""
+    """Return the time scales (..., K) of draws; `time_unit` is the time of one step."""
     return timescales_from_decay(draws.decay, time_unit)
 
 
 def in_data_units(draws: AnyDraws, shift: FloatArray, scale: FloatArray) -> AnyDraws:
-    """Draws for ``shift + scale * x`` from those for ``x``."""
+    """Return draws for ``shift + scale * x`` from those for ``x``."""
     if isinstance(draws, StructuralDraws) and draws.memory_scale.shape[-1]:
         draws = draws._replace(memory_scale=draws.memory_scale * scale)
     return draws._replace(
@@ -72,12 +72,12 @@ def in_data_units(draws: AnyDraws, shift: FloatArray, scale: FloatArray) -> AnyD
 
 
 def as_parameters(draws: AnyDraws, of_array: Callable[[Any], FloatArray]) -> Parameters:
-    """Parameters from a function of each array of draws."""
+    """Return parameters from a function of each array of draws."""
     return Parameters.from_arrays({name: of_array(array) for name, array in draws._asdict().items()})
 
 
 def posterior_mean(draws: AnyDraws) -> Parameters:
-    """Mean of draws (C, N, ...); of a hierarchical model's noise, also over its sequences."""
+    """Return the mean of draws (C, N, ...); for the noise of a hierarchical model also over sequences."""
     params = as_parameters(draws, lambda x: np.mean(x, axis=(0, 1)))
     if params.noise_variance.ndim == 1:
         return params
@@ -85,14 +85,14 @@ def posterior_mean(draws: AnyDraws) -> Parameters:
 
 
 def thinned(draws: AnyDraws, n_wanted: int) -> NDArray[np.intp]:
-    """Which draws to use where all would be too many: evenly spread, the same in each chain."""
+    """Return the indices of evenly spaced draws of each chain, at most about `n_wanted` in total."""
     chains, n = draws.decay.shape[:2]
     each = min(n, max(1, -(-n_wanted // chains)))
     return np.unique(np.linspace(0, n - 1, each).round().astype(np.intp))
 
 
 def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) -> list[Parameters]:
-    """Parameters of each panel for one draw: they differ by their noise where the model is hierarchical."""
+    """Return the parameters of each panel for one draw; in hierarchical models their noise differs."""
     params = as_parameters(draws, lambda x: x[chain, draw])
     if params.noise_variance.ndim == 1:
         return [params] * n_panels
@@ -102,7 +102,7 @@ def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) ->
 def parameters_of_draws(
     draws: AnyDraws, n_panels: int, chosen: NDArray[np.intp]
 ) -> Iterator[list[Parameters]]:
-    """Parameters of each panel for chosen draws of each chain, chain after chain."""
+    """Return the parameters of each panel for selected draws of each chain, chain after chain."""
     for chain in range(draws.decay.shape[0]):
         for draw in chosen:
             yield parameters_of_draw(draws, chain, draw, n_panels)

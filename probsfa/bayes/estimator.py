@@ -225,7 +225,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
             Rows in order of time, NaN where missing; a list is several independent sequences.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those of
             the index of a pandas DataFrame, as for :class:`probsfa.ProbabilisticSFA`.
@@ -251,7 +251,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
             If chains do not agree, draws are few, or the Gaussian approximation is poor; `status_` reports
             what to try.
         UserWarning
-            If two time scales are too close to tell which latent is which.
+            If two time scales are too close to distinguish the factors.
         """
         self._refuse_arguments(exog=exog)
         check_settings(self)
@@ -329,11 +329,11 @@ class BayesianSFA(Saved, StateSpaceMethods):
 
     @property
     def inference_data_(self) -> Any:
-        """Everything for ArviZ, in the form that the installed version reads."""
+        """Results for ArviZ, in the format of the installed version."""
         return inference_data.for_arviz(self.to_datatree())
 
     def to_datatree(self) -> Any:
-        """Return everything as an ``xarray.DataTree``, with named dimensions and coordinates.
+        """Return all results as an ``xarray.DataTree``, with named dimensions and coordinates.
 
         Returns
         -------
@@ -350,12 +350,12 @@ class BayesianSFA(Saved, StateSpaceMethods):
 
         Notes
         -----
-        Leave-one-out cross-validation leaves out one value and keeps all others, later ones included. It
-        needs the variable by value: ``arviz.loo(idata, var_name="observed_values")`` and
-        ``arviz.plot_loo_pit(idata, y="observed_values")``. Latents are integrated out, so that the weights
-        are those of the parameters alone (Buerkner, Gabry & Vehtari 2021). The log densities by row are those
-        of one-step-ahead prediction: sums over later rows leave the future out, but their weights do not lead
-        to a posterior without the row, because later rows depend on it.
+        Leave-one-out cross-validation leaves out one value and conditions on all others, including later
+        ones. It requires the variable by value: ``arviz.loo(idata, var_name="observed_values")`` and
+        ``arviz.plot_loo_pit(idata, y="observed_values")``. Factors are integrated out, so that the weights
+        depend on the parameters only (Buerkner, Gabry & Vehtari 2021). The log densities by row are those of
+        one-step-ahead prediction. Their importance weights do not give a posterior without the row, because
+        later rows depend on it.
         """
         check_is_fitted(self)
         if self._tree is None:
@@ -384,7 +384,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
     # ------------------------------------------------------------------ plumbing
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there are draws."""
+        """Return whether there are draws."""
         return hasattr(self, "draws_")
 
     def _bar(self, total: int, unit: str) -> Any:

@@ -1,4 +1,4 @@
-"""Causal inference with uncertain parameters: each draw filters for itself, and the answers are mixed."""
+"""Filtering with uncertain parameters: a Kalman filter for each draw, and the mixture of their results."""
 
 from functools import partial
 from typing import NamedTuple
@@ -22,18 +22,18 @@ __all__ = ["BayesianFilterResult", "BayesianFilterState", "filter_sequences"]
 
 
 class BayesianFilterState(NamedTuple):
-    """Where a filter stopped, for each draw of the parameters, and all it needs to go on.
+    """State of a filter after the last row, for each draw of the parameters, from which it can continue.
 
     Attributes
     ----------
     means : ndarray of shape (M, K)
-        Means of the last latent state given the rows so far, for M draws.
+        Filtered means of the last state, for M draws.
     covariances : ndarray of shape (M, K, K)
         Their covariances.
     log_likelihoods : ndarray of shape (M,)
         Log density of the rows so far, in nats.
     time : float or None
-        Time of the last row, in units of the model's time; None for even sampling.
+        Time of the last row, in units of the model; None for even sampling.
     """
 
     means: FloatArray
@@ -43,22 +43,22 @@ class BayesianFilterState(NamedTuple):
 
 
 class BayesianFilterResult(NamedTuple):
-    """Causal distributions of the latents, parameters averaged over their posterior.
+    """Filtered distributions of the factors, averaged over the posterior of the parameters.
 
     Attributes
     ----------
     means : ndarray of shape (T, K)
-        Means of the latents given the rows up to their own.
+        Means of the factors given the rows up to the current one.
     covariances : ndarray of shape (T, K, K)
-        Their covariances, the parameters as uncertain as they are.
+        Their covariances, including the uncertainty of the parameters.
     row_log_likelihoods : ndarray of shape (T,)
         Log predictive density of each row given the rows before it, in nats.
     state : BayesianFilterState
-        From which to go on with the rows that follow.
+        State from which to continue with later rows.
 
     See Also
     --------
-    BayesianSFA.filter : Makes it.
+    BayesianSFA.filter : Returns it.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class BayesianFilterResult(NamedTuple):
 
     @property
     def std(self) -> FloatArray:
-        """Standard deviations of the latents, shape (T, K)."""
+        """Standard deviations of the factors, shape (T, K)."""
         return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
 
     @property
@@ -101,12 +101,12 @@ def filter_sequences(
     n_predictive : int
         Draws to mix, spread over the chains.
     state : BayesianFilterState, optional
-        Where the rows before one sequence ended.
+        State after the rows before a single sequence.
 
     Raises
     ------
     ValueError
-        If a state comes with several sequences, or is that of another model.
+        If a state is given with several sequences, or belongs to another model.
     """
     if state is not None and len(sequences.lengths) > 1:
         raise ValueError("state goes on with one sequence; X holds several.")
@@ -137,7 +137,7 @@ def _filter_one(
     sequence: Sequences,
     state: BayesianFilterState | None,
 ) -> BayesianFilterResult:
-    """Filter one sequence with the parameters of each draw, and mix: moments are summed up draw by draw."""
+    """Filter one sequence with the parameters of each draw, and return the moments of the mixture."""
     n, k = sequence.n_rows, draws[0].n_states
     mean, between, within = np.zeros((n, k)), np.zeros((n, k, k)), np.zeros((n, k, k))
     before = np.zeros(len(draws)) if state is None else state.log_likelihoods

@@ -1,4 +1,4 @@
-"""The record of a fit: posterior draws, and what is needed to predict from them."""
+"""The record of a fit: posterior draws, and the data and units required for predictions."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from probsfa.statespace.parameters import Parameters
 
 
 class Units(NamedTuple):
-    """Units that the model computes in: its values are ``(x - shift) / scale``.
+    """Units of the model: its values are ``(x - shift) / scale``.
 
     Attributes
     ----------
@@ -31,25 +31,25 @@ class Units(NamedTuple):
     time_unit: float
 
     def retimed(self, sequences: Sequences) -> Sequences:
-        """Sequences with times in steps."""
+        """Return sequences with times in steps."""
         return sequences.retimed(self.time_unit)
 
     def standardized(self, sequences: Sequences) -> Sequences:
-        """Sequences with values and times in these units."""
+        """Return sequences with values and times in these units."""
         return sequences.standardised(self.shift, self.scale).retimed(self.time_unit)
 
 
 class Inferred(NamedTuple):
-    """What a sampler or a variational fit gives.
+    """Result of a sampler or of a variational fit.
 
     Attributes
     ----------
     vectors : ndarray (C, N, P)
         Draws of the unconstrained vector, of C chains.
     sample_stats : dict of ndarray (C, N)
-        Statistics of each draw of the sampler; none where the draws are not the sampler's.
+        Statistics of each draw of the sampler; empty for other methods.
     interrupted : bool
-        Whether an interrupt from the keyboard cut it short.
+        Whether a keyboard interrupt ended it.
     elbo : ndarray (S,) or None
         Estimates of the evidence lower bound, one for each step of a variational fit.
     pareto_k : float or None
@@ -73,17 +73,17 @@ class FittedPosterior:
     Attributes
     ----------
     method : {"nuts", "svi"}
-        How the posterior was inferred.
+        Inference method.
     draws : Draws
-        Relabelled draws in data units, labels in canonical order.
+        Relabelled draws in data units, with labels in canonical order.
     raw_draws : Draws
-        The same as they were sampled.
+        The same draws before relabelling.
     maximum : Parameters
         Maximum a posteriori in the sampler's coordinates, in data units.
     relabelling : Relabelling
-        The signed permutation that each draw was given, one chain after the other.
+        The signed permutation of each draw, one chain after the other.
     inferred : Inferred
-        The draws in the sampler's coordinates, and how they came about.
+        The draws in the sampler's coordinates, and statistics of the sampler.
     units : Units
         Units of the priors.
     target : Target
@@ -93,12 +93,12 @@ class FittedPosterior:
     sequences : Sequences
         The training data.
     time_index : ndarray (T,)
-        The user's own times of all training rows.
+        Times of all training rows in the user's format.
     seed : int
-        Seed of what is drawn from the fit for ArviZ.
+        Seed of predictive draws for ArviZ.
     degrees : ndarray (C, N) or None, default=None
-        Draws of the degrees of freedom of Student-t noise, of which `draws` have the squared scales as noise
-        variances; None where noise is Gaussian.
+        Draws of the degrees of freedom of Student-t noise; the noise variances in `draws` are then squared
+        scales. None for Gaussian noise.
     """
 
     method: str
@@ -117,10 +117,10 @@ class FittedPosterior:
 
     @property
     def reported_states(self) -> NDArray[np.intp]:
-        """States of :attr:`.Parameters.state_space` without those of the AR(1) noise of columns."""
+        """States of :attr:`.Parameters.state_space` other than those of the AR(1) noise of columns."""
         return self.maximum.shared_states
 
     @property
     def hierarchical(self) -> bool:
-        """Whether each sequence has noise of its own."""
+        """Return whether each sequence has its own noise."""
         return self.target.n_sequences is not None

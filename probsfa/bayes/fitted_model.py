@@ -46,7 +46,7 @@ class BayesianModel(FittedModel):
     fitted : FittedPosterior
         The posterior.
     n_predictive : int
-        Number of draws that predictions are mixed of.
+        Number of draws in the mixtures of predictions.
     """
 
     fitted: FittedPosterior
@@ -59,7 +59,7 @@ class BayesianModel(FittedModel):
 
     @property
     def time_axis(self) -> TimeAxis:
-        """What times are counted in."""
+        """Time axis of the model."""
         return self.fitted.sequences.axis
 
     @property
@@ -78,7 +78,7 @@ class BayesianModel(FittedModel):
         return int(self.plug_in.n_parameters)
 
     def check(self, sequences: Sequences) -> None:
-        """Raise a ValueError for other sequences than those of a hierarchical model."""
+        """Raise a ValueError if the number of sequences is not that of a hierarchical model."""
         n = self.fitted.target.n_sequences
         if n is not None and len(sequences.lengths) != n:
             raise ValueError(
@@ -103,62 +103,62 @@ class BayesianModel(FittedModel):
         )
 
     def posterior(self, sequences: Sequences) -> Posterior:
-        """Moments of the factors, of the mixture over the draws."""
+        """Return moments of the factors for the mixture over the draws."""
         return predict_latents(self.fitted, sequences, self.n_predictive)
 
     def filter(self, sequences: Sequences, state: BayesianFilterState | None) -> list[BayesianFilterResult]:
-        """Moments of the factors of each sequence given the rows so far."""
+        """Return filtered moments of the factors of each sequence."""
         return filter_sequences(self.fitted, sequences, self.n_predictive, state)
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Missing values imputed by the means of mixtures over the draws."""
+        """Impute missing values by the means of mixtures over the draws."""
         cells = MissingCells(sequences.values, predict_missing(self.fitted, sequences, self.n_predictive))
         comparison = beside_interpolation(self.fitted, sequences)
         return Imputation(cells.means, cells.std, comparison, cells)
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Leave-one-out errors in standard deviations of predictions."""
+        """Return leave-one-out errors in standard deviations of predictions."""
         return outlier_scores(self.fitted, sequences, self.n_predictive)
 
     def contributions(self, sequences: Sequences) -> FloatArray:
-        """Means over the draws of each factor times its loading (N, D, K)."""
+        """Return means over the draws of each factor times its loading (N, D, K)."""
         return mean_contributions(self.fitted, sequences, self.n_predictive)
 
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Mixture of the forecasts of the draws."""
+        """Return the mixture of the forecasts of the draws."""
         return list(predict_ahead(self.fitted, sequences, self.n_predictive, list(steps)))
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """A new series and its factors, with the parameters of one draw."""
+        """Simulate a new series and its factors, with the parameters of one draw."""
         return draw_series(self.fitted, n_steps, rng)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Factors given the data, each with the parameters of another draw."""
+        """Draw factors given the data, each with the parameters of another draw."""
         return draw_latent_paths(self.fitted, sequences, n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Series with missing values drawn, each with the parameters of another draw."""
+        """Draw the missing values of series, each with the parameters of another draw."""
         return draw_observations(self.fitted, sequences, n_draws, rng)
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Logarithm of the likelihood averaged over the draws, in nats."""
+        """Return the logarithm of the likelihood averaged over the draws, in nats."""
         return log_predictive_density(self.fitted, sequences, self.n_predictive)
 
     def maximum_log_likelihood(self, sequences: Sequences) -> float:
-        """Log-likelihood at the posterior means of the parameters."""
+        """Return the log-likelihood at the posterior means of the parameters."""
         return float(self.plug_in.log_likelihood(sequences))
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """Tests of prediction errors, at the posterior means of the parameters."""
+        """Test prediction errors at the posterior means of the parameters."""
         found: Diagnostics = self.plug_in.diagnose(sequences, block)
         return found
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
-        """Posterior standard deviations, and central intervals of the draws."""
+        """Return posterior standard deviations and central intervals of the draws."""
         draws = self.fitted.draws
         noise = draws.noise_variance
         by_attribute = {
@@ -177,6 +177,6 @@ class BayesianModel(FittedModel):
         }
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
-        """Revision of a prediction, at the posterior means of the parameters."""
+        """Return the revision of a prediction at the posterior means of the parameters."""
         found: News = self.plug_in.news(old, new, target)
         return found

@@ -1,4 +1,4 @@
-"""A whole fit: coordinates around the maximum a posteriori, draws in them, one labelling for all draws."""
+"""A complete fit: coordinates around the maximum a posteriori, sampling, and relabelling."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -31,7 +31,7 @@ from probsfa.bayes.structural import Kinds
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters, rescale
 
-#: Opens a bar for so many iterations of a kind; it has ``update(n)``, as those of tqdm.
+#: Opens a progress bar for a number of iterations; it has ``update(n)``, as in tqdm.
 ProgressBar = Callable[[int, str], AbstractContextManager[Any]]
 
 
@@ -49,7 +49,7 @@ class ModelSettings(NamedTuple):
 
     @property
     def kinds(self) -> Kinds | None:
-        """Processes beside AR(1) factors; None where there are none."""
+        """Processes in addition to AR(1) factors; None if there are no others."""
         ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
         kinds = Kinds(self.rhythms, self.smooth, ar_noise)
         return kinds if any(kinds) else None
@@ -67,7 +67,7 @@ class InferenceSettings(NamedTuple):
 
 
 class InferenceProblem(NamedTuple):
-    """A posterior density, what it is conditioned on, and coordinates in which it is nearly round.
+    """A posterior density, its data, and coordinates in which it is nearly isotropic.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class InferenceProblem(NamedTuple):
     data : TargetData
         What it is conditioned on.
     laplace : LaplaceApproximation
-        Its maximum and its curvature there.
+        Its maximum and the curvature at the maximum.
     labelling : Labelling
-        Which latent is which at the maximum.
+        Labels of the factors at the maximum.
     """
 
     target: Target
@@ -103,20 +103,20 @@ def fit_posterior(
     sequences : Sequences
         Checked data.
     time_index : ndarray (T,)
-        The user's own times of all rows, for ArviZ.
+        Times of all rows in the user's format, for ArviZ.
     model : ModelSettings
         The model.
     inference : InferenceSettings
-        How to draw.
+        Settings of the inference.
     rng : Generator
-        Source of all randomness.
+        Seed or generator of all random numbers.
     progress : callable
-        Opens a bar of progress.
+        Opens a progress bar.
 
     Returns
     -------
     FittedPosterior
-        After an interrupt from the keyboard, with the draws so far.
+        After a keyboard interrupt, the draws so far.
     """
     if model.robust:
         return _fit_robust(sequences, time_index, model, inference, rng, progress)
@@ -154,7 +154,7 @@ def _fit_robust(
     rng: np.random.Generator,
     progress: ProgressBar,
 ) -> FittedPosterior:
-    """The same under Student-t noise, by Gibbs sampling; labels are those of the maximum of the bound."""
+    """Sample a model with Student-t noise by Gibbs sampling; labels are those of the maximum of the bound."""
     start, units, inner, rows, target, values = _pose(sequences, model)
     series, panel = pack(rows, False), make_panel(rows)
     first = inner.replace(
@@ -175,9 +175,9 @@ def _fit_robust(
     lead = chains.degrees.shape
     inside = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
     raw = in_data_units(inside, units.shift, units.scale)
-    # By innovations, as which loadings and time scales are nearly independent.
+    # In units of the innovations, loadings and time scales are nearly independent.
     by_innovation = inside.loadings * np.sqrt(1.0 - inside.decay[..., None, :] ** 2)
-    # In double precision a decay may be zero or one.
+    # In double precision a decay may round to zero or one.
     apart = np.clip(inside.decay, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
     log_timescales = np.log(-1.0 / np.log(apart))
     k = model.n_components
@@ -211,7 +211,7 @@ def _fit_robust(
 
 
 class _Posed(NamedTuple):
-    """Where the maximum of the likelihood is, in data units and in those of the sampler, and the model there.
+    """The maximum of the likelihood in data units and in those of the sampler, and the posterior density.
 
     Attributes
     ----------
@@ -238,7 +238,7 @@ class _Posed(NamedTuple):
 
 
 def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
-    """Find where to start, and state the model in the units that its priors are in."""
+    """Find the start, and set up the model in the units of its priors."""
     start = maximum_likelihood_start(
         sequences,
         model.n_components,
@@ -263,7 +263,7 @@ def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
 
 
 def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceProblem, Units]:
-    """Find the maximum a posteriori, and coordinates around it.
+    """Find the maximum a posteriori and coordinates around it.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
 
 
 class _Outcome(NamedTuple):
-    """Draws, their labelling, and the maximum a posteriori (P,), which is the highest of the modes found."""
+    """Draws, their labelling, and the maximum a posteriori (P,), the highest of the modes found."""
 
     inferred: Inferred
     relabelling: Relabelling
@@ -325,7 +325,7 @@ def _run_nuts(
         )
     vectors, stats = chains.vectors, chains.stats
     if not vectors.shape[1]:
-        # Interrupted before the first draw: what is known by then is Laplace's approximation.
+        # Interrupted before the first draw: use Laplace's approximation.
         vectors, stats = laplace.apply(rng.standard_normal((1, settings.n_draws, target.size))), {}
     relabelling = labelling.relabel(vectors.reshape(-1, target.size))
     return _Outcome(Inferred(vectors, stats, chains.interrupted), relabelling, laplace.centre)
@@ -353,7 +353,7 @@ def _run_svi(
                 report=bar.update,
             )
             interrupted |= fit.interrupted
-            # A guide whose fit was interrupted has another number of steps than the others.
+            # A guide whose fit was interrupted has fewer steps than the others.
             if not fits or not fit.interrupted:
                 fits.append((one, fit))
             if interrupted:

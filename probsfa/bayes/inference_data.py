@@ -1,6 +1,7 @@
-"""A fitted model as an ``xarray.DataTree`` with the groups of ArviZ, made by xarray alone.
+"""A fitted model as an ``xarray.DataTree`` with the groups of ArviZ.
 
-ArviZ 1 reads such trees; for ArviZ 0.23, the last for Python 3.11, they become an ``InferenceData``.
+Only xarray is required. ArviZ 1 uses such trees; for ArviZ 0.23, the last for Python 3.11, they are converted
+to an ``InferenceData``.
 """
 
 import importlib.metadata
@@ -38,15 +39,15 @@ from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.posterior import cells_left_out, smooth
 from probsfa.statespace.simulation import draw_latents
 
-#: Variables with an entry for each value that is not missing: log densities and draws given all others.
+#: Name of variables with an entry for each observed value: log densities and draws given all others.
 OBSERVED_VALUES = "observed_values"
-# Most values of a group of predicted series: 160 MB.
+# Maximum number of values in a group of predicted series: 160 MB.
 _MOST_CELLS = 20_000_000
 _PRIOR_DRAWS = 200
 
 
 def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
-    """The user's own times of all rows: the index of frames, the times given, or row numbers."""
+    """Return the times of all rows in the user's format: the index of frames, `times`, or row numbers."""
     pieces = X if sequences.is_list else [X]
     if all(hasattr(x, "index") and hasattr(x, "columns") for x in pieces):
         return np.concatenate([_plain(x.index) for x in pieces])
@@ -56,7 +57,7 @@ def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
 
 
 def _plain(index: Any) -> NDArray[Any]:
-    """Times without a time zone, in UTC where they had one."""
+    """Return times without a time zone, converted to UTC if they have one."""
     if getattr(index, "tz", None) is not None:
         index = index.tz_convert(None)
     if getattr(index, "nlevels", 1) > 1:
@@ -65,7 +66,7 @@ def _plain(index: Any) -> NDArray[Any]:
 
 
 def for_arviz(tree: Any) -> Any:
-    """What the installed ArviZ works with: an ``InferenceData`` before version 1, the tree itself after."""
+    """Return the format of the installed ArviZ: an ``InferenceData`` before version 1, else the tree."""
     if int(importlib.metadata.version("arviz").partition(".")[0]) >= 1:
         return tree
     with warnings.catch_warnings():
@@ -75,14 +76,14 @@ def for_arviz(tree: Any) -> Any:
 
 
 def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
-    """Make the tree of a fit; see :meth:`probsfa.BayesianSFA.to_datatree`.
+    """Return the tree of a fit; see :meth:`probsfa.BayesianSFA.to_datatree`.
 
     Parameters
     ----------
     fitted : FittedPosterior
         The fit.
     n_predictive : int
-        Draws that predictions are made for.
+        Number of draws for predictions.
     status : str
         How the fit ended.
 
@@ -122,19 +123,19 @@ def build_tree(fitted: FittedPosterior, n_predictive: int, status: str) -> Any:
 
 @partial(jax.jit, static_argnames=("target", "n_draws"))
 def draw_from_priors(target: Target, data: TargetData, key: jax.Array, n_draws: int) -> dict[str, jax.Array]:
-    """Draws (n_draws, ...) of all sites of the model from its priors, observations included."""
+    """Return draws (n_draws, ...) of all sites of the model, including observations, from its priors."""
     with handlers_lock:
         return Predictive(target.model, num_samples=n_draws)(key, data, predict=True)
 
 
 def _named(observed: FloatArray, latents: FloatArray) -> dict[str, Any]:
-    """Draws (C, N, T, ...) of observations and latents as variables of a dataset."""
+    """Return draws (C, N, T, ...) of observations and factors as variables of a dataset."""
     lead = ("chain", "draw", "time")
     return {OBSERVATIONS: ((*lead, "feature"), observed), "latents": ((*lead, "component"), latents)}
 
 
 class _Maker:
-    """Datasets with the names and coordinates of one fit."""
+    """Builder of datasets with the names and coordinates of one fit."""
 
     def __init__(self, fitted: FittedPosterior, n_predictive: int) -> None:
         self._fitted, self._n_predictive = fitted, n_predictive
@@ -164,7 +165,7 @@ class _Maker:
         return xr.Dataset(variables, coords)
 
     def parameters(self, draws: AnyDraws) -> Any:
-        """Time scales, decays, loadings, noise and offset of draws (C, N, ...), in data units."""
+        """Return time scales, decays, loadings, noise and offset of draws (C, N, ...), in data units."""
         lead = ("chain", "draw")
         by_noise = (*lead, "feature") if draws.noise_variance.ndim == 3 else (*lead, "sequence", "feature")
         variables = {
@@ -180,7 +181,7 @@ class _Maker:
         return self.dataset(variables, draws.decay.shape[:2])
 
     def _of_other_processes(self, draws: StructuralDraws) -> dict[str, Any]:
-        """Parameters of cycles, smooth factors and AR(1) noise, times in units of the model's time."""
+        """Return the parameters of cycles, smooth factors and AR(1) noise; times in units of the model."""
         lead, unit = ("chain", "draw"), self._fitted.units.time_unit
         k, n = draws.decay.shape[-1], 2 * draws.rhythm_decay.shape[-1]
         variables: dict[str, Any] = {}
@@ -203,18 +204,18 @@ class _Maker:
         return variables
 
     def given_the_data(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Latents and observations by a simulation smoother, and log densities of rows and of values.
+        """Return draws of factors and observations given the data, and log densities of rows and values.
 
-        Those of a value are given all other values, latents integrated out, so that smoothed importance
-        weights of the draws lead to the posterior without it (Buerkner, Gabry & Vehtari 2021, Computational
-        Statistics 36:1243).
+        The log density of a value is conditional on all other values, with factors integrated out. Smoothed
+        importance weights therefore give the posterior without the value (Buerkner, Gabry & Vehtari 2021,
+        Computational Statistics 36:1243).
         """
         sequences, draws = self._sequences, self._fitted.draws
         chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
         affordable = max(chains, _MOST_CELLS // (sequences.n_rows * sequences.n_features))
         panels, chosen = panels_and_draws(self._fitted, min(self._n_predictive, affordable))
         shape = (chains, len(chosen))
-        # Filled draw by draw: no more is in memory than what is kept.
+        # Filled draw by draw, to limit memory to the stored values.
         latents = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))
@@ -261,7 +262,7 @@ class _Maker:
         }
 
     def before_the_data(self, seed: int) -> dict[str, Any]:
-        """Draws of parameters and observations from the priors."""
+        """Return draws of parameters and observations from the priors."""
         fitted, sequences = self._fitted, self._sequences
         if fitted.target.kinds is not None:
             return {}
@@ -280,7 +281,7 @@ class _Maker:
         )
         shift, scale, _ = fitted.units
         one_chain = Draws(*(x[None] for x in in_data_units(draws, shift, scale)))
-        if fitted.degrees is not None:  # what is drawn of observations has normal noise
+        if fitted.degrees is not None:  # observations are drawn with normal noise
             return {"prior": self.parameters(one_chain)}
         observed = shift + scale * self._by_row(drawn[OBSERVATIONS])
         lead = ("chain", "draw", "time", "feature")
@@ -290,14 +291,14 @@ class _Maker:
         }
 
     def _by_row(self, observed: FloatArray) -> FloatArray:
-        """Draws of padded observations as those of the rows that are data, (N, T, D)."""
+        """Return draws of padded observations without the padding, (N, T, D)."""
         if observed.ndim == 3:
             return observed[:, : self._sequences.n_rows]
         pieces = [observed[:, i, :n] for i, n in enumerate(self._sequences.lengths)]
         return np.concatenate(pieces, axis=1)
 
     def data(self) -> dict[str, Any]:
-        """What was observed, where, and in which sequence."""
+        """Return the observations, their mask, and the sequence of each row."""
         sequences = self._sequences
         which = np.repeat(np.arange(len(sequences.lengths)), sequences.lengths)
         cells = ("time", "feature")

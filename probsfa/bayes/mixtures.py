@@ -1,8 +1,8 @@
-"""Prediction with parameters that are not known: a mixture over posterior draws, each solved exactly.
+"""Prediction with uncertain parameters: mixtures of exact predictions over posterior draws.
 
-Given the parameters everything is normal, so no latent has to be drawn: the distribution of a latent or of a
-missing cell is a mixture of normal distributions, one for each draw of the parameters. Its moments follow
-from the law of total variance, its quantiles from the mixture's distribution function.
+Given the parameters all distributions are normal, so that factors need not be sampled: the distribution of a
+factor or of a missing value is a mixture of normal distributions, one for each draw of the parameters. Its
+moments follow from the law of total variance, its quantiles from the distribution function of the mixture.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,20 +27,20 @@ class RunningMean:
         self.value: FloatArray = np.zeros(())
 
     def add(self, x: FloatArray) -> None:
-        """Take in one more array."""
+        """Add an array."""
         self.count += 1
         self.value = self.value + (x - self.value) / self.count
 
 
 class MixtureMoments:
-    """Mean and variance of a mixture of distributions, added one by one without loss of digits (Welford)."""
+    """Mean and variance of a mixture of distributions, updated without cancellation (Welford)."""
 
     def __init__(self) -> None:
         self._mean, self._within = RunningMean(), RunningMean()
         self._between: FloatArray = np.zeros(())
 
     def add(self, mean: FloatArray, variance: FloatArray) -> None:
-        """Take in one more distribution, given by its mean and its variance."""
+        """Add a distribution with this mean and variance."""
         before = mean - self._mean.value
         self._mean.add(mean)
         self._within.add(variance)
@@ -53,26 +53,26 @@ class MixtureMoments:
 
     @property
     def variance(self) -> FloatArray:
-        """Variance of the mixture: that within its parts, and that of their means."""
+        """Variance of the mixture: within its components, plus that of their means."""
         return self._within.value + self._between / self._mean.count
 
 
 def mixture_posteriors(draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel]) -> list[Posterior]:
-    """Distribution of the latents, the parameters being as uncertain as their draws.
+    """Return the distribution of the factors for uncertain parameters.
 
     Parameters
     ----------
     draws : iterable of sequences of Parameters
-        For each draw the parameters of each panel.
+        Parameters of each panel, for each draw.
     panels : sequence of Panel
         Packed observations.
 
     Returns
     -------
     list of Posterior
-        For each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row
-        given those before it, in the panels before too, with every draw weighted by how well it predicted
-        these.
+        One for each panel. Its ``row_log_likelihoods`` are those of the mixture: the log density of each row
+        given all earlier rows, including those of earlier panels; draws are weighted by the likelihood of the
+        earlier rows.
     """
     mixtures = [_PosteriorMixture() for _ in panels]
     for draw in draws:
@@ -83,7 +83,7 @@ def mixture_posteriors(draws: Iterable[Sequence[Parameters]], panels: Sequence[P
 
 
 def mixture_posterior(draws: Iterable[tuple[Parameters, Panel]]) -> Posterior:
-    """The same of one panel whose weights differ from draw to draw, of which log densities are NaN."""
+    """Return the same for one panel with weights that depend on the draw; log densities are NaN."""
     mixture = _PosteriorMixture()
     for params, panel in draws:
         one = smooth(params, panel)
@@ -92,7 +92,7 @@ def mixture_posterior(draws: Iterable[tuple[Parameters, Panel]]) -> Posterior:
 
 
 class _PosteriorMixture:
-    """Total mean and covariances of the latents over the draws added so far."""
+    """Total mean and covariances of the factors over the draws added so far."""
 
     def __init__(self) -> None:
         self._mean, self._within, self._lag_one = RunningMean(), RunningMean(), RunningMean()
@@ -102,7 +102,7 @@ class _PosteriorMixture:
         self._so_far: list[float] = []
 
     def add(self, one: Posterior, so_far: float = 0.0) -> float:
-        """Take in the posterior at a draw; returns its log density of these rows and those `so_far`."""
+        """Add the posterior at a draw; return the log density of its rows plus `so_far`."""
         before = one.means - self._mean.value
         self._mean.add(one.means)
         after = one.means - self._mean.value
@@ -127,14 +127,14 @@ class _PosteriorMixture:
 
 
 class CellMixture(NamedTuple):
-    """Distribution of chosen cells, a mixture of one normal distribution for each draw.
+    """Distribution of selected values: a mixture of one normal distribution for each draw.
 
     Attributes
     ----------
     mean, std : ndarray (N,)
-        Mean and standard deviation of each cell.
+        Mean and standard deviation of each value.
     means, stds : ndarray (M, N)
-        The same for each of the M draws.
+        Mean and standard deviation for each of the M draws.
     """
 
     mean: FloatArray
@@ -143,12 +143,12 @@ class CellMixture(NamedTuple):
     stds: FloatArray
 
     def quantile(self, probability: float) -> FloatArray:
-        """Quantile of each cell's mixture."""
+        """Return a quantile of the mixture of each value."""
         return mixture_quantile(self.means, self.stds, probability)
 
 
 def make_cell_mixture(means: FloatArray, stds: FloatArray) -> CellMixture:
-    """Mixture of the normal distributions that M draws give some cells, means and stds (M, ...)."""
+    """Return the mixture of the normal distributions of values at M draws, means and stds (M, ...)."""
     moments = MixtureMoments()
     for mean, std in zip(means, stds, strict=True):
         moments.add(mean, std**2)
@@ -158,16 +158,16 @@ def make_cell_mixture(means: FloatArray, stds: FloatArray) -> CellMixture:
 def cell_mixtures(
     draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel], chosen: Sequence[NDArray[np.bool_]]
 ) -> list[CellMixture]:
-    """Distribution of what would be observed in chosen cells of each panel, noise included.
+    """Return the distribution of selected observations of each panel, including noise.
 
     Parameters
     ----------
     draws : iterable of sequences of Parameters
-        For each draw the parameters of each panel.
+        Parameters of each panel, for each draw.
     panels : sequence of Panel
         Packed observations.
     chosen : sequence of bool ndarray (N, D)
-        The cells.
+        Masks of the selected values.
 
     Returns
     -------
@@ -185,12 +185,12 @@ def cell_mixtures(
 
 
 def mixture_quantile(means: FloatArray, stds: FloatArray, probability: float) -> FloatArray:
-    """Quantile of mixtures of normal distributions, by bisection.
+    """Return a quantile of mixtures of normal distributions, by bisection.
 
     Parameters
     ----------
     means, stds : ndarray (M, ...)
-        Parts of the mixture, all with the same weight.
+        Components of the mixture, of equal weight.
     probability : float
         Between 0 and 1.
 
@@ -206,7 +206,7 @@ def mixture_quantile(means: FloatArray, stds: FloatArray, probability: float) ->
     """
     at = scipy.special.ndtri(probability)
     ends = means + at * stds
-    # The quantile of a mixture lies between the smallest and the largest of its parts' quantiles.
+    # The quantile of a mixture lies between the smallest and the largest quantile of its components.
     low, high = ends.min(axis=0), ends.max(axis=0)
     for _ in range(60):
         middle = 0.5 * (low + high)

@@ -1,4 +1,4 @@
-"""The NumPyro model: priors, and the series given the parameters."""
+"""The NumPyro model: priors, and the distribution of the series given the parameters."""
 
 from typing import Any, NamedTuple
 
@@ -16,18 +16,18 @@ OBSERVATIONS = "observations"
 
 
 class Series(NamedTuple):
-    """Observations as the model takes them.
+    """Observations in the format of the model.
 
     Attributes
     ----------
     values : Array (T, D), or (S, T, D) for a hierarchical model of S sequences
-        Observations, anything where `mask` is not true.
+        Observations; values are ignored where `mask` is False.
     mask : bool Array of the same shape
         True where observed.
     gap_index : int Array (T,), or (S, T)
-        Which of `gaps` separates a row from the row before, ``len(gaps)`` where a sequence starts.
+        Index in `gaps` of the time between a row and the previous row; ``len(gaps)`` where a sequence starts.
     gaps : Array (U,)
-        The different times between rows.
+        The distinct times between rows.
     """
 
     values: Any
@@ -37,12 +37,12 @@ class Series(NamedTuple):
 
 
 def from_panel(panel: Panel) -> Series:
-    """Packed observations for the model."""
+    """Return packed observations in the format of the model."""
     return Series(panel.values[:], panel.mask[:] > 0.0, panel.gap_index, panel.gaps)
 
 
 def as_series(X: Any) -> Series:
-    """Observations (T, D) with NaN where missing, evenly sampled and of one sequence."""
+    """Return a Series of observations (T, D) with NaN where missing, evenly sampled and of one sequence."""
     values = jnp.asarray(X)
     mask = ~jnp.isnan(values)
     start = (jnp.arange(values.shape[-2]) == 0).astype(jnp.int32)
@@ -59,27 +59,27 @@ def factorial_ar1_model(
     predict: bool = False,
     least_noise: Any = None,
 ) -> Array:
-    """Factorial AR(1) model for NumPyro: any of its samplers and guides can run it.
+    """Factorial AR(1) model for the samplers and guides of NumPyro.
 
     Sites: ``timescale`` (K,), ``loadings`` (D, K), ``noise_std`` or ``noise_variance`` (D,), ``offset`` (D,)
-    and ``observations``; ``decay`` and ``noise_variance`` as deterministic ones.
+    and ``observations``; ``decay`` and ``noise_variance`` are deterministic sites.
 
     Parameters
     ----------
     X : Array (T, D) with NaN where missing, Array (S, T, D), or Series
         One evenly sampled series; several of them for the hierarchical model, padded by NaN to equal
-        lengths; or a packed series. Standardise it first: the default priors suppose so.
+        lengths; or a packed series. Standardize it first, as the default priors assume.
     n_components : int, default=2
-        Number of latents.
+        Number of factors.
     priors : Priors, optional
-        By default :class:`Priors` as it is.
+        By default ``Priors()``.
     noise : {"diagonal", "isotropic"} or Array (D,), default="diagonal"
         A noise variance for each column, one for all, or known variances.
     predict : bool, default=False
-        Whether to draw observations, as for a prior predictive, instead of conditioning on `X`.
+        Whether to draw observations, as for a prior predictive distribution, instead of conditioning on `X`.
     least_noise : float or Array (D,), optional
-        Variance that learned noise is held above, by :func:`at_least`. Columns that say the same of each
-        other have a posterior that rises without end as their noise falls to nothing.
+        Lower bound of the noise variance, imposed by :func:`at_least`. If columns determine each other
+        exactly, the posterior density is unbounded as their noise variance goes to zero (Heywood case).
 
     Returns
     -------
@@ -90,8 +90,8 @@ def factorial_ar1_model(
     -----
     With three dimensions the model is hierarchical: all sequences share time scales, loadings and offset,
     and sequence ``s`` has the noise ``noise_std_d exp(noise_spread e_sd)`` with standard normal ``e``.
-    The order and the signs of the latents are not fixed here, which would cut the posterior into corners;
-    :func:`probsfa.bayes.relabel` brings draws to one labelling afterwards.
+    The order and the signs of the factors are not constrained, because constraints would truncate the
+    posterior; use :func:`probsfa.bayes.relabel` after sampling.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def factorial_ar1_model(
 def _given_parameters(
     decay: Array, loadings: Array, variance: Array, offset: Array, series: Series
 ) -> FactorialAR1:
-    """Distribution of the series given the parameters."""
+    """Return the distribution of the series given the parameters."""
     return FactorialAR1(
         decay,
         loadings,
@@ -140,7 +140,7 @@ def _given_parameters(
 
 
 def at_least(variance: Any, least: Any) -> Any:
-    """Noise variances held above a smallest one: smoothly near it, and exactly as they are far above it.
+    """Return noise variances with a smooth lower bound, unchanged far above it.
 
     ``sqrt(r^2 + least^2)`` differs from ``r`` by less than 1e-12 of it once ``r`` is a million times `least`.
     """
@@ -152,7 +152,7 @@ def at_least(variance: Any, least: Any) -> Any:
 def sample_noise_variance(
     priors: Priors, noise: Any, n_features: int, n_sequences: int | None, least: Any
 ) -> Array:
-    """Sites of the noise, and its variance (D,) or (S, D)."""
+    """Sample the sites of the noise; return its variance (D,) or (S, D)."""
     if not isinstance(noise, str):
         known = jnp.broadcast_to(jnp.asarray(noise), (n_features,))
         return known if n_sequences is None else jnp.broadcast_to(known, (n_sequences, n_features))

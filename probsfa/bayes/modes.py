@@ -1,9 +1,8 @@
 """Modes of a posterior, found from several starts.
 
-A Gaussian approximation covers one mode, and its importance weights cannot reveal others: none of its draws
-is there. So the density is maximized from further starts as well. The second start has the factors of the
-largest variance that those of the first mode leave; the others have random directions of the largest
-variance and random time scales.
+A Gaussian approximation covers one mode, and its importance weights cannot reveal others, because it has no
+draws there. The density is therefore maximized from further starts. The second start has the factors of
+largest variance in the residual of the first mode; the others have random directions and random time scales.
 """
 
 from typing import NamedTuple
@@ -20,20 +19,21 @@ from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace, climb_from
 from probsfa.statespace.parameters import Parameters
 
-#: Starts of a search, that of the first mode included.
+#: Number of starts of a search, including that of the first mode.
 N_STARTS = 4
-# Two maxima are one if they are closer than this, in standard deviations (Euclidean).
+# Two maxima are identical if their Euclidean distance in standard deviations is smaller.
 _SAME = 1.0
-# A maximum that was reached roughly is not refined if it is this close to a mode, or lower by so many nats.
+# An approximate maximum is not refined if it is closer than this to a mode, or lower by this number of nats.
 _NEAR, _LOW = 3.0, 12.0
-# Approximate log evidence below the largest at which a mode is left out: its share is below a thousandth.
+# A mode is omitted if its approximate log evidence is lower than the largest by this: its share is below
+# 1/1000.
 _NO_SHARE = 7.0
-# Share of a column's variance that is noise at least in a start.
+# Minimum share of the noise in the variance of a column, at a start.
 _LEAST_NOISE = 0.1
 
 
 class Modes(NamedTuple):
-    """Modes of a posterior: their approximations, that of the first start first, and whether it is a part."""
+    """Modes of a posterior, that of the first start first; whether the search was interrupted."""
 
     found: list[LaplaceApproximation]
     interrupted: bool
@@ -56,19 +56,19 @@ def find_modes(
     data : TargetData
         What it is conditioned on.
     first : LaplaceApproximation
-        The mode that is known.
+        The known mode.
     labelling : Labelling
-        Labelling of the factors there, in which the others are given.
+        Labelling of the factors at this mode, used for all modes.
     rng : Generator
         Source of the random starts.
     n_starts : int, default=4
-        Starts, that of the first mode included.
+        Number of starts, including that of the first mode.
 
     Returns
     -------
     Modes
-        Without those whose approximate evidence is below a thousandth of the largest. After an interrupt
-        from the keyboard those that were found until then.
+        Modes whose approximate evidence is at least 1/1000 of the largest. After a keyboard interrupt, the
+        modes found so far.
     """
     data = data._replace(symmetry_reference=None)
     found = [first]
@@ -94,14 +94,14 @@ def find_modes(
 
 
 def _distance(mode: LaplaceApproximation, vector: FloatArray) -> float:
-    """Distance of a vector from a mode, in its standard deviations."""
+    """Return the distance of a vector from a mode, in standard deviations."""
     return float(np.linalg.norm(np.linalg.solve(mode.factor, vector - mode.centre)))
 
 
 def _starts(
     target: Target, data: TargetData, first: LaplaceApproximation, n_starts: int, rng: np.random.Generator
 ) -> list[dict[str, FloatArray]]:
-    """Values of the sites of the model to start from."""
+    """Return starting values of the sites of the model."""
     known = constrain(target, data, first.centre)
     values = np.where(data.series.mask, data.series.values, np.nan).reshape(-1, target.n_features)
     counts = np.maximum(np.sum(~np.isnan(values), axis=0), 1)
@@ -126,7 +126,7 @@ def _starts(
 
 
 def _largest(covariance: FloatArray, n_components: int) -> FloatArray:
-    """Loadings (D, n_components) of the largest principal components, as far as there are so many."""
+    """Return the loadings (D, n_components) of the leading principal components, padded with zeros."""
     sizes, axes = np.linalg.eigh(covariance)
     chosen = axes[:, ::-1] * np.sqrt(np.maximum(sizes[::-1], 0.0))
     out = np.zeros((len(covariance), n_components))

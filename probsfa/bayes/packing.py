@@ -1,4 +1,4 @@
-"""From checked sequences to what the model takes, and from a maximum of the likelihood to a start."""
+"""Conversion of validated sequences to the format of the model, and of a likelihood maximum to a start."""
 
 from typing import Any
 
@@ -11,16 +11,16 @@ from probsfa.bayes.model import Series, from_panel
 from probsfa.statespace.panel import Panel, make_panel, padded_length
 from probsfa.statespace.parameters import Parameters
 
-# Decays within which a start is kept: time scales from a fifth of a step to a hundred thousand steps.
+# Limits of the decays of a start: time scales from a fifth of a step to a hundred thousand steps.
 _FASTEST, _SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
-# Smallest standard deviation of the AR(1) noise of a start, as a share of a column's.
+# Smallest standard deviation of the AR(1) noise of a start, relative to that of the column.
 _LEAST_SCALE = 0.05
-#: Smallest noise of a start, and of draws, as a share of a column's variance.
+#: Smallest noise variance of a start and of draws, relative to the variance of the column.
 LEAST_NOISE = 1e-12
 
 
 def pack(sequences: Sequences, hierarchical: bool) -> Series:
-    """All sequences on one axis of time; those of a hierarchical model each on its own, padded."""
+    """Return all sequences on one time axis; those of a hierarchical model separately, padded."""
     if not hierarchical:
         return from_panel(make_panel(sequences))
     whole = make_panel(sequences, pad=False)
@@ -35,7 +35,7 @@ def pack(sequences: Sequences, hierarchical: bool) -> Series:
 
 
 def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
-    """Panels that share one noise, and for each the sequences it holds, with their last rows in it."""
+    """Return panels with one noise each, and for each its sequences with their last rows in it."""
     if not hierarchical:
         return [make_panel(sequences)], [[(i, s.stop - 1) for i, s in enumerate(sequences.slices)]]
     panels = [make_panel(sequences.one(i)) for i in range(len(sequences.lengths))]
@@ -43,7 +43,7 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
 
 
 def start_values(params: Parameters, target: Target) -> dict[str, Any]:
-    """Values of the model's sites at given parameters, as far as its priors allow."""
+    """Return the values of the model's sites at parameters, within the support of the priors."""
     noise = np.maximum(params.noise_variance, LEAST_NOISE)
     if target.noise == "isotropic":
         noise = noise[:1]

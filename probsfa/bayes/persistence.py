@@ -1,4 +1,4 @@
-"""The posterior of a :class:`probsfa.BayesianSFA` as values for a file, and back.
+"""Conversion of the posterior of a :class:`probsfa.BayesianSFA` to values for a file, and back.
 
 The values are the draws and their diagnostics, the training data, and the priors by name and numbers. They
 restore all methods and the groups for ArviZ. The coordinates of the sampler are not saved, because no method
@@ -29,7 +29,8 @@ from probsfa.statespace.parameters import Parameters
 __all__ = ["from_arrays", "to_arrays"]
 
 # Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
-# States S; a letter for each kind of process beside AR(1) factors, which models of AR(1) factors alone lack.
+# States S; a letter for each kind of process other than AR(1) factors, absent in models of AR(1) factors
+# only.
 _OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
 _OF_KINDS = dict(rhythm_decay="Q", rhythm_frequency="Q", smooth_rate="M", memory_decay="E", memory_scale="E")
 _REQUIRED = {
@@ -45,7 +46,7 @@ _OPTIONAL = dict(times="T", known_noise="D", least_noise="D", degrees="CN", feat
 }
 _POSITIVE = ("scale", "draws_noise_variance", "raw_noise_variance", "degrees")
 
-# Arrays of a run that not every method has.
+# Arrays that exist only for some methods.
 _OF_RUN = tuple(
     name for name in Inferred._fields if name not in ("vectors", "sample_stats", "interrupted", "pareto_k")
 )
@@ -108,7 +109,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
     Raises
     ------
     KeyError, TypeError, ValueError
-        If they make no posterior.
+        If the values are not a posterior.
     """
     options = dict(state["options"])
     if "progress_bar" in options:  # the name in files of earlier versions
@@ -173,7 +174,7 @@ def _draws(state: dict[str, Any], part: str) -> AnyDraws:
 
 
 def _kinds(state: dict[str, Any]) -> Kinds | None:
-    """Return which processes the model has beside AR(1) factors, None for factors alone."""
+    """Return the processes of the model other than AR(1) factors, or None."""
     if "draws_rhythm_decay" not in state:
         return None
     sizes = [state[f"draws_{name}"].shape[-1] for name in ("rhythm_decay", "smooth_rate", "memory_decay")]
@@ -181,7 +182,7 @@ def _kinds(state: dict[str, Any]) -> Kinds | None:
 
 
 def _check(state: dict[str, Any]) -> dict[str, int]:
-    """Return the lengths of the arrays; an error names the value whose shape or range is wrong."""
+    """Return the lengths of the arrays; errors name the value with a wrong shape or range."""
     if state["method"] not in ("nuts", "svi") or not isinstance(state["seed"], int | np.integer):
         raise ValueError("method must be 'nuts' or 'svi', and seed an integer")
     if not 0.0 < state["time_unit"] < np.inf:
@@ -202,12 +203,12 @@ def _check(state: dict[str, Any]) -> dict[str, int]:
 
 
 def _describe_priors(priors: Priors) -> dict[str, Any]:
-    """Priors by name and numbers."""
+    """Return priors as names and numbers."""
     return {field.name: _describe(getattr(priors, field.name)) for field in dataclasses.fields(priors)}
 
 
 def _describe(prior: Any) -> Any:
-    """Return a distribution of NumPyro as its name and numbers; None and numbers as they are."""
+    """Return a distribution of NumPyro as its name and numbers; None and numbers unchanged."""
     if prior is None or is_number(prior):
         return prior
     name, parameters = type(prior).__name__, getattr(prior, "arg_constraints", {})
@@ -233,7 +234,7 @@ def _rebuild_priors(described: dict[str, Any]) -> Priors:
 
 
 def _rebuild(described: Any) -> Any:
-    """What :func:`_describe` described."""
+    """Invert :func:`_describe`."""
     if not isinstance(described, dict):
         return described
     kind = getattr(dist, str(described["distribution"]), None)

@@ -1,7 +1,7 @@
-"""Posterior predictions for sequences: factors, missing values, forecasts, and draws of these.
+"""Posterior predictions for sequences: factors, missing values, forecasts, and draws.
 
-Each answer is a mixture over draws of the parameters; with the parameters of one draw, the functions of
-:mod:`probsfa.statespace` give it exactly.
+Each prediction is a mixture over draws of the parameters. Given the parameters of one draw, it is computed
+exactly by the functions of :mod:`probsfa.statespace`.
 """
 
 from collections.abc import Iterator
@@ -41,9 +41,9 @@ from probsfa.statespace.prediction import Forecast, check_finite, forecast, obse
 from probsfa.statespace.simulation import draw_latents, simulate
 from probsfa.statespace.student import StudentNoise, cell_moments, infer_weights, left_out_cells
 
-# Draws whose predictions are averaged where the model is compared with straight lines.
+# Number of draws whose predictions are averaged for the comparison with linear interpolation.
 _COMPARED_DRAWS = 8
-# Draws at which a bound or cells left out are worked out, and nats to come at which a bound is good enough.
+# Number of draws for a bound or for left-out values, and the tolerance of a bound in nats.
 _BOUNDED_DRAWS, _WORTH_A_ROUND = 40, 1e-3
 
 
@@ -53,9 +53,9 @@ class BayesianForecast(Forecast):
     Attributes
     ----------
     means, std : ndarray or frame of shape (H, D)
-        Means and standard deviations of the observations, their noise included, in data units.
+        Means and standard deviations of the observations, including noise, in data units.
     latent_means, latent_std : ndarray or frame of shape (H, K)
-        Means and standard deviations of the latents.
+        Means and standard deviations of the factors.
     lower, upper : ndarray or frame of shape (H, D)
         Limits of prediction intervals of the observations: quantiles of the mixture over the draws.
 
@@ -96,21 +96,21 @@ class MissingCells(NamedTuple):
 
     @property
     def means(self) -> FloatArray:
-        """Missing values imputed by their means, shape (N, D)."""
+        """Return the series with missing values imputed by their means, shape (N, D)."""
         return self._imputed(self.values, self.mixture.mean)
 
     @property
     def std(self) -> FloatArray:
-        """Standard deviations, zero for observed values, shape (N, D)."""
+        """Return standard deviations, zero for observed values, shape (N, D)."""
         return self._imputed(np.zeros_like(self.values), self.mixture.std)
 
     def quantile(self, probability: float) -> FloatArray:
-        """Missing values imputed by quantiles of the mixture, shape (N, D)."""
+        """Return the series with missing values imputed by quantiles of the mixture, shape (N, D)."""
         return self._imputed(self.values, self.mixture.quantile(probability))
 
 
 def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> Posterior:
-    """Distribution of the latents of all rows, sequences one after the other.
+    """Return the distribution of the factors of all rows, sequences one after the other.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 
 
 def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> CellMixture:
-    """Distribution of the missing cells, row by row; parameters as in :func:`predict_latents`."""
+    """Return the distribution of the missing values, row by row; parameters as in :func:`predict_latents`."""
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     missing = np.isnan(sequences.values)
     if fitted.degrees is not None:
@@ -170,14 +170,14 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
 
 
 def beside_interpolation(fitted: FittedPosterior, sequences: Sequences) -> Comparison | None:
-    """How the model and straight lines find observed cells again, left out one at a time.
+    """Compare the leave-one-out errors of the model and of linear interpolation.
 
     Predictions of a few draws are averaged. Parameters as in :func:`predict_latents`.
 
     Returns
     -------
     Comparison or None
-        None where nothing is missing.
+        None if no value is missing.
     """
     if sequences.mask.all():
         return None
@@ -205,7 +205,7 @@ def predict_ahead(
     n_predictive: int,
     steps: list[FloatArray],
 ) -> list[BayesianForecast]:
-    """Forecast of each sequence.
+    """Return the forecast of each sequence.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def predict_ahead(
 
 
 def _mix_forecasts(many: list[Forecast], spreads: list[FloatArray] | None = None) -> BayesianForecast:
-    """Mixture of the forecasts of the draws; quantiles of parts with other standard deviations, if given."""
+    """Return the mixture of the forecasts of the draws; `spreads` are standard deviations for quantiles."""
     observed = make_cell_mixture(np.array([one.means for one in many]), np.array([one.std for one in many]))
     latent = make_cell_mixture(
         np.array([one.latent_means for one in many]), np.array([one.latent_std for one in many])
@@ -253,7 +253,7 @@ def _mix_forecasts(many: list[Forecast], spreads: list[FloatArray] | None = None
 def draw_latent_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Paths of the latents given the data (n_draws, T, K), each with parameters of another draw."""
+    """Draw paths of the factors given the data (n_draws, T, K), each with the parameters of another draw."""
     drawn = _drawn_paths(fitted, sequences, n_draws, rng)
     paths = np.array([np.concatenate([path for _, path in parts]) for parts, _ in drawn])
     return paths[:, :, fitted.reported_states]
@@ -262,7 +262,7 @@ def draw_latent_paths(
 def draw_observations(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Series (n_draws, T, D) with missing values drawn, each with parameters of another draw."""
+    """Draw the missing values of series (n_draws, T, D), each with the parameters of another draw."""
     drawn = []
     for parts, degrees in _drawn_paths(fitted, sequences, n_draws, rng):
         rows = []
@@ -277,9 +277,9 @@ def draw_observations(
 def _drawn_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[tuple[Parameters, FloatArray]], float | None]]:
-    """For each draw the parameters and paths (T_i, S) of the panels, and degrees of freedom, if any.
+    """Yield for each draw the parameters and paths (T_i, S) of the panels, and degrees of freedom, if any.
 
-    AR(1) noise of columns is among the states.
+    The states include the AR(1) noise of columns.
     """
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     chains, n = fitted.draws.decay.shape[:2]
@@ -295,9 +295,9 @@ def _drawn_paths(
 
 
 def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
-    """Means over the draws of posterior means of the latents times loadings, (T, D, K).
+    """Return means over the draws of posterior means of the factors times loadings, (T, D, K).
 
-    With AR(1) noise a further entry is its contribution, (T, D, K + 1).
+    With AR(1) noise its contribution is a further entry, (T, D, K + 1).
     """
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     found = RunningMean()
@@ -322,7 +322,7 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
 def draw_series(
     fitted: FittedPosterior, n_steps: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """A new series (n_steps, D) and its latents (n_steps, K), with the parameters of one draw."""
+    """Simulate a series (n_steps, D) and its factors (n_steps, K), with the parameters of one draw."""
     chains, n = fitted.draws.decay.shape[:2]
     chain, draw = int(rng.integers(chains)), int(rng.integers(n))
     params = as_parameters(fitted.draws, lambda x: x[chain, draw])
@@ -339,7 +339,7 @@ def draw_series(
 
 
 def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> float:
-    """Log predictive density of all rows, in nats; a lower bound of it under Student-t noise."""
+    """Return the log predictive density of all rows, in nats; with Student-t noise a lower bound."""
     if fitted.degrees is None:
         return predict_latents(fitted, sequences, n_predictive).log_likelihood
     n_draws = min(n_predictive, _BOUNDED_DRAWS)
@@ -355,7 +355,7 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
 
 
 def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
-    """Distances (N, D) of observed cells from what the others say, in standard deviations of usual noise."""
+    """Return leave-one-out errors (N, D) of observed values, in standard deviations of predictions."""
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     n_draws, moments = min(n_predictive, _BOUNDED_DRAWS), MixtureMoments()
     if fitted.degrees is not None:
@@ -375,19 +375,19 @@ def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: 
 
 
 def _left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (N, D) of the noise-free cells, each given all others."""
+    """Return leave-one-out means and variances (N, D) of the noise-free values."""
     return left_out_cells(params, panel, cell_moments(params, panel), np.asarray(panel.cell_weights[:]))
 
 
 def _weighted(fitted: FittedPosterior, panels: list[Panel], n_predictive: int) -> Iterator[WeightedDraw]:
-    """The draws that predictions are mixed of, with weights of the cells of the one panel."""
+    """Yield the draws of the predictive mixture, with weights of the values of the single panel."""
     chosen = thinned(fitted.draws, n_predictive)
     pairs = [(chain, int(draw)) for chain in range(len(fitted.draws.decay)) for draw in chosen]
     return weighted_draws(fitted, panels[0], pairs)
 
 
 def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> CellMixture:
-    """Distribution of missing cells: their noise is normal given a weight, which is drawn for each."""
+    """Return the distribution of missing values: their noise is normal given weights, which are drawn."""
     means, stds, spreads = [], [], []
     for one in draws:
         whole = smooth(one.params, one.panel)
@@ -402,12 +402,12 @@ def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray
 def _thinned_parameters(
     fitted: FittedPosterior, n_predictive: int, n_panels: int
 ) -> Iterator[list[Parameters]]:
-    """Parameters of each panel, for the draws that predictions are mixed of."""
+    """Return the parameters of each panel for the draws of the predictive mixture."""
     draws = parameters_of_draws(fitted.draws, n_panels, thinned(fitted.draws, n_predictive))
     return ([params.state_space for params in draw] for draw in draws)
 
 
 def panels_and_draws(fitted: FittedPosterior, n_wanted: int) -> tuple[list[Panel], NDArray[np.intp]]:
-    """Packed training data, and which draws to use of each chain."""
+    """Return packed training data, and the draws of each chain to use."""
     panels, _ = panels_of(fitted.units.retimed(fitted.sequences), fitted.hierarchical)
     return panels, thinned(fitted.draws, n_wanted)

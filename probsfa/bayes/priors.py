@@ -1,7 +1,7 @@
-"""Priors that a user can see, name and change.
+"""Prior distributions of the parameters.
 
-They speak of standardised data (each column of mean zero and variance one) and of the sampling step, so that
-the defaults are independent of units. :func:`probsfa.bayes.factorial_ar1_model` turns them into sites.
+They refer to standardized data (columns of mean zero and variance one) and to the sampling step, so that the
+defaults are independent of units. :func:`probsfa.bayes.factorial_ar1_model` converts them to sites.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ def _offset() -> dist.Distribution:
     return dist.Normal(0.0, 1.0)
 
 
-# Examples for messages, by parameter.
+# Examples in messages, by parameter.
 _POSITIVE = {
     "timescale": "LogNormal(2.3, 1.5)",
     "noise_std": "LogNormal(-1, 1)",
@@ -51,29 +51,29 @@ _REAL = {"loadings": "Normal(0, 1)", "offset": "Normal(0, 1)"}
 class Priors:
     """Priors of the factorial AR(1) model.
 
-    Each is a NumPyro distribution of a single number, used for all entries independently, or one whose shape
-    is the parameter's own.
+    Each is a NumPyro distribution of a single number, used independently for all entries, or of an array with
+    the shape of the parameter.
 
     Parameters
     ----------
     timescale : Distribution, default=LogNormal(2.3, 1.5)
-        Time scale of a latent, ``-1 / log a``, in sampling steps: the median is 10, and 95 % lie between 0.5
+        Time scale of a factor, ``-1 / log a``, in sampling steps: the median is 10, and 95 % lie between 0.5
         and 190. Positive.
     loadings : Distribution, default=Normal(0, 1)
         Loadings, in standard deviations of the columns. Not used with `shrinkage`.
     noise_std : Distribution, default=LogNormal(-1, 1)
         Standard deviation of the noise, in standard deviations of the columns: the median is 0.37, and 95 %
-        lie between 0.05 and 2.6. It has no mass at zero, which keeps a latent from explaining a column
-        without any noise (a Heywood case; Martin & McDonald 1975); ``HalfNormal(1)`` has.
+        lie between 0.05 and 2.6. Its density is zero at zero, unlike that of ``HalfNormal(1)``: no factor
+        explains a column without noise (a Heywood case; Martin & McDonald 1975).
     noise_variance : Distribution or None, default=None
         Variance of the noise, instead of `noise_std`: for example ``InverseGamma(2, 0.5)``.
     offset : Distribution, default=Normal(0, 1)
-        Mean of the observations, in standard deviations of the columns, from the mean of each.
+        Mean of the observations, relative to the column mean, in standard deviations of the columns.
     shrinkage : float or None, default=None
-        Automatic relevance: the loadings of each latent share a scale of its own, whose typical size
-        this is; latents that the data do not need shrink to nothing (:class:`SharedScaleNormal`).
+        Automatic relevance determination: the loadings of each factor have a common scale, of this typical
+        size; the loadings of unnecessary factors shrink to zero (:class:`SharedScaleNormal`).
     noise_spread : Distribution, default=HalfNormal(0.5)
-        Used by hierarchical models only: how much the logarithm of the noise differs between sequences.
+        Used by hierarchical models only: standard deviation of the logarithm of the noise between sequences.
     cycle_period : Distribution, default=LogNormal(2.7, 0.8)
         Period of a stochastic cycle, in sampling steps: the median is 15, and 95 % lie between 3.1 and 71.
         Shorter periods than 2 have a probability of 0.6 %.
@@ -91,14 +91,14 @@ class Priors:
         Standard deviation of the AR(1) noise, in standard deviations of the columns.
     degrees_of_freedom : Distribution, default=Gamma(2, 0.1)
         Used with ``robust=True`` only: degrees of freedom of Student-t noise, cut off below 2.1 and above
-        1000 (Juarez & Steel 2010, doi:10.1198/jbes.2009.07145). `noise_std` and `noise_variance` are then
-        of the scale.
+        1000 (Juarez & Steel 2010, doi:10.1198/jbes.2009.07145). `noise_std` and `noise_variance` then refer
+        to the scale.
 
     Raises
     ------
     ValueError
-        If `shrinkage` is not positive; if a prior is not a NumPyro distribution with a density; or if that of
-        a positive parameter allows negative numbers.
+        If `shrinkage` is not positive; if a prior is not a NumPyro distribution with a density; or if the
+        prior of a positive parameter allows negative numbers.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class Priors:
                 _check_prior(name, prior)
 
     def of_loadings(self, n_features: int, n_components: int) -> dist.Distribution:
-        """Prior of the loadings, with event shape (D, K)."""
+        """Return the prior of the loadings, with event shape (D, K)."""
         if self.shrinkage is not None:
             return SharedScaleNormal(self.shrinkage, n_features, n_components)
         return expand_prior("loadings", self.loadings, (n_features, n_components))
@@ -167,17 +167,17 @@ def _check_prior(name: str, prior: Any) -> None:
         )
 
 
-#: What is used where no priors are given; one object, so that compiled programs are used again.
+#: The default priors; a single object, so that compiled programs are reused.
 DEFAULT_PRIORS = Priors()
 
 
 def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
-    """A prior of one number for all entries of an array, or a prior of the whole array as it is.
+    """Return a prior of one number for all entries of an array; return a prior of the whole array unchanged.
 
     Raises
     ------
     ValueError
-        If its shape is neither; the message has the `name` of the parameter.
+        If the shape is neither; the message names the parameter `name`.
     """
     whole = prior.shape()
     if prior.event_shape == () and len(whole) <= len(shape):
@@ -196,7 +196,7 @@ def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) ->
 
 
 def check_normal_priors(priors: Priors) -> None:
-    """Raise a ValueError unless loadings and offset have normal priors, as Gibbs sampling needs."""
+    """Raise a ValueError unless loadings and offset have normal priors, as required by Gibbs sampling."""
     if priors.shrinkage is not None:
         raise ValueError("robust=True needs normal loadings; shrinkage makes their prior another one.")
     for name in ("loadings", "offset"):
@@ -209,11 +209,11 @@ def check_normal_priors(priors: Priors) -> None:
 
 
 class SharedScaleNormal(dist.Distribution):
-    """Normal loadings with a scale for each latent, the scales integrated out: automatic relevance.
+    """Normal loadings with a scale for each factor, integrated out: automatic relevance determination.
 
     With ``s_k^2 ~ InverseGamma(1/2, scale^2 / 2)`` and ``C_dk ~ N(0, s_k^2)``, a column of loadings has a
-    multivariate Cauchy distribution: a peak at zero that draws in the columns that are not needed, and tails
-    that leave the others alone. Without the scales there is no funnel to sample from.
+    multivariate Cauchy distribution: a peak at zero, which shrinks unnecessary columns, and heavy tails,
+    which hardly shrink the others. Because the scales are integrated out, the posterior has no funnel.
 
     Parameters
     ----------

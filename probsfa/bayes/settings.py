@@ -1,4 +1,4 @@
-"""What a user may ask for: checks of the estimator's parameters."""
+"""Validation of the estimator's parameters."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import as_noise, check_variances, is_number
 
-# Limit of the cost of a gradient for n_components=None: a sampler evaluates a hundred thousand of them,
+# Limit of the cost of a gradient for n_components=None: a sampler evaluates a hundred thousand gradients,
 # variational inference a few thousand.
 _PRODUCTS = {"nuts": 1e7, "svi": 1e8}
 _COUNTS = (
@@ -25,7 +25,7 @@ _COUNTS = (
 )
 
 
-# What to use in place of arguments that other estimators have.
+# Replacements of arguments that only other estimators have.
 INSTEAD = {
     "exog": "Give it X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample coefficients "
     "in a NumPyro model of your own: probsfa.bayes.FactorialAR1 has an offset for each row.",
@@ -33,7 +33,7 @@ INSTEAD = {
 
 
 def refuse(where: str, unsupported: dict[str, Any]) -> None:
-    """Raise a TypeError for the first of some arguments that are not supported, with what to use instead."""
+    """Raise a TypeError that names the first unsupported argument and its replacement."""
     for name in unsupported:
         fix = INSTEAD.get(name, "Its parameters are in help(BayesianSFA).")
         raise TypeError(f"{where} does not support the argument {name!r}. {fix}")
@@ -45,7 +45,7 @@ def check_settings(model: Any) -> None:
     Raises
     ------
     ValueError
-        That names the parameter, what came and what is wanted.
+        The message names the parameter, its value and the valid values.
     """
     noise = model.noise
     if isinstance(noise, str):

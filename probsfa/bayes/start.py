@@ -1,4 +1,4 @@
-"""Where a fit starts: the maximum of the likelihood, near which that of the posterior is."""
+"""Start of a fit: the maximum of the likelihood, which is near that of the posterior."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_lik
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Parameters
 
-# A start need not have converged.
+# Warnings are ignored: a start need not have converged.
 _MAX_ITER, _TOL = 100, 1e-2
 
 
@@ -31,14 +31,14 @@ def maximum_likelihood_start(
     rhythms: int = 0,
     smooth: int = 0,
 ) -> Start:
-    """Maximise the likelihood, roughly.
+    """Maximize the likelihood approximately.
 
     Parameters
     ----------
     sequences : Sequences
         Checked data.
     n_components : int
-        Number of latents.
+        Number of factors.
     noise : {"diagonal", "isotropic"}, float or array-like (D,)
         As in :class:`probsfa.BayesianSFA`.
     robust : bool, default=False
@@ -51,7 +51,7 @@ def maximum_likelihood_start(
     ValueError
         If no column varies, or no sequence has two rows.
     KeyboardInterrupt
-        If an interrupt from the keyboard cut it short: there is nothing to draw from yet.
+        After a keyboard interrupt, because there is no posterior yet.
     """
     options = FitOptions(
         n_components,

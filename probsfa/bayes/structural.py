@@ -25,12 +25,12 @@ from probsfa.statespace.processes.base import block_score
 
 #: Standard deviation of the loadings of each state of a cycle: a cycle has two, with unit variance together.
 CYCLE_LOADING = 0.5**0.5
-# Terms of the series of an incomplete gamma function below one: the next is 1e-17 of the first.
+# Number of terms in the series of the incomplete gamma function below one: the next is 1e-17 of the first.
 _TERMS = 16
 
 
 class Kinds(NamedTuple):
-    """Processes of a model beside AR(1) factors.
+    """Processes of a model in addition to AR(1) factors.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ def structural_model(
     ar_std = positive("ar_noise_std", priors.ar_noise_std, own)
     variance = sample_noise_variance(priors, noise, d, None, least_noise)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (d,)))
-    # No column sees the second state of a smooth factor.
+    # The second state of a smooth factor has no loadings.
     seen = jnp.stack([smooth_loadings, jnp.zeros_like(smooth_loadings)], axis=-1).reshape(d, 2 * m)
     params = StructuralDraws(
         jnp.exp(-1.0 / timescale),
@@ -122,7 +122,7 @@ def structural_model(
 
 
 def log_likelihood(params: StructuralDraws, series: Series) -> Array:
-    """Log-likelihood of a series (T, D), in nats, as a differentiable function of the parameters."""
+    """Return the log-likelihood of a series (T, D), in nats, a differentiable function of the parameters."""
     k, n = params.decay.shape[-1], params.memory_decay.shape[-1]
     alone = jnp.concatenate([params.decay, params.memory_decay])
     loadings = jnp.concatenate(
@@ -146,7 +146,7 @@ def log_likelihood(params: StructuralDraws, series: Series) -> Array:
 
 @broadcasting()
 def _transitions(alone: Array, params: StructuralDraws, gaps: Array) -> Transition:
-    """Transitions over each of gaps (U,); see :func:`probsfa.statespace.engine.dynamics.transition_over`."""
+    """Return transitions over gaps (U,); see :func:`probsfa.statespace.engine.dynamics.transition_over`."""
     elapsed = gaps[:, None]
     decays = alone**elapsed
     if not params.rhythm_decay.shape[-1] + params.smooth_rate.shape[-1]:
@@ -161,7 +161,7 @@ def _transitions(alone: Array, params: StructuralDraws, gaps: Array) -> Transiti
     velocity = -jnp.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
 
     def blocks(cycles: tuple[Array, ...], smooth: tuple[Array, ...]) -> Array:
-        """Matrices (U, P, 2, 2) from their entries, row after row."""
+        """Return matrices (U, P, 2, 2) from their entries, row by row."""
         both = jnp.concatenate([jnp.stack(one, axis=-1) for one in (cycles, smooth)], axis=1)
         return both.reshape(*both.shape[:2], 2, 2)
 
@@ -171,7 +171,7 @@ def _transitions(alone: Array, params: StructuralDraws, gaps: Array) -> Transiti
 
 
 def _gammainc_3(x: Array) -> Array:
-    """``1 - exp(-x) (1 + x + x^2 / 2)``, with all digits where ``x`` is small."""
+    """``1 - exp(-x) (1 + x + x^2 / 2)``, without cancellation for small ``x``."""
     small = jnp.where(x < 1.0, x, 0.5)
     total, term = jnp.zeros_like(x), small**3 / 6.0
     for i in range(_TERMS):
@@ -191,7 +191,7 @@ def marginal_log_likelihood(
     mask: Array,
     gap_index: Array,
 ) -> Array:
-    """Log-likelihood of a state-space model of blocks, its states integrated out.
+    """Return the log-likelihood of a state-space model of blocks, with states integrated out.
 
     Parameters
     ----------
@@ -204,14 +204,14 @@ def marginal_log_likelihood(
     -------
     Array of shape ()
         Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity). The
-        others are not differentiated.
+        other arguments are not differentiated.
     """
     model = Model(_with_start(over), loadings, noise_variance, offset)
     return forward_log_likelihood(model, Rows(values, mask, gap_index))
 
 
 def _with_start(over: Transition) -> Transition:
-    """Transitions over each gap, and last the one that starts a sequence."""
+    """Return transitions over each gap, followed by the one that starts a sequence."""
     return jax.tree.map(lambda rows, start: jnp.concatenate([rows, start[:1]]), over, over.starting())
 
 
@@ -231,7 +231,7 @@ def _value_and_score(
 
 
 def _score(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
-    """Derivatives by all entries of the transitions, in the place of the entries.
+    """Return derivatives with respect to all entries of the transitions, in the same structure.
 
     ``power`` and ``moments`` are those of :class:`probsfa.statespace.engine.dynamics.TransitionTerms`.
     """

@@ -1,6 +1,6 @@
-"""What has to be seen to while NumPyro's programs are traced: a lock, and a fault of a compiler.
+"""Tracing of NumPyro's programs: a lock, and a workaround for a compiler error.
 
-Tracing is the one run of a model's Python code from which JAX makes a compiled program.
+JAX traces a model's Python code once, and compiles the result.
 """
 
 import threading
@@ -12,13 +12,14 @@ import jax
 
 from probsfa.statespace.engine import compiler
 
-#: Held while NumPyro's handlers are at work. NumPyro has one list of them for the whole process, so that a
-#: second thread would run its model under the handlers of the first. Compiled programs run without the lock.
-#: Those that take it while they are traced must not be called by whoever holds it: another thread may be
-#: tracing one of them, waiting for the lock, and JAX lets only one thread trace a program.
+#: Acquired while NumPyro's handlers are active. NumPyro has one global list of handlers, so that the model of
+#: a second thread would run with the handlers of the first. Compiled programs run without the lock. Programs
+#: that acquire it while they are traced must not be called with the lock held: another thread may be tracing
+#: one of them and waiting for the lock, and JAX lets only one thread trace a program.
 handlers_lock = threading.RLock()
 
-# The compiler of JAX 0.10, the last for Python 3.11, ends the process on single kernels inside loops on CPUs.
+# The compiler of JAX 0.10, the last for Python 3.11, aborts the process for single kernels inside loops on
+# CPUs.
 _FAULTY = jax.__version_info__ < (0, 11)
 
 _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
@@ -26,7 +27,7 @@ _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
 
 @contextmanager
 def no_loop_around() -> Iterator[None]:
-    """Trace a program of our own that no loop will contain: single kernels can be asked for."""
+    """Trace a program that is not called in a loop, where single kernels are safe."""
     token = _no_loop.set(True)
     try:
         yield
@@ -35,5 +36,5 @@ def no_loop_around() -> Iterator[None]:
 
 
 def kernel_hints_outside_loops() -> AbstractContextManager[None]:
-    """Trace the likelihood without asking for single kernels where, inside a loop, that would fail."""
+    """Trace the likelihood without single kernels if it may be inside a loop."""
     return compiler.without_kernel_hints() if _FAULTY and not _no_loop.get() else nullcontext()

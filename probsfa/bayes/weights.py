@@ -1,8 +1,8 @@
-"""Predictions under Student-t noise: for each draw of the parameters, weights of the cells are drawn too.
+"""Predictions with Student-t noise: weights of the values are drawn for each draw of the parameters.
 
-Given parameters and weights the posterior is normal, so an answer is the mixture over draws of both. Weights
-of the rows that are asked about are drawn by Gibbs sampling, latents and weights in turn, at the parameters
-of one draw after the other: these differ little, so that few sweeps take the weights from one to the next.
+Given parameters and weights the posterior is normal, so that predictions are mixtures over draws of both.
+Weights of new rows are drawn by Gibbs sampling, alternating factors and weights, at the parameters of
+successive draws. These differ little, so that a few sweeps are enough between draws.
 """
 
 from collections.abc import Iterator
@@ -21,23 +21,23 @@ from probsfa.statespace.student import StudentNoise
 
 __all__ = ["WeightedDraw", "degrees_of_draws", "weighted_draws"]
 
-# Sweeps before the first draw, and from one to the next.
+# Sweeps before the first draw, and between draws.
 _FIRST_SWEEPS, _SWEEPS = 20, 3
 
 
 class WeightedDraw(NamedTuple):
-    """A draw of the parameters, and of the weights of the cells of some rows.
+    """A draw of the parameters and of the weights of the values of some rows.
 
     Attributes
     ----------
     params : Parameters
         With squared scales as noise variances.
     panel : Panel
-        The rows, with the weights.
+        The rows and the weights.
     degrees : float
         Degrees of freedom.
     rng : Generator
-        For weights of cells that are not observed.
+        Random numbers for the weights of missing values.
     """
 
     params: Parameters
@@ -47,18 +47,18 @@ class WeightedDraw(NamedTuple):
 
     @property
     def expected(self) -> Parameters:
-        """The parameters with the variance of noise of which no weight is known."""
+        """Return the parameters with the marginal noise variance, for unknown weights."""
         variance = self.params.noise_variance * StudentNoise(self.degrees).variance
         return self.params.replace(noise_variance=variance)
 
     def variances(self, shape: tuple[int, ...]) -> FloatArray:
-        """Drawn variances (..., D) of the noise of cells that are not observed."""
+        """Draw noise variances (..., D) of missing values."""
         weights = self.rng.gamma(0.5 * self.degrees, size=shape) / (0.5 * self.degrees)
         return np.asarray(self.params.noise_variance / weights)
 
 
 def degrees_of_draws(fitted: FittedPosterior, n_wanted: int) -> FloatArray:
-    """Degrees of freedom of the draws that predictions are mixed of."""
+    """Return the degrees of freedom of the draws of the predictive mixture."""
     assert fitted.degrees is not None
     return fitted.degrees[:, thinned(fitted.draws, n_wanted)].ravel()
 
@@ -66,7 +66,7 @@ def degrees_of_draws(fitted: FittedPosterior, n_wanted: int) -> FloatArray:
 def weighted_draws(
     fitted: FittedPosterior, panel: Panel, chosen: list[tuple[int, int]]
 ) -> Iterator[WeightedDraw]:
-    """Go through chosen draws (chain, draw) of a fit with weights for the cells of a panel.
+    """Yield selected draws (chain, draw) of a fit with weights for the values of a panel.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def weighted_draws(
     Yields
     ------
     WeightedDraw
-        The same each time that the same is asked.
+        The weights are the same for the same arguments.
     """
     assert fitted.degrees is not None
     rng = np.random.default_rng(fitted.seed)

@@ -1,1 +1,1 @@
-"""Coordinates in which the posterior is easy to sample, and the density as a function of them."""
+"""Coordinates for sampling the posterior, and its density as a function of them."""

@@ -1,4 +1,4 @@
-"""Parameters at many vectors at once, by programs that are not compiled again for another number of them."""
+"""Parameters at many vectors at once, by programs that are compiled for a fixed number of vectors."""
 
 import functools
 from collections.abc import Callable
@@ -16,17 +16,17 @@ from probsfa.bayes.draws import AnyDraws, Draws, StructuralDraws
 from probsfa.bayes.model import Series
 from probsfa.statespace.engine.settings import engine_settings
 
-#: Vectors that small programs take at once.
+#: Number of vectors in a call of a small program.
 BLOCK = 64
 
 
 def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray) -> list[FloatArray]:
-    """Results of a program for each of some vectors, computed in blocks of one size.
+    """Return the results of a program for each vector, computed in blocks of equal size.
 
     Parameters
     ----------
     program : callable
-        Gives a tuple of arrays (BLOCK, ...) for vectors (BLOCK, P).
+        Returns a tuple of arrays (BLOCK, ...) for vectors (BLOCK, P).
     vectors : ndarray (N, P)
 
     Returns
@@ -45,8 +45,8 @@ def _constrain_all(target: Target, data: TargetData, vectors: Array) -> tuple[Ar
 
 
 def constrain(target: Target, data: TargetData, vectors: FloatArray) -> AnyDraws:
-    """Parameters at vectors (..., P)."""
-    # Parameters do not depend on the rows: one row keeps the program small.
+    """Return the parameters at vectors (..., P)."""
+    # Parameters do not depend on the rows; one row is enough.
     row = jax.tree.map(np.asarray, _first_row(data.series))
     one = TargetData(row, data.known_noise, chart=data.chart, least_noise=data.least_noise)
     with engine_settings():
@@ -68,7 +68,7 @@ def _all_latents(target: Target, frame: RotationFrame | None, vectors: Array) ->
 def latent_coordinates(
     target: Target, frame: RotationFrame | None, vectors: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Coordinates of the time scales (N, K) and of the loadings (N, D, K) at vectors (N, P)."""
+    """Return the coordinates of time scales (N, K) and of loadings (N, D, K) at vectors (N, P)."""
     with engine_settings():
         timescales, loadings = in_blocks(functools.partial(_all_latents, target, frame), vectors)
     return timescales, loadings

@@ -1,4 +1,4 @@
-"""The choice of coordinates for some data: what rotations and the offset refer to."""
+"""The choice of coordinates for some data: references of the rotations and of the offset."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from probsfa.statespace.engine.settings import engine_settings
 
 
 def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Chart:
-    """Chart that refers to given parameters, as far as the model and the data have one.
+    """Return the chart with these parameters as reference; parts are None if the model does not allow them.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Ch
     values : dict
         Values of all sites of the model.
     data : TargetData
-        What the posterior is conditioned on; its own chart is not used.
+        Data of the posterior; their chart is not used.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Ch
 def _rotation(
     target: Target, values: dict[str, Any], data: TargetData, noise: FloatArray
 ) -> RotationFrame | None:
-    """Frame of rotations, where the priors tell neither the order nor the signs of the latents."""
+    """Return the frame of rotations, if the priors are symmetric in order and signs of the factors."""
     if not (target.symmetry.order and target.symmetry.signs):
         return None
     loadings, timescale = (np.asarray(values[name]) for name in ("loadings", "timescale"))
@@ -52,14 +52,14 @@ def _rotation(
 def _offset_scale(
     target: Target, values: dict[str, Any], data: TargetData, noise: FloatArray
 ) -> OffsetScale | None:
-    """Scale of the offset, where it may be any number and no latent is too slow for the formula."""
+    """Return the scale of the offset, if its prior is unbounded and no factor is too slow for the formula."""
     if target.n_sequences is not None or not is_real(target.sites["offset"].support):
         return None
     mask, timescale = np.asarray(data.series.mask), np.asarray(values["timescale"])
     seen = np.flatnonzero(np.any(mask, axis=1))
     if np.max(timescale) > LONGEST * len(seen):
         return None
-    # Rows after the last are padding, each a sequence of its own.
+    # Rows after the last are padding, each a separate sequence.
     index = np.asarray(data.series.gap_index)[: 1 + np.max(seen, initial=0)]
     n_sequences = np.sum(index == len(data.series.gaps))
     with engine_settings():
@@ -75,7 +75,7 @@ def _offset_scale(
 
 
 def _precision(prior: Any) -> FloatArray:
-    """Inverse variance of a prior; zero where it has none."""
+    """Return the inverse variance of a prior; zero if the variance does not exist."""
     with engine_settings(), jax.ensure_compile_time_eval():
         try:
             variance = np.asarray(prior.variance, np.float64)

@@ -1,4 +1,4 @@
-"""What a posterior density is conditioned on, and what its coordinates refer to."""
+"""Data of a posterior density, and references of its coordinates."""
 
 from typing import Any, NamedTuple
 
@@ -9,14 +9,14 @@ from probsfa.bayes.model import Series
 
 
 class Chart(NamedTuple):
-    """References of the coordinates; None where the parameters themselves are the coordinates.
+    """References of the coordinates; None if the parameters themselves are the coordinates.
 
     Attributes
     ----------
     rotation : RotationFrame or None
-        Reference of the rotations among latents.
+        Reference of the rotations of factors.
     offset_scale : OffsetScale or None
-        What the offset is in units of.
+        Unit of the offset.
     """
 
     rotation: RotationFrame | None = None
@@ -24,22 +24,22 @@ class Chart(NamedTuple):
 
 
 class TargetData(NamedTuple):
-    """What changes from fit to fit while the compiled programs stay.
+    """Arguments of the compiled programs that differ between fits.
 
     Attributes
     ----------
     series : Series
         The observations.
     known_noise : Array (D,) or None
-        Noise variances, where they are known.
+        Known noise variances.
     symmetry_reference : SymmetryReference or None
-        Which of the posterior's mirror images is wanted, if only one is.
+        Selects one of the mirror images of the posterior, if only one is used.
     chart : Chart
         What the coordinates refer to.
     least_noise : Array (D,) or None
-        Variances below which noise is too small to compute with.
+        Lower bounds of the noise variances.
     phase_reference : Array (D, 2 R) or None
-        Loadings of the cycles whose phases are wanted, if there are cycles.
+        Loadings that determine the phases of cycles, if there are cycles.
     """
 
     series: Series

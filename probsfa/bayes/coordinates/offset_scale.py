@@ -1,9 +1,9 @@
-"""Coordinates of the offset in which its posterior is as wide for slow latents as for fast ones.
+"""Coordinates of the offset whose posterior width does not depend on the time scales of the factors.
 
-A slow latent does not average out over the data, so that its mean cannot be distinguished from the offset's:
-the offset is as uncertain as ``C`` times the mean of the latents, which grows with their time scales. To a
-sampler this is a funnel. Here the offset is ``M(theta)`` times a vector that is about standard normal, with
-``M`` from the power spectrum at frequency zero.
+A slow factor does not average out over the data, so that its mean cannot be distinguished from the offset:
+the offset is as uncertain as ``C`` times the mean of the factors, which grows with their time scales. This
+makes the posterior a funnel. Here the offset is ``M(theta)`` times an approximately standard normal vector,
+with ``M`` from the power spectrum at frequency zero.
 """
 
 from typing import Any, NamedTuple
@@ -15,24 +15,24 @@ from jax import Array
 
 from probsfa._typing import FloatArray
 
-#: Longest time scale, as a share of the rows, for which the formula holds: the mean of a slower latent is as
-#: uncertain as the latent itself, and the prior of the offset decides.
+#: Longest time scale, relative to the number of rows, for which the formula holds: the mean of a slower
+#: factor is as uncertain as the factor itself, and the prior of the offset dominates.
 LONGEST = 0.15
 
 
 class OffsetScale(NamedTuple):
-    """What the uncertainty of an offset depends on beside the parameters.
+    """Quantities other than the parameters that determine the uncertainty of an offset.
 
     Attributes
     ----------
     counts : Array (D,)
-        Observed cells of each column.
+        Number of observed values of each column.
     n_rows, n_sequences : float
-        Rows, and independent sequences among them.
+        Numbers of rows and of independent sequences.
     prior_precision : Array (D,)
-        Inverse variances of the prior; zero where it has none.
+        Inverse variances of the prior; zero if they do not exist.
     root : Array (D, D)
-        Transposed root of the precision at a reference, where coordinates are the offsets themselves.
+        Transposed root of the precision at a reference; there the coordinates are the offsets themselves.
     """
 
     counts: Any
@@ -43,10 +43,10 @@ class OffsetScale(NamedTuple):
 
 
 def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance: Any) -> Array:
-    """Lower root (D, D) of the offset's precision: that of the mean of a series, and that of the prior.
+    """Return the lower root (D, D) of the precision of the offset: data plus prior.
 
-    The mean of ``n`` rows of an AR(1) latent has the variance ``g / n`` with ``g = (1 + a) / (1 - a)``, and
-    at most one for each sequence.
+    The mean of ``n`` rows of an AR(1) factor has the variance ``g / n`` with ``g = (1 + a) / (1 - a)``, at
+    most one for each sequence.
     """
     power = (1.0 + decay) / (1.0 - decay)
     latent = power / (scale.n_rows + scale.n_sequences * power)
@@ -61,7 +61,7 @@ def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance
 def scaled_offset(
     scale: OffsetScale, coordinates: Array, decay: Array, loadings: Array, noise_variance: Array
 ) -> tuple[Array, Array]:
-    """Offset (D,) at coordinates (D,), and the log determinant of the map."""
+    """Return the offset (D,) at coordinates (D,), and the log determinant of the map."""
     root = precision_root(scale, decay, loadings, noise_variance)
     offset = jax.lax.linalg.triangular_solve(
         root, (scale.root @ coordinates)[:, None], left_side=True, lower=True, transpose_a=True
@@ -79,7 +79,7 @@ def make_offset_scale(
     loadings: FloatArray,
     noise_variance: FloatArray,
 ) -> OffsetScale:
-    """Scale of the offset with given parameters as its reference."""
+    """Return the scale of the offset with these parameters as reference."""
     scale = OffsetScale(counts, n_rows, n_sequences, prior_precision, None)
     root = precision_root(scale, decay, loadings, noise_variance)
     return scale._replace(root=np.asarray(root).T)

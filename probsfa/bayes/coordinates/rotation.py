@@ -1,19 +1,19 @@
-"""Coordinates in which latents of similar time scales may turn into each other.
+"""Coordinates for rotations of factors with similar time scales.
 
-How a series splits into latents is known far less well than what they span. In time scales and loadings the
-posterior is bent around the rotations of the latents, and torn where two time scales cross, for there the
-labels change. Here the ``K`` time scales (by the coordinate ``t``, their logarithm) and the loadings ``C``
-(D, K), in units of the innovations, are given by
+The individual factors are far less certain than the space that they span. As a function of time scales and
+loadings, the posterior is curved along rotations of the factors, and discontinuous where two time scales are
+equal, because the labels change there. Here the ``K`` time scales (by the coordinate ``t``, their logarithm)
+and the loadings ``C`` (D, K), in units of the innovations, are given by
 
 * a symmetric matrix ``M = R diag(t) R'``, and
-* aligned loadings ``W = C R'``, for which ``B' L W`` is symmetric: no rotation brings them closer to a
+* aligned loadings ``W = C R'``, for which ``B' L W`` is symmetric: no rotation reduces their distance to a
   reference ``B`` with row weights ``L`` (orthogonal Procrustes).
 
 ``y = R z`` is the same process with correlated dynamics ``R diag(a) R'``, and the likelihood is a smooth
-function of these and of ``W``. All orders and signs of the latents are one point:
-it is for models that do not tell them apart. The off-diagonal entries of ``M`` take the place of the part of
-the loadings that alignment removes, so that there are as many coordinates as parameters; at the reference
-they are the parameters themselves, to first order.
+function of these and of ``W``. All orders and signs of the factors have the same coordinates; the model must
+not depend on them. The off-diagonal entries of ``M`` replace the part of the loadings that alignment removes,
+so that there are as many coordinates as parameters. At the reference they equal the parameters to first
+order.
 """
 
 from typing import Any, NamedTuple
@@ -25,21 +25,21 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 
-# Share of a row's variance that counts as noise at least: no row decides on the alignment alone.
+# Minimum share of noise in the variance of a row of loadings, so that no single row dominates the alignment.
 _LEAST_NOISE = 0.1
-# A latent takes part if its loadings are known to a fifth of their size, by the number of rows.
+# A factor is included if the relative standard error of its loadings is at most a fifth.
 _PRECISION = 25.0
-# Largest standard error of a logarithm of a time scale, and least distance of two in standard errors.
+# Largest standard error of the logarithm of a time scale, and smallest distance of two in standard errors.
 _VAGUE, _APART = 0.6, 2.25
 
 
 class RotationFrame(NamedTuple):
-    """A reference for rotations among some of the latents.
+    """A reference for rotations among some of the factors.
 
     Attributes
     ----------
     members : int Array (M,)
-        Those latents, from the smallest coordinate of the time scale to the largest.
+        Indices of these factors, by ascending coordinate of the time scale.
     reference : Array (D, M)
         ``B``.
     weighted : Array (D, M)
@@ -66,27 +66,27 @@ def choose_frame(
     noise_variance: FloatArray,
     n_rows: int,
 ) -> RotationFrame | None:
-    """Frame for the latents that are seen well; None where fewer than two are, or any two may be one.
+    """Return the frame of factors with certain loadings; None for fewer than two, or if two may be identical.
 
-    Where two time scales may be equal, ``M`` may be a multiple of the identity, and there its density has a
-    spike (its eigenvalues repel each other, those of the priors do not): such models have better coordinates
-    in the parameters themselves.
+    If two time scales may be equal, ``M`` may be a multiple of the identity, where its density has a spike
+    (the eigenvalues of ``M`` repel each other, unlike those of the prior). Such models are sampled in the
+    parameters themselves.
 
     Parameters
     ----------
     timescale, coordinate : ndarray (K,)
-        Time scales in steps, and the coordinates that stand for them.
+        Time scales in steps, and their coordinates.
     loadings, reference : ndarray (D, K)
-        Loadings of unit latents, and the same in units of the innovations.
+        Loadings of factors of unit variance, and the same in units of the innovations.
     noise_variance : ndarray (D,)
         Noise variance.
     n_rows : int
-        Number of rows that all this is known from.
+        Number of rows of the data.
     """
     power = np.sum(loadings**2, axis=1)
     weights = 1.0 / ((1.0 - _LEAST_NOISE) * noise_variance + _LEAST_NOISE * (power + noise_variance))
     signal = weights @ loadings**2
-    # The standard error of a latent that is seen without noise (an AR(1) coefficient's, by its logarithm).
+    # The standard error for a factor observed without noise (of the logarithm of an AR(1) coefficient).
     errors = np.sqrt(2.0 * np.maximum(timescale, 1.0) / max(n_rows, 1))
     members = np.flatnonzero((n_rows * signal >= _PRECISION * len(loadings)) & (errors <= _VAGUE))
     if len(members) < 2:
@@ -97,7 +97,7 @@ def choose_frame(
 
 
 def may_merge(members: NDArray[np.intp], coordinate: FloatArray, errors: FloatArray) -> bool:
-    """Whether two of some latents may have one time scale, by its coordinates (K,) and their errors (K,)."""
+    """Return whether two factors may have equal time scales, from coordinates and standard errors (K,)."""
     order = members[np.argsort(coordinate[members], kind="stable")]
     apart = np.diff(coordinate[order])
     return not np.all(apart >= _APART * np.hypot(errors[order][1:], errors[order][:-1]))
@@ -106,7 +106,7 @@ def may_merge(members: NDArray[np.intp], coordinate: FloatArray, errors: FloatAr
 def make_frame(
     timescale: FloatArray, reference: FloatArray, weights: FloatArray, members: NDArray[np.intp]
 ) -> RotationFrame:
-    """Frame at time scales (K,) and loadings (D, K), with a weight (D,) for each row."""
+    """Return the frame at time scales (K,) and loadings (D, K), with a weight (D,) for each row."""
     members = members[np.argsort(timescale[members], kind="stable")]
     chosen, ordered = reference[:, members], timescale[members]
     weighted = chosen * weights[:, None]
@@ -115,12 +115,12 @@ def make_frame(
 
 
 def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tuple[Array, Array, Array]:
-    """Time scales (K,) and loadings (D, K) at coordinates of the same shapes, and the log determinant.
+    """Return time scales (K,) and loadings (D, K) at coordinates of these shapes, and the log determinant.
 
     The eigenvectors of ``M`` are the rotation, its eigenvalues the time scales.
 
-    The log determinant is NaN where nothing has such coordinates: aligned loadings would have to be turned
-    once more.
+    The log determinant is NaN for coordinates outside the range of the map, where the loadings are not
+    optimally aligned.
     """
     members = jnp.asarray(frame.members)
     chosen = loadings[:, members]
@@ -142,7 +142,7 @@ def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tupl
 
 
 def _compound(symmetric: Array) -> Array:
-    """The map ``O -> S O + O S`` on skew matrices; its eigenvalues are sums of two of those of ``S``."""
+    """Return the map ``O -> S O + O S`` on skew matrices; its eigenvalues are sums of pairs of those of S."""
     i, j = np.triu_indices(symmetric.shape[0], 1)
     same = np.eye(symmetric.shape[0])
     return (
@@ -154,9 +154,9 @@ def _compound(symmetric: Array) -> Array:
 
 
 def align(frame: RotationFrame, timescale: FloatArray, loadings: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Coordinates of time scales (K,) and loadings (D, K), aligned with the reference.
+    """Return the coordinates of time scales (K,) and loadings (D, K), aligned with the reference.
 
-    The inverse of :func:`diagonalize`, up to the order and the signs of the latents.
+    The inverse of :func:`diagonalize`, up to the order and the signs of the factors.
     """
     members = np.asarray(frame.members)
     chosen = loadings[:, members]

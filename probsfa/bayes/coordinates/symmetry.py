@@ -1,10 +1,10 @@
-"""One of the mirror images of the posterior, chosen without cutting corners.
+"""Selection of one mirror image of the posterior by a smooth weight.
 
-The posterior is the same under all signed permutations ``g`` of the latents. A sampler's coordinates suit one
-of its mirror images, and suit the others badly. Multiply the density by a weight ``w`` that adds to one
-over the images, ``sum_g w(g x) = 1``: whatever does not depend on the labelling has exactly the distribution
-it had, and what is left is one image, fading smoothly where labels are in doubt. Here ``w`` is the
-responsibility of a normal distribution around a reference among those around its images.
+The posterior is invariant under all signed permutations ``g`` of the factors. A sampler's coordinates are
+adapted to one of the images only. The density is multiplied by a weight ``w`` that sums to one over the
+images, ``sum_g w(g x) = 1``. Quantities that do not depend on the labelling keep exactly their distribution,
+and one image remains, which decreases smoothly where labels are uncertain. Here ``w`` is the responsibility
+of a normal distribution around a reference among those around its images.
 """
 
 import itertools
@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
-#: Most latents whose permutations are summed over.
+#: Maximum number of factors for sums over permutations.
 MOST_PERMUTED = 5
 #: Width of these distributions, in posterior standard deviations: wide, so that the weight is nearly flat.
 WIDTH = 2.0
@@ -45,17 +45,17 @@ def log_weight(
     Parameters
     ----------
     reference : SymmetryReference
-        Where the chosen image is. With several modes, the weight is the responsibility of normal
-        distributions around all of them among those around all of their images.
+        Location of the selected image. With several modes, the weight is the responsibility of normal
+        distributions around all modes among those around all of their images.
     timescale : Array (K,)
         Coordinates of the time scales.
     loadings : Array (D, K)
         Coordinates of the loadings.
     permuted : bool
-        Whether latents may be exchanged; else only their signs are open.
+        Whether factors may be exchanged; otherwise only their signs may change.
     members : int Array
-        Latents whose images by each other are one point of the coordinates (:mod:`.rotation`):
-        all these count as the chosen one.
+        Factors whose permutations have the same coordinates (:mod:`.rotation`): all these images are
+        selected.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def log_weight(
         return ours - images
 
     def of_mode(one: SymmetryReference) -> tuple[Array, Array]:
-        # What one reference has in common for all images differs between references.
+        # The normalizer, common to all images of one reference, differs between references.
         scaled = jnp.sum((one.loadings / one.loadings_width) ** 2)
         widths = jnp.sum(jnp.log(one.timescale_width)) + jnp.sum(jnp.log(one.loadings_width))
         sums = _log_sums(one, timescale, loadings, permuted, members)
@@ -79,11 +79,11 @@ def log_weight(
 def _log_sums(
     reference: SymmetryReference, timescale: Array, loadings: Array, permuted: bool, members: Any
 ) -> tuple[Array, Array]:
-    """Logarithms of the densities of the chosen images, and of all images, summed; up to one constant."""
+    """Return the log of the summed densities of the selected images, and of all images, up to a constant."""
     weights = 1.0 / reference.loadings_width**2
     product = loadings.T @ (reference.loadings * weights)
     apart = (timescale[:, None] - reference.timescale) / reference.timescale_width
-    # -|s C_j - C*_k|^2 / 2 up to what all images share by label, for both signs s.
+    # -|s C_j - C*_k|^2 / 2 up to a constant of each label, for both signs s.
     base = -0.5 * (apart**2 + (loadings**2).T @ weights)
     either = base + jnp.logaddexp(product, -product)
     k = timescale.shape[0]
@@ -98,11 +98,11 @@ def _log_sums(
 
 
 def log_phase_weight(reference: Any, loadings: Array) -> Array:
-    """Logarithm of the weight that chooses the phases of stochastic cycles.
+    """Return the logarithm of the weight that determines the phases of stochastic cycles.
 
-    A turn of the two states of a cycle by any angle leaves the posterior unchanged: its density is a ring. A
-    von Mises density of the angle from a reference makes it a single mode. Whatever does not depend on the
-    phase keeps its distribution.
+    A rotation of the two states of a cycle leaves the posterior unchanged: its density is a ring. A von Mises
+    density of the angle from a reference reduces the ring to a single mode. Quantities that do not depend on
+    the phase keep their distribution.
 
     Parameters
     ----------
@@ -112,5 +112,5 @@ def log_phase_weight(reference: Any, loadings: Array) -> Array:
     wanted, own = (jnp.asarray(x).reshape(len(loadings), -1, 2) for x in (reference, loadings))
     along = jnp.sum(wanted * own, axis=(0, 2))
     across = jnp.sum(wanted[..., 0] * own[..., 1] - wanted[..., 1] * own[..., 0], axis=0)
-    # The tiny number keeps the gradient finite where a cycle has no loadings at all.
+    # The tiny number keeps the gradient finite if all loadings of a cycle are zero.
     return CONCENTRATION * jnp.sum(along / jnp.sqrt(along**2 + across**2 + 1e-300))

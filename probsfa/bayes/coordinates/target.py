@@ -1,20 +1,19 @@
 """The posterior density as a function of one unconstrained vector.
 
-The vector holds the unconstrained value of each site, with exceptions.
+The vector contains the unconstrained value of each site, with exceptions.
 
-Loadings are in units of the innovations, ``C_dk sqrt(1 - a_k^2)``: how far a slow latent strays is known
-from few of its swings, how fast it moves from all rows. So scaled, loadings and time scales are nearly
-independent and nearly normal.
+Loadings are in units of the innovations, ``C_dk sqrt(1 - a_k^2)``: the variance of a slow factor is estimated
+from few excursions, the variance of its innovations from all rows. Scaled in this way, loadings and time
+scales are nearly independent and nearly normal.
 
-Standard deviations of the noise are magnitudes, ``|v|`` with any real ``v``, where the prior allows zero: the
-posterior of a noise that may be nothing is flat there, and its logarithm has a tail that takes a sampler long
-to explore. Under a log-normal prior, which has no mass at zero, the coordinate bends: below a low quantile
-of the prior, where the prior bounds the posterior, it is the logarithm, and above it is the standard
-deviation itself. In the logarithm alone the posterior of a noise that may be small is ten times as wide on
-one side as on the other.
+If the prior of the noise has a positive density at zero, standard deviations are ``|v|`` with any real ``v``:
+the posterior may be flat near zero, and its logarithm would have a long tail that is slow to sample. With a
+log-normal prior, whose density is zero at zero, the coordinate is the logarithm below a low quantile of the
+prior, where the prior bounds the posterior, and the standard deviation itself above. In the logarithm alone,
+the posterior of small noise is ten times as wide on one side as on the other.
 
-Rotations of the latents are coordinates of their own, and the offset is in units of its uncertainty, where
-the data come with a chart (:mod:`.chart`, :mod:`.rotation`, :mod:`.offset_scale`).
+With a chart, rotations of the factors are separate coordinates, and the offset is in units of its uncertainty
+(:mod:`.chart`, :mod:`.rotation`, :mod:`.offset_scale`).
 """
 
 import functools
@@ -43,7 +42,7 @@ from probsfa.statespace.engine.settings import engine_settings
 
 
 class Symmetry(NamedTuple):
-    """Whether the order and the signs of the latents are open."""
+    """Whether the order and the signs of the factors are undetermined."""
 
     order: bool
     signs: bool
@@ -64,13 +63,13 @@ class Target:
     n_components, n_features : int
         ``K`` and ``D``.
     noise : {"diagonal", "isotropic", "fixed"}
-        Which noise variances there are to learn.
+        Structure of the learned noise variances.
     priors : Priors
         Priors of the standardised data.
     n_sequences : int or None
         Number of sequences of a hierarchical model.
     kinds : Kinds or None
-        Processes beside AR(1) factors; None where there are none.
+        Processes in addition to AR(1) factors; None if there are no others.
     """
 
     n_components: int
@@ -103,7 +102,7 @@ class Target:
 
     @functools.cached_property
     def sites(self) -> dict[str, _Site]:
-        """What is sampled, in the order of the vector."""
+        """The sampled sites, in the order of the vector."""
         rows = (1, self.n_features) if self.n_sequences is None else (self.n_sequences, 1, self.n_features)
         nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1))
         data = TargetData(nothing, np.ones(self.n_features))
@@ -123,7 +122,7 @@ class Target:
         return sum(int(np.prod(site.free_shape)) for site in self.sites.values())
 
     def unravel(self, vector: Array, data: TargetData) -> tuple[dict[str, Array], Array]:
-        """The unconstrained value of each site, and the log determinant of the map to them."""
+        """Return the unconstrained value of each site, and the log determinant of the map."""
         out = {name: vector[part].reshape(self.sites[name].free_shape) for name, part in self.slices.items()}
         log_det = jnp.zeros(())
         if data.chart.rotation is not None:
@@ -141,7 +140,8 @@ class Target:
         elif self.bend is not None:
             bent = out["noise_std"] / self.bend
             out["noise_std"] = jnp.log(self.bend) + jnp.log(jax.nn.softplus(bent))
-            # Of the logarithm by the coordinate: the derivative of softplus is the logistic function.
+            # Derivative of the logarithm by the coordinate: the derivative of softplus is the logistic
+            # function.
             log_det += jnp.sum(jax.nn.log_sigmoid(bent) - out["noise_std"])
         if data.chart.offset_scale is not None:
             values = {name: biject_to(self.sites[name].support)(free) for name, free in out.items()}
@@ -153,7 +153,7 @@ class Target:
         return out, log_det
 
     def _noise(self, values: dict[str, Any], data: TargetData) -> Any:
-        """Noise variances (D,) from values of the sites."""
+        """Return noise variances (D,) from values of the sites."""
         if self.noise == "fixed":
             noise = data.known_noise
         elif "noise_std" in self.sites:
@@ -166,7 +166,7 @@ class Target:
 
     @functools.cached_property
     def by_magnitude(self) -> bool:
-        """Whether the noise is given by a magnitude: where its prior has a finite density at zero."""
+        """Whether the coordinate of the noise is a magnitude: if its prior has a finite density at zero."""
         site = self.sites.get("noise_std")
         if site is None or getattr(site.support, "base_constraint", site.support) is not constraints.positive:
             return False
@@ -176,7 +176,7 @@ class Target:
 
     @functools.cached_property
     def bend(self) -> FloatArray | None:
-        """Standard deviations below which the coordinate of the noise is its logarithm, if it bends.
+        """Standard deviations below which the coordinate of the noise is its logarithm, or None.
 
         One standard deviation below the median of a log-normal prior: 0.14 by default.
         """
@@ -188,19 +188,19 @@ class Target:
 
     @functools.cached_property
     def by_innovation(self) -> bool:
-        """Whether loadings are in units of the innovations: where they may be any number."""
+        """Whether loadings are in units of the innovations: if their prior is unbounded."""
         return self.sites["loadings"].free_shape == (self.n_features, self.n_components) and is_real(
             self.sites["loadings"].support
         )
 
     @functools.cached_property
     def slices(self) -> dict[str, slice]:
-        """Where each site lies in the vector."""
+        """Positions of each site in the vector."""
         ends = np.cumsum([0, *(int(np.prod(site.free_shape)) for site in self.sites.values())]).tolist()
         return {name: slice(i, j) for name, i, j in zip(self.sites, ends[:-1], ends[1:], strict=True)}
 
     def to_vector(self, values: dict[str, Any]) -> FloatArray:
-        """Vector of values of all sites; zero where a value is outside its support."""
+        """Return the vector of values of all sites; zero where a value is outside its support."""
         parts = []
         if self.by_innovation:
             innovation = -np.expm1(-2.0 / np.asarray(values["timescale"]))
@@ -218,7 +218,7 @@ class Target:
         return np.concatenate(parts)
 
     def difference_steps(self, vector: FloatArray) -> FloatArray:
-        """Steps (P,) for differences of the gradient, small whatever the scale of the noise."""
+        """Return steps (P,) for differences of the gradient, small relative to the scale of the noise."""
         steps = np.full_like(vector, 1e-4)
         if self.by_magnitude:
             part = self.slices["noise_std"]
@@ -228,7 +228,7 @@ class Target:
         return steps
 
     def potential(self, vector: Array, data: TargetData) -> Array:
-        """Minus the log posterior density of a vector, up to a constant."""
+        """Return minus the log posterior density of a vector, up to a constant."""
         free, log_det = self.unravel(vector, data)
         with handlers_lock:
             energy = potential_energy(self.model, (data,), {}, free) - log_det
@@ -239,20 +239,20 @@ class Target:
         return energy - self.log_weight(vector, data.symmetry_reference, data.chart.rotation)
 
     def log_weight(self, vector: Array, reference: SymmetryReference, frame: RotationFrame | None) -> Array:
-        """Logarithm of the weight that chooses one of the posterior's mirror images."""
+        """Return the logarithm of the weight that selects one mirror image of the posterior."""
         timescale, loadings = self.latents(vector, frame)
         members = () if frame is None else frame.members
         return log_weight(reference, timescale, loadings, self.symmetry.order, members)
 
     def latents(self, vector: Array, frame: RotationFrame | None) -> tuple[Array, Array]:
-        """Coordinates of the time scales (K,) and of the loadings (D, K), whatever the chart."""
+        """Return the coordinates of time scales (K,) and of loadings (D, K), independent of the chart."""
         timescale = vector[self.slices["timescale"]]
         loadings = vector[self.slices["loadings"]].reshape(-1, self.n_components)
         return (timescale, loadings) if frame is None else diagonalize(frame, timescale, loadings)[:2]
 
     @functools.cached_property
     def symmetry(self) -> Symmetry:
-        """Symmetries of the priors: all latents have one prior, and it is the same upside down."""
+        """Symmetries of the priors: all factors have the same prior, symmetric in the sign."""
         shared = self.priors.timescale.shape() == ()
         if self.priors.shrinkage is not None:
             return Symmetry(shared, True)
@@ -265,7 +265,7 @@ class Target:
         return Symmetry(shared and signs, signs)
 
     def constrain(self, vector: Array, data: TargetData) -> tuple[Array, ...]:
-        """Decay, loadings, noise variance and offset at a vector, and parameters of other processes."""
+        """Return decay, loadings, noise variance, offset and parameters of other processes at a vector."""
         free = self.unravel(vector, data)[0]
         values = {name: biject_to(site.support)(free[name]) for name, site in self.sites.items()}
         fixed = numpyro.handlers.substitute(self.model, data=values)
@@ -280,15 +280,15 @@ class Target:
 
 
 def bent(log_std: FloatArray, bend: FloatArray) -> FloatArray:
-    """Coordinates of logarithms of standard deviations, of which ``log(bend softplus(. / bend))`` is made."""
+    """Return coordinates of log standard deviations, the inverse of ``log(bend softplus(. / bend))``."""
     ratio = np.exp(log_std) / bend
-    # log(exp(ratio) - 1), without the cancellation where the ratio is small.
+    # log(exp(ratio) - 1) without cancellation at small ratios.
     return np.asarray(
         bend * np.where(ratio > 1e-8, ratio + np.log(-np.expm1(-ratio)), log_std - np.log(bend))
     )
 
 
 def is_real(support: Any) -> bool:
-    """Whether a support is the real line, entry by entry."""
+    """Return whether a support is the real line, entry by entry."""
     base = getattr(support, "base_constraint", support)
     return base is constraints.real

@@ -1,1 +1,1 @@
-"""One labelling for all posterior draws, and the draws in the units of the data."""
+"""Relabelling of all posterior draws, and conversion to the units of the data."""

@@ -1,4 +1,4 @@
-"""Draws of a target brought to the labelling of its maximum, as far as its priors leave latents alike."""
+"""Relabelling of draws to match the maximum of a target, if its priors are symmetric."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,16 +15,16 @@ from probsfa.bayes.sampling.laplace import LaplaceApproximation
 
 
 class Labelling:
-    """The labelling of the maximum of a target's density, in order of time scales.
+    """Labelling of the maximum of a target's density, in the order of time scales.
 
     Parameters
     ----------
     target : Target
         The posterior.
     laplace : LaplaceApproximation
-        Gives the reference and its spread.
+        Reference and its standard deviations.
     frame : RotationFrame or None
-        Frame of the rotations in the target's coordinates.
+        Frame of rotations in the coordinates of the target.
     """
 
     def __init__(self, target: Target, laplace: LaplaceApproximation, frame: RotationFrame | None) -> None:
@@ -32,15 +32,15 @@ class Labelling:
         self._timescale, self._loadings = (target.slices[name] for name in ("timescale", "loadings"))
         timescale, loadings = self._read(laplace.centre[None])
         std = np.maximum(laplace.std, 1e-300)
-        # Near the reference of the frame a change of the coordinates is one of the loadings.
+        # Near the reference of the frame, changes of the coordinates are changes of the loadings.
         spread = std[self._timescale], std[self._loadings].reshape(loadings[0].shape)
         self._reference = SymmetryReference(timescale[0], loadings[0], *spread)
 
     @property
     def symmetry_reference(self) -> SymmetryReference | None:
-        """Reference of the weight that holds a sampler near this labelling; None where none is needed.
+        """Return the reference of the weight that selects this labelling; None if it is not needed.
 
-        That is where the priors give every latent its name, and where all images are one point already.
+        It is not needed if the priors distinguish all factors, or if all images have the same coordinates.
         """
         folded = 0 if self._frame is None else len(self._frame.members)
         if not self._target.symmetry.signs or folded == self._target.n_components:
@@ -51,7 +51,7 @@ class Labelling:
         )
 
     def place(self, values: dict[str, Any]) -> FloatArray:
-        """Coordinates (P,) of values of all sites."""
+        """Return the coordinates (P,) of values of all sites."""
         vector = self._target.to_vector(values)
         if self._frame is not None:
             loadings = vector[self._loadings].reshape(-1, self._target.n_components)
@@ -60,11 +60,11 @@ class Labelling:
         return vector
 
     def _read(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Coordinates of the time scales (N, K) and of the loadings (N, D, K), the latter not rotated."""
+        """Return the coordinates of time scales (N, K) and of loadings (N, D, K) without rotation."""
         return latent_coordinates(self._target, self._frame, vectors)
 
     def relabel(self, vectors: FloatArray) -> Relabelling:
-        """Relabelling of draws (N, P)."""
+        """Return the relabelling of draws (N, P)."""
         n, k = len(vectors), self._target.n_components
         unchanged = Relabelling(np.tile(np.arange(k), (n, 1)), np.ones((n, k)))
         if not self._target.symmetry.signs:
@@ -77,7 +77,7 @@ class Labelling:
         return unchanged._replace(signs=np.where(upright < 0.0, -1.0, 1.0))
 
     def fold(self, vectors: FloatArray) -> FloatArray:
-        """Vectors (..., P) in the labelling of the maximum, magnitudes positive."""
+        """Return vectors (..., P) in the labelling of the maximum, with positive magnitudes."""
         flat = vectors.reshape(-1, vectors.shape[-1]).copy()
         if self._target.by_magnitude:
             noise = self._target.slices["noise_std"]
@@ -94,7 +94,7 @@ class Labelling:
 
 
 def references_of_modes(labellings: Sequence[Labelling]) -> SymmetryReference | None:
-    """References of the weight of several modes, along a first axis; None where none is needed."""
+    """Return the references of the weight of several modes, along a first axis; None if not needed."""
     references = [one for one in (labelling.symmetry_reference for labelling in labellings) if one]
     if len(references) <= 1:
         return references[0] if references else None
@@ -102,9 +102,9 @@ def references_of_modes(labellings: Sequence[Labelling]) -> SymmetryReference | 
 
 
 def merges(target: Target, frame: RotationFrame | None, laplace: LaplaceApproximation) -> bool:
-    """Whether latents of a frame may have one time scale, by the posterior distribution near its maximum.
+    """Return whether factors of a frame may have equal time scales, by the posterior near its maximum.
 
-    The maximum itself may then be in the spike of the density that is there (see `choose_frame`).
+    The maximum may then be in the spike of the density at equal time scales (see `choose_frame`).
     """
     if frame is None:
         return False

@@ -1,9 +1,9 @@
-"""One labelling for all draws: which latent of a draw is which, and with what sign.
+"""Relabelling of draws: signed permutations of the factors.
 
-The posterior does not change when latents are exchanged or turned upside down, so a sampler may visit all
-its mirror images. Before draws can be averaged or chains compared, each draw gets the signed permutation
-that brings it closest to a reference, the maximum a posteriori (Stephens 2000; Papastamoulis & Ntzoufras
-2022, doi:10.1007/s11222-022-10084-4).
+The posterior does not change if factors are permuted or change sign, so that a sampler may visit all images
+(label switching). Before draws are averaged or chains compared, each draw is transformed by the signed
+permutation that minimizes its distance to a reference, the maximum a posteriori (Stephens 2000; Papastamoulis
+& Ntzoufras 2022, doi:10.1007/s11222-022-10084-4).
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 
-#: Two latents whose order in time scale is this uncertain are hard to tell apart.
+#: Probability of another order of time scales above which two factors are reported as hard to distinguish.
 CLOSE = 0.05
 
 
@@ -24,7 +24,7 @@ class Relabelling(NamedTuple):
     Attributes
     ----------
     permutations : int ndarray (N, K)
-        ``permutations[n, k]`` is the latent of draw n that takes the label k.
+        ``permutations[n, k]`` is the factor of draw n with the new label k.
     signs : ndarray (N, K)
         +1 or -1, by label.
     """
@@ -34,16 +34,16 @@ class Relabelling(NamedTuple):
 
     @property
     def n_permuted(self) -> int:
-        """How many draws changed the order of their latents."""
+        """Number of draws with a changed order of factors."""
         return int(np.sum(np.any(self.permutations != np.arange(self.permutations.shape[1]), axis=1)))
 
     @property
     def n_flipped(self) -> int:
-        """How many draws changed a sign."""
+        """Number of draws with a changed sign."""
         return int(np.sum(np.any(self.signs < 0.0, axis=1)))
 
     def latents(self, values: FloatArray, signed: bool = True) -> FloatArray:
-        """Values (N, ..., K) of the latents in the common labelling; `signed` ones change sign with them."""
+        """Return values (N, ..., K) of the factors in the common labelling; `signed` values change sign."""
         between = tuple(range(1, values.ndim - 1))
         order = np.expand_dims(self.permutations, between)
         out = np.take_along_axis(values, np.broadcast_to(order, values.shape), axis=-1)
@@ -58,12 +58,12 @@ def relabel(
     timescale_spread: FloatArray | None = None,
     loadings_spread: FloatArray | None = None,
 ) -> Relabelling:
-    """Find the signed permutation of each draw that brings it closest to a reference.
+    """Find the signed permutation of each draw that minimizes its distance to a reference.
 
     Parameters
     ----------
     timescales : ndarray (N, K)
-        Time scales of the draws, or coordinates of them such as logarithms.
+        Time scales of the draws, or their logarithms.
     loadings : ndarray (N, D, K)
         Loadings of the draws.
     reference_timescales : ndarray (K,)
@@ -71,8 +71,7 @@ def relabel(
     reference_loadings : ndarray (D, K)
         Loadings of the reference.
     timescale_spread, loadings_spread : ndarray (K,) and (D, K), optional
-        Posterior standard deviations around the reference, in units of which distances are taken; one by
-        default.
+        Posterior standard deviations around the reference, the units of the distances; one by default.
 
     Returns
     -------
@@ -90,7 +89,7 @@ def relabel(
     by_loading = np.ones_like(reference_loadings) if loadings_spread is None else loadings_spread
     apart = timescales[:, :, None] - reference_timescales
     weights = 1.0 / by_loading**2
-    # |s C_j - C*_k|^2 = |C_j|^2 - 2 s C_j C*_k + ..., smallest with the sign of the product.
+    # |s C_j - C*_k|^2 = |C_j|^2 - 2 s C_j C*_k + ..., minimized by the sign of the product.
     product = np.einsum("ndj,dk->njk", loadings, reference_loadings * weights)
     size = np.einsum("ndj,dk->njk", loadings**2, weights)
     costs = (apart / by_time) ** 2 + size - 2.0 * np.abs(product)
@@ -104,12 +103,12 @@ def relabel(
 
 
 def close_pairs(timescales: FloatArray) -> list[tuple[int, int, float]]:
-    """Pairs of latents whose relabelled time scales (N, K) are in doubt which is the slower one.
+    """Return pairs of factors whose relabelled time scales (N, K) have an uncertain order.
 
     Returns
     -------
     list of (int, int, float)
-        Two labels and the posterior probability that the second is slower than the first; none below 5 %.
+        Two labels and the posterior probability, at least 5 %, that the second is slower than the first.
     """
     pairs = []
     for i in range(timescales.shape[1]):

@@ -1,4 +1,4 @@
-"""Draws with their latents exchanged and turned: each draw by itself, or all by one rule."""
+"""Permutations and sign changes of the factors of draws: separately for each draw, or by one rule."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from probsfa.linalg import canonical_signs
 
 
 def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
-    """Draws (C, N, ...) with the signed permutation of each, given for one chain after the other."""
+    """Return draws (C, N, ...) transformed by signed permutations, which are ordered by chain."""
     chains, n, k = draws.decay.shape
     decay = relabelling.latents(draws.decay.reshape(chains * n, k), signed=False)
     shared = draws.loadings[..., :k]
@@ -21,15 +21,14 @@ def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
 
 
 def _with_others(loadings: FloatArray, every: FloatArray) -> FloatArray:
-    """Loadings (..., D, S) of all states, of which those of the AR(1) factors are the first ones."""
+    """Return the loadings (..., D, S) of all states; those of AR(1) factors are first."""
     return np.concatenate([loadings, every[..., loadings.shape[-1] :]], axis=-1)
 
 
 def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDraws:
-    """Draws with the phases of cycles and the signs of smooth factors closest to a reference (D, S).
+    """Return draws with phases of cycles and signs of smooth factors closest to a reference (D, S).
 
-    A turn of the two states of a cycle by any angle, and a change of the sign of a smooth factor, leave the
-    model unchanged.
+    A rotation of the two states of a cycle and a change of sign of a smooth factor leave the model unchanged.
     """
     loadings, first = draws.loadings.copy(), draws.decay.shape[-1]
     for j in range(first, first + 2 * draws.rhythm_decay.shape[-1], 2):
@@ -44,13 +43,13 @@ def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDra
 
 
 def canonical_order(draws: AnyDraws, scale: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """Order and signs of the labels by the package's rule: slowest first, largest correlation positive."""
+    """Return the canonical order and signs of the labels: slowest first, largest correlation positive."""
     order = np.argsort(-np.median(draws.decay, axis=(0, 1)), kind="stable")
     loadings = np.mean(draws.loadings, axis=(0, 1))[:, order]
     return order, canonical_signs(loadings, scale)
 
 
 def reordered(draws: AnyDraws, order: NDArray[np.intp], signs: FloatArray) -> AnyDraws:
-    """Draws with their labels in another order and with other signs."""
+    """Return draws with permuted labels and changed signs."""
     shared = draws.loadings[..., order] * signs
     return draws._replace(decay=draws.decay[..., order], loadings=_with_others(shared, draws.loadings))

@@ -1,17 +1,17 @@
-r"""A step of Hamiltonian Monte Carlo for the parameters given the weights of the cells, without the latents.
+r"""Hamiltonian Monte Carlo step for the parameters given the weights of values, with factors integrated out.
 
-Given the weights of Student-t noise the model is Gaussian, and the latents are integrated out exactly: what
-is left is a density of few numbers, with an exact gradient for the price of one posterior (Fisher's
-identity). Its coordinates ``q`` are
+Given the weights of Student-t noise the model is Gaussian, and the factors are integrated out exactly. The
+remaining density depends on few numbers; its exact gradient requires one posterior (Fisher's identity). Its
+coordinates ``q`` are
 
     log tau                 of the time scales, a = exp(-1 / tau)
     C sqrt(1 - a^2)         loadings in units of the innovations
     mu                      the offset
     log r                   the squared scales that are learned
 
-in units of the curvature where chains start, so that a few steps of the leapfrog cross the posterior (Duane,
-Kennedy, Pendleton & Roweth 1987; Neal 2011). The density is that of the engine, but for the normalisers of
-the noise: the engine takes powers ``w`` of densities of variance ``r``, the model densities of variance
+in units of the curvature at the start of the chains, so that a few leapfrog steps cross the posterior (Duane,
+Kennedy, Pendleton & Roweth 1987; Neal 2011). The density differs from that of the engine in the normalizers
+of the noise: the engine uses powers ``w`` of densities of variance ``r``, the model densities of variance
 ``r / w``.
 
 References
@@ -37,13 +37,13 @@ from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 
-# Time scales within which their logarithms are: beyond, a decay is zero or one in double precision.
+# Limits of the time scales: outside, a decay rounds to zero or one in double precision.
 _SHORTEST, _LONGEST = np.log(0.05), np.log(1e7)
-# Step of the differences of the gradient, and smallest curvature of a direction, that of its prior about.
+# Step of the differences of the gradient, and smallest curvature of a direction, about that of its prior.
 _DIFFERENCE, _FLATTEST = 1e-4, 0.1
-# Fewest and most steps of a trajectory, and acceptance wanted.
+# Minimum and maximum number of steps of a trajectory, and target acceptance probability.
 _FEWEST_STEPS, _MOST_STEPS, _ACCEPTANCE = 3, 6, 0.8
-# Draws of the warm-up from which units are learned for the first time; then from twice as many, and so on.
+# Number of warm-up draws before the first adaptation of the units; it doubles for each further adaptation.
 _ENOUGH = 40
 
 #: Log density of a prior and its derivative, entry by entry.
@@ -51,22 +51,22 @@ LogPrior = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 class CollapsedDensity(NamedTuple):
-    """Log density of the parameters given the weights of the cells, the latents integrated out.
+    """Log density of the parameters given the weights of the values, with factors integrated out.
 
     Attributes
     ----------
     panel : Panel
         Standardised observations.
     noise : {"diagonal", "isotropic", "fixed"}
-        Which squared scales are learned.
+        Structure of the learned squared scales.
     log_timescale : callable
         Log prior of the logarithms of the time scales (K,), and its derivative.
     log_scale : callable
-        The same of the logarithms of the squared scales that are learned.
+        Log prior of the logarithms of the learned squared scales, and its derivative.
     loadings_mean, loadings_variance : ndarray of shape (D, K)
-        Of the normal prior of the loadings.
+        Parameters of the normal prior of the loadings.
     offset_mean, offset_variance : ndarray of shape (D,)
-        Of that of the offset.
+        Parameters of the normal prior of the offset.
     """
 
     panel: Panel
@@ -80,18 +80,18 @@ class CollapsedDensity(NamedTuple):
 
     @staticmethod
     def reaches(log_timescale: FloatArray) -> bool:
-        """Whether time scales (K,) of these logarithms are where the density is."""
+        """Return whether time scales (K,) with these logarithms are within the limits."""
         return bool(np.all((log_timescale > _SHORTEST) & (log_timescale < _LONGEST)))
 
     def to_vector(self, params: Parameters) -> FloatArray:
-        """Coordinates (P,) of parameters whose time scales it reaches."""
+        """Return the coordinates (P,) of parameters whose time scales are within the limits."""
         log_timescale = np.log(-1.0 / np.log(params.decay))
         scaled = params.loadings * np.sqrt(-np.expm1(2.0 * np.log(params.decay)))
         log_scale = np.log(params.noise_variance[: self._n_scales])
         return np.concatenate([log_timescale, scaled.ravel(), params.offset, log_scale])
 
     def to_parameters(self, vector: FloatArray, scale: FloatArray) -> Parameters:
-        """Parameters at coordinates; squared scales that are not learned as given (D,)."""
+        """Return the parameters at coordinates; known squared scales are those of `scale` (D,)."""
         d, k = self.loadings_mean.shape
         timescale = np.exp(vector[:k])
         loadings = vector[k : k + d * k].reshape(d, k) / np.sqrt(-np.expm1(-2.0 / timescale))
@@ -107,7 +107,7 @@ class CollapsedDensity(NamedTuple):
     def __call__(
         self, vector: FloatArray, weights: FloatArray, scale: FloatArray
     ) -> tuple[float, FloatArray]:
-        """Log density at coordinates and its gradient (P,), up to a constant for the weights (T, D)."""
+        """Return the log density at coordinates and its gradient (P,), up to a function of the weights."""
         d, k = self.loadings_mean.shape
         log_timescale, log_scale = vector[:k], vector[k + d * k + d :]
         nothing = -np.inf, np.zeros_like(vector)
@@ -119,7 +119,7 @@ class CollapsedDensity(NamedTuple):
         stats = expected_statistics(params, panel.weighted(weights))
         if not np.isfinite(stats.log_likelihood):
             return nothing
-        # Cells count once, whatever their weights: the normalisers of variances r / w.
+        # Each value counts once for any weight: the normalizers of variances r / w.
         n = panel.n_rows
         cells = np.asarray(panel.mask[:n]).sum(axis=0)
         surplus = weights[:n].sum(axis=0) - cells
@@ -159,14 +159,14 @@ class CollapsedDensity(NamedTuple):
 def curvature_factor(
     density: Callable[[FloatArray], tuple[float, FloatArray]], centre: FloatArray
 ) -> FloatArray:
-    """Square root (P, P) of the inverse of a log density's curvature, from differences of its gradient.
+    """Return the square root (P, P) of the inverse curvature of a log density, by gradient differences.
 
     Parameters
     ----------
     density : callable
         Log density and its gradient.
     centre : ndarray of shape (P,)
-        Where to take it, near a maximum.
+        Where to compute it, near a maximum.
 
     Returns
     -------
@@ -181,19 +181,19 @@ def curvature_factor(
 
 
 class HamiltonianStep:
-    """Hamiltonian Monte Carlo in given units; the step of the leapfrog is learned while it is asked to be.
+    """Hamiltonian Monte Carlo in fixed units, with optional adaptation of the leapfrog step size.
 
     Parameters
     ----------
     factor : ndarray of shape (P, P)
-        Square root of about the covariance of the posterior.
+        Square root of the approximate posterior covariance.
 
     Attributes
     ----------
     log_step : float
-        Logarithm of the step of the leapfrog.
+        Logarithm of the leapfrog step size.
     n_steps, n_accepted : int
-        Steps of the leapfrog so far; trajectories that were accepted.
+        Numbers of leapfrog steps and of accepted trajectories.
     """
 
     def __init__(self, factor: FloatArray) -> None:
@@ -212,7 +212,7 @@ class HamiltonianStep:
         *,
         adapt: bool = False,
     ) -> FloatArray:
-        """Draw the vector (P,) anew; the density gives its logarithm and gradient.
+        """Draw a new vector (P,).
 
         Parameters
         ----------
@@ -221,18 +221,18 @@ class HamiltonianStep:
         vector : ndarray of shape (P,)
             Where it is.
         rng : Generator
-            Source of randomness.
+            Random number generator.
         adapt : bool, default=False
-            Whether to learn the step from this one: in a warm-up only.
+            Whether to adapt the step size, in the warm-up only.
         """
         momentum = rng.standard_normal(len(vector))
-        # Lengths differ, so that no trajectory comes back to where it began again and again.
+        # Random lengths, so that trajectories do not repeatedly return to their starts.
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
         n_steps = int(rng.integers(_FEWEST_STEPS, _MOST_STEPS + 1))
         value, slope = density(vector)
         first = value - 0.5 * float(momentum @ momentum)
         moved, last = vector, value
-        with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long goes anywhere
+        with np.errstate(over="ignore", invalid="ignore"):  # steps that are too long may diverge
             for _ in range(n_steps):
                 momentum = momentum + 0.5 * step * (self.factor.T @ slope)
                 moved = moved + step * (self.factor @ momentum)
@@ -251,7 +251,7 @@ class HamiltonianStep:
         return vector
 
     def _learn(self, vector: FloatArray, chance: float) -> None:
-        """Learn the step, and now and then the units, of which the curvature at one place is a guess."""
+        """Adapt the step size, and sometimes the units, whose initial value is the curvature at one point."""
         self._n_adapted += 1
         self.log_step += (chance - _ACCEPTANCE) / self._n_adapted**0.6
         self._visited.append(vector)

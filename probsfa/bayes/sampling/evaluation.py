@@ -1,9 +1,9 @@
-"""A posterior's potential and gradient at many vectors, on all cores, by few compiled programs.
+"""Potential and gradient of a posterior at many vectors, in parallel, by few compiled programs.
 
-What fits and samplers wait for most is their programs being compiled, so gradients have one, for one vector
-and without the symmetry weight, which is a small program of its own. A processor runs it as fast as one for
-many vectors at once, because the likelihood is a batch over segments of time already. Where many potentials
-are wanted without gradients, a second program for these repays its compilation.
+Compilation takes most of the time of short fits. Therefore one program computes the gradient at one vector,
+without the symmetry weight, which is a separate small program. On a CPU it is as fast as a program for many
+vectors, because the likelihood is already a batch over segments of time. For many potentials without
+gradients, a second program is compiled.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ from probsfa.bayes.tracing import no_loop_around
 from probsfa.statespace.engine.compiler import on_cpu
 from probsfa.statespace.engine.settings import engine_settings
 
-# Threads of ours run these programs side by side; each by itself is to stay in its thread.
+# These programs run in parallel threads; each program uses one thread.
 _IN_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 
@@ -51,7 +51,7 @@ def _symmetry_weights_and_gradients(
 
 
 class PotentialEvaluator:
-    """Evaluations of a posterior's potential, counted; a context manager, which ends its threads.
+    """Evaluations of the potential of a posterior, with a counter; a context manager that ends its threads.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class PotentialEvaluator:
     Attributes
     ----------
     count : int
-        Gradients taken so far.
+        Number of gradients so far.
     """
 
     def __init__(self, target: Target, data: TargetData) -> None:
@@ -85,12 +85,12 @@ class PotentialEvaluator:
         self._pool.shutdown()
 
     def one(self, vector: FloatArray) -> tuple[float, FloatArray]:
-        """Potential and its gradient (P,) at a vector (P,)."""
+        """Return the potential and its gradient (P,) at a vector (P,)."""
         values, gradients = self.many(vector[None])
         return float(values[0]), gradients[0]
 
     def many(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Potentials (N,) and their gradients (N, P) at vectors (N, P)."""
+        """Return potentials (N,) and their gradients (N, P) at vectors (N, P)."""
         self.count += len(vectors)
         done = self._on_all_cores(_value_and_gradient, vectors)
         values, gradients = (np.array(x) for x in zip(*done, strict=True))
@@ -100,12 +100,12 @@ class PotentialEvaluator:
         return values, gradients
 
     def values(self, vectors: FloatArray) -> FloatArray:
-        """Potentials (N,) alone, at many vectors (N, P)."""
+        """Return potentials (N,) at many vectors (N, P)."""
         values = np.array(self._on_all_cores(_value, vectors))
         return values if self._reference is None else values - self._log_symmetry_weights(vectors)[0]
 
     def _log_symmetry_weights(self, vectors: FloatArray) -> list[FloatArray]:
-        """Logarithms (N,) of the symmetry weight and their gradients (N, P)."""
+        """Return logarithms (N,) of the symmetry weight and their gradients (N, P)."""
         program = partial(
             _symmetry_weights_and_gradients, self.target, self._reference, self._data.chart.rotation
         )
@@ -113,8 +113,8 @@ class PotentialEvaluator:
             return in_blocks(program, vectors)
 
     def _on_all_cores(self, program: Any, inputs: FloatArray) -> list[Any]:
-        """What a program gives for each of the inputs, in their order."""
-        # Two threads that come to a new program at once would both compile it.
+        """Return the results of a program for all inputs, in their order."""
+        # Two threads that call a new program at the same time would both compile it.
         first = 0 if program in self._compiled else 1
         done = self._in_turn(program, inputs[:first])
         self._compiled.add(program)
@@ -130,7 +130,7 @@ class PotentialEvaluator:
 
     def _in_turn(self, program: Any, inputs: FloatArray) -> list[Any]:
         done = []
-        # Settings of JAX made in a `with` block are those of one thread.
+        # JAX settings of a `with` block apply to one thread.
         with engine_settings(), jax.default_device(self._device):
             for one in inputs:
                 if self._stopped:

@@ -1,20 +1,21 @@
-r"""Gibbs sampling under Student-t noise, the weights of the cells drawn with the rest.
+r"""Gibbs sampling with Student-t noise as a scale mixture with weights of the values.
 
 Noise is a scale mixture (Geweke 1993): ``n_td ~ N(0, r_d / w_td)``, ``w_td ~ Gamma(nu / 2, nu / 2)``. Given
-the weights the model is Gaussian, and the latents are drawn exactly by the simulation smoother. One sweep
+the weights the model is Gaussian, and the factors are drawn exactly by the simulation smoother. One sweep
 draws
 
-1. decays, loadings, offset and scales given the weights, with the latents integrated out (:mod:`.collapsed`):
-   given the latents they move slowly; then the latents given weights and parameters;
-2. each time scale, in two ways that help each other (Yu & Meng 2011): with the latents in units of their
-   innovations and what the loadings make of these held, and with the latents held;
-3. a shift of each latent that the offset takes back, and a rotation of each pair that the loadings take back:
-   what the data hardly tell, which latents and loadings given each other do not leave;
-4. scales ``r``, then ``nu``, given latents and loadings, the weights integrated out: each noise is Student-t;
+1. decays, loadings, offset and scales given the weights, with the factors integrated out (:mod:`.collapsed`):
+   given the factors they would mix slowly; then the factors given weights and parameters;
+2. each time scale, interweaving two parametrizations (Yu & Meng 2011): given the factors in units of their
+   innovations and the scaled loadings, and given the factors;
+3. a shift of each factor, compensated by the offset, and a rotation of each pair of factors, compensated by
+   the loadings: the data hardly determine these directions, which mix slowly if factors and loadings are
+   drawn given each other;
+4. scales ``r``, then ``nu``, given factors and loadings, with weights integrated out: the noise is Student-t;
 5. the weights, Gamma;
 6. loadings and offset of each column, normal.
 
-Rotations and steps 2 and 4 are slice sampling (Neal 2003) of single numbers, of all columns or latents at
+Rotations and steps 2 and 4 are slice sampling (Neal 2003) of single numbers, for all columns or factors at
 once.
 
 References
@@ -51,25 +52,25 @@ _POINTS, _LOWEST, _HIGHEST = 6001, -30.0, 15.0
 _WIDTH, _MOST_STEPS = 0.5, 12
 # Sweeps to a draw; spread of the logarithms at which chains start.
 _SWEEPS, _SPREAD = 1, 0.2
-# Sweeps before the parameters are moved without the latents, which takes weights that know the outliers.
+# Sweeps before the parameters are moved without the factors, which takes weights that know the outliers.
 _SWEEPS_BEFORE = 10
 
 
 class RobustProblem(NamedTuple):
-    """What is drawn from.
+    """The posterior to sample.
 
     Attributes
     ----------
     panel : Panel
         Standardised observations.
     priors : Priors
-        With normal loadings and offset.
+        Priors, normal for loadings and offset.
     noise : {"diagonal", "isotropic", "fixed"}
-        Which squared scales there are to draw.
+        Structure of the learned squared scales.
     start : Parameters
-        Where chains start, near a maximum of the likelihood.
+        Start of the chains, near a maximum of the likelihood.
     degrees : float
-        Degrees of freedom there.
+        Degrees of freedom at the start.
     """
 
     panel: Panel
@@ -89,9 +90,9 @@ class GibbsChains(NamedTuple):
     degrees : ndarray of shape (C, N)
         Degrees of freedom.
     log_density : ndarray of shape (C, N)
-        Log density of the observed cells given latents and parameters, in nats.
+        Log density of the observed values given factors and parameters, in nats.
     interrupted : bool
-        Whether an interrupt from the keyboard cut the run short.
+        Whether a keyboard interrupt ended the run.
     """
 
     decay: FloatArray
@@ -112,7 +113,7 @@ def sample_by_gibbs(
     rng: np.random.Generator,
     report: Callable[[int], None] | None = None,
 ) -> GibbsChains:
-    """Draw from the posterior; chains go on side by side, so that all have as many draws.
+    """Draw from the posterior; chains alternate, so that all have the same number of draws.
 
     Raises
     ------
@@ -148,7 +149,7 @@ def sample_by_gibbs(
 def draw_weights(
     latents: FloatArray, params: Parameters, panel: Panel, degrees: float, rng: np.random.Generator
 ) -> FloatArray:
-    """Weights (T, D) of the cells given the latents (N, K); zero where missing."""
+    """Draw the weights (T, D) of the values given the factors (N, K); zero where missing."""
     n = panel.n_rows
     mask = np.asarray(panel.mask[:n])
     errors = panel.values[:n] - params.offset - latents @ params.loadings.T
@@ -159,10 +160,10 @@ def draw_weights(
 
 
 class _LogPrior:
-    """Log density of the logarithm of a positive number, read off a table."""
+    """Log density of the logarithm of a positive number, interpolated in a table."""
 
     def __init__(self, prior: Any, size: int, power: float = 1.0) -> None:
-        """The prior is one of ``exp(power x)``, of one number or of `size` of them."""
+        """The prior is that of ``exp(power x)``, of one number or of `size` numbers."""
         self._grid = np.linspace(_LOWEST, _HIGHEST, _POINTS)
         with jax.enable_x64(True):
             shape = prior.batch_shape or (1,)
@@ -172,13 +173,13 @@ class _LogPrior:
         self._table = np.broadcast_to(np.where(np.isnan(table), -np.inf, table), (_POINTS, size))
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Log densities (M,)."""
+        """Return log densities (M,)."""
         inside = (x >= _LOWEST) & (x <= _HIGHEST)
         values = [np.interp(one, self._grid, column) for one, column in zip(x, self._table.T, strict=True)]
         return np.where(inside, values, -np.inf)
 
     def with_slope(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log densities (M,) and their derivatives."""
+        """Return log densities (M,) and their derivatives."""
         cell = np.clip(np.searchsorted(self._grid, x, side="right") - 1, 0, _POINTS - 2)
         which = np.arange(len(x))
         with np.errstate(invalid="ignore"):
@@ -194,11 +195,11 @@ def slice_sample(
     Parameters
     ----------
     log_density : callable
-        Log densities (M,) of the numbers (M,), each of its own alone.
+        Log densities (M,) of the numbers (M,); each depends on its own number only.
     x : ndarray of shape (M,)
         Where they are.
     rng : Generator
-        Source of randomness.
+        Random number generator.
 
     Returns
     -------
@@ -207,7 +208,7 @@ def slice_sample(
     level = log_density(x) - rng.exponential(size=x.shape)
     low = x - _WIDTH * rng.random(x.shape)
     high = low + _WIDTH
-    # Steps to the left and to the right share a number that is drawn first (Neal's figure 3).
+    # The steps to the left and to the right have a random division of a fixed number (Neal's figure 3).
     left = np.floor(_MOST_STEPS * rng.random(x.shape))
     right = _MOST_STEPS - 1.0 - left
     for ends, steps, sign in ((low, left, -1.0), (high, right, 1.0)):
@@ -222,7 +223,7 @@ def slice_sample(
         open_ &= ~taken
         low = np.where(open_ & (proposed < x), proposed, low)
         high = np.where(open_ & (proposed >= x), proposed, high)
-        open_ &= high > low  # nothing is left but where it is
+        open_ &= high > low  # the interval has shrunk to the current point
     return out
 
 
@@ -274,13 +275,13 @@ class _Chain:
 
     @property
     def params(self) -> Parameters:
-        """Parameters where the chain is."""
+        """Current parameters of the chain."""
         decay = np.exp(-1.0 / np.exp(self.log_timescale))
         return Parameters(decay, self.loadings, self.scale, self.offset)
 
     @property
     def state(self) -> tuple[Any, ...]:
-        """Decay, loadings, squared scales, offset, degrees of freedom and log density of the cells."""
+        """Decay, loadings, squared scales, offset, degrees of freedom and log density of the values."""
         p = self.params
         return (
             p.decay,
@@ -292,7 +293,7 @@ class _Chain:
         )
 
     def sweep(self, *, adapt: bool = False) -> None:
-        """Draw everything once; in a warm-up learn how far to go at once."""
+        """Draw all variables once; adapt step sizes in the warm-up."""
         self._n_sweeps += 1
         self._move_without_latents(adapt)
         z = draw_latents(self.params, self.panel.weighted(self.weights), 1, self.rng)[0]
@@ -309,9 +310,9 @@ class _Chain:
         self._draw_loadings(z)
 
     def _move_without_latents(self, adapt: bool) -> None:
-        """All parameters but the degrees of freedom, given the weights, with the latents integrated out.
+        """Draw all parameters except the degrees of freedom, given the weights, with factors integrated out.
 
-        Where a decay is as good as zero or one nothing moves: its time scale could not be told from it again.
+        If a decay rounds to zero or one, no parameter changes: its time scale could not be recovered.
         """
         if not self.collapsed.reaches(self.log_timescale):
             return
@@ -330,7 +331,7 @@ class _Chain:
         self.loadings, self.offset, self.scale = moved.loadings, moved.offset, moved.noise_variance
 
     def _sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
-        """Sums over transitions of each gap (U, K): squares after, products, squares before; starts (K,)."""
+        """Return sums over transitions by gap (U, K): squares, products, squares before; starts (K,)."""
         before = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
         after = self.indicator.T @ z**2, self.indicator.T @ (z * before), self.indicator.T @ before**2
         return *after, np.sum(z[self.starts] ** 2, axis=0)
@@ -338,7 +339,7 @@ class _Chain:
     def _log_density_of_latents(
         self, sums: tuple[FloatArray, ...], log_timescale: FloatArray, size: FloatArray | float = 1.0
     ) -> FloatArray:
-        """Log density (K,) of the latents times `size`, up to a constant."""
+        """Return the log density (K,) of the factors times `size`, up to a constant."""
         after, product, before, first = sums
         with np.errstate(over="ignore"):
             rate = self.panel.gaps[:, None] / np.exp(log_timescale)
@@ -347,12 +348,12 @@ class _Chain:
         return np.asarray(-0.5 * size**2 * power - 0.5 * self.n_steps @ np.log(innovation))
 
     def _draw_timescales(self, z: FloatArray) -> FloatArray:
-        """Time scales with latents in units of their innovations, then as they are; returns the latents."""
+        """Draw time scales given factors in units of innovations, then given factors; return factors."""
         sums, (d, _) = self._sums(z), self.loadings.shape
         here = self.log_timescale
 
         def log_size(log_timescale: FloatArray) -> FloatArray:
-            """By how much the latents grow where their innovations stay."""
+            """Return the factor of the change of scale for fixed innovations."""
             ends = (-np.expm1(-2.0 / np.exp(one)) for one in (log_timescale, here))
             to, since = (np.maximum(end, 1e-300) for end in ends)
             return np.asarray(0.5 * (np.log(to) - np.log(since)))
@@ -378,7 +379,7 @@ class _Chain:
         return z
 
     def _shift(self, z: FloatArray) -> FloatArray:
-        """Shift each latent, and let the offset take it back; returns the latents."""
+        """Shift each factor and compensate by the offset; return the factors."""
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale))
         before = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
         change = (self.indicator.T @ z - phi * (self.indicator.T @ before)) / (1.0 + phi)
@@ -395,13 +396,13 @@ class _Chain:
         return out
 
     def _rotate(self, z: FloatArray, j: int, k: int) -> FloatArray:
-        """Rotate two latents and their loadings; returns the latents."""
+        """Rotate two factors and their loadings; return the factors."""
         pair = [j, k]
         y, c = z[:, pair], self.loadings[:, pair]
         before = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale[pair]))
         innovation = np.maximum(1.0 - phi**2, 1e-300)
-        # Quadratic forms (2, 2) of the latents as each of the two processes has them.
+        # Quadratic forms (2, 2) of the factors for each of the two processes.
         forms = np.empty((2, 2, 2))
         for a in range(2):
             for b in range(2):
@@ -430,7 +431,7 @@ class _Chain:
         return out
 
     def _draw_tails(self, errors: FloatArray) -> None:
-        """Squared scales and degrees of freedom given the noise (N, D), whose weights are integrated out."""
+        """Draw squared scales and degrees of freedom given the noise (N, D), with weights integrated out."""
         counts, power = self.mask.sum(axis=0), errors**2
         if self.noise != "fixed":
 
@@ -459,7 +460,7 @@ class _Chain:
         self.log_density = float(n * norm + tails - 0.5 * counts @ np.log(self.scale))
 
     def _draw_loadings(self, z: FloatArray) -> None:
-        """Loadings and offset of each column, from their normal distribution."""
+        """Draw loadings and offset of each column from their normal distribution."""
         design = np.column_stack([z, np.ones(len(z))])
         weights = self.weights[: len(z)] / self.scale
         p = design.shape[1]
@@ -477,7 +478,7 @@ class _Chain:
 
 
 def _normal(prior: Any, shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Means and variances of a normal prior."""
+    """Return the means and variances of a normal prior."""
     mean, std = (
         np.broadcast_to(np.asarray(part, dtype=np.float64), shape) for part in (prior.loc, prior.scale)
     )

@@ -1,4 +1,4 @@
-"""Importance weights whose largest are smoothed, by ArviZ, and draws in proportion to them.
+"""Pareto-smoothed importance weights, computed by ArviZ, and resampling.
 
 Pareto smoothed importance sampling: Vehtari, Simpson, Gelman, Yao & Gabry (2024), "Pareto smoothed importance
 sampling", Journal of Machine Learning Research 25(72).
@@ -11,26 +11,26 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 
-#: Tail index above which weights do not correct an approximation.
+#: Tail index above which importance weights are unreliable.
 UNRELIABLE = 0.7
-# Fewest draws whose tail, a fifth of them, has the five draws that a fit needs.
+# Minimum number of draws: the tail is a fifth of them, and its fit requires five.
 _FEWEST = 25
 
 
 def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
-    """Weights (N,) that sum to one, and the tail index of the ratios.
+    """Return weights (N,) that sum to one, and the tail index of the ratios.
 
     Parameters
     ----------
     log_ratios : ndarray (N,)
-        Log of target over proposal density at draws of the proposal, up to a constant. The weight is zero
-        where they are not finite.
+        Log of target over proposal density at draws of the proposal, up to a constant. Weights of non-finite
+        ratios are zero.
 
     Returns
     -------
     weights : ndarray (N,)
     pareto_k : float
-        Infinite where there are fewer than 25 finite ratios, minus infinity where all of them are equal.
+        Infinite for fewer than 25 finite ratios, minus infinity if all are equal.
     """
     usable = np.isfinite(log_ratios)
     count = int(np.sum(usable))
@@ -46,9 +46,9 @@ def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _smoothed_by_arviz(log_ratios: FloatArray) -> tuple[FloatArray, float]:
-    """Smoothed logarithms of weights and the tail index, by ArviZ 0 or 1."""
+    """Return smoothed logarithms of weights and the tail index, by ArviZ 0 or 1."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of changes of ArviZ to come, when it is imported
+        warnings.simplefilter("ignore")  # warnings of future changes at the import of ArviZ
         try:
             from arviz_stats.base import array_stats  # type: ignore[import-not-found,unused-ignore]
         except ImportError:
@@ -56,12 +56,12 @@ def _smoothed_by_arviz(log_ratios: FloatArray) -> tuple[FloatArray, float]:
 
             smoothed, pareto_k = arviz.psislw(log_ratios)
         else:
-            smoothed, pareto_k = array_stats.psislw(-log_ratios)  # of log-likelihoods that are left out
+            smoothed, pareto_k = array_stats.psislw(-log_ratios)  # its argument are left-out log-likelihoods
     return np.asarray(smoothed), float(pareto_k)
 
 
 def resample(weights: FloatArray, n_draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Indices (n_draws,), each as often as its weight asks, up to rounding (systematic resampling).
+    """Return indices (n_draws,) in proportion to the weights, by systematic resampling.
 
     In random order.
     """

@@ -1,8 +1,8 @@
-"""Maximum a posteriori, and coordinates in which the posterior is round.
+"""Maximum a posteriori, and whitening coordinates of the posterior.
 
-A sampler is as fast as its coordinates are good. Where noise is small the loadings are known a thousand times
-better in some directions than in others; whitened by the curvature at the maximum, all directions are alike
-and a few steps of a leapfrog cross the whole posterior.
+The speed of a sampler depends on its coordinates. With small noise, standard deviations of the loadings
+differ by a factor of a thousand between directions. In coordinates whitened by the curvature at the maximum
+all are similar, and a few leapfrog steps cross the posterior.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 
 # Step of the differences of the gradient, in standard deviations.
 _STEP = 0.02
-# Rounds of climbing in whitened coordinates, and the gain (nats) that is not worth another.
+# Maximum number of optimization runs in whitened coordinates, and the gain (nats) below which they stop.
 _MOST_ROUNDS, _WORTH = 6, 1e-2
-# Rounds from a start that may be far from any mode, each of at most 100 steps.
+# Number of optimization runs from a start that may be far from a mode, each of at most 100 steps.
 _ROUGH_ROUNDS = 2
-# Smallest curvature, relative to that of the round before: no direction widens more at once.
+# Smallest curvature relative to that of the previous run: limits the increase of the scale of a direction.
 _FLATTEST = 1e-3
 
 
@@ -31,13 +31,13 @@ class LaplaceApproximation(NamedTuple):
     Attributes
     ----------
     centre : ndarray (P,)
-        Where the posterior density of the unconstrained vector is largest.
+        Maximum of the posterior density of the unconstrained vector.
     factor : ndarray (P, P)
-        Square root of the inverse of its curvature there.
+        Square root of the inverse curvature at the maximum.
     potential : float
         Minus the log density at the centre.
     n_evaluations : int
-        Gradients it took.
+        Number of gradients.
     """
 
     centre: FloatArray
@@ -46,7 +46,7 @@ class LaplaceApproximation(NamedTuple):
     n_evaluations: int
 
     def apply(self, u: FloatArray) -> FloatArray:
-        """Vectors (..., P) at whitened coordinates."""
+        """Return vectors (..., P) at whitened coordinates."""
         return self.centre + u @ self.factor.T
 
     @property
@@ -71,7 +71,7 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
     data : TargetData
         What it is conditioned on.
     start : ndarray (P,)
-        Where to begin.
+        Start of the maximization.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
         centre, factor = start, _scales(evaluate, start)
         for _ in range(_MOST_ROUNDS):
             values, vectors = np.linalg.eigh(_hessian(evaluate, centre, factor))
-            # The symmetric root: it does not turn with the arbitrary axes of a round ball.
+            # The symmetric root does not depend on the arbitrary axes of degenerate eigenspaces.
             root = (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T
             factor = factor @ root
             round_already = values[0] > 0.5 and values[-1] < 2.0
@@ -103,12 +103,12 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
 
 
 def climb_from(evaluate: PotentialEvaluator, start: FloatArray) -> tuple[FloatArray, float] | None:
-    """Maximize the density roughly, from a start (P,) that may be far from any mode.
+    """Maximize the density approximately, from a start (P,) that may be far from a mode.
 
     Returns
     -------
     tuple of ndarray (P,) and float, or None
-        The vector reached and the potential there; None if the density is not finite at the start.
+        The final vector and its potential; None if the density is not finite at the start.
     """
     vector, value = start, evaluate.one(start)[0]
     if not np.isfinite(value):
@@ -119,7 +119,7 @@ def climb_from(evaluate: PotentialEvaluator, start: FloatArray) -> tuple[FloatAr
 
 
 def _scales(evaluate: PotentialEvaluator, vector: FloatArray) -> FloatArray:
-    """Diagonal matrix of rough conditional standard deviations."""
+    """Return a diagonal matrix of approximate conditional standard deviations."""
     n, steps = len(vector), evaluate.target.difference_steps(vector)
     ends = evaluate.many(np.concatenate([vector + np.diag(steps), vector - np.diag(steps)]))[1]
     curvature = np.nan_to_num(np.diag(ends[:n] - ends[n:]) / (2.0 * steps), nan=1.0)
@@ -127,11 +127,11 @@ def _scales(evaluate: PotentialEvaluator, vector: FloatArray) -> FloatArray:
 
 
 def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray) -> FloatArray:
-    """Second derivative of the potential by ``u``, as differences of the gradient."""
+    """Return the second derivative of the potential by ``u``, by differences of the gradient."""
     steps = _STEP * factor.T
     ahead, behind = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
     hessian = (ahead - behind) @ factor / (2.0 * _STEP)
-    # A difference beside a border of what is possible may leave it: such directions stay as they are.
+    # Near the boundary of the support a difference may not be finite: such directions are unchanged.
     lost = ~np.all(np.isfinite(hessian), axis=1)
     hessian[lost], hessian[:, lost] = 0.0, 0.0
     hessian[lost, lost] = 1.0
@@ -141,7 +141,7 @@ def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArra
 def _climb(
     evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray, value: float
 ) -> tuple[FloatArray, float]:
-    """Minimise the potential, of that value at the centre, in whitened coordinates."""
+    """Minimize the potential in whitened coordinates; `value` is that at the centre."""
 
     def whitened(u: FloatArray) -> tuple[float, FloatArray]:
         value, gradient = evaluate.one(centre + factor @ u)

@@ -1,7 +1,7 @@
 """The no-U-turn sampler in whitened coordinates, run a few iterations at a time.
 
-NumPyro's sampler (Hoffman & Gelman 2014; Phan, Pradhan & Jankowiak 2019) does the work. It runs in short
-compiled batches of iterations, so that progress is shown and draws are kept after a keyboard interrupt.
+The sampler is that of NumPyro (Hoffman & Gelman 2014; Phan, Pradhan & Jankowiak 2019). It runs in short
+compiled batches of iterations, so that progress is shown and draws are not lost after a keyboard interrupt.
 """
 
 from collections.abc import Callable
@@ -32,16 +32,16 @@ CHAIN_METHODS = ("auto", "vectorized", "parallel", "sequential")
 
 
 def chosen_chain_method() -> str:
-    """Whether chains have threads of their own, as on CPUs, or go side by side in one program.
+    """Return "parallel" on CPUs, where each chain has its own thread, else "vectorized".
 
-    Side by side, each step of all chains takes as long as the longest trajectory among them, and on a CPU the
-    work on four chains is four times that on one.
+    In one vectorized program, each step takes as long as the longest trajectory of all chains, and on a CPU
+    four chains take four times as long as one.
     """
     return "parallel" if on_cpu() else "vectorized"
 
 
 class SamplerSettings(NamedTuple):
-    """Settings of the sampler: iterations of warm-up, acceptance wanted, deepest tree."""
+    """Settings of the sampler: warm-up iterations, target acceptance probability, maximum tree depth."""
 
     n_warmup: int
     target_accept: float
@@ -58,7 +58,7 @@ class Chains(NamedTuple):
     stats : dict of ndarray (C, N)
         ``lp`` (log density), ``acceptance_rate``, ``n_steps``, ``diverging``, ``energy``, ``step_size``.
     interrupted : bool
-        Whether an interrupt cut the run short.
+        Whether an interrupt ended the run.
     """
 
     vectors: FloatArray
@@ -75,7 +75,7 @@ class _Problem(NamedTuple):
 
 
 def _kernel(target: Target, problem: _Problem, settings: SamplerSettings) -> tuple[Any, Any]:
-    """Start and step of the sampler of one chain, in units of the standard normal."""
+    """Return the start and step functions of the sampler of one chain, in whitened coordinates."""
 
     def potential(u: Array) -> Array:
         return target.potential(problem.centre + problem.factor @ u, problem.data)
@@ -109,7 +109,7 @@ def _advance(
     target: Target, problem: _Problem, settings: SamplerSettings, states: Any
 ) -> tuple[Any, tuple[Array, ...]]:
     start, step = _kernel(target, problem, settings)
-    # The sampler's pieces are made when it starts; what it starts with here is not used.
+    # The sampler sets up its functions when it starts; this starting state is not used.
     nowhere = jnp.zeros_like(problem.centre)
     start(ParamInfo(nowhere, jnp.zeros(()), nowhere), jax.random.key(0), 1.0)
 
@@ -156,27 +156,27 @@ def sample_chains(
     data : TargetData
         What it is conditioned on.
     laplace : LaplaceApproximation
-        Coordinates to start with; chains start at draws from this normal distribution. Half-way through the
-        warm-up they are refined by the draws of all chains.
+        Initial coordinates; chains start at draws from this normal distribution. In the middle of the warm-up
+        the coordinates are refined by the draws of all chains.
     settings : SamplerSettings
-        Warm-up, acceptance, tree depth. The warm-up is rounded up to a multiple of 50, at least 100.
+        Settings; the warm-up is rounded up to a multiple of 50, at least 100.
     n_draws, n_chains : int
         Draws of each chain after the warm-up, and number of chains.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}
-        Chains side by side in one program, each in a thread of its own, or one after the other; ``"auto"`` is
+        Chains in one program, in parallel threads, or one after the other; ``"auto"`` is
         :func:`chosen_chain_method`.
     seed : int
-        Source of all randomness.
+        Seed or generator of all random numbers.
     fold : callable
-        Brings vectors (N, P) to the labelling of the maximum. Used in the warm-up only, where chains may be
-        moved: the coordinates suit one of the mirror images of the posterior.
+        Maps vectors (N, P) to the labelling of the maximum. Used in the warm-up only, where chains may be
+        moved: the coordinates are adapted to one of the images of the posterior.
     report : callable, optional
         Called with the iterations done since the last call, summed over chains.
 
     Returns
     -------
     Chains
-        Fewer draws than asked for after an interrupt; none if it came in the warm-up.
+        After an interrupt fewer draws; no draws if it occurred in the warm-up.
     """
     half = STRETCH * max(2, -(-settings.n_warmup // (2 * STRETCH)))
     settings = settings._replace(n_warmup=2 * half)
@@ -208,9 +208,9 @@ def _vectors(problem: _Problem, out: list[NDArray[Any]]) -> FloatArray:
 
 
 def _root(problem: _Problem, vectors: FloatArray) -> FloatArray:
-    """Root of the draws' covariance in whitened coordinates, shrunk to the identity by what is uncertain.
+    """Return the root of the covariance of the draws in whitened coordinates, shrunk to the identity.
 
-    Ledoit & Wolf (2004): few draws in many dimensions change nothing, heavy tails that draws agree on do.
+    Shrinkage as in Ledoit & Wolf (2004): a few draws in many dimensions hardly change the coordinates.
     """
     size = vectors.shape[-1]
     centred = (vectors - np.asarray(problem.centre)).reshape(-1, size)
@@ -235,9 +235,9 @@ class _Runner:
         step_size: float,
         rng: np.random.Generator,
     ) -> list[NDArray[Any]]:
-        """Outputs (C, n_iterations, ...) of chains from vectors (C, P), at least.
+        """Return the outputs (C, n_iterations or more, ...) of chains that start at vectors (C, P).
 
-        An interrupt ends the run; it is raised again where no draw after the warm-up is left.
+        An interrupt ends the run; it is raised again if there is no draw after the warm-up.
         """
         chains = len(starts)
         with PotentialEvaluator(self._target, problem.data) as evaluate:
@@ -268,7 +268,7 @@ class _Runner:
     def _advance(
         self, problem: _Problem, states: Any, n_iterations: int, output: list[list[NDArray[Any]]]
     ) -> None:
-        # The switch to 64 bits holds for one thread.
+        # The 64-bit setting applies to one thread.
         with engine_settings():
             for _ in range(-(-n_iterations // STRETCH)):
                 if self._stopped:
@@ -288,9 +288,9 @@ class _Runner:
                 raise
 
     def _join(self, outputs: list[list[list[NDArray[Any]]]]) -> list[NDArray[Any]]:
-        """Stretches joined, chains side by side, cut to the length that all of them have."""
+        """Concatenate batches, stack chains, and cut them to equal length."""
         half = self._settings.n_warmup // 2
-        # One run after the other, an interrupt finds some chains not begun: those are left out.
+        # With sequential chains, those that have not started before an interrupt are omitted.
         begun = [output for output in outputs if len(output) * STRETCH > half or not self.interrupted]
         if not begun:
             raise KeyboardInterrupt

@@ -1,12 +1,11 @@
-"""Variational inference with a Gaussian of full covariance, in whitened coordinates, corrected by weights.
+"""Variational inference with a full-covariance Gaussian in whitened coordinates, and importance weights.
 
-The guide is ``u = m + L e``. It starts at Laplace's approximation, ``m = 0`` and ``L = I``, which is close
-already, and descends the Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis &
-Hensman 2018) of the path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose noise vanishes where the
-guide fits. Where several starts lead to several modes (:mod:`probsfa.bayes.modes`), each has a guide, and
-they are mixed. Draws from them are then drawn once more, in proportion to how much denser the posterior is
-than the guides (:mod:`.importance`). That corrects shares of modes, and tails that no normal distribution
-has.
+The guide is ``u = m + L e``. It starts at Laplace's approximation, ``m = 0`` and ``L = I``, and minimizes the
+Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis & Hensman 2018) of the
+path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose noise vanishes if the guide equals the
+posterior. If there are several modes (:mod:`probsfa.bayes.modes`), the guide is a mixture of one Gaussian for
+each. Draws of the guide are resampled by importance weights, the ratio of posterior and guide density
+(:mod:`.importance`). This corrects the shares of modes and non-Gaussian tails.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,13 +22,13 @@ from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.bayes.sampling.importance import resample, smoothed_weights
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
 
-# Gradients of a step.
+# Number of gradients in a step.
 _BATCH = 16
-# Share of the steps at the end whose guides are averaged.
+# Share of the final steps whose guides are averaged.
 _AVERAGED = 0.5
-# Length of the first steps, and after how many steps they get shorter.
+# Length of the first steps, and number of steps before it decreases.
 _RATE, _SLOWING = 0.5, 15.0
-#: Share of a mixture that is left out: 4 of the 4,000 draws that are made by default.
+#: Share below which a mode is omitted: 4 of the default 4,000 draws.
 NEGLIGIBLE = 1e-3
 
 
@@ -41,16 +40,16 @@ class Guide(NamedTuple):
 
 
 class GuideFit(NamedTuple):
-    """Outcome of a variational fit.
+    """Result of a variational fit.
 
     Attributes
     ----------
     guide : Guide
-        Averaged over the last steps.
+        Average over the last steps.
     elbo : ndarray (S,)
         Estimates of the evidence lower bound, one for each step.
     interrupted : bool
-        Whether an interrupt cut it short.
+        Whether an interrupt ended it.
     """
 
     guide: Guide
@@ -59,7 +58,7 @@ class GuideFit(NamedTuple):
 
 
 class Mode(NamedTuple):
-    """A part of a mixture: coordinates around a mode, the guide in them, its share and its bound."""
+    """A mixture component: coordinates around a mode, the guide in them, its share and its bound."""
 
     laplace: LaplaceApproximation
     guide: Guide
@@ -67,7 +66,7 @@ class Mode(NamedTuple):
     bound: float = np.nan
 
     def log_density(self, vectors: FloatArray) -> FloatArray:
-        """Log density (N,) of the guide at vectors (N, P)."""
+        """Return the log density (N,) of the guide at vectors (N, P)."""
         root = self.laplace.factor @ self.guide.root
         normals = np.linalg.solve(root, (vectors - self.laplace.apply(self.guide.mean)).T)
         constant = 0.5 * len(root) * np.log(2.0 * np.pi) + np.linalg.slogdet(root)[1]
@@ -75,7 +74,7 @@ class Mode(NamedTuple):
 
 
 class GuideDraws(NamedTuple):
-    """Draws from guides: ``vectors`` (N, P), the mode (N,) of each, and the tail index of their weights."""
+    """Draws from guides: ``vectors`` (N, P), the mode (N,) of each, and the tail index of the weights."""
 
     vectors: FloatArray
     modes: NDArray[np.intp]
@@ -102,9 +101,9 @@ def fit_guide(
     laplace : LaplaceApproximation
         Coordinates of the guide.
     n_steps : int
-        Steps, of 16 gradients each, in pairs at opposite points.
+        Number of steps, of 16 gradients each, at antithetic pairs of points.
     seed : int
-        Source of all randomness.
+        Seed or generator of all random numbers.
     report : callable, optional
         Called with the number of steps since the last call.
 
@@ -115,7 +114,7 @@ def fit_guide(
     rng = np.random.default_rng(seed)
     size = target.size
     constant = 0.5 * size * (1.0 + np.log(2.0 * np.pi)) + np.linalg.slogdet(laplace.factor)[1]
-    # Long steps first, then ever shorter ones, whose average converges (Polyak & Juditsky 1992).
+    # Step lengths decrease, and the average converges (Polyak & Juditsky 1992).
     rates = _RATE / (1.0 + np.arange(n_steps) / _SLOWING) ** 0.7
     guides = [Guide(np.zeros(size), np.eye(size))]
     elbo: list[float] = []
@@ -138,14 +137,14 @@ def fit_guide(
 
 
 def _improved(guide: Guide, normals: FloatArray, slopes: FloatArray, rate: float) -> Guide:
-    """The guide after a step, from the slopes (N, P) of the potential at its draws."""
-    # In the guide's coordinates the exact slope is e: the remainder is the error of the guide.
+    """Return the guide after a step, from the gradients (N, P) of the potential at its draws."""
+    # In the coordinates of the guide the exact gradient is e; the remainder is the error of the guide.
     excess = slopes @ guide.root - normals
     excess = np.where(np.isfinite(excess), excess, 0.0)
     by_mean = np.mean(excess, axis=0)
     by_root = excess.T @ normals / len(normals)
     by_root = 0.5 * (by_root + by_root.T)
-    # Natural gradient, no longer than a step after which the root is still positive.
+    # Natural gradient, with the step limited so that the diagonal of the root remains positive.
     length = np.sqrt(np.sum(by_mean**2) + np.sum(by_root**2))
     rate = rate / max(1.0, rate * length)
     change = np.tril(by_root, -1) + 0.5 * np.diag(np.diag(by_root))
@@ -158,10 +157,10 @@ def _average(guides: list[Guide]) -> Guide:
 
 
 def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
-    """The mixture of guides with the largest evidence lower bound, that of the largest share first.
+    """Return the mixture of guides with the largest evidence lower bound, by descending share.
 
     The bound of a mixture of guides that do not overlap is largest with shares in proportion to the
-    exponentials of their own bounds (Jaakkola & Jordan 1998). Guides with a negligible share are left out.
+    exponentials of their own bounds (Jaakkola & Jordan 1998). Guides with a negligible share are omitted.
     """
     bounds = np.array([np.mean(fit.elbo[-max(1, len(fit.elbo) // 2) :]) for _, fit in fits])
     shares = np.exp(bounds - np.max(bounds))
@@ -177,25 +176,25 @@ def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
 def draw_from_guides(
     target: Target, data: TargetData, modes: Sequence[Mode], n_draws: int, rng: np.random.Generator
 ) -> GuideDraws:
-    """Draws from a mixture of guides, and among them draws by how much denser the posterior is.
+    """Draw from a mixture of guides, and resample the draws by importance weights.
 
     Parameters
     ----------
     target, data
         As in `fit_guide`.
     modes : sequence of Mode
-        The mixture; its shares add to one.
+        The mixture; its shares sum to one.
     n_draws : int
-        Draws wanted; twice as many are made, in pairs of opposite ones, and weighed.
+        Number of draws; twice as many antithetic draws are made and weighted.
     rng : Generator
-        Source of all randomness.
+        Seed or generator of all random numbers.
 
     Returns
     -------
     GuideDraws
-        ``pareto_k`` measures how far the mixture is from the posterior where it has draws: up to 0.7 the
-        weights correct the difference, above they do not (Vehtari et al. 2024). It is NaN after an interrupt,
-        which leaves the draws of the mixture as they are.
+        ``pareto_k`` measures the difference between mixture and posterior where the mixture has draws: up to
+        0.7 the weights correct it (Vehtari et al. 2024). It is NaN after an interrupt; the draws are then not
+        weighted.
     """
     counts = np.bincount(
         resample(np.array([mode.share for mode in modes]), n_draws, rng), minlength=len(modes)
