@@ -1,5 +1,6 @@
 """Validation of one array-like: types and values, with the place of the first invalid value in messages."""
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
@@ -31,6 +32,8 @@ LARGEST, SMALLEST_SPREAD = 1e150, 1e-140
 _ADVICE_ON_MISSING = (
     'Leave incomplete rows out with SFA(missing="skip"), or fill them with ProbabilisticSFA.impute.'
 )
+# Texts that begin like a date.
+_LIKE_A_DATE = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
 
 
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
@@ -232,6 +235,8 @@ def _check_kind(X: Any, name: str) -> None:
         return
     came = f"{name} is {array.ndim}-dimensional, shape {array.shape}; wanted shape (n_rows, n_features)."
     if array.ndim == 1:
+        if hasattr(X, "to_frame"):
+            raise ValueError(f"{came} One column over time is {name}.to_frame().")
         raise ValueError(
             f"{came} Reshape your data: X.reshape(-1, 1) if it is one variable over time, "
             "X.reshape(1, -1) if it is one row."
@@ -252,7 +257,7 @@ def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         for j, column in enumerate(X.columns):
             cells = X.iloc[:, j] if hasattr(X, "iloc") else X[column]
-            _check_cells(np.asarray(cells), f"column {column!r} of {name}")
+            _check_cells(np.asarray(cells), f"column {column!r} of {name}", column)
         return None
     if hasattr(X, "toarray"):
         return None  # a sparse matrix: the conversion has a good error message
@@ -276,12 +281,15 @@ def _check_collected(X: Any, name: str) -> None:
         )
 
 
-def _check_cells(array: NDArray[Any], name: str) -> None:
+def _check_cells(array: NDArray[Any], name: str, column: Any = None) -> None:
+    """Raise an error for values that are not numbers; `column` is the label of a column of a DataFrame."""
     kind = array.dtype.kind
     if kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; wanted real numbers.")
     if kind in "Mm":
-        raise ValueError(f"{name} holds dates or durations ({array.dtype}); wanted numbers.")
+        raise ValueError(
+            f"{name} holds dates or durations ({array.dtype}); wanted numbers.{_remedy(column, None)}"
+        )
     if kind not in "OUST":
         return
     for place in np.ndindex(array.shape):
@@ -290,11 +298,22 @@ def _check_cells(array: NDArray[Any], name: str) -> None:
         if isinstance(cell, (str, bytes, date, timedelta)) and cell == cell:
             where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), place, strict=False))
             text = isinstance(cell, (str, bytes))
-            remedy = "" if text else " Give times as the index of a DataFrame of pandas, or as times=."
+            remedy = _remedy(column, cell)
             raise ValueError(
                 f"{name} holds {'text' if text else 'a date or duration'} ({str(cell)!r})"
                 f"{where and f' in {where}'}; wanted numbers, NaN where missing.{remedy}"
             )
+
+
+def _remedy(column: Any, cell: Any) -> str:
+    """Return what to do with a text or a date among the values, in a column of a DataFrame or elsewhere."""
+    if not isinstance(cell, (str, bytes)):
+        return " Give times as the index of a DataFrame of pandas, or as times=."
+    if column is None:
+        return ""
+    if _LIKE_A_DATE.match(str(cell)):
+        return f" Times are the index: X.set_index({column!r}), then X.index = pandas.to_datetime(X.index)."
+    return f" Convert the column by pandas.to_numeric, or leave it out: X.drop(columns=[{column!r}])."
 
 
 def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_nan: bool) -> None:

@@ -301,9 +301,11 @@ def _warn_of_unread(index: Any, label: str) -> None:
     if index.nlevels > 1:
         level = next((k for k in range(index.nlevels) if index.levels[k].inferred_type in _KINDS), None)
         if level is not None:
+            other = 1 if level == 0 else 0
             why = (
                 "has several levels, one of them of times; they are not read. Give a list of frames, one for "
-                f"each series, or times={label}.get_level_values({level}) and lengths="
+                f"each series, such as [x.droplevel({other}) for _, x in X.groupby(level={other})], or "
+                f"times={label}.get_level_values({level}) and lengths="
             )
     elif index.inferred_type == "string" and _LOOKS_LIKE_A_DATE.match(str(index[0])):
         why = (

@@ -199,6 +199,12 @@ def test_text_is_refused_with_its_place_even_where_it_looks_like_a_number():
     refused("holds text", pd.DataFrame({"a": ["1", "2"]}))
 
 
+def test_columns_of_text_and_single_columns_name_what_helps():
+    refused(r"drop\(columns=\['b'\]\)", pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
+    refused(r"set_index\('t'\)", pd.DataFrame({"t": ["2024-01-01 00:00", "2024-01-02 00:00"], "a": [1, 2]}))
+    refused(r"X\.to_frame\(\)", pd.Series([1.0, 2.0]))
+
+
 def test_complex_dates_and_sparse_are_refused():
     refused("Complex data not supported: X", X + 1j)
     refused("Complex data not supported: X", np.ma.array(X + 1j))

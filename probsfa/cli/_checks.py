@@ -61,6 +61,10 @@ def _check_input(path: Path) -> None:
         raise CommandError(f"{path}: cannot be read (is a folder).")
     if not os.access(path, os.R_OK):
         raise CommandError(f"{path}: cannot be read (permission denied).")
+    if path.suffix.lower() in _BINARY_TABLES:
+        with path.open("rb") as file:
+            if b"\0" in file.read(4096):  # tables of text are often named .xls, too
+                raise CommandError(f"{path}: is not a text file; save the table as CSV.")
 
 
 def _check_model_options(args: argparse.Namespace) -> None:

@@ -488,12 +488,14 @@ def test_version_and_help_need_nothing_heavy():
             ["impute", "in.csv", "--dry-run", "--epoch", "s", "--date-format", "%Y"],
             "--date-format is for texts",
         ),
+        (["impute", "in.xlsx", "-o", "out.csv"], "in.xlsx: is not a text file; save the table as CSV."),
         (["demo", "-o", "folder"], "demo.png: exists already; replace it with --force."),
     ],
 )
 def test_files_and_options_are_checked_before_any_library_is_imported(tmp_path, arguments, message):
     (tmp_path / "in.csv").write_text("a,b\n1,\n2,3\n")
     (tmp_path / "old.csv").write_text("old")
+    (tmp_path / "in.xlsx").write_bytes(b"PK\x03\x04\x14\0\0\0")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "demo.png").write_text("old")
     code = (

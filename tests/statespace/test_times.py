@@ -1,5 +1,6 @@
 """Times that an index tells, data at another rate than the fit's, and forecasts at any time ahead."""
 
+import re
 import warnings
 
 import numpy as np
@@ -189,6 +190,14 @@ def test_an_index_of_numbers_is_not_times(values, index):
 def test_an_index_that_seems_to_tell_times_is_warned_of(values, index, why):
     with pytest.warns(UserWarning, match=why):
         fit(framed(values, index))
+
+
+def test_the_warning_about_several_levels_has_code_that_reads_their_times(values):
+    X = pd.DataFrame(values, index=pd.MultiIndex.from_arrays([HOURS, np.repeat(["a", "b"], 30)]))
+    with pytest.warns(UserWarning, match="several levels") as warned:
+        fit(X)
+    series = eval(re.search(r"\[x\.droplevel.*?\)\]", str(warned[0].message))[0], {"X": X})
+    assert [x.index.tolist() for x in series] == [HOURS[:30].tolist(), HOURS[30:].tolist()]
 
 
 def test_lists_of_frames_have_an_index_each(values, uneven):
