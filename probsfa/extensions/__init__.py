@@ -1,19 +1,17 @@
-"""Extensions of slow feature analysis, and what it is compared with, in the contract of this package.
+"""Extensions of slow feature analysis, and methods for comparison, with the API of this package.
 
-Models beyond the linear Gaussian one, and methods that represent rows by a few coordinates without regard to
-time:
+Models beyond the linear Gaussian one, and methods of dimensionality reduction that ignore the order of rows:
 
 ========================  ==============================================================================
-``emissions/``            ``EmissionSFA``: counts, zeros and ones, categories, and noise with heavy tails
-``bilinear/``             ``BilinearSFA``: binary "what" chains gate continuous "where" latents
-``experts/``              ``ProductOfExpertsSFA``: expanded rows held to the rows that can be
-``principal_curve``       ``PrincipalCurve``: curves and surfaces through the middle of the rows
-``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: an encoder learned with its decoder
-``principal_components``  ``PCA``, with the number of components that leaves a given part of the risk
+``emissions/``            ``EmissionSFA``: counts, binary and ordinal values, and heavy-tailed noise
+``bilinear/``             ``BilinearSFA``: binary "what" chains gate continuous "where" factors
+``experts/``              ``ProductOfExpertsSFA``: a density of expanded rows, restricted to a manifold
+``principal_curve``       ``PrincipalCurve``: principal curves and surfaces
+``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: encoder and decoder
+``principal_components`` ``PCA``, with the number of components for a share of the variance
 ========================  ==============================================================================
 
-Names are looked up when they are first used, in the modules that ``__init__.pyi`` gives: those that need no
-JAX do not load it.
+Names are imported at first use from the modules in ``__init__.pyi``; JAX is imported only if it is needed.
 """
 
 import os

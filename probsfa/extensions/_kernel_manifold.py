@@ -1,19 +1,18 @@
 """Regularised principal curves and surfaces.
 
-A principal manifold is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimises the
-mean squared
-distance of a row from the nearest point ``f(z)``. With ``f(z) = sum_j alpha_j K(z_j, z)`` in the space of
-a Gaussian
-kernel ``K`` and a penalty of its norm (Smola, Mika, Schoelkopf & Williamson 2001), the objective is ::
+A principal manifold is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimizes the mean
+squared distance of a row from the nearest point ``f(z)``. With ``f(z) = sum_j alpha_j K(z_j, z)`` in the
+space of a Gaussian kernel ``K`` and a penalty on its norm (Smola, Mika, Schoelkopf & Williamson 2001), the
+objective is ::
 
     (1/n) sum_i |x_i - f(xi_i)|^2 + (lambda/2) sum_ij alpha_i' alpha_j K(z_i, z_j)
 
-It is lowered in turn over the coordinates ``xi_i``, by projecting every row onto the manifold, and over
-``alpha``, in closed form::
+It is minimized alternately over the coordinates ``xi_i``, by projection of the rows onto the manifold, and
+over ``alpha``, in closed form::
 
     alpha = (lambda n / 2 K_z + K_xi' K_xi)^-1 K_xi' X
 
-Neither step can raise it.
+Neither step increases it.
 """
 
 from dataclasses import dataclass
@@ -24,9 +23,9 @@ from probsfa._typing import FloatArray
 
 __all__ = ["KernelManifold", "landmark_grid", "project", "solve_coefficients"]
 
-# Eigenvalues of the kernel among landmarks below this part of the largest are left out: they are rounding.
+# Eigenvalues of the landmark kernel below this fraction of the largest are discarded as rounding errors.
 _SMALLEST_EIGENVALUE = 1e-11
-_CELLS = 2**22  # of the largest array that is formed at a time
+_CELLS = 2**22  # size of the largest temporary array
 
 
 def landmark_grid(n_landmarks: int, n_coordinates: int) -> FloatArray:
@@ -55,16 +54,16 @@ class KernelManifold:
     coefficients: FloatArray
 
     def kernel(self, coordinates: FloatArray) -> FloatArray:
-        """Kernel (n, M) between coordinates (n, k) and the landmarks."""
+        """Return the kernel (n, M) between coordinates (n, k) and landmarks."""
         squared = np.sum((coordinates[:, None, :] - self.landmarks) ** 2, axis=2)
         return np.asarray(np.exp(-0.5 * squared / self.bandwidth**2))
 
     def __call__(self, coordinates: FloatArray) -> FloatArray:
-        """Points (n, D) of coordinates (n, k)."""
+        """Return the points (n, D) of coordinates (n, k)."""
         return np.asarray(self.kernel(coordinates) @ self.coefficients)
 
     def derivatives(self, coordinates: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Points (n, D), first derivatives (n, k, D) and second derivatives (n, k, k, D)."""
+        """Return points (n, D), first derivatives (n, k, D) and second derivatives (n, k, k, D)."""
         kernel = self.kernel(coordinates)
         steps = (coordinates[:, None, :] - self.landmarks) / self.bandwidth**2
         moved = [kernel * steps[:, :, j] for j in range(steps.shape[2])]
@@ -82,12 +81,12 @@ class KernelManifold:
 
     @property
     def squared_norm(self) -> float:
-        """Squared norm of the function, ``sum_ij alpha_i' alpha_j K(z_i, z_j)``."""
+        """Return the squared norm of the function, ``sum_ij alpha_i' alpha_j K(z_i, z_j)``."""
         gram = self.kernel(self.landmarks)
         return float(np.sum(self.coefficients * (gram @ self.coefficients)))
 
     def objective(self, X: FloatArray, coordinates: FloatArray, regularization: float) -> float:
-        """Penalised mean squared distance of rows (n, D) from the points of their coordinates (n, k)."""
+        """Return the penalized mean squared distance of rows (n, D) from the points of coordinates (n, k)."""
         distances = np.sum((X - self(coordinates)) ** 2, axis=1)
         return float(np.mean(distances)) + 0.5 * regularization * self.squared_norm
 
@@ -95,14 +94,14 @@ class KernelManifold:
 def solve_coefficients(
     X: FloatArray, coordinates: FloatArray, landmarks: FloatArray, bandwidth: float, regularization: float
 ) -> KernelManifold:
-    """Return the manifold that minimises the objective at given coordinates, in closed form.
+    """Return the manifold that minimizes the objective at fixed coordinates, in closed form.
 
     Parameters
     ----------
     X : ndarray (n, D)
         Rows.
     coordinates : ndarray (n, k)
-        Where on the manifold each is.
+        Coordinates of the rows on the manifold.
     landmarks : ndarray (M, k)
         Centres of the kernel.
     bandwidth, regularization : float
@@ -113,13 +112,14 @@ def solve_coefficients(
     KernelManifold
     """
     empty = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
-    # In coordinates in which the penalty is a sum of squares the system is as well conditioned as it can be:
-    # the kernel among close landmarks is numerically singular.
+    # Coordinates in which the penalty is a sum of squares give the best condition number: the kernel of close
+    # landmarks is numerically singular.
     eigenvalues, vectors = np.linalg.eigh(empty.kernel(landmarks))
     kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
     whitened = vectors[:, kept] / np.sqrt(eigenvalues[kept])
     features = empty.kernel(coordinates) @ whitened
-    # As least squares with the penalty as further rows: the normal equations would lose half of the digits.
+    # Least squares with the penalty as additional rows, because normal equations would lose half of the
+    # digits.
     penalty = np.sqrt(0.5 * regularization * len(X)) * np.eye(features.shape[1])
     targets = np.vstack([X, np.zeros((features.shape[1], X.shape[1]))])
     weights = np.linalg.lstsq(np.vstack([features, penalty]), targets, rcond=None)[0]
@@ -129,9 +129,10 @@ def solve_coefficients(
 def project(
     manifold: KernelManifold, X: FloatArray, coordinates: FloatArray | None = None, n_newton: int = 12
 ) -> FloatArray:
-    """Return the coordinates of the point of a manifold that is nearest to each row.
+    """Return the coordinates of the nearest point of a manifold for each row.
 
-    The nearest point of a fine grid is refined by Newton steps, each taken only where it leads closer.
+    The nearest point of a fine grid is refined by Newton steps, which are accepted only if they reduce the
+    distance.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def project(
     X : ndarray (n, D)
         Rows.
     coordinates : ndarray (n, k), optional
-        Coordinates that are tried beside the grid; the result is never farther from the row than these.
+        Additional starting coordinates; the result is never farther from the row than these.
     n_newton : int, default=12
         Number of Newton steps.
 
@@ -171,7 +172,7 @@ def _squared(differences: FloatArray) -> FloatArray:
 
 
 def _refine(manifold: KernelManifold, X: FloatArray, z: FloatArray, n_newton: int) -> FloatArray:
-    """Newton steps on the squared distance inside the unit cube, each halved until it leads closer."""
+    """Refine coordinates by Newton steps in the unit cube, halved until they reduce the squared distance."""
     step_size = np.ones(len(X))
     for _ in range(n_newton):
         points, first, second = manifold.derivatives(z)
@@ -180,7 +181,7 @@ def _refine(manifold: KernelManifold, X: FloatArray, z: FloatArray, n_newton: in
         curvature = np.einsum("nkd,nld->nkl", first, first) - np.einsum("nkld,nd->nkl", second, residual)
         eigenvalues, vectors = np.linalg.eigh(curvature)
         scale = np.maximum(np.abs(eigenvalues), 1e-12 * (1.0 + np.abs(eigenvalues).max(initial=0.0)))
-        # Against the gradient in every direction, whatever the sign of the curvature there.
+        # A descent direction also where the curvature is negative.
         along = np.einsum("nkj,nk->nj", vectors, gradient) / scale
         step = -np.einsum("nkj,nj->nk", vectors, along)
         proposal = np.clip(z + step_size[:, None] * step, 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Coordinates in which to begin: principal components, and an eigenmap of nearest neighbours, by ranks."""
+"""Starting coordinates: ranks of principal components or of an eigenmap of nearest neighbours."""
 
 import warnings
 
@@ -9,12 +9,13 @@ from probsfa.sfa import LaplacianEigenmaps
 
 __all__ = ["MOST_ROWS", "eigenmap_coordinates", "principal_coordinates", "ranks"]
 
-#: Rows of an eigenmap; the others begin where their nearest neighbour among these does.
+#: Maximum number of rows of an eigenmap; other rows have the coordinates of their nearest neighbour among
+#: these.
 MOST_ROWS = 2000
 
 
 def principal_coordinates(centred: FloatArray, k: int) -> FloatArray:
-    """Scores (N, k) on the first principal components; zero where there are fewer."""
+    """Return the scores (N, k) of the first principal components, padded with zeros."""
     directions = np.linalg.svd(centred, full_matrices=False)[2][:k]
     scores = np.zeros((len(centred), k))
     scores[:, : len(directions)] = centred @ directions.T
@@ -22,14 +23,14 @@ def principal_coordinates(centred: FloatArray, k: int) -> FloatArray:
 
 
 def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
-    """Coordinates (N, k) in which nearest neighbours are close; None where the rows fall apart."""
+    """Return the coordinates (N, k) of an eigenmap; None if the graph is not connected."""
     chosen = np.unique(np.linspace(0, len(centred) - 1, MOST_ROWS).astype(int))
     rows = centred[chosen]
     if len(rows) <= k + 2:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # of a graph in several parts
+            warnings.simplefilter("error", UserWarning)  # for a graph that is not connected
             embedded = LaplacianEigenmaps(k).fit(rows).embedding_
     except (UserWarning, ValueError):
         return None
@@ -46,6 +47,6 @@ def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
 
 
 def ranks(scores: FloatArray) -> FloatArray:
-    """Ranks of the rows in each column, from 0 to 1."""
+    """Return the ranks of the rows in each column, from 0 to 1."""
     ranks = np.argsort(np.argsort(scores, axis=0, kind="stable"), axis=0)
     return np.asarray(ranks / max(len(scores) - 1, 1), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Base class of estimators that represent rows by a few coordinates and reconstruct the rows from these."""
+"""Base class of estimators with an encoder and a decoder of rows."""
 
 import abc
 import warnings
@@ -21,7 +21,7 @@ class Reconstruction(InvertibleTransformer):
     status_: str
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the encoder and the decoder.
+        """Fit the encoder and the decoder.
 
         Parameters
         ----------
@@ -32,17 +32,17 @@ class Reconstruction(InvertibleTransformer):
         Returns
         -------
         object
-            The fitted estimator. After an interrupt from the keyboard it has the best result so far.
+            The fitted estimator. After a keyboard interrupt it has the best result so far.
 
         Raises
         ------
         ValueError
-            If a parameter is out of its range, or `X` is constant or not complete.
+            If a parameter is out of range, or `X` is constant or has missing values.
 
         Warns
         -----
         ConvergenceWarning
-            If an iterative fit was interrupted or took `max_iter` rounds.
+            If an iterative fit was interrupted or reached `max_iter` iterations.
         """
         self._check_parameters()
         self._learn(*self._check_training_rows(X))
@@ -51,7 +51,7 @@ class Reconstruction(InvertibleTransformer):
         return self
 
     def reconstruct(self, X: Any) -> Any:
-        """Return rows as the model has them: encoded, and decoded again.
+        """Return the reconstruction of rows: encoded and decoded.
 
         Parameters
         ----------
@@ -61,14 +61,14 @@ class Reconstruction(InvertibleTransformer):
         Returns
         -------
         ndarray (N, D), or list of ndarrays (N_i, D)
-            The reconstruction of each.
+            The reconstructed rows.
         """
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False)
         return sequences.restore(self._inputs(self._outputs(sequences.values)))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the mean squared distance of rows from their reconstructions; more is better.
+        """Return minus the mean squared distance of rows from their reconstructions; higher is better.
 
         Parameters
         ----------
@@ -88,24 +88,24 @@ class Reconstruction(InvertibleTransformer):
 
     @abc.abstractmethod
     def _check_parameters(self) -> None:
-        """Raise a ValueError for a parameter out of its range."""
+        """Raise a ValueError for a parameter that is out of range."""
 
     @abc.abstractmethod
     def _learn(self, values: FloatArray, mean: FloatArray) -> None:
-        """Set the fitted attributes from checked rows (N, D) and their mean."""
+        """Set the fitted attributes from validated rows (N, D) and their mean."""
 
     def _check_training_rows(self, X: Any) -> tuple[FloatArray, FloatArray]:
-        """Check the rows to learn from, at least two and not all alike; also their mean."""
-        # Sums are in the order of the memory, and training carries a rounding on to other optima.
+        """Validate the training rows, at least two and not all equal; return them and their mean."""
+        # A fixed memory order fixes the rounding of sums, which could otherwise lead to other local optima.
         values = np.ascontiguousarray(
             check_sequences(self, X, reset=True, allow_nan=False, min_rows=2).values
         )
         if np.all(values == values[0]):
             raise ValueError("Every column of X is constant, so there is nothing to represent.")
-        # From the first row on, so that an offset far from zero costs no digits.
+        # Relative to the first row, so that a large offset loses no digits.
         return values, values[0] + (values - values[0]).mean(axis=0)
 
 
 def mean_squared_distance(values: FloatArray, others: FloatArray) -> float:
-    """Mean over rows of the squared distance between two arrays (N, D)."""
+    """Return the mean over rows of the squared distance between two arrays (N, D)."""
     return float(np.mean(np.sum((values - others) ** 2, axis=1)))

@@ -1,4 +1,4 @@
-"""How a fit in rounds ended, in a sentence."""
+"""Messages about the end of iterative fits."""
 
 __all__ = ["status_sentence"]
 
@@ -13,22 +13,22 @@ def status_sentence(
     remedy: str = "a larger max_iter or tol",
     best: str,
 ) -> str:
-    """Say how a fit ended, and what to try.
+    """Return a message about how a fit ended, with advice.
 
     Parameters
     ----------
     ending : {"converged", "max_iter", "interrupted"}
         How it ended.
     n_iter, max_iter : int
-        Rounds that were taken, and allowed.
+        Number of iterations, and its maximum.
     criterion : str, default=""
-        What convergence means, where that is to be said.
+        Description of the convergence criterion, if any.
     unfinished : str
-        What was still to come after so many rounds.
+        Description of the unfinished state at `max_iter`.
     remedy : str
-        What to give so that it comes.
+        Advice for a fit that stopped at `max_iter`.
     best : str
-        What is kept of an interrupted fit.
+        Description of the result of an interrupted fit.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Autoencoders: an encoder and a decoder, learned together."""
+"""Linear and nonlinear autoencoders."""
 
 import numbers
 import warnings
@@ -24,22 +24,22 @@ __all__ = ["Autoencoder", "LinearAutoencoder"]
 
 @lists_in_lists_out
 class LinearAutoencoder(Reconstruction):
-    """A linear encoder and a linear decoder that together reproduce the rows: the principal subspace.
+    """Linear autoencoder: a linear encoder and decoder, which converge to the principal subspace.
 
-    ``E |x - M W x|^2`` is lowered over the decoder ``M`` and the encoder ``W`` in turn, each in closed form,
-    from a random start. The best pair is known (the projection onto the leading eigenvectors of the
-    covariance); this is the way there by learning, for comparison with nonlinear autoencoders.
+    ``E |x - M W x|^2`` is minimized alternately over the decoder ``M`` and the encoder ``W``, each in closed
+    form, from a random start. The optimum is known (the projection onto the leading eigenvectors of the
+    covariance); the iteration is for comparison with nonlinear autoencoders.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of coordinates.
     max_iter : int, default=10000
-        Most rounds.
+        Maximum number of iterations.
     tol : float, default=1e-12
-        Relative change of the projection ``M W`` in a round at which to stop.
+        Relative change of the projection ``M W`` in an iteration below which the fit stops.
     random_state : int, Generator or None, default=None
-        Where to start.
+        Seed of the random start.
 
     Attributes
     ----------
@@ -50,25 +50,26 @@ class LinearAutoencoder(Reconstruction):
     mean_ : ndarray (D,)
         Mean of the training rows.
     history_ : ndarray (n_iter_,)
-        Mean squared distance of the training rows from their reconstructions, after each round; never rises.
+        Mean squared distance of the training rows from their reconstructions, after each iteration; never
+        increases.
     n_iter_ : int
-        Number of rounds.
+        Number of iterations.
     converged_ : bool
-        Whether the projection stopped changing.
+        Whether the projection converged.
     status_ : str
-        How the fit ended, in a sentence.
+        How the fit ended.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
-    PCA : The same subspace at once, with its axes.
+    PCA : The same subspace without iteration, with its axes.
     Autoencoder : Nonlinear.
 
     Notes
     -----
-    The coordinates are those of the subspace up to a rotation, which the objective leaves open. A round is a
-    step of the power method, so the smaller the gap after the K-th eigenvalue is, the more rounds it takes.
+    The coordinates are determined up to a rotation. An iteration is a step of the power method, so that the
+    number of iterations is larger if the K-th eigenvalue is close to the next one.
 
     References
     ----------
@@ -103,7 +104,7 @@ class LinearAutoencoder(Reconstruction):
         check_positive("tol", self.tol)
 
     def _learn(self, values: FloatArray, mean: FloatArray) -> None:
-        """Learn the encoder and the decoder."""
+        """Fit the encoder and the decoder."""
         n_components = self.n_components
         n_features = values.shape[1]
         if n_components > n_features:
@@ -118,8 +119,8 @@ class LinearAutoencoder(Reconstruction):
         status = "max_iter"
         try:
             for _ in range(self.max_iter):
-                # For the encoder W = M' of an orthonormal decoder, the best decoder is S W' (W S W')^-1; its
-                # columns are made orthonormal again, which the best encoder for it makes good.
+                # For the encoder W = M' of an orthonormal decoder, the optimal decoder is S W' (W S W')^-1.
+                # Its columns are orthonormalized, which the optimal encoder compensates.
                 proposal = _orthonormal(covariance @ decoder, decoder)
                 history.append(max(total - float(np.sum(proposal * (covariance @ proposal))), 0.0))
                 change = np.linalg.norm(proposal - decoder @ (decoder.T @ proposal))
@@ -148,7 +149,7 @@ class LinearAutoencoder(Reconstruction):
 
 
 def _orthonormal(moved: FloatArray, before: FloatArray) -> FloatArray:
-    """Orthonormal columns that span those of a matrix (D, K); those from before fill its rank."""
+    """Return orthonormal columns that span those of a matrix (D, K), completed by previous columns."""
     directions, sizes, _ = np.linalg.svd(moved, full_matrices=False)
     kept = sizes > 1e-15 * sizes[0]
     if kept.all():
@@ -161,37 +162,38 @@ def _orthonormal(moved: FloatArray, before: FloatArray) -> FloatArray:
 
 @lists_in_lists_out
 class Autoencoder(Reconstruction):
-    """A nonlinear encoder and decoder with few coordinates between them, optionally denoising.
+    """Nonlinear autoencoder with a bottleneck of few coordinates, optionally denoising.
 
     A network from the columns through `hidden` units, K coordinates and `hidden` units back to the
-    columns, trained
-    to reproduce the rows, or to reproduce them from noisy versions of them (``E |x - f(g(x + noise))|^2``).
-    It is a :class:`sklearn.neural_network.MLPRegressor` on standardised columns.
+    columns, trained to reproduce the rows, or to reproduce them from noisy rows
+    (``E |x - f(g(x + noise))|^2``). It is a :class:`sklearn.neural_network.MLPRegressor` on standardized
+    columns.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of coordinates, ``K``.
     hidden : int, default=32
-        Units of the layer before and of the layer after the coordinates.
+        Number of units in the layers before and after the coordinates.
     corruption : float, default=0.0
-        Standard deviation of the noise from which to recover the rows, in standard deviations of the columns.
+        Standard deviation of the noise that is added to the inputs in training, in standard deviations of the
+        columns.
     n_noisy : int, default=10
-        Noisy versions of each row that are learned from, where there is `corruption`.
+        Number of noisy copies of each row, with `corruption`.
     activation : {"tanh", "relu", "logistic"}, default="tanh"
-        Nonlinearity of all layers but the last.
+        Activation function of all layers except the last.
     penalty : float, default=1e-5
-        Weight of the squared weights of the network, which is `alpha` of scikit-learn's.
+        L2 penalty of the weights, the parameter `alpha` of scikit-learn.
     solver : {"lbfgs", "adam"}, default="lbfgs"
-        How to train: the first for up to some ten thousand rows, the second for more.
+        Solver: "lbfgs" for up to about ten thousand rows, "adam" for more.
     n_init : int, default=4
-        Number of networks, of which the one with the smallest error on the rows is taken. The first begins
-        with an encoder and a decoder of the ranks of rows in an eigenmap of nearest neighbours, which unrolls
-        curves, and the others at random.
+        Number of networks; the one with the smallest training error is used. The first starts from an encoder
+        and a decoder of the ranks of the rows in an eigenmap of nearest neighbours, which unfolds curves; the
+        others start from random weights.
     max_iter : int, default=1000
-        Most rounds of the solver.
+        Maximum number of iterations of the solver.
     random_state : int, Generator or None, default=None
-        Where to start, and the noise.
+        Seed of the starting weights and of the noise.
 
     Attributes
     ----------
@@ -204,23 +206,23 @@ class Autoencoder(Reconstruction):
     loss_ : float
         Mean squared distance of the training rows from their reconstructions, in squared units of the data.
     n_iter_ : int
-        Rounds of the solver for the network that was taken.
+        Number of iterations of the solver for the selected network.
     converged_ : bool
-        Whether the solver ended by itself.
+        Whether the solver converged.
     status_ : str
-        How the fit ended, in a sentence.
+        How the fit ended.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
     LinearAutoencoder : Linear: the principal subspace.
-    PrincipalCurve : A decoder alone; coordinates by projection.
+    PrincipalCurve : A decoder only; coordinates by projection.
 
     Notes
     -----
-    Any invertible change of the coordinates gives another encoder and decoder that are as good, so
-    coordinates of two fits cannot be compared one by one.
+    The coordinates are determined up to an invertible map, so that coordinates of two fits are not
+    comparable.
 
     References
     ----------
@@ -302,7 +304,7 @@ class Autoencoder(Reconstruction):
         check_option("solver", self.solver, ("lbfgs", "adam"))
 
     def _unrolled(self, standard: FloatArray) -> FloatArray:
-        """Codes (N, K) to begin with, between the limits of the activation."""
+        """Return starting codes (N, K) within the range of the activation function."""
         k = int(self.n_components)
         coordinates = eigenmap_coordinates(standard, k)
         if coordinates is None:
@@ -314,7 +316,7 @@ class Autoencoder(Reconstruction):
     def _train(
         self, standard: FloatArray, rng: np.random.Generator, codes: FloatArray | None = None
     ) -> tuple[MLPRegressor, str]:
-        """Train a network on standardised rows, from codes or at random; also how that ended."""
+        """Train a network on standardized rows, from codes or random weights; return it and a status."""
         inputs = targets = standard
         if self.corruption:
             targets = np.tile(standard, (self.n_noisy, 1))
@@ -338,13 +340,13 @@ class Autoencoder(Reconstruction):
                     _begin_with(network, inputs, np.tile(codes, (len(inputs) // len(codes), 1)), targets)
                 network.fit(inputs, targets)
             except KeyboardInterrupt:
-                if not hasattr(network, "coefs_"):  # nothing has begun
+                if not hasattr(network, "coefs_"):  # no training step yet
                     raise
                 status = "interrupted"
         for warning in told:
             if issubclass(warning.category, ConvergenceWarning):
                 status = "max_iter"
-            elif "interrupted" in str(warning.message):  # by scikit-learn's own way to say so
+            elif "interrupted" in str(warning.message):  # the warning of scikit-learn
                 status = "interrupted"
         return network, status
 
@@ -366,7 +368,7 @@ class Autoencoder(Reconstruction):
 
 
 def _begin_with(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, targets: FloatArray) -> None:
-    """Give an untrained network the weights of an encoder and a decoder that were learned apart."""
+    """Set the weights of an untrained network to those of a separately trained encoder and decoder."""
     options, rounds = network.get_params(), network.max_iter
     hidden, k, _ = options["hidden_layer_sizes"]
     options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_ROUNDS_OF_START)
@@ -374,7 +376,7 @@ def _begin_with(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, ta
     sums = _INVERSES[options["activation"]](codes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        # One round, for all that scikit-learn prepares.
+        # One iteration initializes the network in scikit-learn.
         network.set_params(max_iter=1).fit(inputs, targets)
         halves[0].fit(inputs, sums[:, 0] if k == 1 else sums)
         halves[1].fit(codes, targets)
@@ -390,13 +392,13 @@ _ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "logistic": lambda sums: 0.5 * (1.0 + np.tanh(0.5 * sums)),
 }
 
-# Sums of units from their activities, between which those of the codes to begin with are.
+# Inverses of the activation functions, for the starting codes.
 _INVERSES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "tanh": np.arctanh,
     "relu": lambda activities: activities,
     "logistic": lambda activities: np.log(activities / (1.0 - activities)),
 }
-# How near such codes come to the limits of an activation, and rounds to learn these weights in.
+# Range of the starting codes within the range of the activation, and number of iterations for these weights.
 _WITHIN, _ROUNDS_OF_START = 0.9, 200
 
 

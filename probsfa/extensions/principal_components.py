@@ -1,4 +1,4 @@
-"""Principal components, as many as leave a given part of the risk."""
+"""Principal component analysis with a number of components for a given share of the variance."""
 
 import numbers
 
@@ -15,17 +15,17 @@ __all__ = ["PCA"]
 
 @lists_in_lists_out
 class PCA(Reconstruction):
-    """Principal component analysis that takes as many components as the rows ask for.
+    """Principal component analysis with a number of components selected by explained variance.
 
-    The k-th principal subspace minimises the risk ``R(k) = E |X - T_k(X)|^2`` over all k-dimensional
-    subspaces, which is the sum of the eigenvalues of the covariance after the k-th.
+    The k-th principal subspace minimizes the risk ``R(k) = E |X - T_k(X)|^2`` over all k-dimensional
+    subspaces; the minimum is the sum of the eigenvalues of the covariance after the k-th.
 
     Parameters
     ----------
     n_components : int, optional
-        How many components. By default the smallest number ``m`` with ``R(m) / R(0) <= alpha``.
+        Number of components. By default the smallest number ``m`` with ``R(m) / R(0) <= alpha``.
     alpha : float, default=0.05
-        Part of the total variance that may be left out, between 0 and 1, where `n_components` is not given.
+        Maximum share of the total variance that is not explained, between 0 and 1, if `n_components` is None.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class PCA(Reconstruction):
     eigenvalues_ : ndarray (D,)
         Eigenvalues of the covariance, with ``1/N``, descending.
     risk_ : ndarray (D + 1,)
-        ``R(0), ..., R(D)``, the mean squared distance that so many components leave.
+        ``R(0), ..., R(D)``, the mean squared reconstruction error for each number of components.
     mean_ : ndarray (D,)
         Mean of the training rows.
     n_features_in_, feature_names_in_
@@ -44,9 +44,9 @@ class PCA(Reconstruction):
 
     See Also
     --------
-    LinearAutoencoder : Learns the same subspace by fitting an encoder and a decoder.
-    PrincipalCurve : Curves in the place of lines.
-    probsfa.SFA : Directions that change slowly, in the place of those of large variance.
+    LinearAutoencoder : The same subspace by an iterative fit of encoder and decoder.
+    PrincipalCurve : Curves instead of lines.
+    probsfa.SFA : Directions that change slowly, instead of those of large variance.
 
     References
     ----------
@@ -77,7 +77,7 @@ class PCA(Reconstruction):
             raise ValueError(f"alpha must be a number from 0 to below 1; got {self.alpha!r}.")
 
     def _learn(self, values: FloatArray, mean: FloatArray) -> None:
-        """Find the directions of largest variance."""
+        """Compute the directions of largest variance."""
         n_rows, n_features = values.shape
         if self.n_components is not None and self.n_components > n_features:
             raise ValueError(f"n_components={self.n_components} is more than the {n_features} columns of X.")
@@ -86,7 +86,7 @@ class PCA(Reconstruction):
         _, singular, directions = np.linalg.svd(centred, full_matrices=n_rows < n_features)
         self.eigenvalues_ = np.zeros(n_features)
         self.eigenvalues_[: len(singular)] = singular**2 / n_rows
-        # Summed from the smallest, so that small risks keep their digits.
+        # Sum from the smallest, to avoid rounding errors of small risks.
         self.risk_ = np.append(np.cumsum(self.eigenvalues_[::-1])[::-1], 0.0)
         if self.n_components is None:
             enough = self.risk_ <= float(self.alpha) * self.risk_[0] + 1e-14 * self.risk_[0]

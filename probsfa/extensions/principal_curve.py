@@ -26,20 +26,21 @@ __all__ = ["PrincipalCurve"]
 
 _INITS = ("auto", "pca", "eigenmap")
 _ROUNDS_OF_START = 30
-# Widths of the kernel to choose from: from many turns, as of a spiral, to an arc or a line.
+# Candidate widths of the kernel: from curves such as spirals to arcs and lines.
 _BANDWIDTHS = (0.1, 0.2, 0.4)
-_FEWEST_ROWS_OF_CHOICE = 20  # fewer rows judge nothing
-_NOISE_STEPS = 30  # that the variance of the noise is learned in
-_NEWTON_STEPS = 3  # of a round, which begins where the one before ended
-_FINE = 4001  # points at which the arc length is tabulated
+_FEWEST_ROWS_OF_CHOICE = 20  # fewer rows cannot select a bandwidth
+_NOISE_STEPS = 30  # EM iterations for the noise variance
+_NEWTON_STEPS = 3  # in an iteration, from the result of the previous one
+_FINE = 4001  # number of points in the table of arc lengths
 
 
 @lists_in_lists_out
 class PrincipalCurve(Reconstruction):
-    """A smooth curve, or surface, through the middle of the rows.
+    """Principal curve or surface: a smooth curve through the middle of the rows.
 
-    The function ``f`` from ``[0, 1]^k`` to the space of the rows that minimises the mean squared distance
-    of a row from the nearest point ``f(z)``, plus a penalty of its norm in the space of a Gaussian kernel.
+    It is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimizes the mean squared
+    distance of a row from the nearest point ``f(z)``, plus a penalty on its norm in the space of a Gaussian
+    kernel.
 
     Parameters
     ----------
@@ -49,22 +50,23 @@ class PrincipalCurve(Reconstruction):
         Number ``M`` of points on a regular grid on which the kernels are centred; by default 50 for a curve
         and 100 for a surface.
     bandwidth : float or "auto", default="auto"
-        Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``, as a part of the length of the curve: the
-        smaller, the more turns it can take. "auto" chooses among 0.1, 0.2 and 0.4 for curves, by the
-        likelihood of rows left out; it is 0.1 for surfaces and below 20 rows.
+        Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``, relative to the length of the curve; smaller
+        values allow more bends. "auto" chooses among 0.1, 0.2 and 0.4 for curves, by the likelihood of
+        held-out rows; it is 0.1 for surfaces and for fewer than 20 rows.
     regularization : float, default=1e-3
-        Weight ``lambda`` of half the squared norm of ``f``. The larger, the straighter is the curve.
+        Weight ``lambda`` of half the squared norm of ``f``; larger values give straighter curves.
     coordinate : {"auto", "arc_length", "latent"}, default="auto"
-        What ``transform`` gives: the length of the curve from the first training row on it, in units of the
-        data, which is "auto" for curves, or ``z`` in ``[0, 1]^k``, which is "auto" for surfaces.
+        Output of ``transform``: "arc_length", the length of the curve from the first training row in units of
+        the data, or "latent", ``z`` in ``[0, 1]^k``. "auto" is "arc_length" for curves and "latent" for
+        surfaces.
     init : {"auto", "pca", "eigenmap"} or array-like (N, k), default="auto"
-        Where the rows are at the start: by the ranks of their principal components, of coordinates in which
-        nearest neighbours are close, which unrolls spirals, or as given, in [0, 1]. "auto" increases from the
-        first two and keeps the better.
+        Starting coordinates of the rows: ranks of their principal components; ranks in an eigenmap of nearest
+        neighbours, which unfolds spirals; or an array in [0, 1]. "auto" tries the first two and selects the
+        better result.
     max_iter : int, default=300
-        Most rounds of projection and closed-form update.
+        Maximum number of iterations of projection and closed-form update.
     tol : float, default=1e-3
-        Relative fall of the objective in a round at which to stop.
+        The fit stops if the relative decrease of the objective in an iteration is smaller.
 
     Attributes
     ----------
@@ -79,39 +81,37 @@ class PrincipalCurve(Reconstruction):
     bandwidth_ : float
         The width of the kernel.
     length_ : float
-        Length of the curve from the first training row on it to the last; NaN for surfaces.
+        Length of the curve from the first to the last training row on it; NaN for surfaces.
     objective_ : float
-        Mean squared distance with the penalty.
+        Mean squared distance plus penalty.
     history_ : ndarray (n_iter_,)
-        The objective after each round; never rises.
+        The objective after each iteration; never increases.
     n_iter_ : int
-        Number of rounds.
+        Number of iterations.
     converged_ : bool
-        Whether the last round lowered the objective by less than `tol`.
+        Whether the last iteration decreased the objective by less than `tol`.
     status_ : str
-        How the fit ended, in a sentence.
+        How the fit ended.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     See Also
     --------
     PCA : Straight lines and planes.
-    Autoencoder : An encoder in the place of the projection.
+    Autoencoder : An encoder instead of the projection.
     probsfa.LaplacianEigenmaps : Coordinates without a curve.
 
     Notes
     -----
-    A curve that zigzags across noisy rows is closer to rows left out than the curve that they came from, so
-    that their distances cannot choose the bandwidth. Their likelihood can, with Gaussian noise about the
-    points of the training rows, which are less dense along a longer curve. Each half of the rows, of 2000 at
-    most, judges curves through the other half; the widest kernel that is within a standard error of the best
-    one is taken. Rounds are few for the same reason: with `tol` far below its default a curve goes on to
-    follow the noise.
+    Held-out distances cannot select the bandwidth, because a curve that zigzags across noisy rows is closer
+    to held-out rows than the true curve. The bandwidth is selected by the held-out likelihood, with Gaussian
+    noise about the points of the training rows, which are less dense along a longer curve. Each half of at
+    most 2000 rows is held out once, and the widest kernel within a standard error of the best one is
+    selected. With `tol` far below its default, the curve follows the noise.
 
-    Distances are those of the columns as they are; scale columns of different units first. The objective has
-    several minima; a start that orders the rows rightly matters more than anything else. The curve begins
-    where the coordinate that it goes on with correlates positively with the column that it is most
-    correlated with.
+    Columns are not scaled; scale columns of different units first. The objective has several local minima, so
+    that the result depends on the order of the rows at the start. The direction of the curve is that in which
+    the coordinate correlates positively with the column of largest absolute correlation.
 
     References
     ----------
@@ -153,7 +153,7 @@ class PrincipalCurve(Reconstruction):
         self.tol = tol
 
     def _learn(self, values: FloatArray, mean: FloatArray) -> None:
-        """Find the curve by projection and closed-form update in turn."""
+        """Fit the curve by alternating projection and closed-form update."""
         k = self.n_components
         centred = values - mean
         default = 50 if k == 1 else 100
@@ -185,7 +185,7 @@ class PrincipalCurve(Reconstruction):
         check_positive("tol", self.tol)
 
     def _settings(self, centred: FloatArray, landmarks: FloatArray) -> "tuple[_Settings, bool]":
-        """What a descent needs, with the bandwidth, and whether its choice was interrupted."""
+        """Return the settings of a descent, with the bandwidth, and whether its choice was interrupted."""
         settings = _Settings(0.0, float(self.regularization), self.max_iter, float(self.tol))
         if self.bandwidth != "auto":
             return settings._replace(bandwidth=float(self.bandwidth)), False
@@ -213,7 +213,7 @@ class PrincipalCurve(Reconstruction):
         return settings._replace(bandwidth=widest), False
 
     def _starts(self, centred: FloatArray, k: int, rows: NDArray[np.intp]) -> list[FloatArray]:
-        """Coordinates (n, k) from which to descend, of some of all rows (N, D)."""
+        """Return starting coordinates (n, k) of some rows."""
         if not isinstance(self.init, str):
             given = np.asarray(self.init, dtype=np.float64)
             if given.shape != (len(centred), k) or not np.all((given >= 0.0) & (given <= 1.0)):
@@ -239,7 +239,7 @@ class PrincipalCurve(Reconstruction):
         covariances = (values - self.mean_).T @ (coordinates - coordinates.mean(axis=0)) / len(values)
         backwards = canonical_signs(covariances, scales) < 0.0
         self.coordinates_ = np.where(backwards, 1.0 - coordinates, coordinates)
-        # The grid is its own mirror image.
+        # The grid is symmetric.
         shape = (round(len(landmarks) ** (1.0 / landmarks.shape[1])),) * landmarks.shape[1]
         coefficients = best.manifold.coefficients.reshape(*shape, -1)
         coefficients = np.flip(coefficients, axis=tuple(np.flatnonzero(backwards).tolist()))
@@ -269,7 +269,7 @@ class PrincipalCurve(Reconstruction):
         return KernelManifold(self.landmarks_, self.bandwidth_, self.coefficients_)
 
     def _lengths(self) -> FloatArray:
-        """Length of the curve from the first training row on it, at equally spaced ``z``."""
+        """Return the length of the curve from the first training row, at equally spaced ``z``."""
         z = np.linspace(0.0, 1.0, _FINE)
         steps = np.linalg.norm(np.diff(self._manifold(z[:, None]), axis=0), axis=1)
         lengths = np.append(0.0, np.cumsum(steps))
@@ -294,7 +294,7 @@ class PrincipalCurve(Reconstruction):
 
 
 class _Settings(NamedTuple):
-    """Settings of a descent, see :class:`PrincipalCurve`."""
+    """Settings of a descent; see :class:`PrincipalCurve`."""
 
     bandwidth: float
     regularization: float
@@ -303,7 +303,7 @@ class _Settings(NamedTuple):
 
 
 class _Descent(NamedTuple):
-    """Where alternating projection and update ended."""
+    """Result of alternating projection and update."""
 
     manifold: KernelManifold
     coordinates: FloatArray
@@ -314,7 +314,7 @@ class _Descent(NamedTuple):
 def _descend_from(
     starts: list[FloatArray], settings: _Settings, X: FloatArray, landmarks: FloatArray
 ) -> _Descent:
-    """Descend a short way from each start, and on to the end from the best of them."""
+    """Run a few iterations from each start, and continue the best one to convergence."""
     best: _Descent | None = None
     rounds = settings.max_iter if len(starts) == 1 else min(_ROUNDS_OF_START, settings.max_iter)
     for start in starts:
@@ -330,7 +330,7 @@ def _descend_from(
     return best
 
 
-@one_blas_thread()  # the products are small: threads would only wait for each other
+@one_blas_thread()  # the products are small: threads would mostly wait for each other
 def _descend(
     settings: _Settings,
     X: FloatArray,
@@ -338,7 +338,7 @@ def _descend(
     landmarks: FloatArray,
     before: list[float],
 ) -> _Descent:
-    """Lower the objective in turn over the curve and over the coordinates of the rows."""
+    """Minimize the objective alternately over the curve and over the coordinates of the rows."""
     history = list(before)
     status = "max_iter"
     bandwidth, regularization = settings.bandwidth, settings.regularization
@@ -348,7 +348,7 @@ def _descend(
             projected = project(manifold, X, coordinates, _NEWTON_STEPS)
             updated = solve_coefficients(X, projected, landmarks, bandwidth, regularization)
             objective = updated.objective(X, projected, regularization)
-            if history and objective >= history[-1]:  # rounding is all that is left
+            if history and objective >= history[-1]:  # only rounding errors remain
                 status = "converged"
                 break
             manifold, coordinates = updated, projected
@@ -364,9 +364,9 @@ def _descend(
 
 
 def _log_densities_about(points: FloatArray, rows: FloatArray) -> FloatArray:
-    """Log densities (n,) of rows (n, D) in Gaussian noise about points (m, D), all equally probable.
+    """Return log densities (n,) of rows (n, D) in Gaussian noise about points (m, D) of equal weight.
 
-    The variance of the noise is that of the highest likelihood, by expectation maximisation.
+    The noise variance maximizes the likelihood, by EM.
     """
     squared = np.sum(rows**2, axis=1)[:, None] - 2.0 * rows @ points.T + np.sum(points**2, axis=1)
     squared = np.maximum(squared, 0.0)

@@ -27,33 +27,33 @@ __all__ = ["BilinearSFA"]
 
 
 class BilinearSFA(Saved, StateSpaceMethods):
-    """Slow features of two kinds: binary "what" chains that gate continuous "where" latents.
+    """Bilinear SFA: binary "what" chains gate continuous "where" factors.
 
-    Slow feature analysis puts what is seen and where it is into one kind of feature, and so mixes them.
-    Here a
-    few binary Markov chains say what is there, a few AR(1) latents of unit variance where it is, and each
-    chain that is on shows the latents in its own way (Turner & Sahani 2007, section 5.1)::
+    Slow feature analysis mixes the identity and the position of objects in the same features. In this model,
+    binary Markov chains describe which objects are present, AR(1) factors of unit variance their position,
+    and each active chain has its own loadings of the factors (Turner & Sahani 2007, section 5.1)::
 
         x_t = mu + sum_mk g_mk s_m,t y_k,t + n_t
 
     Parameters
     ----------
     n_components : int, default=2
-        Number of continuous latents, ``K``.
+        Number of continuous factors, ``K``.
     n_gates : int, default=1
         Number of binary chains, ``M``.
     noise : {"diagonal", "isotropic"}, default="diagonal"
-        A noise variance for each feature, or one for all, as in the paper.
+        A noise variance for each column, or one for all, as in the paper.
     n_init : int, default=9
-        Number of places from which the bound is climbed side by side; the best goes on to the end.
+        Number of starting points, whose lower bounds are maximized in parallel; the best run is continued to
+        convergence.
     max_iter : int, default=500
-        Most rounds of variational expectation maximisation.
+        Maximum number of variational EM iterations.
     tol : float, default=0.1
-        Gain of the bound over ten rounds, in nats, at which to stop.
+        The fit stops if the bound increases by less than this in ten iterations, in nats.
     noise_floor : float, default=1e-6
-        Smallest noise variance, as a fraction of the features' variance.
+        Smallest noise variance, relative to the variance of the columns.
     random_state : int, Generator or None, default=None
-        Where to start, and the default source of randomness of `sample`.
+        Seed of the starting points, and default seed of `sample`.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -62,27 +62,27 @@ class BilinearSFA(Saved, StateSpaceMethods):
     params_ : BilinearParameters
         All parameters, in data units.
     decay_ : ndarray (K,)
-        Correlation of each latent with itself one row later, slowest first.
+        Lag-one autocorrelation of each factor, slowest first.
     timescales_ : ndarray (K,)
-        ``-1 / log(decay_)`` in rows; NaN where the decay is not positive.
+        ``-1 / log(decay_)`` in rows; NaN if the decay is not positive.
     switching_ : ndarray (M, 2)
-        Probabilities that a chain turns on where it is off, and off where it is on.
+        Probabilities that an inactive chain becomes active, and that an active chain becomes inactive.
     loadings_ : ndarray (D, M, K)
-        How a latent shows in each feature while a chain is on.
+        Effect of each factor on each column while a chain is active.
     noise_variance_, mean_ : ndarray (D,)
-        Noise variance, and mean of the features without latents.
+        Noise variance, and mean of the columns if all factors are zero.
     lower_bound_ : float
         Bound on the log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
-        The bound after each round; never falls.
+        The bound after each iteration; never decreases.
     restart_bounds_ : ndarray (n_init,)
-        The bound to which each start had climbed when the best was chosen.
+        The bound of each run when the best was selected.
     n_iter_ : int
-        Number of rounds.
+        Number of iterations.
     converged_ : bool
-        Whether the fit ended by `tol`.
+        Whether the fit converged, by `tol`.
     status_ : str
-        How the fit ended, in a sentence.
+        How the fit ended.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -93,14 +93,14 @@ class BilinearSFA(Saved, StateSpaceMethods):
 
     Notes
     -----
-    The posterior is approximated by one distribution of all latents and one of each chain, each exact
-    given the others, so the likelihood is known by a lower bound alone. It is too sure of itself:
-    probabilities of gates that are 0.06 to 0.08 can come out as 0.00. Missing cells count for nothing. Rows
-    are evenly spaced in time. Chains come in the order of what they explain, and of the two signs of a
-    latent that is taken for which its largest loading is positive. Several sets of chains can say the
-    same, for example two objects as one chain that is always on and one that switches to the difference:
-    compare the states of all chains together. Up to five chains are first found together, without the
-    latents' dynamics, which avoids most poor maxima; more begin at random.
+    The posterior is approximated by a product of one distribution of all factors and one of each chain, each
+    exact given the others; only a lower bound of the likelihood is available. The approximation is
+    overconfident: true gate probabilities of 0.06 to 0.08 can be reported as 0.00. Missing values are not
+    used. Rows must be evenly spaced. Chains are in the order of explained variance, and signs make the
+    largest loading of each factor positive. Several sets of chains can describe the same data, for example
+    two objects as one chain that is always active and one that switches to the difference: compare joint
+    states of all chains. Starts for up to five chains are fitted jointly without the dynamics of the factors,
+    which avoids most poor local maxima; more chains start at random.
 
     References
     ----------
@@ -166,7 +166,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Find the parameters by variational expectation maximisation.
+        """Fit the parameters by variational EM.
 
         Parameters
         ----------
@@ -174,14 +174,14 @@ class BilinearSFA(Saved, StateSpaceMethods):
             Rows in order of time, NaN where missing; a list is several independent sequences.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         times, exog : None
             Not supported; use :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
         BilinearSFA
-            The fitted estimator. Interrupted, it has the best parameters so far.
+            The fitted estimator. After a keyboard interrupt it has the best parameters so far.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
         Warns
         -----
         ConvergenceWarning
-            If the fit was interrupted or took `max_iter` rounds.
+            If the fit was interrupted or reached `max_iter`.
         """
         self._refuse_arguments(times=times, exog=exog)
         for name in ("n_components", "n_gates", "n_init", "max_iter"):
@@ -259,7 +259,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
         return BilinearModel(self.params_, self.scale_, self.noise == "isotropic")
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return the names of what `transform` gives: ``where0``, ..., ``what0``, ..."""
+        """Return the names of the outputs of `transform`: ``where0``, ..., ``what0``, ..."""
         check_is_fitted(self)
         _, n_gates, n_components = self.loadings_.shape
         names = [f"where{k}" for k in range(n_components)] + [f"what{m}" for m in range(n_gates)]

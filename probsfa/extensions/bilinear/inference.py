@@ -1,13 +1,14 @@
 """The structured variational posterior of the bilinear model, and its bound on the log-likelihood.
 
-The posterior is approximated by ``q(Y) prod_m q(s_m)``: all continuous latents at all times together, and
-each binary chain at all times. Each factor given the others is exact. What the observations say of ``Y``,
-averaged over the gates, is Gaussian, with precision and information ::
+The posterior is approximated by ``q(Y) prod_m q(s_m)``: the joint distribution of all continuous factors at
+all times, and that of each binary chain. Each distribution given the others is exact. The evidence about
+``Y``, averaged over the gates, is Gaussian, with precision and information ::
 
     J_t = sum_mn E[s_m s_n] g_m' diag(m_t / r) g_n,      h_t = sum_m E[s_m] g_m' diag(m_t / r) (x_t - mu),
 
-so the recursions of the linear model's engine serve; what they say of a chain, averaged over all else, is log
-odds for each row, computed by the forward-backward recursion. No update of a factor lowers the bound ::
+so that the recursions of the linear model's engine are used. The evidence about a chain, averaged over all
+other variables, consists of log odds for each row; its posterior is computed by the forward-backward
+recursion. No update decreases the bound ::
 
     E_q[log p(X | Y, S)] - KL(q(Y) || p(Y)) - sum_m KL(q(s_m) || p(s_m))
 """
@@ -48,23 +49,23 @@ __all__ = [
     "without_dynamics",
 ]
 
-# Up to so many chains are inferred together for a start.
+# Maximum number of chains for joint inference of a start.
 MOST_CHAINS_TOGETHER = 5
 _MOST_SWEEPS = 200
-_ENOUGH = 1e-3  # nats that a sweep must gain to go on
+_ENOUGH = 1e-3  # minimum gain (nats) of a sweep, below which the sweeps end
 
 
 class BilinearPosterior(NamedTuple):
-    """Approximate distribution of the latents and gates given the observations.
+    """Approximate distribution of factors and gates given the observations.
 
     Attributes
     ----------
     means : ndarray (T, K)
-        Means of the continuous latents.
+        Means of the continuous factors.
     covariances : ndarray (T, K, K)
         Their covariances, row by row.
     gate_probabilities : ndarray (T, M)
-        Probability of each chain to be on.
+        Probability that each chain is active.
     lower_bound : float
         Lower bound on the log-likelihood of the observations, in nats.
     """
@@ -76,13 +77,13 @@ class BilinearPosterior(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Sums of expected moments that the M-step needs; ``w`` are the products of gates and latents, P = M K.
+    """Sums of expected moments for the M-step; ``w`` are the products of gates and factors, P = M K.
 
     ``residual_power`` (D,), ``residual_moments`` (D, P + 1) and ``latent_moments`` (D, P + 1, P + 1) are the
-    sums of ``E[e^2]``, ``E[e (w, 1)']`` and ``E[(w, 1) (w, 1)']`` over the rows in which a feature is
-    observed, with ``e = x - mu - g w``; for complete data all features share one matrix of moments.
+    sums of ``E[e^2]``, ``E[e (w, 1)']`` and ``E[(w, 1) (w, 1)']`` over the rows in which a column is
+    observed, with ``e = x - mu - g w``; for complete data all columns share one matrix of moments.
     ``previous``, ``cross`` and ``current`` (K,) are those of ``y_t-1^2``, ``y_t y_t-1`` and ``y_t^2`` over
-    transitions. ``initial`` (M, 2) counts the states that sequences begin with and ``pairs`` (M, 2, 2) the
+    transitions. ``initial`` (M, 2) are counts of first states of sequences and ``pairs`` (M, 2, 2) counts of
     transitions.
     """
 
@@ -116,10 +117,10 @@ class _Found(NamedTuple):
 
 
 class Inferred(NamedTuple):
-    """Posteriors under a batch of R parameters, on the rows of a panel with its padding.
+    """Posteriors for a batch of R parameters, on the rows of a panel including padding.
 
-    ``means`` (R, T, K), ``covariances`` (R, T, K, K), probabilities ``gates`` (R, T, M) to be on, lower
-    ``bounds`` (R,) on the log-likelihood, and the ``statistics`` of the M-step.
+    ``means`` (R, T, K), ``covariances`` (R, T, K, K), probabilities ``gates`` (R, T, M) of active chains,
+    lower ``bounds`` (R,) on the log-likelihood, and the ``statistics`` of the M-step.
     """
 
     means: FloatArray
@@ -130,10 +131,11 @@ class Inferred(NamedTuple):
 
 
 def _chain(log_odds: Array, on: Array, off: Array, starts: Array) -> tuple[Array, Array, Array]:
-    """Forward-backward recursion of a chain: probabilities to be on, expected transitions, log normaliser.
+    """Forward-backward recursion of a chain: probabilities, expected transitions, log normalizer.
 
-    ``log_odds`` (T,) is the log likelihood ratio of "on" and "off" for each row. The expected transitions (T,
-    2, 2) lead to each row from the one before; those of starts mean nothing.
+    ``log_odds`` (T,) is the log likelihood ratio of active and inactive for each row; probabilities are those
+    of being active. The expected transitions (T, 2, 2) are those from the previous row; those of first rows
+    are not used.
     """
     log_transition = jnp.log(jnp.array([[1.0 - on, on], [off, 1.0 - off]]))
     log_first = jnp.log(jnp.array([off, on])) - jnp.log(on + off)
@@ -164,13 +166,13 @@ def _chain(log_odds: Array, on: Array, off: Array, starts: Array) -> tuple[Array
 
 
 def _second_moments(gates: Array) -> Array:
-    """``E[s_m s_n]`` (T, M, M) of chains that are independent given the data."""
+    """Return ``E[s_m s_n]`` (T, M, M) of chains that are independent given the data."""
     spread = gates * (1.0 - gates)
     return gates[:, :, None] * gates[:, None, :] + spread[:, :, None] * jnp.eye(gates.shape[1])
 
 
 def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool) -> _Found:
-    """Update the continuous latents, then each chain in turn; also the bound and the statistics."""
+    """Update the continuous factors, then each chain; return moments, bound and statistics."""
     n_features, n_chains, n_components = params.loadings.shape
     n_products = n_chains * n_components
     loadings = params.loadings.reshape(n_features, n_products)
@@ -180,7 +182,7 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     centred = rows.mask * (rows.values - params.offset)
     information = (centred @ scaled).reshape(-1, n_chains, n_components)
 
-    # ---- the continuous latents, by the engine of the linear model
+    # ---- the continuous factors, by the engine of the linear model
     J = jnp.einsum("tmn,tmknl->tkl", _second_moments(gates), precision)
     h = jnp.einsum("tm,tmk->tk", gates, information)
     steps = Transition(jnp.where(rows.starts[:, None], 0.0, params.decay))
@@ -236,7 +238,7 @@ def _diagonal(matrices: Array) -> Array:
 def _statistics(
     rows: _Rows, loadings: Array, offset: Array, means: Array, second: Array, gates: Array, complete: bool
 ) -> Statistics:
-    """Sums that concern the observations, for a posterior that factorises."""
+    """Return the sums of the observation model for a factorized posterior."""
     n_rows, n_products = means.shape[0], loadings.shape[1]
     products = (gates[:, :, None] * means[:, None, :]).reshape(n_rows, n_products)
     raw = jnp.einsum("tmn,tkl->tmknl", _second_moments(gates), second).reshape(n_rows, n_products, n_products)
@@ -246,7 +248,7 @@ def _statistics(
 def _sums(
     rows: _Rows, loadings: Array, offset: Array, products: Array, raw: Array, complete: bool
 ) -> Statistics:
-    """Sums that concern the observations, from ``E[w]`` (T, P) and ``E[w w']`` (T, P, P)."""
+    """Return the sums of the observation model from ``E[w]`` (T, P) and ``E[w w']`` (T, P, P)."""
     n_rows, n_products = products.shape
     spread = raw - products[:, :, None] * products[:, None, :]
     residuals = rows.mask * (rows.values - offset - products @ loadings.T)
@@ -267,17 +269,17 @@ def _sums(
 
 
 def configurations(n_chains: int) -> FloatArray:
-    """All states of some binary chains together, (2^M, M)."""
+    """Return all joint states (2^M, M) of M binary chains."""
     return np.array([[(c >> m) & 1 for m in range(n_chains)] for c in range(2**n_chains)], dtype=np.float64)
 
 
 def _joint_chain(
     evidence: Array, transition: Array, first: Array, starts: Array
 ) -> tuple[Array, Array, Array]:
-    """Forward-backward recursion over all states of all chains together.
+    """Forward-backward recursion over the joint states of all chains.
 
-    Probabilities (T, S) of the states, expected transitions (S, S) inside sequences, and the log normaliser,
-    from log evidence (T, S).
+    Returns probabilities (T, S) of the states, expected transitions (S, S) within sequences, and the log
+    normalizer, from log evidence (T, S).
     """
     largest = jnp.max(evidence, axis=1, keepdims=True)
     weights = jnp.exp(evidence - largest)
@@ -301,9 +303,9 @@ def _joint_chain(
 
 
 def _without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _Found:
-    """Exact posterior of the model in which the continuous latents of each row are independent of all others.
+    """Exact posterior of the model in which the continuous factors are independent between rows.
 
-    The gates are then a hidden Markov chain of all their states together, each with a Gaussian for its rows.
+    The gates are then a hidden Markov model of their joint states with Gaussian emissions.
     """
     n_features, n_chains, n_components = params.loadings.shape
     states = jnp.asarray(configurations(n_chains))
@@ -360,7 +362,7 @@ def _batch_without_dynamics(params: BilinearParameters, rows: _Rows, complete: b
 
 @partial(jax.jit, static_argnames=("n_sweeps", "complete"))
 def _sweeps(params: BilinearParameters, rows: _Rows, gates: Array, n_sweeps: int, complete: bool) -> _Found:
-    """Some sweeps for each of a batch of parameters and gates, (R, ...)."""
+    """Run sweeps for each of a batch of parameters and gates, (R, ...)."""
 
     def one(params: BilinearParameters, gates: Array) -> _Found:
         for _ in range(n_sweeps - 1):
@@ -377,7 +379,7 @@ def _pack(panel: Panel) -> _Rows:
 
 
 def sweeps(params: BilinearParameters, panel: Panel, gates: FloatArray, n_sweeps: int = 1) -> Inferred:
-    """Update all factors of the posterior, for a batch of parameters.
+    """Update all distributions of the posterior, for a batch of parameters.
 
     Parameters
     ----------
@@ -386,9 +388,9 @@ def sweeps(params: BilinearParameters, panel: Panel, gates: FloatArray, n_sweeps
     panel : Panel
         Packed observations.
     gates : ndarray (R, T, M)
-        Probabilities of the chains to be on, from which to go on; T counts the padding of the panel.
+        Initial probabilities of active chains; T includes the padding of the panel.
     n_sweeps : int, default=1
-        How often each factor is updated.
+        Number of updates of each distribution.
 
     Returns
     -------
@@ -401,22 +403,22 @@ def sweeps(params: BilinearParameters, panel: Panel, gates: FloatArray, n_sweeps
 
 
 def without_dynamics(params: BilinearParameters, panel: Panel) -> Inferred:
-    """Exact posterior where the continuous latents of each row are independent, for a batch of parameters.
+    """Exact posterior for independent continuous factors of each row, for a batch of parameters.
 
-    It knows how rows of each state of the gates are distributed, and how gates switch, but not that the
-    continuous latents go on from row to row. Its gates are a start for those of the model.
+    It uses the distribution of the rows for each state of the gates and the dynamics of the gates, but not
+    the dynamics of the continuous factors. Its gates are a starting point for those of the model.
 
     Parameters
     ----------
     params : BilinearParameters
-        Parameters with a leading axis of length R; decays have no say.
+        Parameters with a leading axis of length R; decays are not used.
     panel : Panel
         Packed observations.
 
     Returns
     -------
     Inferred
-        Its bound is the log-likelihood of that model.
+        The bound is the log-likelihood of this model.
     """
     with _engine():
         return _as_numpy(_batch_without_dynamics(_on_device(params), _pack(panel), panel.complete))
@@ -429,7 +431,7 @@ def _on_device(params: BilinearParameters) -> BilinearParameters:
 
 @contextmanager
 def _engine() -> Iterator[None]:
-    """Settings under which everything here runs."""
+    """Settings of JAX for this module."""
     check_not_forked()
     with interrupts_kept(), engine_settings(), one_blas_thread():
         yield
@@ -442,7 +444,7 @@ def _as_numpy(found: _Found) -> Inferred:
 
 
 def infer(params: BilinearParameters, panel: Panel) -> BilinearPosterior:
-    """Posterior under given parameters: the best of those that are reached from several gates.
+    """Return the posterior at parameters: the best of several starts.
 
     Parameters
     ----------
@@ -454,7 +456,7 @@ def infer(params: BilinearParameters, panel: Panel) -> BilinearPosterior:
     Returns
     -------
     BilinearPosterior
-        Of the rows that are data.
+        Posterior of the rows without padding.
     """
     batch = BilinearParameters(*(part[None] for part in params))
     shape = (1, len(panel.gap_index), len(params.switch_on))

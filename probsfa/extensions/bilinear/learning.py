@@ -1,10 +1,9 @@
-"""Learning the bilinear model by variational expectation maximisation, from several random places at once.
+"""Learning of the bilinear model by variational EM from several random starts in parallel.
 
-A round updates the factors of the posterior (:mod:`.inference`) and then maximises the bound over each
-group of
-parameters, in closed form: loadings and offset by a regression on expected products of gates and latents,
-noise variances by what it leaves, decays by the cubic of the linear model, and switching probabilities, whose
-chains are stationary, by quadratics in turn. No step lowers the bound.
+An iteration updates the distributions of the posterior (:mod:`.inference`) and then maximizes the bound over
+each group of parameters, in closed form: loadings and offset by a regression on expected products of gates
+and factors, noise variances by its residuals, decays by the cubic equation of the linear model, and switching
+probabilities of the stationary chains by alternating quadratic equations. No step decreases the bound.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,27 +19,27 @@ from probsfa.statespace.processes.ar1 import cubic_decay
 
 __all__ = ["LEAST_SWITCHING", "Optimization", "optimize", "learn", "maximize", "random_starts", "switching"]
 
-#: Told the number of rounds and the best bound.
+#: Called with the number of iterations and the best bound.
 Report = Callable[[int, float], None]
 
-#: Switching probabilities are held this far from 0 and 1.
+#: Minimum distance of switching probabilities from 0 and 1.
 LEAST_SWITCHING = 1e-6
 _ROUNDS_WITHOUT_DYNAMICS = 40
-_ROUNDS_OF_STARTS = 40  # that all starts take, before the best goes on alone
-_SMALLEST_EIGENVALUE = 1e-12  # of moments, relative; below, a direction is not determined
+_ROUNDS_OF_STARTS = 40  # iterations of all runs, before only the best is continued
+_SMALLEST_EIGENVALUE = 1e-12  # of moments, relative; directions with smaller eigenvalues are not determined
 
 
 class Optimization(NamedTuple):
-    """Where variational expectation maximisation ended.
+    """Result of variational EM.
 
     Attributes
     ----------
     params : BilinearParameters
         The parameters of the largest bound.
     gates : ndarray (T, M)
-        Probabilities of the chains to be on, on the rows of the panel with its padding.
+        Probabilities of active chains, on the rows of the panel including padding.
     history : tuple of float
-        The bound after each round of the selected run.
+        The bound after each iteration of the selected run.
     status : str
         "converged", "max_iter" or "interrupted".
     bounds : ndarray (n_init,)
@@ -91,7 +90,7 @@ def random_starts(
 def maximize(
     params: BilinearParameters, stats: Statistics, panel: Panel, noise: str, floor: float
 ) -> BilinearParameters:
-    """M-step: parameters that maximise the bound at the posterior of which the statistics are, for a batch.
+    """M-step: return the parameters that maximize the bound given the statistics, for a batch.
 
     Parameters
     ----------
@@ -100,7 +99,7 @@ def maximize(
     stats : Statistics
         Expected sums, (R, ...).
     panel : Panel
-        Says how many cells of each column are observed.
+        Its numbers of observed values of each column are used.
     noise : {"diagonal", "isotropic"}
         A noise variance for each column, or one for all.
     floor : float
@@ -140,8 +139,8 @@ def maximize(
 
 
 def _regress(moments: FloatArray, crossed: FloatArray) -> FloatArray:
-    """Shortest solutions (R, D, P) of normal equations (R, D or 1, P, P), (R, D, P), of whatever rank."""
-    # In units in which all regressors have unit power, so that a chain that is hardly ever on counts as well.
+    """Return minimum-norm solutions (R, D, P) of normal equations (R, D or 1, P, P), (R, D, P)."""
+    # Scale regressors to unit mean square, so that the rank does not ignore rarely active chains.
     size = np.sqrt(np.maximum(np.diagonal(moments, axis1=2, axis2=3), 1e-300))
     eigenvalues, vectors = np.linalg.eigh(moments / (size[..., :, None] * size[..., None, :]))
     kept = eigenvalues > _SMALLEST_EIGENVALUE * np.maximum(eigenvalues[..., -1:], 1e-300)
@@ -156,9 +155,9 @@ def _regress(moments: FloatArray, crossed: FloatArray) -> FloatArray:
 
 
 def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> tuple[float, float]:
-    """Switching probabilities of a stationary chain that maximise its expected log probability.
+    """Return the switching probabilities of a stationary chain that maximize its expected log probability.
 
-    With expected counts ``i`` of first states and ``c`` of transitions that is ::
+    With expected counts ``i`` of first states and ``c`` of transitions it is ::
 
         (c01 + i1) log on + c00 log(1 - on) + (c10 + i0) log off + c11 log(1 - off) - (i0 + i1) log(on + off)
 
@@ -167,11 +166,11 @@ def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> 
     Parameters
     ----------
     initial : ndarray (2,)
-        Expected number of sequences that begin off, and on.
+        Expected number of sequences that begin inactive and active.
     pairs : ndarray (2, 2)
         Expected number of transitions from state to state.
     on, off : float
-        Where to begin.
+        Starting values.
 
     Returns
     -------
@@ -188,7 +187,7 @@ def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> 
 
 
 def _one_probability(gone: float, stayed: float, total: float, other: float) -> float:
-    """The p that maximises ``gone log p + stayed log(1 - p) - total log(p + other)``, within its bounds."""
+    """Return the p that maximizes ``gone log p + stayed log(1 - p) - total log(p + other)`` within bounds."""
     # gone (1 - p) (p + q) - stayed p (p + q) - total p (1 - p) = 0
     a = total - gone - stayed
     b = gone * (1.0 - other) - stayed * other - total
@@ -196,7 +195,7 @@ def _one_probability(gone: float, stayed: float, total: float, other: float) -> 
     if abs(a) < 1e-12 * (abs(b) + abs(c)):
         p = -c / b if b != 0.0 else 0.5
     else:
-        # The root in (0, 1), by the form that does not cancel.
+        # The root in (0, 1), in the form without cancellation.
         root = np.sqrt(max(b * b - 4.0 * a * c, 0.0))
         half = -0.5 * (b + (root if b >= 0.0 else -root))
         options = [x for x in (half / a, c / half if half != 0.0 else np.inf) if -1e-12 <= x <= 1.0 + 1e-12]
@@ -217,26 +216,26 @@ def learn(
     rng: np.random.Generator,
     report: Report = lambda count, best: None,
 ) -> Optimization:
-    """Learn from random places, by way of the model whose latents do not go on from row to row.
+    """Learn from random starts, which are first improved in the model without dynamics of the factors.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, in standard units.
     n_components, n_chains : int
-        Number of continuous latents and of chains.
+        Numbers of continuous factors and of chains.
     n_init : int
-        Number of random places.
+        Number of random starts.
     noise, floor
         As in :func:`maximize`.
     max_iter : int
-        Maximum number of rounds of the final run.
+        Maximum number of iterations of the final run.
     tol : float
-        Gain of the bound over 10 rounds, in nats, at which to stop.
+        The run stops if the bound increases by less in 10 iterations, in nats.
     rng : Generator
-        Source of randomness.
+        Random number generator.
     report : callable
-        Called with the number of rounds and the best bound.
+        Called with the number of iterations and the best bound.
 
     Returns
     -------
@@ -271,7 +270,7 @@ def learn(
 def _settle_gates(
     panel: Panel, params: BilinearParameters, noise: str, floor: float
 ) -> tuple[BilinearParameters, FloatArray, bool]:
-    """Expectation maximisation without dynamics; the best places first, and whether it was interrupted."""
+    """Run EM without dynamics; return the starts, the best first, and whether it was interrupted."""
     inferred = without_dynamics(params, panel)
     interrupted = False
     try:
@@ -285,9 +284,9 @@ def _settle_gates(
 
 
 def _with_doubts(params: BilinearParameters, gates: FloatArray) -> tuple[BilinearParameters, FloatArray]:
-    """As many places as there are, made of the best: with gates half as sure, as they are, and unknown.
+    """Return variants of the best starts: gates shrunk to 0.5 by half, gates unchanged, and prior gates.
 
-    Where rows say little of the gates, being too sure of them at the start ends at a lower bound.
+    If the rows hardly determine the gates, overconfident starts end at lower bounds.
     """
     which = np.arange(len(gates)) // 3
     chosen = BilinearParameters(*(part[which] for part in params))
@@ -310,20 +309,20 @@ def optimize(
     report: Report = lambda count, best: None,
     history: Sequence[float] = (),
 ) -> Optimization:
-    """Variational expectation maximisation from several places side by side; the best is returned.
+    """Run variational EM from several starts in parallel; return the best.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, in standard units.
     params : BilinearParameters
-        Where to begin, with a leading axis of length R.
+        Starting points, with a leading axis of length R.
     gates : ndarray (R, T, M)
-        Probabilities of the chains to be on at the start.
+        Probabilities of active chains at the start.
     noise, floor, max_iter, tol, report
         As in :func:`learn`; the run ends early if no starting point improves.
     history : sequence of float, default=()
-        The bounds of the rounds before, where there is one place that goes on.
+        Bounds of earlier iterations, if a single run is continued.
 
     Returns
     -------
@@ -337,7 +336,8 @@ def optimize(
             inferred = sweeps(proposal, panel, gates)
             bounds = inferred.bounds
             if course:
-                # At the top rounding is all that is left: a place that does not rise stays where it was.
+                # Near the maximum only rounding errors remain: a run whose bound does not increase is not
+                # changed.
                 rose = bounds >= course[-1]
                 bounds = np.where(rose, bounds, course[-1])
                 kept = [

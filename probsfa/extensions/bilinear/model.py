@@ -42,13 +42,13 @@ class BilinearModel(FittedModel):
 
     @property
     def n_parameters(self) -> int:
-        """Decays, switching probabilities, loadings, noise variances and means."""
+        """Number of decays, switching probabilities, loadings, noise variances and means."""
         n_features, n_gates, n_components = self.params.loadings.shape
         noise = 1 if self.isotropic else n_features
         return n_components + 2 * n_gates + self.params.loadings.size + noise + n_features
 
     def posterior(self, sequences: Sequences) -> BilinearPosterior:
-        """Approximate distribution of factors and gates given all rows of each sequence."""
+        """Return the approximate distribution of factors and gates given all rows of each sequence."""
         shift, scale = self.params.offset, self.scale
         params = rescale(self.params, -shift / scale, 1.0 / scale)
         posterior = infer(params, make_panel(sequences.standardised(shift, scale)))
@@ -56,20 +56,20 @@ class BilinearModel(FittedModel):
         return posterior._replace(lower_bound=posterior.lower_bound - in_data_units)
 
     def posteriors(self, sequences: Sequences) -> list[BilinearPosterior]:
-        """The distribution of each sequence, with a lower bound of its own."""
+        """Return the distribution of each sequence, with separate lower bounds."""
         return [self.posterior(sequences.one(i)) for i in range(len(sequences.lengths))]
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Means of the factors and probabilities of the gates (N, K + M)."""
+        """Return means of the factors and probabilities of the gates (N, K + M)."""
         posterior = self.posterior(sequences)
         return np.hstack([posterior.means, posterior.gate_probabilities])
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Lower bound of the log-likelihood of all rows, in nats."""
+        """Return a lower bound of the log-likelihood of all rows, in nats."""
         return self.posterior(sequences).lower_bound
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Missing values imputed by their posterior means."""
+        """Impute missing values by their posterior means."""
         posterior = self.posterior(sequences)
         means, variances = value_moments(
             self.params, posterior.means, posterior.covariances, posterior.gate_probabilities
@@ -81,10 +81,11 @@ class BilinearModel(FittedModel):
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Distribution so many rows after each sequence, from that of its last row.
+        """Return the distribution after the last row of each sequence.
 
-        Factors and gates are independent in the approximate posterior, and remain so. Those ahead are
-        continuous factors, then probabilities of the gates with the standard deviation of a gate.
+        Factors and gates are independent in the approximate posterior and in the forecast. The states of the
+        forecast are continuous factors, then probabilities of the gates with the standard deviation of a
+        gate.
         """
         posterior, params = self.posterior(sequences), self.params
         staying = 1.0 - params.switch_on - params.switch_off
@@ -118,14 +119,14 @@ class BilinearModel(FittedModel):
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
-        """Observations, continuous factors and gates drawn from the model."""
+        """Draw observations, continuous factors and gates from the model."""
         return simulate(self.params, n_steps, rng)
 
 
 def value_moments(
     params: BilinearParameters, means: FloatArray, covariances: FloatArray, gates: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (T, D) of all values, noise included, from independent factors and gates.
+    """Return means and variances (T, D) of all values, including noise, for independent factors and gates.
 
     Parameters
     ----------

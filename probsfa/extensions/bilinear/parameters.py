@@ -1,4 +1,4 @@
-"""Parameters of the bilinear model: what they are, their canonical order, and draws from the model."""
+"""Parameters of the bilinear model, their canonical order, and simulation."""
 
 from typing import NamedTuple
 
@@ -13,20 +13,21 @@ __all__ = ["BilinearParameters", "canonical", "rescale", "simulate"]
 
 
 class BilinearParameters(NamedTuple):
-    """Parameters with ``K`` continuous latents, ``M`` binary chains and ``D`` features.
+    """Parameters with ``K`` continuous factors, ``M`` binary chains and ``D`` columns.
 
     Attributes
     ----------
     decay : ndarray (K,)
-        Correlation of each continuous latent with itself one row later, inside (-1, 1).
+        Lag-one autocorrelation of each continuous factor, inside (-1, 1).
     switch_on, switch_off : ndarray (M,)
-        Probability that a chain that is off turns on in the next row, and that one that is on turns off.
+        Probability that an inactive chain becomes active in the next row, and that an active chain becomes
+        inactive.
     loadings : ndarray (D, M, K)
-        ``g``: how a latent shows in each feature while a chain is on.
+        ``g``: effect of each factor on each column while a chain is active.
     noise_variance : ndarray (D,)
         Observation noise variance.
     offset : ndarray (D,)
-        Mean of the observations without latents.
+        Mean of the observations if all factors are zero.
     """
 
     decay: FloatArray
@@ -43,7 +44,7 @@ class BilinearParameters(NamedTuple):
 
 
 def rescale(params: BilinearParameters, shift: FloatArray, scale: FloatArray) -> BilinearParameters:
-    """Parameters of ``shift + scale * x`` from those of ``x``."""
+    """Return the parameters of ``shift + scale * x`` from those of ``x``."""
     return params._replace(
         loadings=params.loadings * scale[:, None, None],
         noise_variance=params.noise_variance * scale**2,
@@ -52,10 +53,10 @@ def rescale(params: BilinearParameters, shift: FloatArray, scale: FloatArray) ->
 
 
 def canonical(params: BilinearParameters, scale: FloatArray) -> BilinearParameters:
-    """Order latents slowest first and chains by how much they explain; fix the signs of latents.
+    """Order factors slowest first and chains by explained variance; fix the signs of the factors.
 
-    None of these changes the likelihood. The sign of a latent is the one for which its largest loading, in
-    units of `scale` (D,), is positive over all chains.
+    The likelihood does not change. The sign of a factor makes its largest loading over all chains, in units
+    of `scale` (D,), positive.
     """
     order = np.argsort(-params.decay, kind="stable")
     in_units = params.loadings / scale[:, None, None]
@@ -76,9 +77,9 @@ def canonical(params: BilinearParameters, scale: FloatArray) -> BilinearParamete
 def simulate(
     params: BilinearParameters, n_steps: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Draw a series: observations (T, D), continuous latents (T, K) and gates (T, M) of 0.0 and 1.0."""
+    """Draw a series: observations (T, D), continuous factors (T, K) and gates (T, M) of 0.0 and 1.0."""
     n_features, n_chains, n_components = params.loadings.shape
-    # Only the decays matter to the latents.
+    # The factors depend on the decays only.
     ar1 = Parameters(params.decay, np.zeros((1, n_components)), np.ones(1), np.zeros(1))
     latents = simulate_latents(ar1, n_steps, rng)
     uniform = rng.uniform(size=(n_steps, n_chains))

@@ -1,19 +1,20 @@
-"""Products of experts: a slow linear model of expanded rows, held to the rows that can be.
+"""Products of experts: a linear state-space model of expanded rows, restricted to their manifold.
 
-Expanded rows ``phi(y)``, such as ``(y, y^2)``, lie on a manifold, and the linear Gaussian model of them puts
-most of its mass elsewhere. Turner & Sahani (2007, section 5.3, eq. 29) multiply its density by local experts
-that hold the expanded rows to the manifold, up to a width ``beta``. What that leaves is a density of series::
+Expanded rows ``phi(y)``, such as ``(y, y^2)``, lie on a manifold, and a linear Gaussian model of them has
+most of its probability mass elsewhere. Turner & Sahani (2007, section 5.3, eq. 29) multiply its density by
+local experts, which restrict the expanded rows to the manifold up to a width ``beta``. The result is a
+density of series::
 
     p(y_1, ..., y_T) = N(phi(y_1), ..., phi(y_T); linear model with noise r + beta^2) / Z
 
-Who calls whom, from the top; nothing calls upwards:
+Modules from the top down; each imports only modules below it:
 
 ==============  ========================================================================================
-``estimator``   ``ProductOfExpertsSFA``: checks its input, calls the functions below, keeps the result
-``model``       a fitted model and what is drawn from it
-``learning``    contrastive divergence, and the same with chains that go on
-``sampling``    Hamiltonian Monte Carlo of cells, and annealed importance sampling of ``Z``
-``potential``   the global expert, the expansion with its derivatives, and the log density of some cells
+``estimator``   ``ProductOfExpertsSFA``: validates its input, calls the functions below, stores the result
+``model``       a fitted model and draws from it
+``learning``    contrastive divergence, also with persistent chains
+``sampling``    Hamiltonian Monte Carlo of values, and annealed importance sampling of ``Z``
+``potential``   the global expert, the expansion with its derivatives, and the log density of free values
 ==============  ========================================================================================
 """
 

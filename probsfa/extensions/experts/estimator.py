@@ -32,88 +32,90 @@ from probsfa.statespace.progress import Progress
 
 __all__ = ["ProductOfExpertsSFA"]
 
-# Posterior evaluations of the model of expanded rows from which learning starts, at most.
+# Maximum number of likelihood evaluations for the linear model of expanded rows, the start of learning.
 _MOST_START_EVALUATIONS = 60
-# Slowest decay that a start has.
+# Largest decay of a start.
 _SLOWEST = 0.9999
-# How far out, in standard deviations, an expansion must have grown to how much, so that there is a density.
+# Distance in standard deviations at which the expansion must exceed a value, so that the density can be
+# normalized.
 _FAR, _GROWN = 1e4, 1e2
 
 
 class ProductOfExpertsSFA(Saved, StateSpaceMethods):
-    """Slow features of nonlinear expansions, by a model of the rows that can be.
+    """Product-of-experts model for slow features of nonlinear expansions.
 
-    Slow feature analysis of an expansion such as ``(y, y^2)`` takes its outputs for any numbers, although
-    they lie on a manifold. Here the linear Gaussian model of the expanded rows is held to that manifold by
-    local experts (Turner & Sahani 2007, section 5.3), which makes it a model of the rows: it can be drawn
-    from, imputes missing values, and has a likelihood. ::
+    Slow feature analysis of an expansion such as ``(y, y^2)`` ignores that expanded rows lie on a manifold.
+    Here the linear Gaussian model of the expanded rows is restricted to this manifold by local experts
+    (Turner & Sahani 2007, section 5.3). The result is a density of the rows, for simulation, imputation and
+    likelihoods. ::
 
         p(y_1, ..., y_T) = N(phi(y_1), ..., phi(y_T)) / Z
 
-    with the density ``N`` of factorial AR(1) latents seen through loadings in noise.
+    with the density ``N`` of a linear model of independent AR(1) factors with noise.
 
     Parameters
     ----------
     n_components : int, default=2
-        Number of latents, ``K``. As in all models with noise, latents come where they explain most: with too
-        few of them a fast one that many outputs share takes the place of a slow one.
+        Number of factors, ``K``. Factors explain as much as possible: with too few of them, a fast factor of
+        many outputs may replace a slow one.
     expansion : transformer, optional
-        ``phi``: maps each row by itself, and grows without bound with it. By default
-        ``expansions.Polynomial(2)``; others are made to grow by ``Concatenation([Identity(), ...])``.
+        ``phi``: maps rows independently, and must be unbounded. By default ``expansions.Polynomial(2)``; for
+        a bounded expansion use ``Concatenation([Identity(), ...])``.
     width : float, default=0.0
-        Width ``beta`` of the local experts, in standard deviations of the expanded columns: how far expanded
-        rows may be off the manifold. Zero is the limit in which they lie on it.
+        Width ``beta`` of the local experts, in standard deviations of the expanded columns: the distance of
+        expanded rows from the manifold. Zero is the limit of rows on the manifold.
     observation_noise : float, default=0.0
-        Standard deviation of noise with which the rows are observed, in standard deviations of the columns.
+        Standard deviation of additional observation noise of the rows, in standard deviations of the columns.
     n_chains : int, default=4
-        Number of chains of samples to learn from.
+        Number of Markov chains for the gradient.
     n_moves : int, default=2
-        Moves of each chain for each step of learning.
+        Number of moves of each chain in a learning step.
     n_leaps : int, default=8
-        Steps of Hamiltonian dynamics for each move.
+        Number of leapfrog steps in a move.
     persistent : bool, default=True
-        Whether chains go on from step to step, which gives the gradient of the likelihood once they have
-        mixed. Otherwise they begin at the data each time (contrastive divergence).
+        Whether chains continue between learning steps, which gives the gradient of the likelihood after
+        mixing. Otherwise they start at the data in each step (contrastive divergence).
     learning_rate : float, default=0.03
-        Length of the first steps in each parameter, which are ``atanh`` of the decays, loadings, logarithms
-        of noise variances and offsets of standardised columns.
+        Length of the first steps in each parameter: ``atanh`` of the decays, loadings, logarithms of noise
+        variances and offsets of standardized columns.
     max_iter : int, default=300
-        Number of steps.
+        Number of leapfrog steps.
     tol : float, default=0.3
-        Largest difference of a parameter between the means over the third and the last quarter of the steps
-        that counts as converged.
+        The fit has converged if no parameter differs by more than this between its means over the third and
+        the last quarter of the steps.
     noise_floor : float, default=0.01
-        Smallest noise variance, as a fraction of the variance of the expanded columns.
+        Smallest noise variance, relative to the variance of the expanded columns.
     random_state : int, Generator or None, default=None
-        Source of randomness of the fit, and the default one of what is drawn.
+        Seed of the fit, and default seed of methods that draw.
     verbose : bool, default=False
         Show progress on standard error.
 
     Attributes
     ----------
     decay_ : ndarray (K,)
-        Correlation of each latent with itself one row later, under the global expert; slowest first.
+        Lag-one autocorrelation of each factor under the global expert, slowest first.
     timescales_ : ndarray (K,)
-        ``-1 / log(decay_)`` in rows; NaN where the decay is not positive.
+        ``-1 / log(decay_)`` in rows; NaN if the decay is not positive.
     loadings_ : ndarray (E, K)
-        How each latent shows in each output of the expansion, in its units.
+        Effect of each factor on each output of the expansion, in its units.
     noise_variance_, mean_ : ndarray (E,)
         Noise variance of each output, without the width of the local experts, and its mean, under the global
         expert.
     expansion_ : transformer
         The fitted expansion.
     history_ : ndarray (n_iter_,)
-        Log density of the data less that of samples, in nats for a row, at each step; about zero in the end.
+        Log density of the data minus that of samples, in nats per row, at each step; about zero after
+        convergence.
     acceptance_ : float
-        Share of the moves that were accepted, of late.
+        Acceptance rate of recent moves.
     drift_ : float
-        What `tol` is about.
+        The difference that is compared with `tol`.
     n_iter_ : int
-        Number of steps.
+        Number of leapfrog steps.
     converged_ : bool
         Whether `drift_` is at most `tol`.
     status_ : str
-        How the fit ended, in a sentence.
+        How the fit ended.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -121,13 +123,13 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     --------
     probsfa.SFA : Expansions without noise.
     probsfa.ProbabilisticSFA : The model without an expansion, exact and faster.
-    probsfa.EmissionSFA : Functions from latents to rows, in the place of those from rows to latents.
+    probsfa.EmissionSFA : Functions from factors to rows, instead of from rows to factors.
 
     Notes
     -----
     Integrated over the expanded rows, local experts of width ``beta`` add ``beta^2`` to the noise of the
-    global one, so that chains move rows alone, by Hamiltonian Monte Carlo with exact acceptance. The
-    normaliser ``Z``, of which only a likelihood has need, is estimated by annealed importance sampling from
+    global one, so that chains move only the rows, by Hamiltonian Monte Carlo with exact acceptance. The
+    normalizer ``Z``, which only `log_likelihood` requires, is estimated by annealed importance sampling from
     the linear model of the rows to this one and back. Without an expansion (``expansions.Identity()``) the
     model is that of :class:`probsfa.ProbabilisticSFA`.
 
@@ -209,7 +211,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Find the parameters of the global expert by the difference between data and samples.
+        """Fit the parameters of the global expert by contrastive divergence.
 
         Parameters
         ----------
@@ -217,14 +219,14 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
             Rows in order of time, NaN where missing; a list is several independent sequences.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
         times, exog : None
             Not supported; use :class:`probsfa.ProbabilisticSFA`.
 
         Returns
         -------
         ProductOfExpertsSFA
-            The fitted estimator. Interrupted, it has the parameters so far.
+            The fitted estimator. After a keyboard interrupt it has the parameters so far.
 
         Raises
         ------
@@ -234,7 +236,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         Warns
         -----
         ConvergenceWarning
-            If the fit was interrupted, or its parameters were still moving by more than `tol`.
+            If the fit was interrupted, or its parameters changed by more than `tol`.
         """
         self._refuse_arguments(times=times, exog=exog)
         self._check_parameters()
@@ -285,7 +287,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     def _start(
         self, sequences: Sequences, features: Features, complete: NDArray[np.bool_]
     ) -> tuple[Parameters, bool]:
-        """The global expert by itself: the linear model of expanded rows, and whether it was interrupted."""
+        """Return the linear model of expanded rows, and whether its fit was interrupted."""
         expanded = np.full((sequences.n_rows, len(features.scale)), np.nan)
         expanded[complete] = features(sequences.values[complete])
         options = FitOptions(self.n_components, max_iter=_MOST_START_EVALUATIONS)
@@ -296,7 +298,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         return params, linear.interrupted
 
     def _linear(self, sequences: Sequences, noise: FloatArray, columns: Columns) -> tuple[LinearRows, bool]:
-        """The linear model of the rows themselves, and whether it was interrupted."""
+        """Return the linear model of the rows, and whether its fit was interrupted."""
         options = FitOptions(min(self.n_components, sequences.n_features), max_iter=_MOST_START_EVALUATIONS)
         fit = maximum_likelihood(InMemory(sequences), options)
         decay = np.clip(fit.params.decay, -_SLOWEST, _SLOWEST)
@@ -352,7 +354,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     def _model(self) -> SampledModel:
         return SampledModel(self._experts, lambda: self._repeatable(None))
 
-    # Methods with arguments of their own; the others are those of all probabilistic estimators.
+    # Methods with additional arguments; the others are those of all probabilistic estimators.
 
     def impute(
         self,
@@ -367,7 +369,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         exog: Any = None,
         random_state: Seed = None,
     ) -> Any:
-        """Impute missing values by means over draws of them, given all that is observed, or by quantiles.
+        """Impute missing values by means or quantiles of draws given all observed values.
 
         Parameters
         ----------
@@ -376,7 +378,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         n_draws : int, default=200
             Number of draws.
         random_state : int, Generator or None
-            Source of randomness; the estimator's by default, and the same each time where it has none.
+            Source of randomness; by default that of the estimator, or a fixed seed.
 
         Returns
         -------
@@ -405,23 +407,23 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         n_steps : int, default=1
             Number of rows.
         n_moves : int, default=500
-            Moves of the chain, from rows of independent columns on.
+            Moves of the chain, which starts at rows of independent columns.
         expanded : bool, default=False
-            Whether to return the expanded rows too.
+            Whether to return also the expanded rows.
         exog : None
             Not supported.
         random_state : int, Generator or None
-            Source of randomness; the estimator's by default.
+            Source of randomness; by default that of the estimator.
 
         Returns
         -------
         X : ndarray (n_steps, D)
             Rows.
-        latents : ndarray (n_steps, K)
-            The latents, given the rows.
+        factors : ndarray (n_steps, K)
+            The factors, given the rows.
         expanded : ndarray (n_steps, E)
-            With `expanded`: expanded rows, in units of the expansion. They are off the manifold ``phi(y)`` by
-            about the width of the local experts, and on it where that is zero.
+            With `expanded`: expanded rows, in units of the expansion. Their distance from the manifold
+            ``phi(y)`` is about the width of the local experts.
         """
         check_is_fitted(self)
         self._refuse_arguments(exog=exog)
@@ -437,9 +439,9 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     # -------------------------------------------------------------------- scores
 
     def log_potential(self, X: Any, *, lengths: Any = None) -> float:
-        """Return the log density of complete rows without the normaliser, in nats.
+        """Return the log density of complete rows without the normalizer, in nats.
 
-        Exact; differences between series of the same lengths under one model are differences of their
+        It is exact: for series of the same lengths and one model, differences are differences of
         log-likelihoods.
 
         Parameters
@@ -456,7 +458,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         Raises
         ------
         ValueError
-            If a cell is missing.
+            If a value is missing.
         """
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths, index="warn")
@@ -474,24 +476,24 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         exog: Any = None,
         random_state: Seed = None,
     ) -> Any:
-        """Return an estimate of the log-likelihood of observed cells, in nats.
+        """Return an estimate of the log-likelihood of the observed values, in nats.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
             Rows in order of time, NaN where missing.
         n_chains : int, default=8
-            Chains of annealed importance sampling, in each direction.
+            Number of chains of annealed importance sampling, in each direction.
         n_temperatures : int, optional
-            Densities between the linear Gaussian model of the rows and this model. By default 50, doubled up
-            to 400 until the error of each of the two integrals is at most 0.5 nats.
+            Number of densities between the linear Gaussian model of the rows and this model. By default 50,
+            doubled up to 400 until the error of each of the two integrals is at most 0.5 nats.
         return_error : bool, default=False
-            Whether to return the standard error too: from the spread of the chains, and from the distance
-            between the results of the two directions, which too few temperatures leave apart.
+            Whether to return also the standard error. It includes the variance of the chains and the
+            difference of the two directions, which is large for too few temperatures.
         lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None
-            Source of randomness; the estimator's by default, and the same each time where it has none.
+            Source of randomness; by default that of the estimator, or a fixed seed.
 
         Returns
         -------
@@ -501,10 +503,10 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
 
         Notes
         -----
-        The normaliser, and the integral over missing values, are estimated by annealed importance sampling
+        The normalizer, and the integral over missing values, are estimated by annealed importance sampling
         from the linear model to this one and back, combined by Bennett's acceptance ratio. In expectation the
-        first direction gives too small an integral and the second too large a one, the latter as far as
-        chains have mixed at the model itself.
+        first direction underestimates the logarithm of the integral and the second overestimates it, if
+        chains have mixed at the model.
         """
         check_count("n_chains", n_chains, minimum=2)
         if n_temperatures is not None:
@@ -518,7 +520,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     # ------------------------------------------------------------------ plumbing
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there are parameters."""
+        """Return whether the estimator is fitted."""
         return hasattr(self, "_fitted")
 
     def _repeatable(self, random_state: Seed) -> np.random.Generator:
@@ -528,7 +530,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
 
 
 def _check_growth(features: Features, columns: Columns, rng: np.random.Generator) -> None:
-    """Raise a ValueError where an expansion stays small far from the data, so that there is no density."""
+    """Raise a ValueError for a bounded expansion, whose density cannot be normalized."""
     directions = rng.standard_normal((64, len(columns.mean)))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     with np.errstate(all="ignore"):

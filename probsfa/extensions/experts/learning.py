@@ -1,17 +1,17 @@
-"""Learning a product of experts from the difference between its data and its own samples.
+"""Learning of a product of experts by contrastive divergence.
 
-With the unknown normaliser ``Z`` of the density of rows, the derivative of their log-likelihood is still a
-difference of two means of the same thing::
+The normalizer ``Z`` of the density of rows is unknown, but the derivative of the log-likelihood is a
+difference of two means::
 
     d log p(y) / d theta = d log N(phi(y)) / d theta - E[d log N(phi(y)) / d theta under the model]
 
-The second mean is taken over chains of Hamiltonian Monte Carlo. Started at the data for each step they give
-contrastive divergence (Hinton 2002), of which the first moves are enough to say where the model leads away
-from the data; chains that go on from step to step give the derivative itself once they have mixed (Tieleman
-2008). Hidden cells, and cells seen in noise, are moved by chains of their own, given what is observed.
+The second mean is that of chains of Hamiltonian Monte Carlo. Chains that start at the data in each step give
+contrastive divergence (Hinton 2002), for which a few moves are enough. Persistent chains give the derivative
+itself after mixing (Tieleman 2008). Missing values, and values observed with noise, are moved by separate
+chains given the observations.
 
-Steps are those of Adam (Kingma & Ba 2015) with a falling rate, and the parameters are averaged over the
-second half of them (Polyak & Juditsky 1992).
+Steps are those of Adam (Kingma & Ba 2015) with a decreasing rate, and the parameters are averaged over the
+second half of the steps (Polyak & Juditsky 1992).
 
 References
 ----------
@@ -32,34 +32,34 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Data", "Learned", "Settings", "from_vector", "learn", "to_vector"]
 
-# Adam's forgetting of means and squares, and what keeps its steps finite.
+# Decay rates of Adam for means and squares, and the constant in its denominator.
 _FORGET, _FORGET_SQUARES, _TINY = 0.9, 0.99, 1e-8
-# What is left of the rate at the last step.
+# Rate at the last step, relative to the first.
 _LAST_RATE = 0.1
-# Largest inverse hyperbolic tangent of a decay, which is then 0.99998.
+# Largest inverse hyperbolic tangent of a decay, that of 0.99998.
 _LARGEST_DECAY = 6.0
 # Largest logarithm of a noise variance, of rows of unit variance.
 _LARGEST_NOISE = 4.0
 
-#: Called with the number of steps, and how far data and samples are apart.
+#: Called with the number of steps, and the contrast of data and samples.
 Report = Callable[[int, float], None]
 
 
 class Data(NamedTuple):
-    """Rows to learn from.
+    """Training rows.
 
     Attributes
     ----------
     values : ndarray (N, D)
         Rows, NaN where missing.
     mask : ndarray of bool (N, D)
-        Which cells are observed.
+        Whether values are observed.
     lengths : tuple of int
         Length of each sequence.
     columns : Columns
-        The Gaussian reference of its columns.
+        The Gaussian reference of the columns.
     noise : ndarray (D,)
-        Standard deviations with which cells are observed; zeros where they are the rows themselves.
+        Standard deviations of observation noise; zeros for rows observed without noise.
     """
 
     values: FloatArray
@@ -70,28 +70,28 @@ class Data(NamedTuple):
 
     @property
     def is_hidden(self) -> BoolArray:
-        """Which cells (N, D) are not known exactly."""
+        """Return which values (N, D) are not known exactly."""
         return ~self.mask if not self.noise.any() else np.ones_like(self.mask)
 
     @property
     def seen_precision(self) -> FloatArray | None:
-        """Precisions (N, D) of observations in noise, zero where missing; None without noise."""
+        """Return the precisions (N, D) of noisy observations, zero where missing; None without noise."""
         return self.mask / self.noise**2 if self.noise.any() else None
 
     def hidden(self, features: Features, expert: GlobalExpert) -> tuple[CellDensity, Reference]:
-        """The density of cells that are not known, given what is observed, and its reference."""
+        """Return the density of unknown values given the observations, and its reference."""
         parts = self.values, self.is_hidden, self.seen_precision
         return CellDensity(features, expert, *parts), Reference(self.columns, self.lengths, *parts)
 
     def everything(self, features: Features, expert: GlobalExpert) -> tuple[CellDensity, Reference]:
-        """The density of as many rows of which nothing is known, and its reference."""
+        """Return the density of the same number of unobserved rows, and its reference."""
         free = np.ones(self.values.shape, dtype=bool)
         zeros = np.zeros(self.values.shape)
         return CellDensity(features, expert, zeros, free), Reference(self.columns, self.lengths, zeros, free)
 
 
 class Settings(NamedTuple):
-    """How to learn; see :class:`probsfa.extensions.ProductOfExpertsSFA`."""
+    """Settings of learning; see :class:`probsfa.extensions.ProductOfExpertsSFA`."""
 
     n_chains: int
     n_moves: int
@@ -103,22 +103,22 @@ class Settings(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """Outcome of learning.
+    """Result of learning.
 
     Attributes
     ----------
     params : Parameters
-        Of the global expert, with the width of the local ones in its noise.
+        Parameters of the global expert; its noise includes the width of the local experts.
     contrast : ndarray (n,)
-        Log density of the data less that of the samples, in nats for a row, at each step.
+        Log density of the data minus that of the samples, in nats per row, at each step.
     drift : float
         Largest difference of a parameter between the means over the third and the last quarter of the steps.
     acceptance : float
-        Of the moves of the samples, of late.
+        Acceptance rate of recent moves of the samples.
     step : float
-        Size of the steps of these moves.
+        Leapfrog step size of these moves.
     interrupted : bool
-        Whether an interrupt from the keyboard ended it.
+        Whether a keyboard interrupt ended it.
     """
 
     params: Parameters
@@ -130,13 +130,13 @@ class Learned(NamedTuple):
 
 
 def to_vector(params: Parameters) -> FloatArray:
-    """Parameters as ``(atanh a, C, log r, mu)``."""
+    """Return parameters as a vector ``(atanh a, C, log r, mu)``."""
     log_noise = np.log(params.noise_variance)
     return np.concatenate([np.arctanh(params.decay), params.loadings.ravel(), log_noise, params.offset])
 
 
 def from_vector(vector: FloatArray, n_components: int) -> Parameters:
-    """The parameters of such a vector."""
+    """Return the parameters of a vector of `to_vector`."""
     k = n_components
     e = (len(vector) - k) // (k + 2)
     loadings = vector[k : k + e * k].reshape(e, k)
@@ -151,22 +151,22 @@ def learn(
     rng: np.random.Generator,
     report: Report | None = None,
 ) -> Learned:
-    """Raise the likelihood of a product of experts, from a start.
+    """Increase the likelihood of a product of experts from a starting point.
 
     Parameters
     ----------
     features : Features
         The expansion.
     data : Data
-        What to learn from.
+        Training data.
     start : Parameters
-        Of the global expert.
+        Parameters of the global expert.
     settings : Settings
-        How to learn.
+        Settings of learning.
     rng : Generator
-        Source of randomness.
+        Random number generator.
     report : callable, optional
-        Called with the number of steps, and how far data and samples are apart.
+        Called with the number of steps, and the contrast of data and samples.
     """
     k, e = start.n_components, start.n_features
     lower, upper = np.full((2, k * (e + 1) + 2 * e), np.array([[-np.inf], [np.inf]]))
@@ -209,7 +209,7 @@ def learn(
 
 
 class _Chains:
-    """The chains of the two means."""
+    """Markov chains for the two means of the gradient."""
 
     def __init__(
         self, features: Features, data: Data, params: Parameters, settings: Settings, rng: np.random.Generator
@@ -223,7 +223,7 @@ class _Chains:
         self.step, self._given_step = Stepsize(), Stepsize()
 
     def contrast(self, params: Parameters) -> tuple[FloatArray, float]:
-        """Derivative of the log-likelihood for a row, and how far data and samples are apart."""
+        """Return the derivative of the log-likelihood per row, and the contrast of data and samples."""
         settings, expert = self._settings, GlobalExpert(params, self._data.lengths)
         if self._hidden.size:
             self._hidden = self._moved(

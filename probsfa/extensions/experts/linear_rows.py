@@ -1,4 +1,4 @@
-"""Rows under a linear Gaussian model, given what is observed: where annealed importance sampling begins.
+"""Distribution of rows under a linear Gaussian model: the base of annealed importance sampling.
 
 The nearer this density is to that of a product of experts, the fewer densities are needed between the two.
 The factorial AR(1) model of the rows themselves has most of their correlations in time and between columns.
@@ -30,7 +30,7 @@ class LinearRows(NamedTuple):
 
 
 class LinearBase:
-    """The distribution of free values under the linear model, given those that are held or seen in noise.
+    """Distribution of free values under the linear model, given fixed values and noisy observations.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class LinearBase:
     lengths : sequence of int
         Length of each sequence.
     values : ndarray (N, D)
-        Rows; NaN where nothing is observed.
+        Rows; NaN where missing.
     free : ndarray of bool (N, D)
-        Which values are drawn.
+        Whether values are drawn.
     noise : ndarray (D,)
-        Standard deviations with which values are observed; zeros where they are the rows themselves.
+        Standard deviations of observation noise; zeros for rows observed without noise.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LinearBase:
         identity = Features(Identity().fit(np.zeros((2, d))), np.zeros(d), np.ones(d), np.ones(d))
         known = np.where(observed, values, 0.0)
         self._density = CellDensity(identity, GlobalExpert(params, lengths), known, free, seen)
-        # The latent factors given what is observed.
+        # Latent factors given the observations.
         weights = observed / total
         self._root, log_constant = precision_root(params, lengths, weights)
         information = ((weights * away) @ params.loadings).ravel()
@@ -72,7 +72,7 @@ class LinearBase:
             - 0.5 * float(np.sum(observed * np.log(2.0 * np.pi * total)))
             + 0.5 * float(information @ mean - np.sum(weights * away**2))
         )
-        if noise.any():  # the density of what is seen lacks its constant
+        if noise.any():  # add the normalizer of the noisy observations
             log_observed += float(np.sum(observed * np.log(np.sqrt(2.0 * np.pi) * noise)))
         self._log_integral, self._mean, self._params = log_observed, mean, params
         # Rows given the latent factors.
@@ -81,7 +81,7 @@ class LinearBase:
         self._share = (0.0 if seen is None else seen) / precision * away
 
     def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Independent draws (F, n) of the free values."""
+        """Return independent draws (F, n) of the free values."""
         n_rows, k = len(self._spread), self._params.n_components
         normals = rng.standard_normal((n_rows * k, n))
         latents = self._mean[:, None] + solve_banded((0, k), self._root, normals, check_finite=False)
@@ -91,6 +91,6 @@ class LinearBase:
         return self._density.cells(centre + self._spread * rng.standard_normal(centre.shape))
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log density (c,) and its derivative (F, c) at values (F, c)."""
+        """Return the log density (c,) and its derivative (F, c) at values (F, c)."""
         value, gradient = self._density(cells)
         return value - self._log_integral, gradient

@@ -1,4 +1,4 @@
-"""A fitted product of experts, and what is drawn from it, on checked data."""
+"""A fitted product of experts, and draws from it, for validated data."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -23,16 +23,16 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 
-# Chains side by side, moves that are left out at the beginning, and moves between two draws.
+# Number of chains, of burn-in moves, and of moves between two draws.
 _N_CHAINS, _N_FIRST, _N_BETWEEN = 8, 200, 3
-# Standard error of each integral, in nats, at which more temperatures are not worth their time, since
-# differences of less than a nat decide nothing. The fewest temperatures, and the most: minutes for a thousand
-# rows.
+# Standard error of each integral, in nats, below which the number of temperatures is not increased, because
+# differences below one nat are not relevant. Minimum and maximum number of temperatures; the maximum takes
+# minutes for a thousand rows.
 _ERROR, _FEWEST_TEMPERATURES, _MOST_TEMPERATURES = 0.5, 50, 400
 
 
 class LatentMoments(NamedTuple):
-    """Means (T, K) and standard deviations (T, K) of the latents given the rows."""
+    """Means (T, K) and standard deviations (T, K) of the factors given the rows."""
 
     means: FloatArray
     std: FloatArray
@@ -43,7 +43,7 @@ class LatentMoments(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Draws: ``rows`` (n, N, D), ``latent_means`` (n, N, K) given each, and ``latents`` (n, N, K)."""
+    """Draws: ``rows`` (n, N, D); means and draws of the factors given these, (n, N, K)."""
 
     rows: FloatArray
     latent_means: FloatArray
@@ -58,20 +58,20 @@ class ExpertModel(NamedTuple):
     features : Features
         The expansion.
     decay, loadings, noise_variance, offset : ndarray
-        Parameters of the global expert, with the width of the local ones in its noise.
+        Parameters of the global expert; its noise includes the width of the local experts.
     columns : Columns
         The Gaussian reference of the columns.
     noise : ndarray (D,)
-        Standard deviations with which cells are observed; zeros without.
+        Standard deviations of observation noise; zeros without noise.
     width : float
         Width of the local experts, in standard deviations of the expanded columns.
     step : float
-        Size of the steps with which rows of the model were drawn.
+        Leapfrog step size of the last draws.
     n_leaps : int
-        Number of steps of a move.
+        Number of leapfrog steps in a move.
     linear : LinearRows, optional
-        The linear Gaussian model of the rows, without the noise with which they are observed. Files of
-        earlier versions have none; annealed importance sampling then begins at independent columns.
+        The linear Gaussian model of the rows, without observation noise. It is missing in files of earlier
+        versions; annealed importance sampling then starts at independent columns.
     """
 
     features: Features
@@ -92,25 +92,25 @@ class ExpertModel(NamedTuple):
         return Parameters(self.decay, self.loadings, self.noise_variance, self.offset)
 
     def data(self, values: FloatArray, lengths: tuple[int, ...]) -> Data:
-        """Rows as learning takes them."""
+        """Return rows in the format of learning."""
         return Data(values, ~np.isnan(values), lengths, self.columns, self.noise)
 
     def is_known(self, values: FloatArray) -> bool:
-        """Whether the rows are known exactly, so that nothing has to be drawn."""
+        """Return whether the rows are known exactly, so that no draws are needed."""
         return not self.noise.any() and not np.isnan(values).any()
 
     def means(self, values: FloatArray, lengths: tuple[int, ...]) -> FloatArray:
-        """Posterior means (N, K) of the latents given complete rows."""
+        """Return posterior means (N, K) of the factors given complete rows."""
         return GlobalExpert(self.params, lengths).evaluate(self.features(values[None])).means[0]
 
     def log_potential(self, values: FloatArray, lengths: tuple[int, ...]) -> float:
-        """Log density of complete rows without the normaliser."""
+        """Return the log density of complete rows without the normalizer."""
         return float(GlobalExpert(self.params, lengths).evaluate(self.features(values[None])).log_density[0])
 
     def draw(
         self, values: FloatArray, lengths: tuple[int, ...], n_draws: int, rng: np.random.Generator
     ) -> Drawn:
-        """Rows drawn given observed cells, with latents given these."""
+        """Draw rows given observed values, and factors given the rows."""
         data = self.data(values, lengths)
         expert = GlobalExpert(self.params, lengths)
         density, reference = data.hidden(self.features, expert)
@@ -141,7 +141,7 @@ class ExpertModel(NamedTuple):
         n_moves: int,
         rng: np.random.Generator,
     ) -> tuple[State, float]:
-        """Chains after so many moves, and the size of the steps to which these were adapted."""
+        """Return chains after `n_moves` moves, and the adapted step size."""
         state = State.at(density, reference.mean + reference.draw(n_chains, rng))
         step = Stepsize(self.step)
         for _ in range(n_moves):
@@ -151,7 +151,7 @@ class ExpertModel(NamedTuple):
         return state, step.size
 
     def draw_series(self, n_steps: int, n_moves: int, rng: np.random.Generator) -> Drawn:
-        """One series of rows of the model, after so many moves."""
+        """Draw a series of the model after `n_moves` moves."""
         data = self.data(np.full((n_steps, len(self.noise)), np.nan), (n_steps,))
         expert = GlobalExpert(self.params, data.lengths)
         density, reference = data.everything(self.features, expert)
@@ -161,7 +161,7 @@ class ExpertModel(NamedTuple):
         return Drawn(rows, means, expert.draw_latents(means, rng))
 
     def expanded(self, drawn: Drawn, rng: np.random.Generator) -> FloatArray:
-        """Expanded rows (n, N, E) given drawn rows, in units of the expansion; off the manifold."""
+        """Draw expanded rows (n, N, E) around the manifold given drawn rows, in units of the expansion."""
         on_manifold = self.features(drawn.rows)
         total = self.params.noise_variance
         width = self.width**2
@@ -180,9 +180,9 @@ class ExpertModel(NamedTuple):
         n_temperatures: int | None,
         rng: np.random.Generator,
     ) -> LogIntegral:
-        """Log-likelihood of observed cells: the integral over those not known, less that over all.
+        """Estimate the log-likelihood of observed values by two integrals, over unknown and over all values.
 
-        Without `n_temperatures` there are twice as many until the error is small, or too many are needed.
+        Without `n_temperatures` their number is doubled until the error is small or the maximum is reached.
         """
         data, expert = self.data(values, lengths), GlobalExpert(self.params, lengths)
         nothing, exactly = np.full_like(values, np.nan), np.zeros_like(self.noise)

@@ -1,20 +1,19 @@
-"""The density of a product of experts, up to its normaliser, and its derivatives.
+"""The unnormalized density of a product of experts, and its derivatives.
 
-The global expert is the factorial AR(1) model of expanded rows, ``f_t = mu + C z_t + n_t``, with the latents
-integrated out. Given the rows before and after, all it takes are the posterior means of the latents: with the
-banded precision ``Q`` of the latents given the rows::
+The global expert is the factorial AR(1) model of expanded rows, ``f_t = mu + C z_t + n_t``, with the factors
+integrated out. Its gradient requires only the posterior means of the factors, with the banded precision ``Q``
+of the factors given the rows::
 
     m = Q^-1 h,  h_t = C' R^-1 (f_t - mu),        d log N / d f_t = -R^-1 (f_t - mu - C m_t)
 
-The local experts of width ``beta`` hold ``f`` to ``phi(y)``. Integrated over ``f`` their product with the
-global expert is that expert at ``phi(y)`` with the noise ``r + beta^2``, so that rows ``y`` are all that has
-to be sampled. In the limit ``beta -> 0`` nothing is left of the width.
+The local experts of width ``beta`` restrict ``f`` to ``phi(y)``. The integral over ``f`` of their product
+with the global expert is that expert at ``phi(y)`` with the noise ``r + beta^2``, so that only rows ``y`` are
+sampled. In the limit ``beta -> 0`` the width has no effect.
 
 References
 ----------
 Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022, section 5.3, eq. 29.
-There the weight of the local experts is called beta and its limit of zero that of the manifold; here beta is
-their width, for which both hold.
+There beta is the weight of the local experts, and zero its limit of the manifold; here beta is their width.
 """
 
 from collections.abc import Sequence
@@ -30,12 +29,12 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["CellDensity", "Expanded", "Features", "GlobalExpert", "precision_root", "starts_of"]
 
-# Steps of the differences that give derivatives of an expansion, in standard deviations of the columns.
+# Steps of finite differences for derivatives of an expansion, in standard deviations of the columns.
 _STEP = 1e-5
 
 
 def starts_of(lengths: Sequence[int]) -> BoolArray:
-    """Which rows (N,) begin a sequence."""
+    """Return which rows (N,) begin a sequence."""
     starts = np.zeros(sum(lengths), dtype=bool)
     starts[np.cumsum((0, *lengths[:-1]))] = True
     return starts
@@ -49,9 +48,9 @@ class Expanded(NamedTuple):
     log_density : ndarray (c,)
         In nats.
     gradient : ndarray (c, N, E)
-        Its derivative by the expanded rows.
+        Derivative with respect to the expanded rows.
     means : ndarray (c, N, K)
-        Posterior means of the latents.
+        Posterior means of the factors.
     """
 
     log_density: FloatArray
@@ -62,23 +61,23 @@ class Expanded(NamedTuple):
 def precision_root(
     params: Parameters, lengths: Sequence[int], weights: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Factorise the precision of the latents given rows that are observed with precisions.
+    """Factorize the precision of the factors given rows observed with precisions.
 
     Parameters
     ----------
     params : Parameters
-        AR(1) latents and loadings (E, K).
+        AR(1) factors and loadings (E, K).
     lengths : sequence of int
-        Length of each sequence; ``N`` rows together.
+        Length of each sequence; ``N`` rows in total.
     weights : ndarray (N, E)
-        Precision of each observed value given the latents, zero where missing.
+        Precision of each observed value given the factors, zero where missing.
 
     Returns
     -------
     root : ndarray (K + 1, N K)
         Upper Cholesky factor in banded form.
     log_constant : float
-        Logarithm of the root of the determinant of the prior's precision over that of the posterior's.
+        Half the difference of the log determinants of prior and posterior precision.
     """
     decay, loadings = params.decay, params.loadings
     k, starts = len(decay), starts_of(lengths)
@@ -100,14 +99,14 @@ def precision_root(
 
 
 class GlobalExpert:
-    """The factorial AR(1) model of expanded rows, factorised once for many series of the same lengths.
+    """The factorial AR(1) model of expanded rows, factorized once for many series of the same lengths.
 
     Parameters
     ----------
     params : Parameters
-        AR(1) latents, loadings (E, K), noise variances (E,) and offset (E,).
+        AR(1) factors, loadings (E, K), noise variances (E,) and offset (E,).
     lengths : sequence of int
-        Length of each sequence; ``N`` rows together.
+        Length of each sequence; ``N`` rows in total.
     """
 
     def __init__(self, params: Parameters, lengths: Sequence[int]) -> None:
@@ -121,7 +120,7 @@ class GlobalExpert:
         )
 
     def evaluate(self, rows: FloatArray) -> Expanded:
-        """Log density, its gradient and the latents' means at expanded rows (c, N, E)."""
+        """Return the log density, its gradient and the means of the factors at expanded rows (c, N, E)."""
         loadings, noise = self.params.loadings, self.params.noise_variance
         away = rows - self.params.offset
         c, n, _ = away.shape
@@ -131,16 +130,16 @@ class GlobalExpert:
         return Expanded(self.log_constant + 0.5 * np.einsum("cne,cne->c", away, gradient), gradient, means)
 
     def draw_latents(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Latents (c, N, K) given expanded rows, from their posterior means (c, N, K)."""
+        """Draw factors (c, N, K) given expanded rows, from their posterior means (c, N, K)."""
         c, n, k = means.shape
         normals = rng.standard_normal((n * k, c))
         return means + solve_banded((0, k), self._root, normals, check_finite=False).T.reshape(c, n, k)
 
     def by_parameters(self, at: Expanded) -> FloatArray:
-        """Derivative of the log density by the parameters, averaged over the series, up to what rows lack.
+        """Return the derivative of the log density by the parameters, averaged over series, up to a constant.
 
-        By ``(atanh a, C, log r, mu)`` in one vector, of the part that depends on the rows; the rest is the
-        same for all rows, so that it cancels in the difference between two sets of series.
+        The parameters are the vector ``(atanh a, C, log r, mu)``. Terms that do not depend on the rows are
+        omitted; they cancel in the difference of two sets of series.
         """
         decay, noise = self.params.decay, self.params.noise_variance
         c = len(at.means)
@@ -157,16 +156,16 @@ class GlobalExpert:
 
 
 class Features(NamedTuple):
-    """An expansion with standardised outputs, and its derivatives.
+    """An expansion with standardized outputs, and its derivatives.
 
     Attributes
     ----------
     transformer : fitted transformer
-        From rows of D columns to E, each row by itself.
+        Maps rows of D columns independently to E columns.
     shift, scale : ndarray (E,)
         ``(phi - shift) / scale`` are the expanded rows of the model.
     steps : ndarray (D,)
-        Steps of the differences that give derivatives.
+        Steps of finite differences.
     """
 
     transformer: Any
@@ -175,7 +174,7 @@ class Features(NamedTuple):
     steps: FloatArray
 
     def raw(self, rows: FloatArray) -> FloatArray:
-        """Outputs (..., E) of the expansion at rows (..., D); what overflows is infinite or NaN."""
+        """Return the outputs (..., E) of the expansion at rows (..., D); infinite or NaN after overflow."""
         flat = rows.reshape(-1, rows.shape[-1])
         if isinstance(self.transformer, Expansion):
             out = self.transformer.expand(flat)
@@ -184,14 +183,14 @@ class Features(NamedTuple):
         return out.reshape(*rows.shape[:-1], -1)
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """Standardised outputs (..., E) at rows (..., D)."""
+        """Return standardized outputs (..., E) at rows (..., D)."""
         return (self.raw(rows) - self.shift) / self.scale
 
     def pulled_back(self, rows: FloatArray, gradient: FloatArray) -> FloatArray:
-        """Derivative by rows (..., D) of what has that derivative by the standardised outputs (..., E).
+        """Return the derivative by rows (..., D) of a function with a gradient by outputs (..., E).
 
-        By central differences, which are exact for polynomials of degree two. A sampler that accepts or
-        rejects its moves by the density itself stays exact whatever they lack.
+        Central differences are exact for polynomials of degree two. Their errors do not bias a sampler with
+        Metropolis acceptance.
         """
         if isinstance(self.transformer, Identity):
             return gradient / self.scale
@@ -204,7 +203,7 @@ class Features(NamedTuple):
 
     @classmethod
     def of(cls, transformer: Any, rows: FloatArray) -> "Features":
-        """The expansion, standardised on complete rows (N, D)."""
+        """Return the expansion, standardized on complete rows (N, D)."""
         spread = rows.std(axis=0)
         made = cls(transformer, np.zeros(1), np.ones(1), _STEP * np.where(spread > 0.0, spread, 1.0))
         expanded = made.raw(rows)
@@ -215,7 +214,7 @@ class Features(NamedTuple):
 
 
 class CellDensity:
-    """Log density of cells that are free, up to a constant, with the others held at their values.
+    """Log density of free values, up to a constant, with the other values fixed.
 
     Parameters
     ----------
@@ -224,11 +223,11 @@ class CellDensity:
     expert : GlobalExpert
         The model of expanded rows.
     values : ndarray (N, D)
-        Rows; what is free, and not observed, is of no account.
+        Rows; free values without observation are ignored.
     free : ndarray of bool (N, D)
-        Which cells move.
+        Whether values are free.
     seen_precision : ndarray (N, D), optional
-        Precisions of observations of free cells, zero where there is none: Gaussian noise about what moves.
+        Precisions of noisy observations of free values, zero without observation.
     """
 
     def __init__(
@@ -249,25 +248,25 @@ class CellDensity:
             self._seen = np.where(seen_precision > 0.0, values, 0.0).T.ravel()[self.places, None]
 
     def at(self, expert: GlobalExpert) -> "CellDensity":
-        """The same cells under another global expert."""
+        """Return the density of the same values for another global expert."""
         other = object.__new__(CellDensity)
         other.__dict__.update(self.__dict__)
         other.expert = expert
         return other
 
     def rows(self, cells: FloatArray) -> FloatArray:
-        """Rows (c, N, D) with free cells (F, c)."""
+        """Return rows (c, N, D) with free values (F, c)."""
         n, d = self.free.shape
         flat = np.repeat(self._flat[None], cells.shape[1], axis=0)
         flat[:, self.places] = cells.T
         return flat.reshape(-1, d, n).transpose(0, 2, 1)
 
     def cells(self, rows: FloatArray) -> FloatArray:
-        """Free cells (F, c) of rows (c, N, D)."""
+        """Return the free values (F, c) of rows (c, N, D)."""
         return rows.transpose(0, 2, 1).reshape(len(rows), -1)[:, self.places].T
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log density (c,), and its derivative (F, c), at cells (F, c); minus infinity where no number."""
+        """Return log density (c,) and derivative (F, c) at values (F, c); minus infinity after overflow."""
         rows = self.rows(cells)
         with np.errstate(all="ignore"):
             at = self.expert.evaluate(self.features(rows))

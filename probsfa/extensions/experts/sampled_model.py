@@ -1,4 +1,4 @@
-"""A fitted product of experts as a model of validated data: moments over draws of what is not known."""
+"""A fitted product of experts as a model of validated data: moments over draws of unknown values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from probsfa.statespace.prediction import Imputation
 
 __all__ = ["N_DRAWS", "SampledModel"]
 
-# Draws over which means of missing values are taken by default.
+# Default number of draws for means of missing values.
 N_DRAWS = 200
 
 
@@ -29,7 +29,7 @@ class _DrawnCells(NamedTuple):
     rng: np.random.Generator
 
     def quantile(self, probability: float) -> FloatArray:
-        """Missing values imputed by quantiles of the draws."""
+        """Impute missing values by quantiles of the draws."""
         noisy = self.rows
         if self.std.any():
             noisy = noisy + self.std * self.rng.standard_normal(noisy.shape)
@@ -38,16 +38,16 @@ class _DrawnCells(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampledModel(FittedModel):
-    """A fitted model, and the random numbers with which it is sampled.
+    """A fitted model with a random number generator.
 
     Attributes
     ----------
     experts : ExpertModel
         The fitted model.
     generator : callable
-        Returns the random numbers of a call.
+        Returns the random number generator of a call.
     n_draws : int, default=200
-        Number of draws over which means are taken.
+        Number of draws for means.
     """
 
     experts: ExpertModel
@@ -60,11 +60,11 @@ class SampledModel(FittedModel):
         return len(self.experts.decay)
 
     def draws(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> Drawn:
-        """Rows drawn given observed values, with factors given these."""
+        """Draw rows given observed values, and factors given the rows."""
         return self.experts.draw(sequences.values, sequences.lengths, n_draws, rng)
 
     def moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Means (N, K) of the factors, and the part of their variances that is due to unknown rows."""
+        """Return means (N, K) of the factors, and the part of their variances due to unknown values."""
         if self.experts.is_known(sequences.values):
             means = self.experts.means(sequences.values, sequences.lengths)
             return means, np.zeros_like(means)
@@ -72,20 +72,20 @@ class SampledModel(FittedModel):
         return each.mean(axis=0), each.var(axis=0)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Posterior means of the factors: exact for known rows, else means over draws."""
+        """Return posterior means of the factors: exact for known rows, else means over draws."""
         return self.moments(sequences)[0]
 
     def posterior(self, sequences: Sequences) -> LatentMoments:
         """Means and standard deviations of the factors."""
         means, spread = self.moments(sequences)
-        # Covariances given the rows are the same whatever the rows.
+        # Covariances given the rows do not depend on the rows.
         zeros = np.zeros((sequences.n_rows, len(self.experts.offset)))
         panel = make_panel(replace(sequences, values=zeros, feature_names=None))
         given = np.diagonal(smooth(self.experts.params, panel).covariances, axis1=1, axis2=2)
         return LatentMoments(means, np.sqrt(given + spread))
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
-        """Missing values imputed by means over draws."""
+        """Impute missing values by means over draws."""
         mask, rows, rng = sequences.mask, sequences.values[None], self.generator()
         if not mask.all():
             rows = self.draws(sequences, self.n_draws, rng).rows
@@ -95,17 +95,17 @@ class SampledModel(FittedModel):
         return Imputation(values, std, cells=_DrawnCells(sequences.values, rows, self.experts.noise, rng))
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Factors given the observed values."""
+        """Draw factors given the observed values."""
         return self.draws(sequences, n_draws, rng).latents
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Series with missing values drawn."""
+        """Draw the missing values of series."""
         rows = self.draws(sequences, n_draws, rng).rows
         noisy = rows + self.experts.noise * rng.standard_normal(rows.shape)
         return np.where(sequences.mask, sequences.values, noisy)
 
     def log_likelihood(self, sequences: Sequences) -> float:
-        """Estimate of the log-likelihood of observed values."""
+        """Return an estimate of the log-likelihood of observed values."""
         return self.experts.log_likelihood(
             sequences.values, sequences.lengths, 8, None, self.generator()
         ).value

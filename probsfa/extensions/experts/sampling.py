@@ -1,9 +1,9 @@
-"""Draws of cells by Hamiltonian Monte Carlo, and integrals over them by annealed importance sampling.
+"""Hamiltonian Monte Carlo of free values, and annealed importance sampling of integrals over them.
 
-The momentum of the cells has the precision of a Gaussian reference for its covariance: columns as independent
-AR(1) processes, with the variances and lag-one correlations of the data. Moves along slow courses are then as
-long as those of single cells, which they would not be by far otherwise. Annealed importance sampling goes
-both ways between a density whose integral is known and the one whose integral is wanted.
+The mass matrix is the precision of a Gaussian reference: columns as independent AR(1) processes, with the
+variances and lag-one correlations of the data. Without it, moves in slow directions would be much shorter
+than moves of single values. Annealed importance sampling runs in both directions between a normalized density
+and the target density.
 
 References
 ----------
@@ -36,16 +36,16 @@ __all__ = [
     "reflect",
 ]
 
-# Acceptance that the size of the steps is adapted to.
+# Target acceptance probability.
 _ACCEPTANCE = 0.8
-# Smallest and largest size of a step, in standard deviations of the reference.
+# Smallest and largest step size, in standard deviations of the reference.
 _SMALLEST, _LARGEST = 1e-6, 1.0
-# Slowest column of the reference.
+# Largest lag-one correlation of a column of the reference.
 _SLOWEST = 0.995
-# Halvings of an interval some hundred nats wide, to far below a thousandth of a nat.
+# Bisection steps, from hundreds of nats to far below a thousandth of a nat.
 _BISECTIONS = 50
 
-#: Log density (c,) and its derivative (F, c) at cells (F, c).
+#: Log density (c,) and its derivative (F, c) at values (F, c).
 Density = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
@@ -58,7 +58,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray, lengths: Sequence[int]) -> "Columns":
-        """Those of rows (N, D), NaN where missing, with something observed in each column."""
+        """Return those of rows (N, D), NaN where missing, with observations in each column."""
         mean = np.nanmean(values, axis=0)
         away = values - mean
         variance = np.nanmean(away**2, axis=0)
@@ -71,7 +71,7 @@ class Columns(NamedTuple):
 
 
 class Reference:
-    """A Gaussian of free cells: columns as AR(1) processes, given the cells that are held or seen in noise.
+    """Gaussian reference of free values: independent AR(1) columns given fixed and noisy values.
 
     Parameters
     ----------
@@ -80,16 +80,16 @@ class Reference:
     lengths : sequence of int
         Length of each sequence.
     values : ndarray (N, D)
-        Values of cells that are held, or seen in noise.
+        Fixed values, and noisy observations.
     free : ndarray of bool (N, D)
-        Which cells move.
+        Whether values are free.
     seen_precision : ndarray (N, D), optional
-        Precisions of observations of free cells, zero where there is none.
+        Precisions of noisy observations of free values, zero without observation.
 
     Attributes
     ----------
     mean : ndarray (F, 1)
-        Mean of the free cells, column after column.
+        Mean of the free values, column after column.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Reference:
         innovation = 1.0 - columns.decay**2
         diagonal = np.where(starts[:, None], 1.0, 1.0 / innovation)
         diagonal = (diagonal + np.where(ends[:, None], 0.0, columns.decay**2 / innovation)) / columns.variance
-        # Of each row with the row before, zero where a sequence begins.
+        # Correlation of each row with the previous row, zero where a sequence begins.
         before = -np.where(starts[:, None], 0.0, columns.decay / innovation) / columns.variance
         held = np.where(free, 0.0, values - columns.mean)
         pull = -diagonal * held
@@ -130,29 +130,29 @@ class Reference:
         self.mean = centre + self.solve(pull.T.ravel()[places, None])
 
     def solve(self, vectors: FloatArray) -> FloatArray:
-        """The covariance applied to vectors (F, c)."""
+        """Return the product of the covariance and vectors (F, c)."""
         if self.n_free == 0:
             return vectors
         return np.asarray(cho_solve_banded((self._root, False), vectors, check_finite=False))
 
     def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Deviations (F, n) from the mean."""
+        """Draw deviations (F, n) from the mean."""
         normals = rng.standard_normal((self.n_free, n))
         if self.n_free == 0:
             return normals
         return np.asarray(solve_banded((0, 1), self._root, normals, check_finite=False))
 
     def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Draws (F, n)."""
+        """Return draws (F, n)."""
         return self.mean + self.draw(n, rng)
 
     def half_square(self, vectors: FloatArray) -> FloatArray:
-        """Half of what vectors (F, c) are long in the precision, (c,)."""
+        """Return half the squared norms (c,) of vectors (F, c) in the metric of the precision."""
         products = self._before[1:] * vectors[1:] * vectors[:-1]
         return np.sum(0.5 * self._diagonal * vectors**2, axis=0) + np.sum(products, axis=0)
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Normalised log density (c,) and its derivative (F, c) at cells (F, c)."""
+        """Return the normalized log density (c,) and its derivative (F, c) at values (F, c)."""
         away = cells - self.mean
         gradient = -self._diagonal * away
         gradient[1:] -= self._before[1:] * away[:-1]
@@ -162,7 +162,7 @@ class Reference:
 
 
 class State(NamedTuple):
-    """Where chains are: cells (F, c), their log density (c,) and its derivative (F, c)."""
+    """State of chains: values (F, c), their log density (c,) and its derivative (F, c)."""
 
     cells: FloatArray
     log_density: FloatArray
@@ -170,31 +170,31 @@ class State(NamedTuple):
 
     @classmethod
     def at(cls, density: Density, cells: FloatArray) -> "State":
-        """Chains at given cells."""
+        """Return chains at values."""
         return cls(cells, *density(cells))
 
 
 class Stepsize:
-    """The size of the steps, adapted to the acceptance of the moves.
+    """Adaptive leapfrog step size.
 
     Parameters
     ----------
     size : float, default=0.3
-        Where to begin, in standard deviations of the reference.
+        Initial size, in standard deviations of the reference.
 
     Attributes
     ----------
     size : float
-        The size now.
+        The current size.
     acceptance : float
-        Mean acceptance of late.
+        Mean acceptance probability of recent moves.
     """
 
     def __init__(self, size: float = 0.3) -> None:
         self.size, self.acceptance, self._count = size, _ACCEPTANCE, 0
 
     def adapt(self, acceptance: float) -> None:
-        """Take longer steps where most moves are accepted, by less each time."""
+        """Increase the size if most moves are accepted, else decrease it; changes become smaller."""
         self._count += 1
         rate = max(self._count**-0.5, 0.05)
         self.size = float(np.clip(self.size * np.exp(rate * (acceptance - _ACCEPTANCE)), _SMALLEST, _LARGEST))
@@ -204,35 +204,35 @@ class Stepsize:
 def move(
     density: Density, state: State, reference: Reference, step: float, n_leaps: int, rng: np.random.Generator
 ) -> tuple[State, float]:
-    """One Hamiltonian move of each chain, taken or left by Metropolis' rule.
+    """Make one Hamiltonian move of each chain, with Metropolis acceptance.
 
     Parameters
     ----------
     density : callable
         Log density and its derivative.
     state : State
-        Where chains are.
+        Current state of the chains.
     reference : Reference
         Gaussian whose precision is the covariance of the momentum.
     step : float
-        Size of the steps; each chain takes smaller ones now and then.
+        Leapfrog step size; each chain sometimes uses a smaller one.
     n_leaps : int
-        Number of steps.
+        Number of leapfrog steps.
     rng : Generator
-        Source of randomness.
+        Random number generator.
 
     Returns
     -------
     state : State
-        Where they are next.
+        State after the move.
     acceptance : float
-        Mean probability with which the moves were taken.
+        Mean acceptance probability.
     """
     n_chains = state.cells.shape[1]
     if reference.n_free == 0:
         return state, 1.0
-    # One move in twelve has steps below a tenth of their size: far out, where densities are steep, only those
-    # are ever taken.
+    # One move in twelve has steps below a tenth of the size: in the tails, where densities are steep, only
+    # such moves are accepted.
     sizes = step * 100.0 ** -(rng.random(n_chains) ** 8)
     velocity = reference.draw(n_chains, rng)
     energy = state.log_density - reference.half_square(velocity)
@@ -252,21 +252,22 @@ def move(
 
 
 def reflect(density: Density, state: State, reference: Reference, rng: np.random.Generator) -> State:
-    """Reflect one cell of each chain at the mean of the reference, taken or left by Metropolis' rule.
+    """Reflect one value of each chain at the mean of the reference, with Metropolis acceptance.
 
-    Where expanded rows hardly tell the sign of a cell, as of ``(y, y**2)`` with a slow ``y**2``, Hamiltonian
-    moves seldom cross what lies between: all chains may stay on the side on which they began.
+    If expanded rows hardly determine the sign of a value, as for ``(y, y**2)`` with a slow ``y**2``,
+    Hamiltonian moves seldom cross the region of low density between: all chains may keep the sign of their
+    start.
 
     Parameters
     ----------
     density : callable
         Log density and its derivative.
     state : State
-        Where chains are.
+        Current state of the chains.
     reference : Reference
-        Gaussian at whose mean cells are reflected.
+        Gaussian at whose mean values are reflected.
     rng : Generator
-        Source of randomness.
+        Random number generator.
     """
     if reference.n_free == 0:
         return state
@@ -277,22 +278,22 @@ def reflect(density: Density, state: State, reference: Reference, rng: np.random
     proposed = State.at(density, cells)
     with np.errstate(invalid="ignore"):
         gain = proposed.log_density - state.log_density
-    taken = np.log(rng.random(n_chains)) < gain  # never where the gain is no number
+    taken = np.log(rng.random(n_chains)) < gain  # False if the gain is NaN
     return State(*(np.where(taken, there, here) for there, here in zip(proposed, state, strict=True)))
 
 
 class LogIntegral(NamedTuple):
-    """Estimate of the logarithm of an integral over cells.
+    """Estimate of the logarithm of an integral over free values.
 
     Attributes
     ----------
     value : float
         The estimate, in nats.
     error : float
-        Its standard error: the spread of the chains, and the distance of the two bounds.
+        Its standard error: from the variance of the chains and the distance of the two bounds.
     lower, upper : float
-        Stochastic bounds: in expectation `lower` is not above the logarithm of the integral, and `upper` is
-        not below it as far as the chains at the density itself have mixed.
+        Stochastic bounds: in expectation `lower` is at most the logarithm of the integral, and `upper` at
+        least, if the chains at the target density have mixed.
     """
 
     value: float
@@ -302,12 +303,12 @@ class LogIntegral(NamedTuple):
 
     @classmethod
     def of_weights(cls, up: FloatArray, down: FloatArray) -> "LogIntegral":
-        """Estimate from logarithms of weights (n,) of chains from the base up, and of those down to it.
+        """Estimate from logarithms of weights (n,) of chains from the base to the target, and back.
 
-        ``E exp(up)`` and ``1 / E exp(-down)`` both are the integral. Bennett's acceptance ratio is the
-        combination of both with the smallest variance, the root ``c`` of ``sum_i s(up_i - c) = sum_i s(c -
-        down_i)`` with the logistic function ``s``. Chain ``i`` down begins where chain ``i`` up ended, so
-        that pairs are left out together for the standard error (jackknife).
+        ``E exp(up)`` and ``1 / E exp(-down)`` both equal the integral. Bennett's acceptance ratio is their
+        combination of smallest variance, the root ``c`` of ``sum_i s(up_i - c) = sum_i s(c - down_i)`` with
+        the logistic function ``s``. Chain ``i`` down starts at the end of chain ``i`` up, so that the
+        jackknife standard error leaves out pairs.
         """
         n = len(up)
         lower = float(logsumexp(up)) - np.log(n)
@@ -323,19 +324,19 @@ class LogIntegral(NamedTuple):
             low, high = np.where(above > 0.0, middle, low), np.where(above > 0.0, high, middle)
         roots = 0.5 * (low + high)
         spread = np.sqrt((n - 1) * np.mean((roots[1:] - roots[1:].mean()) ** 2)) if n > 1 else np.inf
-        # Of a number anywhere between two bounds the standard deviation is their distance by sqrt(12).
+        # A uniform number between two bounds has the standard deviation distance / sqrt(12).
         between = max(upper - lower, 0.0) / np.sqrt(12.0)
         return cls(float(roots[0]), float(np.hypot(spread, between)), lower, upper)
 
 
 class Base(Protocol):
-    """A normalised density of cells that can be drawn from, where annealing begins."""
+    """A normalized density of free values that can be sampled, the start of annealing."""
 
     def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Independent draws (F, n)."""
+        """Return independent draws (F, n)."""
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Log density (c,) and its derivative (F, c) at cells (F, c)."""
+        """Log density (c,) and its derivative (F, c) at values (F, c)."""
 
 
 def log_integral(
@@ -348,11 +349,11 @@ def log_integral(
     n_leaps: int,
     rng: np.random.Generator,
 ) -> LogIntegral:
-    """Logarithm of the integral of a density over its cells, by annealed importance sampling both ways.
+    """Estimate the logarithm of the integral of a density, by bidirectional annealed importance sampling.
 
-    Chains go from the base to the density, which gives too small an integral on average of the logarithms,
-    move there for half as long, and go back by the same moves, which gives too large a one. The distance of
-    the two results shows what too few temperatures cost.
+    Chains move from the base to the density, which underestimates the mean logarithm of the integral, then at
+    the density for half as many moves, and back by the same moves, which overestimates it. The difference of
+    the two results measures the error of too few temperatures.
 
     Parameters
     ----------
@@ -361,22 +362,22 @@ def log_integral(
     reference : Reference
         Gaussian whose precision is the covariance of the momentum.
     base : Base, optional
-        Where to begin; the reference by default.
+        Start of annealing; the reference by default.
     n_chains : int
         Number of chains.
     n_temperatures : int
-        Number of densities between the base and the density, each visited by one move.
+        Number of densities between the base and the density, with one move at each.
     n_leaps : int
-        Steps of a move.
+        Leapfrog steps in a move.
     rng : Generator
-        Source of randomness.
+        Random number generator.
     """
     if reference.n_free == 0:
         value = float(density(np.zeros((0, 1)))[0][0])
         return LogIntegral(value, 0.0, value, value)
     base = reference if base is None else base
     cells = base.cells(n_chains, rng)
-    # Close to either end the densities change most.
+    # Spacing is narrow at both ends, where the densities change most.
     ramp = np.linspace(-1.0, 1.0, n_temperatures + 1)
     shares = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
     step, sizes = Stepsize(), np.zeros(n_temperatures + 1)
@@ -405,13 +406,13 @@ def log_integral(
 
 
 class _Path:
-    """The density at a share of the way from the base, ``density^share base^(1 - share)``."""
+    """Geometric path from the base to the density, ``density^share base^(1 - share)``."""
 
     def __init__(self, density: Density, base: Density, share: float) -> None:
         self._density, self._base, self._share = density, base, share
 
     def begin(self, cells: FloatArray) -> tuple[FloatArray, State]:
-        """Log density less that of the base (c,), and chains at the cells."""
+        """Return the log density minus that of the base (c,), and chains at the values."""
         (value, gradient), (normal, slope) = self._density(cells), self._base(cells)
         here = self._share * value + (1.0 - self._share) * normal
         return value - normal, State(cells, here, self._share * gradient + (1.0 - self._share) * slope)
