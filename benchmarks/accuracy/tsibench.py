@@ -336,7 +336,8 @@ def run(name: str, record: Record, options: argparse.Namespace, best: list[float
             before = models.get(seed - 1)
             if before is None and options.start:
                 before = load(options.start)
-            init = None if before is None else before.params_
+            # The default call chooses its model, for which there are no parameters to start from.
+            init = None if before is None or not asked else before.params_
             if record.stretch is not None:
                 more["max_iter"] = EVALUATIONS
                 if init is None:

@@ -375,15 +375,15 @@ def left_out_row_moments(
     noisy = params.noise_variance > 0.0
     seen = ~np.isnan(values) & noisy
     weights = np.where(seen, cell_weights / np.where(noisy, params.noise_variance, 1.0), 0.0)
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
-    information = (weights @ outer).reshape(-1, k, k)
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k)
+    information = (weights @ outer).reshape(len(weights), k, k)
     score = (weights * np.where(seen, values - params.offset, 0.0)) @ params.loadings
     # With V = L L' the matrix 1 - L' J L is symmetric; a small eigenvalue means loss of digits.
     power, axes = np.linalg.eigh(covariances)
     root = axes * np.sqrt(np.maximum(power, 0.0))[:, None, :]
     turned = np.swapaxes(root, 1, 2)
     left, vectors = np.linalg.eigh(np.eye(k) - turned @ information @ root)
-    fine = left[:, 0] > _LEAST_LEFT
+    fine = np.min(left, axis=1, initial=1.0) > _LEAST_LEFT
     left = np.where(fine[:, None], left, 1.0)
     inflated = root @ vectors / np.sqrt(left)[:, None, :]
     covariance = inflated @ np.swapaxes(inflated, 1, 2)

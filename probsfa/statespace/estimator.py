@@ -59,8 +59,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors; may exceed the number of columns. None selects it for imputation (see
-        :doc:`/selection`). For a few slow features, give their number.
+        Number of AR(1) factors, zero or more; may exceed the number of columns. None selects it for
+        imputation (see :doc:`/selection`). For a few slow features, give their number.
     rhythms : int or list, default=0
         Stochastic cycles (damped oscillators): their number, or initial periods in rows, in the unit of
         `times`, or as durations such as ``"24h"``.

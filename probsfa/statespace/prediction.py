@@ -186,7 +186,7 @@ def observation_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (T, D) of new observations, noise included, from those of the states."""
     n_steps, k = means.shape
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k)
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k)
     explained = covariances.reshape(n_steps, k * k) @ outer.T
     return params.offset + means @ params.loadings.T, np.maximum(explained, 0.0) + params.noise_variance
 

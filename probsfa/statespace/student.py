@@ -108,11 +108,11 @@ def cell_moments(params: Parameters, panel: Panel) -> CellMoments:
     """
     k, shape = params.n_states, (panel.n_rows, params.n_features)
     means, explained = np.empty(shape), np.empty(shape)
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(-1, k * k).T
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k).T
 
     def see(rows: slice, states: FloatArray, covariances: FloatArray) -> None:
         means[rows] = params.offset + states @ params.loadings.T
-        explained[rows] = np.maximum(covariances.reshape(-1, k * k) @ outer, 0.0)
+        explained[rows] = np.maximum(covariances.reshape(len(covariances), k * k) @ outer, 0.0)
 
     value = visit_moments(params, panel, see)
     return CellMoments(means, explained, value)

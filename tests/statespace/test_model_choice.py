@@ -576,7 +576,6 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
         ({"candidates": []}, "candidates must hold at least one"),
         ({"candidates": [3]}, "candidates must be dictionaries"),
         ({"candidates": [{"n_latents": 3}]}, r"does not choose by: \['n_latents'\]"),
-        ({"candidates": [{"n_components": 0}]}, "n_components must be an integer of at least 1"),
         ({"candidates": [{"n_components": 1, "noise": 0.0}]}, "noise must be positive"),
         ({"candidates": ONE_AND_TWO, "alternatives": [[{"smooth": 1}]]}, "alternatives are for the search"),
         ({"budget": 0.0}, "budget must be a positive number of seconds; got 0.0"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from probsfa._validation import check_count
 from probsfa.statespace.engine.core.algorithm import Core, supports
 from probsfa.statespace.engine.core.kernels import MOST_STATES, warn_if_missing
+from probsfa.statespace.engine.stateless import Stateless
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
@@ -92,7 +93,7 @@ def use_strategy(
         _request.reset(token)
 
 
-def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Core | Sweep:
+def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Core | Stateless | Sweep:
     """Return the algorithm for a model and a panel.
 
     Parameters
@@ -109,6 +110,8 @@ def choose(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Core
     ValueError
         If the model or the panel does not support the choice of :func:`~probsfa.statespace.use_strategy`.
     """
+    if params.n_states == 0:
+        return Stateless()
     request = _request.get()
     if request.strategy == "core" and not supports(params):
         raise ValueError(

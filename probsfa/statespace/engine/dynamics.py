@@ -577,7 +577,7 @@ def simulate_latents(params: Parameters, n_steps: int, rng: np.random.Generator)
     decay = params.decay
     shocks = rng.standard_normal((n_steps, decay.shape[0]))
     shocks[1:] *= np.sqrt((1.0 - decay) * (1.0 + decay))
-    states = [lfilter([1.0], [1.0, -a], shocks[:, k]) for k, a in enumerate(decay)]
+    states = [shocks[:, :0], *(lfilter([1.0], [1.0, -a], shocks[:, k]) for k, a in enumerate(decay))]
     for process in params.processes:
         (matrix,), (innovation,) = process.transitions(np.ones(1))
         roots = np.moveaxis(np.asarray(_as_blocks(_root(innovation))), 1, 2)

@@ -250,15 +250,17 @@ class AR1NoiseMetric(DenseMetric):
         wide[where, dynamics] += crossed.T
 
         flat = places.loadings.ravel()
-        by_loadings = shared.with_loadings(weights, loaded, within).reshape(d * k, -1)
+        by_loadings = shared.with_loadings(weights, loaded, within).reshape(
+            d * k, dynamics.stop - dynamics.start
+        )
         wide[flat, dynamics] = by_loadings
         wide[dynamics, flat] = by_loadings.T
 
         fgf = f[:, :, None] * within * f[:, None, :]
         fq = loaded * f[:, None, :]
         n_nodes = len(weights)
-        first = ((w * precision).reshape(n_nodes, -1).T @ fgf.reshape(n_nodes, -1)).reshape(d, d, k, k)
-        second = ((w * fq).reshape(n_nodes, -1).T @ fq.reshape(n_nodes, -1)).reshape(d, k, d, k)
+        first = ((w * precision).reshape(n_nodes, d * d).T @ fgf.reshape(n_nodes, k * k)).reshape(d, d, k, k)
+        second = ((w * fq).reshape(n_nodes, d * k).T @ fq.reshape(n_nodes, d * k)).reshape(d, k, d, k)
         # (d, e, j, k) and (d, k, e, j) as (d, j, e, k)
         both = first.transpose(0, 2, 1, 3) + second.transpose(0, 3, 2, 1)
         wide[np.ix_(flat, flat)] = both.reshape(d * k, d * k)

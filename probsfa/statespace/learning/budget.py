@@ -209,6 +209,7 @@ def check_bytes(n_states: int, available: int | None = None) -> None:
 
 def affordable_rows(n_states: int, n_features: int) -> int:
     """Return the number of rows for which a fit can compute a posterior of so many states many times."""
+    n_states = max(n_states, 1)
     return max(int(_EVALUATION / _products(n_states, n_features)), _ROWS_FOR_A_LATENT * n_states)
 
 

@@ -7,6 +7,7 @@ least informative, must be separated from all others.
 """
 
 from collections.abc import Callable
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -162,7 +163,7 @@ class Metric:
             products = _pairs(w * inverse, inverse).transpose(0, 2, 1, 3).reshape(q * q, q * q)
             noise = 0.5 * n * (squared + pairs @ products @ pairs.T)
             by_noise = _pairs(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
-            by_dynamics = spectra.with_loadings(weights, h, g).reshape(q * k, -1)
+            by_dynamics = spectra.with_loadings(weights, h, g).reshape(q * k, layout.latents.n_dynamics)
             self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_dynamics])
             noise *= np.outer(self.share, self.share)
             dynamics_noise = 0.5 * n * spectra.with_noise(weights, left @ h)
@@ -299,7 +300,7 @@ class Metric:
     def _to_loadings(self, small: FloatArray) -> FloatArray:
         """Multiply a vector of noise and dynamics by their information with the scaled loadings: (D, K)."""
         by_noise = self._spread(small[: self.layout.n_noise])[:, None] * self.local
-        inside = (self.coupled @ small).reshape(self.left.shape[1], -1)
+        inside = (self.coupled @ small).reshape(self.left.shape[1], self.layout.n_states)
         return by_noise + self.left @ (inside - self.left.T @ by_noise)
 
     def _from_loadings(self, scaled: FloatArray) -> FloatArray:
@@ -425,7 +426,7 @@ def factorise(matrix: FloatArray) -> Solver:
 def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
     """Sum the outer products of two series of matrices over frequencies: (a, b, j, k)."""
     size = len(one)
-    product = one.reshape(size, -1).T @ other.reshape(size, -1)
+    product = one.reshape(size, prod(one.shape[1:])).T @ other.reshape(size, prod(other.shape[1:]))
     return product.reshape(*one.shape[1:], *other.shape[1:])
 
 

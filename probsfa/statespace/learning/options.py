@@ -304,7 +304,7 @@ class FitOptions:
         else:
             check_count("trend", self.trend, minimum=0)
         if self.n_components is not None:
-            check_count("n_components", self.n_components, minimum=0 if self.n_others else 1)
+            check_count("n_components", self.n_components, minimum=0)
         if self.noise_free and self.n_others:
             raise ValueError(
                 "noise=0.0 is the limit of slow feature analysis, which has neither rhythms nor smooth "
@@ -323,6 +323,11 @@ class FitOptions:
         by_name = isinstance(self.robust, str) and self.robust in ("cell", "row")
         if not (by_name or isinstance(self.robust, (bool, np.bool_))):
             raise ValueError(f"robust must be 'auto', True, False, 'cell' or 'row'; got {self.robust!r}.")
+        if self.robust and self.n_components == 0 and not self.n_others and not self.has_memory:
+            raise ValueError(
+                "robust=True with n_components=0 needs noise='ar1', cycles or smooth processes: without a "
+                "process there is nothing that outliers could distort."
+            )
         if self.noise_free and self.robust:
             raise ValueError(
                 "noise=0.0 is the limit of no noise, which leaves none to be Student-t; robust=True needs "

@@ -72,6 +72,9 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
     """
     n_components = latents.n_components
     variances = _variances(sequences)
+    if n_components == 0:
+        yield Parameters(np.zeros(0), np.zeros((len(variances), 0)), variances, offset)
+        return
     basis = _row_space(sequences)
     inside = sequences if basis is None else [x @ basis for x in sequences]
     covariance, lagged = lagged_covariance(inside, 0), lagged_covariance(inside, 1)

@@ -35,7 +35,7 @@ _MOST_KEPT_BYTES, _FEW_KEPT_BYTES = 1536 * 2**20, 64 * 2**20
 
 def supports(params: Parameters) -> bool:
     """Return whether the compiled engine is available and supports the number of states."""
-    return available() and 1 <= params.n_states <= MOST_STATES
+    return available() and params.n_states <= MOST_STATES
 
 
 @dataclass(frozen=True)

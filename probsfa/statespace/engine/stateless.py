@@ -1,0 +1,96 @@
+"""Inference for a model without latent processes: rows are independent, with white noise about the mean."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
+from probsfa.statespace.panel import Panel, cache_sized_parts
+from probsfa.statespace.parameters import Parameters
+
+__all__ = ["Stateless"]
+
+
+@dataclass(frozen=True)
+class Stateless:
+    """Methods as in :class:`.Core`, for models with zero states."""
+
+    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+        """Return the log-likelihood in nats."""
+        return float(np.sum(_log_densities(params, panel)))
+
+    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+        """Return empty moments of all rows, with their log densities."""
+        n = panel.n_rows
+        none = np.zeros((n, 0, 0))
+        return PanelMoments(np.zeros((n, 0)), none, none[: n - 1], _log_densities(params, panel))
+
+    def visit_moments(
+        self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
+    ) -> float:
+        """Call ``visit`` with the empty moments of all rows; return the log-likelihood."""
+        n = panel.n_rows
+        visit(slice(0, n), np.zeros((n, 0)), np.zeros((n, 0, 0)))
+        return self.log_likelihood(params, panel)
+
+    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+        """Return sums over rows, with the log-likelihood."""
+        sums = np.zeros((3, params.n_features))
+        n_seen = 0
+        for part in cache_sized_parts(panel.n_rows):
+            mask = panel.mask[part]
+            residuals = mask * (panel.values[part] - params.offset)
+            sums += [mask.sum(axis=0), np.sum(residuals**2, axis=0), residuals.sum(axis=0)]
+            n_seen += int(np.count_nonzero(mask.any(axis=1)))
+        counts, power, residual_sums = sums
+        n_gaps, index = panel.gaps.size, panel.gap_index[: panel.n_rows]
+        transitions = np.bincount(index, minlength=n_gaps + 1)[:n_gaps].astype(float)
+        none = np.zeros((n_gaps, 0))
+        return Statistics(
+            self.log_likelihood(params, panel),
+            counts,
+            power,
+            residual_sums[:, None],
+            counts[:, None, None],
+            np.full((1, 1), float(n_seen)),
+            transitions,
+            none,
+            none,
+            none,
+        )
+
+    def filter(
+        self,
+        params: Parameters,
+        panel: Panel,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return empty moments and the log densities of the rows; the state before has no effect."""
+        moments = self.moments(params, panel)
+        return Filtering(moments.means, moments.covariances, moments.row_log_likelihoods)
+
+    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+        """Return empty draws (n_draws, N, 0)."""
+        return np.zeros((normals.shape[1], panel.n_rows, 0))
+
+    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+        """Return scores and precisions (N, D) of values; zero for missing values."""
+        n = panel.n_rows
+        precisions = panel.mask[:n] / params.noise_variance
+        return precisions * (panel.values[:n] - params.offset), precisions
+
+
+def _log_densities(params: Parameters, panel: Panel) -> FloatArray:
+    """Return the log density (N,) of each row, in nats."""
+    noise = params.noise_variance
+    parts = []
+    for part in cache_sized_parts(panel.n_rows):
+        residuals = panel.values[part] - params.offset
+        parts.append(-0.5 * panel.mask[part] @ np.log(2.0 * np.pi * noise))
+        parts[-1] -= 0.5 * np.sum(panel.mask[part] * residuals**2 / noise, axis=1)
+    return np.concatenate(parts)

@@ -1,0 +1,75 @@
+"""Models without shared factors: independent white noise, and AR(1) noise of each column alone."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+import probsfa
+from probsfa import ProbabilisticSFA
+
+
+@pytest.fixture(scope="module")
+def X():
+    rng = np.random.default_rng(0)
+    values = 3.0 + np.array([1.0, 2.0, 0.5]) * rng.standard_normal((200, 3))
+    values[rng.random(values.shape) < 0.1] = np.nan
+    return values
+
+
+def test_white_noise_is_fitted_by_means_and_variances(X):
+    model = ProbabilisticSFA(0, noise="diagonal").fit(X)
+    columns = [column[~np.isnan(column)] for column in X.T]
+    expected = sum(norm(c.mean(), c.std()).logpdf(c).sum() for c in columns)
+    assert model.log_likelihood_ == pytest.approx(expected, abs=1e-6)
+    np.testing.assert_allclose(model.mean_, [c.mean() for c in columns], atol=1e-4)
+    np.testing.assert_allclose(model.noise_variance_, [c.var() for c in columns], rtol=1e-3)
+    filled, std = model.impute(X, return_std=True)
+    hidden = np.isnan(X)
+    np.testing.assert_allclose(filled[hidden], np.broadcast_to(model.mean_, X.shape)[hidden])
+    np.testing.assert_allclose(std[hidden] ** 2, np.broadcast_to(model.noise_variance_, X.shape)[hidden])
+
+
+def test_ar1_noise_alone_has_the_likelihood_of_independent_columns(X):
+    rng = np.random.default_rng(1)
+    walk = np.zeros(200)
+    for t in range(1, 200):
+        walk[t] = 0.9 * walk[t - 1] + rng.standard_normal()
+    data = np.column_stack([X[:, 0], walk + 0.3 * rng.standard_normal(200)])
+    model = ProbabilisticSFA(0, noise="ar1").fit(data)
+    lags = np.abs(np.subtract.outer(np.arange(200), np.arange(200)))
+    expected = 0.0
+    for d, column in enumerate(data.T):
+        seen = ~np.isnan(column)
+        covariance = model.memory_scale_[d] ** 2 * model.noise_decay_[d] ** lags
+        covariance += model.noise_variance_[d] * np.eye(200)
+        density = multivariate_normal(np.full(seen.sum(), model.mean_[d]), covariance[np.ix_(seen, seen)])
+        expected += density.logpdf(column[seen])
+    assert model.log_likelihood_ == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "ar1"])
+def test_every_method_supports_zero_factors(X, noise, tmp_path):
+    model = ProbabilisticSFA(0, noise=noise).fit(X)
+    assert model.transform(X).shape == (200, 0)
+    assert model.posterior(X).means.shape == (200, 0)
+    assert model.forecast(X, 3).means.shape == (3, 3)
+    assert model.filter(X).means.shape == (200, 0)
+    assert model.sample(5, random_state=0)[0].shape == (5, 3)
+    assert model.sample_posterior(X, 2).shape == (2, 200, 0)
+    assert np.isfinite(model.standard_errors(X).noise_variance).all()
+    assert model.diagnose(X) is not None
+    assert "noise" in str(model.summary())
+    path = tmp_path / "model.npz"
+    model.save(path)
+    assert probsfa.load(path).log_likelihood(X) == pytest.approx(model.log_likelihood_, abs=1e-9)
+
+
+def test_a_stream_is_fitted_like_an_array(X):
+    whole = ProbabilisticSFA(0, noise="diagonal").fit(X)
+    streamed = ProbabilisticSFA(0, noise="diagonal").fit_stream(X)
+    assert streamed.log_likelihood_ == pytest.approx(whole.log_likelihood_, abs=1e-6)
+
+
+def test_robust_white_noise_without_processes_is_refused(X):
+    with pytest.raises(ValueError, match="n_components=0"):
+        ProbabilisticSFA(0, noise="diagonal", robust=True).fit(X)
