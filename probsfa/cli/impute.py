@@ -116,7 +116,7 @@ def _choose(
         raise KeyboardInterrupt
     model = selection.best_estimator_
     n_models = len({record["model"] for record in selection.records})
-    [chosen] = [record for record in selection.records if record["verdict"] == "chosen"][-1:] or [{}]
+    [chosen] = [record for record in selection.records if record["verdict"] == "selected"][-1:] or [{}]
     error = float(chosen.get("rmse", math.nan))
     choice = {
         "description": description(model),

@@ -62,7 +62,7 @@ def plot_model_selection(
         axes = figure(8.0, 1.2 + 0.28 * len(rows)).subplots(1, 2, sharey=True)
     axes = check_axes(axes, 2, "for scores and errors")
     where = np.arange(len(rows))
-    colors = [ORANGE if row["verdict"] == "chosen" else BLUE for row in rows]
+    colors = [ORANGE if row["verdict"] == "selected" else BLUE for row in rows]
     for y, row, color in zip(where, rows, colors, strict=True):
         error = 2.0 * row["standard_error"]
         axes[0].errorbar(row["behind"], y, xerr=error, fmt="o", color=color, ms=4.0, lw=0.8, capsize=2.0)

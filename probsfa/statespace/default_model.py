@@ -10,21 +10,15 @@ columns share.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from probsfa._typing import BoolArray, FloatArray
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.calibration import (
-    Calibration,
-    HeldOut,
-    calibrate,
-    distance_to_observed,
-    small_sample_factors,
-)
-from probsfa.statespace.held_out_values import SLIGHT, HeldOutValues, crps, hide_for_choice, units_of
+from probsfa.statespace.calibration import HeldOut
+from probsfa.statespace.comparison import calibrated, predict_held_out, scores, worse_columns
+from probsfa.statespace.held_out_values import SLIGHT, HeldOutValues, hide_for_choice, units_of
 from probsfa.statespace.learning.budget import (
     Size,
     affordable_rows,
@@ -33,16 +27,12 @@ from probsfa.statespace.learning.budget import (
 )
 from probsfa.statespace.learning.maximum_likelihood import InMemory
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.leave_one_out import (
-    about_worse_columns,
-    interpolation_errors,
-    worse_than_interpolation,
-)
+from probsfa.statespace.leave_one_out import about_worse_columns
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
 from probsfa.statespace.parameters import Parameters
 
-__all__ = ["fit_default_model"]
+__all__ = ["default_candidates", "fit_default_model"]
 
 # Factors of the smaller candidate with AR(1) noise, at most.
 _FEW = 4
@@ -149,7 +139,7 @@ def _without_outliers(
     # are bounded, because no model predicts an artefact, and a few would dominate.
     hidden, units = _draws(rows)[0], units_of(rows.values)
     rest = replace(rows, values=hidden.seen(rows.values))
-    scores: list[float] = []
+    means: list[float] = []
     models: list[LinearGaussianModel] = []
     for clean in (False, True):
         seen = replace(rest, values=np.where(far, np.nan, rest.values)) if clean else rest
@@ -158,9 +148,10 @@ def _without_outliers(
             return None, None
         model = OutlierModel.of(model.fitted, spread) if clean else model
         models.append(model)
-        scores.append(_score(_predicted(model, rest, hidden, rows.values, units), _LARGEST_SCORE))
+        held_out = predict_held_out(model, rest, hidden, rows.values, units)
+        means.append(float(np.mean(scores(held_out, _LARGEST_SCORE))))
     of_all, cleaner = models
-    if not scores[1] < (1.0 - SLIGHT) * scores[0]:
+    if not means[1] < (1.0 - SLIGHT) * means[0]:
         return None, of_all
     assert isinstance(cleaner, OutlierModel)
     cleaned = cleaner.cleaned(data.sequences)
@@ -174,7 +165,7 @@ def _fit_best(
     candidates, n_features = _candidates(data), data.sequences.n_features
     if len(candidates) == 1:
         model = fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
-        return _calibrated(model, data, [])
+        return calibrated(model, data.sequences.mask, None)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     draws, units = _draws(rows), units_of(rows.values)
     held_out: list[list[HeldOut]] = [[] for _ in candidates]
@@ -190,10 +181,11 @@ def _fit_best(
                 model = fit(rest, compared, size, start)
             if model.fitted.interrupted:
                 return model
-            held_out[j].append(_predicted(model, rest, hidden, rows.values, units))
+            held_out[j].append(predict_held_out(model, rest, hidden, rows.values, units))
             if not i:
                 models.append(model)
-    mean = np.array([_score(HeldOut.joined(each)) for each in held_out])
+    joined = [HeldOut.joined(each) for each in held_out]
+    mean = np.array([np.mean(scores(each)) for each in joined])
     best = int(np.argmin(mean))
     constant = models[best].fitted.constant
     varied = constant is None or np.array_equal(constant, data.columns.constant)
@@ -202,13 +194,19 @@ def _fit_best(
     model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
     table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
     sentence = f"Mean error (CRPS) of held-out values, by number of factors: {table}."
-    scores = {c.words: float(s) for c, s in zip(candidates, mean, strict=True)}
-    status = model.fitted.status.adding("candidates", sentence, **scores)
-    lost = _worse_columns(rows, draws, held_out[best], units)
+    by_name = {c.words: float(s) for c, s in zip(candidates, mean, strict=True)}
+    status = model.fitted.status.adding("candidates", sentence, **by_name)
+    lost = worse_columns(rows, draws, joined[best], units)
     text = about_worse_columns(lost, rows.feature_names)
     status = status.adding("worse_than_interpolation", text, columns=lost.tolist())
     model = replace(model, fitted=replace(model.fitted, status=status))
-    return _calibrated(model, data, held_out[best])
+    return calibrated(model, data.sequences.mask, joined[best])
+
+
+def default_candidates(data: InMemory) -> list[dict[str, Any]]:
+    """Return the options of the models that the default call compares."""
+    noise: dict[str, dict[str, Any]] = {"diagonal": {}, "ar1": {"noise": "ar1"}}
+    return [{"n_components": one.size.n_components, **noise[one.noise]} for one in _candidates(data)]
 
 
 def _candidates(data: InMemory) -> list[_Candidate]:
@@ -238,56 +236,3 @@ def _draws(sequences: Sequences) -> list[HeldOutValues]:
     while len(draws) < _MOST_DRAWS and sum(int(one.all.sum()) for one in draws) < _ENOUGH:
         draws.append(hide_for_choice(sequences.values, fraction=_HIDDEN, n_masks=2, block=_BLOCK, rng=rng))
     return draws
-
-
-def _predicted(
-    model: LinearGaussianModel, rest: Sequences, hidden: HeldOutValues, values: FloatArray, units: FloatArray
-) -> HeldOut:
-    """Predict hidden values given the rest, in units (D,) of their columns."""
-    filled, here = model.impute(rest), hidden.all
-    assert filled.std is not None
-    rows, columns = np.nonzero(here)
-    # Missing blocks of several columns that begin in the same row are not independent: they share a number.
-    begin = np.full(hidden.group.max() + 1, len(here))
-    np.minimum.at(begin, hidden.group[here], rows)
-    factors = _small_sample(model, rest.mask)
-    return HeldOut(
-        ((filled.values - values) / units)[here],
-        (filled.std * factors / units)[here],
-        distance_to_observed(rest, model.fitted.time_unit)[here],
-        begin[hidden.group[here]],
-    )
-
-
-def _worse_columns(
-    rows: Sequences, draws: list[HeldOutValues], held_out: list[HeldOut], units: FloatArray
-) -> NDArray[np.intp]:
-    """Return columns whose hidden values are predicted worse than by linear interpolation."""
-    hidden = [one.all for one in draws]
-    by_lines = [(interpolation_errors(rows, each.astype(int)) / units)[each] for each in hidden]
-    columns = np.concatenate([np.nonzero(each)[1] for each in hidden])
-    both = HeldOut.joined(held_out)
-    return worse_than_interpolation(
-        both.errors, np.concatenate(by_lines), columns, both.gaps, rows.n_features
-    )
-
-
-def _small_sample(model: LinearGaussianModel, mask: BoolArray) -> FloatArray:
-    """Return small-sample factors (D,) for the estimated loadings, mean, and AR(1) noise of each column."""
-    params = model.fitted.params
-    return small_sample_factors(mask.sum(axis=0), params.n_components + (3 if params.has_memory else 1))
-
-
-def _score(held_out: HeldOut, largest: float = np.inf) -> float:
-    """Return the mean score of hidden values, bounded by the largest, with calibrated standard deviations."""
-    factors = calibrate(held_out, np.ones(1)).by_distance(held_out.distances)
-    return float(np.mean(np.minimum(crps(held_out.errors, held_out.std * factors), largest)))
-
-
-def _calibrated(model: LinearGaussianModel, data: InMemory, held_out: list[HeldOut]) -> LinearGaussianModel:
-    """Return the model with intervals that are calibrated by the available hidden values."""
-    small_sample = _small_sample(model, data.sequences.mask)
-    calibration = Calibration(np.ones(1), np.ones(1), small_sample)
-    if held_out:
-        calibration = calibrate(HeldOut.joined(held_out), small_sample)
-    return replace(model, fitted=replace(model.fitted, calibration=calibration))

@@ -131,7 +131,7 @@ def hide_for_choice(
         share = fraction / n_masks
         masks = [hide_cells(values, share, random_state=rng) for _ in range(n_masks - n_blocks)]
         masks += [hide_blocks(values, length, share, random_state=rng) for _ in range(n_blocks)]
-        kinds = ["single cells"] * (n_masks - n_blocks) + [f"blocks of {length} rows"] * n_blocks
+        kinds = ["single values"] * (n_masks - n_blocks) + [f"blocks of {length} rows"] * n_blocks
     part = np.zeros(values.shape, dtype=np.int64)
     for j, mask in enumerate(masks):
         part[mask & observed & (part == 0)] = j + 1

@@ -21,10 +21,19 @@ from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace.choice.candidates import Candidate, Options, checked, has_no_peak, words
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import listed, searched
-from probsfa.statespace.choice.search import Round, Search
+from probsfa.statespace.choice.search import Search
+from probsfa.statespace.comparison import by_interpolation, calibrated, worse_columns
+from probsfa.statespace.counts import counts_sentence
 from probsfa.statespace.criterion import bayesian_criterion
+from probsfa.statespace.default_model import default_candidates
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
-from probsfa.statespace.held_out_values import HeldOutValues, contenders, hide_for_choice, isolated_values
+from probsfa.statespace.held_out_values import (
+    HeldOutValues,
+    contenders,
+    hide_for_choice,
+    isolated_values,
+    units_of,
+)
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
@@ -35,11 +44,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, is_number
-from probsfa.statespace.leave_one_out import (
-    about_worse_columns,
-    interpolation_errors,
-    worse_than_interpolation,
-)
+from probsfa.statespace.leave_one_out import about_worse_columns
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.status import FitStatus, Note
@@ -152,8 +157,9 @@ def select_model(
         Rows in order of time, NaN where missing.
     candidates : iterable of dict, optional
         Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default candidates are searched:
-        numbers of factors up to the number of columns, then cycles, smooth factors and AR(1) noise, where
-        residual diagnostics suggest them, then numbers of factors again.
+        numbers of factors from zero to the number of columns, with white and with AR(1) noise, and then
+        cycles and smooth processes beside factors and in place of them. The models that
+        ``ProbabilisticSFA()`` compares take part too.
     alternatives : iterable of iterables of dict, optional
         Options that the search combines with numbers of factors, in groups. Within a group they are tried in
         order until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
@@ -198,11 +204,11 @@ def select_model(
 
     Notes
     -----
-    BIC ranks the candidates. The two or three best are compared by the continuous ranked probability score of
-    held-out values; models within 2.5 standard errors of the best, or within 1 %, count as equal, and the one
-    with the smallest BIC is selected. If held-out values reject the model with the smallest BIC, other values
-    are held out, and both comparisons must agree. Robust and Gaussian models are compared by held-out values
-    alone.
+    BIC ranks the candidates. The two or three best, and the models of the default call, are compared by the
+    continuous ranked probability score of held-out values; models within 2.5 standard errors of the best, or
+    within 1 %, count as equal, and the one with the smallest BIC is selected. If held-out values reject the
+    model with the smallest BIC, other values are held out, and both comparisons must agree. Robust and
+    Gaussian models are compared by held-out values alone.
 
     If 20 or more values are missing, their pattern, moved in time, selects the held-out values; otherwise
     half are single values and half are blocks. Values that are six robust standard deviations from the median
@@ -231,7 +237,9 @@ def select_model(
     check_count("n_masks", n_masks, minimum=2)
     check_count("block", block)
     if candidates is not None and alternatives is not None:
-        raise ValueError("alternatives are for the search that is made where no candidates are given.")
+        raise ValueError(
+            "alternatives are options of the search, which candidates replace; add them to candidates."
+        )
     given = None if candidates is None else checked(candidates)
     groups = [checked(group) for group in (ALTERNATIVES if alternatives is None else alternatives)]
     clock = Clock(budget)
@@ -240,6 +248,9 @@ def select_model(
         estimator, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
     )
     check_lengths_for_timescales(sequences.lengths)
+    counted = counts_sentence(sequences)
+    if counted:
+        warnings.warn(counted, UserWarning, stacklevel=2)
     rng = generator(random_state)
     far = np.zeros(sequences.values.shape, dtype=bool)
     if not any(options.get("robust", False) for options in [*(given or []), *chain(*groups)]):
@@ -255,7 +266,8 @@ def select_model(
     most = most_components(
         sequences.n_rows, sequences.mask.sum(axis=0), ~InMemory(sequences).columns.constant
     )
-    search = Search(compared, hide, clock, listed(given) if given else searched(most, groups), most)
+    always = default_candidates(InMemory(compared)) if given is None and alternatives is None else []
+    search = Search(compared, hide, clock, listed(given) if given else searched(most, groups), most, always)
     with Progress(verbose, None, desc="select", unit="fit", value="BIC") as report:
         best, interrupted = search.run(report)
     return _finished(search, best, sequences, estimator, interrupted)
@@ -294,6 +306,8 @@ def _finished(
         interrupted = ended_by == "keyboard"
     if not interrupted:
         model = model.with_gross_misfit(sequences)
+    if not best.options.get("robust", False):  # such models have intervals of their own
+        model = calibrated(model, sequences.mask, best.predictions)
     lost = _worse_columns(search, best)
     if lost:
         warnings.warn(lost, UserWarning, stacklevel=3)
@@ -345,25 +359,25 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
         if not candidates:
             continue
         evidence = search.evidence_of(rung)
-        goes_on = [] if rung + 1 >= len(search.rounds) else [c.options for c in search.rounds[rung + 1]]
+        continuing = [] if rung + 1 >= len(search.rounds) else [c.options for c in search.rounds[rung + 1]]
         for j, candidate in enumerate(candidates):
             if candidate is best:
-                verdict = "chosen"
-            elif candidate.options in goes_on:
-                verdict = "goes on"
+                verdict = "selected"
+            elif candidate.options in continuing:
+                verdict = "next round"
             else:
                 verdict = _behind(candidate, bool(evidence.equal[j]))
-            params = candidate.model.fitted.params
+            params, errors = candidate.model.fitted.params, _errors(search, candidate)
             yield {
                 "model": words(candidate.options),
                 **{name: candidate.options.get(name, default) for name, default in _SHOWN.items()},
                 "round": rung,
                 "rows": candidate.n_rows,
-                "score": _mean(candidate.scores),
+                "score": candidate.score if candidate.held_out else np.nan,
                 "behind": _mean(evidence.behind[j : j + 1]),
                 "standard_error": _mean(evidence.standard_error[j : j + 1]),
-                "rmse": _root(_mean(candidate.errors**2)),
-                "mae": _mean(np.abs(candidate.errors)),
+                "rmse": float(np.sqrt(np.mean(errors**2))) if errors.size else np.nan,
+                "mae": float(np.mean(np.abs(errors))) if errors.size else np.nan,
                 "bic": candidate.bic,
                 "n_states": params.n_states,
                 "n_evaluations": candidate.model.fitted.n_evaluations,
@@ -375,20 +389,16 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
 def _behind(candidate: Candidate, equal: bool) -> str:
     """Return the verdict on a candidate that was not selected and is not in the next round."""
     if has_no_peak(candidate):
-        return "no rhythm"
-    if not candidate.scores.size:
-        return "less likely"
-    return "as good, less likely" if equal else "worse"
+        return "no spectral peak"
+    if not candidate.held_out:
+        return "larger BIC"
+    return "equal, larger BIC" if equal else "worse"
 
 
 def _mean(values: FloatArray) -> float:
     """Return the mean of scores or errors of hidden values; NaN without any."""
     # Always the same NaN object, so that equal records compare as equal.
     return float(values.mean()) if values.size and np.isfinite(values).all() else np.nan
-
-
-def _root(mean_square: float) -> float:
-    return mean_square**0.5 if np.isfinite(mean_square) else np.nan
 
 
 _SHOWN: dict[str, Any] = {"n_components": None, "rhythms": 0, "smooth": 0, "noise": "diagonal"}
@@ -398,30 +408,31 @@ def _reason(search: Search, best: Candidate) -> str:
     """Return a sentence on the selected model and the reason."""
     evidence = search.evidence
     candidates = search.rounds[-1]
-    n_tried = len(search.rounds[0])
-    among = f"{words(best.options)}: chosen of {n_tried} model{'' if n_tried == 1 else 's'} by "
-    if not best.scores.size:
+    n_fitted = len(search.rounds[0])
+    selected = f"Selected {words(best.options)} among {n_fitted} model{'' if n_fitted == 1 else 's'} by BIC"
+    if not best.held_out:
         ended = (
             "the search was interrupted" if search.stopped == "keyboard" else "the budget ended the search"
         )
-        return f"{among}the likelihood; {ended} before hidden cells were asked for."
-    errors = _by_interpolation(search.asked)
-    by_lines = float(np.sqrt(np.mean(errors**2)))
-    rmse = float(np.sqrt(np.mean(best.errors**2)))
+        return f"{selected}; {ended} before values were held out."
+    by_lines, rmse = (
+        float(np.sqrt(np.mean(errors**2))) for errors in (_by_lines(search), _errors(search, best))
+    )
+    n_values = sum(len(held_out.errors) for held_out in best.held_out)
     kinds = " and ".join(dict.fromkeys(search.hidden.kinds))
     parts = [
-        f"{among}the likelihood and {best.scores.size:,} hidden cells ({kinds}), found again with RMSE "
-        f"{rmse:.3g} against {by_lines:.3g} standard deviations by linear interpolation"
+        f"{selected} and {n_values:,} held-out values ({kinds}): RMSE {rmse:.3g} standard deviations, "
+        f"{by_lines:.3g} by linear interpolation"
     ]
     others = [j for j, candidate in enumerate(candidates) if candidate is not best]
     if others:
         j = min(others, key=lambda j: evidence.behind[j])
         name = words(candidates[j].options)
         if evidence.equal[j]:
-            parts.append(f"the cells cannot tell {name} from it, which the likelihood does")
+            parts.append(f"{name} predicts them equally well, with a larger BIC")
         else:
             times = evidence.behind[j] / evidence.standard_error[j]
-            parts.append(f"{name}, the next, is behind by {times:.2g} standard errors")
+            parts.append(f"the next best, {name}, has a score {times:.2g} standard errors larger")
     if search.stopped == "budget":
         parts.append("the budget ended the search")
     elif search.stopped == "keyboard":
@@ -429,24 +440,33 @@ def _reason(search: Search, best: Candidate) -> str:
     return "; ".join(parts) + "."
 
 
-def _by_interpolation(asked: list[Round]) -> FloatArray:
-    """Return errors (n,) of linear interpolation at the hidden values, in standard deviations."""
-    return np.concatenate(
-        [(interpolation_errors(data.sequences, data.part) / data.scale)[data.part > 0] for data in asked]
-    )
+def _in_standard_deviations(search: Search) -> FloatArray:
+    """Return factors (n,) that convert the errors of held-out values to standard deviations of columns."""
+    values = search.sequences.values
+    scale = np.nanstd(values, axis=0)
+    factors = units_of(values) / np.where(scale > 0.0, scale, 1.0)
+    return np.concatenate([factors[np.nonzero(data.hidden.all)[1]] for data in search.asked])
+
+
+def _errors(search: Search, candidate: Candidate) -> FloatArray:
+    """Return the errors (n,) of held-out values, in standard deviations; empty without any."""
+    held_out = candidate.predictions
+    return np.zeros(0) if held_out is None else held_out.errors * _in_standard_deviations(search)
+
+
+def _by_lines(search: Search) -> FloatArray:
+    """Return errors (n,) of linear interpolation at the held-out values, in standard deviations."""
+    errors = [by_interpolation(data.sequences, data.hidden, data.units) for data in search.asked]
+    return np.concatenate(errors) * _in_standard_deviations(search)
 
 
 def _worse_columns(search: Search, best: Candidate) -> str:
     """Return a sentence on columns that linear interpolation predicts better, or an empty string."""
-    if not best.scores.size:
+    held_out = best.predictions
+    if held_out is None:
         return ""
-    columns = np.concatenate([np.nonzero(data.part > 0)[1] for data in search.asked])
-    # Make group numbers of different draws distinct.
-    apart = np.cumsum([0, *(int(data.group.max()) + 1 for data in search.asked[:-1])])
-    groups = [data.group[data.part > 0] + first for data, first in zip(search.asked, apart, strict=True)]
-    worse = worse_than_interpolation(
-        best.errors, _by_interpolation(search.asked), columns, np.concatenate(groups), search.n_features
-    )
+    draws, first = [data.hidden for data in search.asked], search.asked[0]
+    worse = worse_columns(first.sequences, draws, held_out, first.units)
     return about_worse_columns(worse, search.sequences.feature_names)
 
 

@@ -12,12 +12,16 @@ from sklearn.exceptions import ConvergenceWarning
 from probsfa import ProbabilisticSFA, plots, select_model, select_n_components
 from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
+from probsfa.statespace.calibration import HeldOut, small_sample_factors
 from probsfa.statespace.choice import candidates, clock, proposals
 from probsfa.statespace.choice.residuals import ResidualStructure as Structure
 from probsfa.statespace.choice.residuals import residual_structure
 from probsfa.statespace.choice.search import Search
+from probsfa.statespace.comparison import predict_held_out
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import (
+    HeldOutValues,
+    _groups,
     contenders,
     crps,
     hide_for_choice,
@@ -154,7 +158,7 @@ def test_gaps_are_hidden_as_the_data_s_own(rng):
 def test_a_complete_series_hides_single_cells_and_blocks(rng):
     values = rng.standard_normal((400, 5))
     hidden = hide_for_choice(values, fraction=0.2, n_masks=4, block=24, rng=rng)
-    assert hidden.kinds == ("single cells",) * 2 + ("blocks of 24 rows",) * 2
+    assert hidden.kinds == ("single values",) * 2 + ("blocks of 24 rows",) * 2
     assert 0.15 < hidden.all.mean() < 0.25
     # A group is one hole of one column: consecutive rows of the same part.
     for group in np.unique(hidden.group[hidden.all])[:50]:
@@ -172,27 +176,33 @@ def test_no_column_loses_more_than_three_tenths(rng):
         hide_for_choice(values[:3], fraction=0.1, n_masks=2, block=1, rng=rng)
 
 
-def test_scores_are_those_of_the_cells_given_all_others_of_other_parts(rng):
-    """By conditioning the joint Gaussian distribution of all cells, part by part."""
+def test_predictions_of_held_out_values_are_those_given_all_others(rng):
+    """By conditioning the joint Gaussian distribution of all values."""
     params = Parameters(np.array([0.9, 0.5]), rng.standard_normal((3, 2)), np.full(3, 0.3), np.ones(3))
     values = simulate(params, 30, rng)[0]
     values[4, 1] = np.nan
     part = np.zeros(values.shape, dtype=int)
-    part[5:9, 0], part[12, 2], part[20:22, 1] = 1, 1, 2
+    part[5:9, 0], part[12, 2], part[20:22, 1], part[5:7, 2] = 1, 1, 2, 2
+    hidden = HeldOutValues(part, _groups(part), ("", ""))
     estimator = ProbabilisticSFA.from_parameters(**params.to_arrays())
-    sequences = check_sequences(estimator, values, reset=True, allow_nan=True)
-    units, scale = np.array([1.0, 2.0, 3.0]), np.array([2.0, 1.0, 0.5])
-    scores, errors = candidates.score(
-        LinearGaussianModel(estimator._model.fitted), sequences, part, units, scale
-    )
-    order = {cell: i for i, cell in enumerate(zip(*np.nonzero(part > 0), strict=True))}
-    for j in (1, 2):
-        means, std = oracle.complete_entries(to_model(params), [np.where(part == j, np.nan, values)])
-        for cell in zip(*np.nonzero(part == j), strict=True):
-            i, d, error = order[cell], cell[1], means[cell] - values[cell]
-            assert errors[i] == pytest.approx(error / scale[d], abs=1e-9)
-            wanted = crps(np.array(error / units[d]), np.array(std[cell] / units[d]))
-            assert scores[i] == pytest.approx(float(wanted), abs=1e-9)
+    rest = check_sequences(estimator, hidden.seen(values), reset=True, allow_nan=True)
+    units = np.array([1.0, 2.0, 3.0])
+    model = LinearGaussianModel(estimator._model.fitted)
+    found = predict_held_out(model, rest, hidden, values, units)
+    means, std = oracle.complete_entries(to_model(params), [hidden.seen(values)])
+    widths = small_sample_factors(np.isfinite(hidden.seen(values)).sum(axis=0), 3)
+    wanted = [
+        (t, d, (means[t, d] - values[t, d]) / units[d], std[t, d] * widths[d] / units[d])
+        for t in range(30)
+        for d in range(3)
+        if part[t, d] > 0
+    ]
+    np.testing.assert_allclose(found.errors, [each[2] for each in wanted], atol=1e-9)
+    np.testing.assert_allclose(found.std, [each[3] for each in wanted], atol=1e-9)
+    # Blocks that begin in one row share a number.
+    first = {(t, d): t for t, d, *_ in wanted}
+    first |= {(t, 0): 5 for t in range(5, 9)} | {(6, 2): 5, (21, 1): 20}
+    np.testing.assert_array_equal(found.gaps, [first[t, d] for t, d, *_ in wanted])
 
 
 def test_straight_lines_by_times():
@@ -324,13 +334,12 @@ def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
 
 
 class Pretended:
-    """A search in which each model has a value, smaller is better, and leaves the same unexplained."""
+    """A search in which each model has a value, smaller is better, and residuals of a given structure."""
 
-    n_features, n_observed = 3, 100
-    unexplained = Structure(np.inf, np.inf)
+    n_features, n_observed, always = 3, 100, ()
 
-    def __init__(self, value, most, groups, left=unexplained):
-        self.value, self.tried, self.left = value, [], left
+    def __init__(self, value, most, groups, left=Structure(np.inf, np.inf), slow=()):  # noqa: B008
+        self.value, self.tried, self.left, self.slow = value, [], left, slow
         self.clock = clock.Clock(None)
         for options in proposals.searched(most, groups)(self):
             assert options not in self.tried
@@ -339,6 +348,9 @@ class Pretended:
     def residual_structure_of(self, options):
         assert options in self.tried
         return self.left
+
+    def has_fast_fits(self, options):
+        return options not in self.slow
 
     def bic_of(self, options):
         return 100.0 * self.value(options)
@@ -349,45 +361,55 @@ class Pretended:
         return type("Candidate", (), {"options": chosen})
 
 
-@pytest.mark.parametrize("true", [1, 2, 3, 5, 7, 8])
-def test_the_search_finds_a_single_minimum_of_the_number_of_latents(true):
+@pytest.mark.parametrize("true", [0, 1, 2, 3, 5, 7, 8])
+def test_the_search_finds_a_single_minimum_of_the_number_of_factors(true):
     search = Pretended(lambda options: abs(options["n_components"] - true), 8, [])
     assert search.best.options == {"n_components": true}
-    assert len(search.tried) <= 8
+    assert len(search.tried) <= 9
 
 
-def test_the_search_tries_options_beside_the_best_number_and_the_number_again():
-    def value(options):  # three latents and two rhythms; five without rhythms
-        rhythms, smooth = options.get("rhythms", 0), options.get("smooth", 0)
-        return abs(options["n_components"] + rhythms - 5) + 2.0 * abs(rhythms - 2) + smooth
-
-    groups = [[{"rhythms": 1}, {"rhythms": 2}, {"rhythms": 3}], [{"smooth": 1}]]
-    search = Pretended(value, 8, groups)
-    assert search.best.options == {"n_components": 3, "rhythms": 2}
-    # What does not serve is tried once, beside the best so far.
-    assert sum(options.get("rhythms", 0) == 3 for options in search.tried) == 1
-    assert sum(options.get("smooth", 0) > 0 for options in search.tried) == 1
+GROUPS = [[{"rhythms": 1}, {"rhythms": 2}, {"rhythms": 3}], [{"smooth": 1}], [{"noise": "ar1"}]]
 
 
-def test_a_rhythm_is_tried_beside_few_latents_first():
-    """Many latents imitate it: beside five and more of them it would never seem to serve."""
+@pytest.mark.parametrize(
+    "truth",
+    [
+        {"n_components": 3, "rhythms": 2},
+        {"n_components": 0, "smooth": 1},
+        {"n_components": 1, "noise": "ar1"},
+        {"n_components": 0, "noise": "ar1"},
+        {"n_components": 2, "rhythms": 1, "noise": "ar1"},
+    ],
+)
+def test_the_search_finds_the_structure(truth):
+    """Factors can imitate other processes: two a cycle, one a smooth process or AR(1) noise."""
+    cost = {"n_components": 1.0, "rhythms": 2.1, "smooth": 1.1, "noise": 1.1}
+
+    def size(options, name):
+        value = options.get(name, 0)
+        return int(value == "ar1") if name == "noise" else value
 
     def value(options):
-        k, rhythms = options["n_components"], options.get("rhythms", 0)
-        return 10.0 - min(k, 7) if rhythms == 0 else (abs(k - 3) if k < 5 else 9.0)
+        missing = sum(max(size(truth, name) - size(options, name), 0) * cost[name] for name in cost)
+        spare = {name: max(size(options, name) - size(truth, name), 0) for name in cost}
+        by_factors = min(spare["n_components"], missing)
+        return 3.0 * (missing - by_factors) + 1.2 * by_factors + sum(spare.values()) - by_factors
 
-    search = Pretended(value, 8, [[{"rhythms": 1}, {"rhythms": 2}]])
-    assert search.best.options == {"n_components": 3, "rhythms": 1}
+    search = Pretended(value, 8, GROUPS)
+    assert search.best.options == truth
+    assert len(search.tried) < 40
 
 
-def test_where_nothing_is_left_unexplained_only_numbers_of_latents_are_tried():
-    groups = [[{"rhythms": 1}, {"rhythms": 2}], [{"smooth": 1}], [{"noise": "ar1"}], [{"noise": "isotropic"}]]
-    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Structure(0.0, 0.0))
-    assert search.best.options == {"n_components": 2}
-    others = [options for options in search.tried if set(options) != {"n_components"}]
-    assert others == [{"n_components": 2, "noise": "isotropic"}]  # of which errors ahead say nothing
-    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, groups, Structure(0.0, 30.0))
-    assert {"n_components": 2, "noise": "ar1"} in search.tried
+def test_cycles_are_fitted_only_if_the_residuals_have_a_peak():
+    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, GROUPS, Structure(0.0, 0.0))
+    assert not any("rhythms" in options for options in search.tried)
+    assert {"n_components": 2, "smooth": 1} in search.tried
+
+
+def test_noise_that_takes_long_to_fit_is_left_out():
+    ar1 = {"noise": "ar1"}
+    search = Pretended(lambda options: abs(options["n_components"] - 2), 8, GROUPS, slow=(ar1,))
+    assert not any("noise" in options for options in search.tried)
 
 
 # ----------------------------------------------------------------------------------------------- the whole
@@ -405,12 +427,15 @@ def test_the_choice_is_ready_and_explained(selection):
     # Fitted to all cells: no worse than a fit from the start.
     assert model.log_likelihood_ > ProbabilisticSFA(2).fit(mixture()).log_likelihood_ - 0.5
     assert not np.isnan(model.impute(mixture())).any()
-    assert selection.reason.startswith("2 latents: chosen of 2 models by ") and "\n" not in selection.reason
+    assert (
+        selection.reason.startswith("Selected 2 factors among 2 models by BIC")
+        and "\n" not in selection.reason
+    )
     assert selection.reason in repr(selection)
     assert not selection.interrupted and selection.seconds > 0.0
     table = selection.table
-    assert list(table["model"]) == ["1 latent", "2 latents", "2 latents", "1 latent"]
-    assert list(table["round"]) == [0, 0, 1, 1] and list(table["verdict"]).count("chosen") == 1
+    assert list(table["model"]) == ["1 factor", "2 factors", "2 factors", "1 factor"]
+    assert list(table["round"]) == [0, 0, 1, 1] and list(table["verdict"]).count("selected") == 1
     assert (
         table["rmse"][2:].min() > 0.0 and table["rmse"][:2].isna().all() and np.isfinite(table["bic"]).all()
     )
@@ -418,7 +443,7 @@ def test_the_choice_is_ready_and_explained(selection):
 
 def test_the_choice_is_drawn(selection):
     left, right = selection.plot()
-    assert [text.get_text() for text in left.get_yticklabels()] == ["2 latents", "1 latent"]
+    assert [text.get_text() for text in left.get_yticklabels()] == ["2 factors", "1 factor"]
     drawn = sorted(line.get_xdata()[0] for line in right.lines)
     np.testing.assert_allclose(drawn, sorted(selection.table["rmse"][2:]))
     with pytest.raises(ValueError, match="axes must be 2"):
@@ -479,7 +504,7 @@ def test_a_rhythm_that_has_become_a_slow_latent_is_none():
             rhythm_frequency=np.array([frequency]),
         )
         model = type("Model", (), {"fitted": type("Fitted", (), {"params": params})})
-        asked = candidates.Candidate({"rhythms": 1}, 0, 1, model, np.zeros(0), np.zeros(0), 0.0, 0.0)
+        asked = candidates.Candidate({"rhythms": 1}, 0, 1, model, (), 0.0, 0.0)
         assert candidates.has_no_peak(asked) == (np.argmax(spectrum) == 0)
         assert not candidates.has_no_peak(replace(asked, options={"rhythms": [200.0]}))
 
@@ -490,15 +515,15 @@ def test_hidden_cells_that_refuse_the_likeliest_model_are_drawn_again(monkeypatc
     for second, wanted in [(1.0, 1), (0.0, 2)]:
         worse, drawn = iter([1.0, second]), {}
 
-        def made_up(model, sequences, part, units, scale, worse=worse, drawn=drawn):
-            n = int(np.count_nonzero(part))
-            key = part.tobytes()
+        def made_up(model, rest, hidden, values, units, worse=worse, drawn=drawn):
+            n = int(np.count_nonzero(hidden.part))
+            key = hidden.part.tobytes()
             if key not in drawn:
                 drawn[key] = next(worse)
-            k = model.fitted.params.n_components
-            return 1.0 + drawn[key] * (k == 2) + 0.01 * np.arange(n) / n, np.ones(n)
+            errors = 1.0 + drawn[key] * (model.fitted.params.n_components == 2) + 0.01 * np.arange(n) / n
+            return HeldOut(errors, np.zeros(n), np.ones(n), np.arange(n))
 
-        monkeypatch.setattr("probsfa.statespace.choice.search.score", made_up)
+        monkeypatch.setattr("probsfa.statespace.choice.search.predict_held_out", made_up)
         chosen = select_model(mixture(), ONE_AND_TWO)
         assert chosen.options == {"n_components": wanted}
 
@@ -507,7 +532,7 @@ def test_normal_and_robust_noise_both_reach_the_hidden_cells():
     X = mixture(n_rows=150)
     robust = {"n_components": 1, "robust": True}
     table = select_model(X, [*ONE_AND_TWO, {"n_components": 3}, robust]).table
-    assert "1 latent, robust=True" in set(table["model"][table["round"] == 1])
+    assert "1 factor, robust=True" in set(table["model"][table["round"] == 1])
 
 
 def test_columns_have_names_and_rows_dates():
@@ -577,7 +602,10 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
         ({"candidates": [3]}, "candidates must be dictionaries"),
         ({"candidates": [{"n_latents": 3}]}, r"does not choose by: \['n_latents'\]"),
         ({"candidates": [{"n_components": 1, "noise": 0.0}]}, "noise must be positive"),
-        ({"candidates": ONE_AND_TWO, "alternatives": [[{"smooth": 1}]]}, "alternatives are for the search"),
+        (
+            {"candidates": ONE_AND_TWO, "alternatives": [[{"smooth": 1}]]},
+            "alternatives are options of the search",
+        ),
         ({"budget": 0.0}, "budget must be a positive number of seconds; got 0.0"),
         ({"budget": "60"}, "budget must be a positive number"),
         ({"n_masks": 1}, "n_masks must be an integer of at least 2"),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal, multivariate_t, norm, t
 
 import probsfa
 from probsfa import ProbabilisticSFA
@@ -32,8 +32,8 @@ def test_white_noise_is_fitted_by_means_and_variances(X):
 def test_ar1_noise_alone_has_the_likelihood_of_independent_columns(X):
     rng = np.random.default_rng(1)
     walk = np.zeros(200)
-    for t in range(1, 200):
-        walk[t] = 0.9 * walk[t - 1] + rng.standard_normal()
+    for i in range(1, 200):
+        walk[i] = 0.9 * walk[i - 1] + rng.standard_normal()
     data = np.column_stack([X[:, 0], walk + 0.3 * rng.standard_normal(200)])
     model = ProbabilisticSFA(0, noise="ar1").fit(data)
     lags = np.abs(np.subtract.outer(np.arange(200), np.arange(200)))
@@ -51,7 +51,8 @@ def test_ar1_noise_alone_has_the_likelihood_of_independent_columns(X):
 def test_every_method_supports_zero_factors(X, noise, tmp_path):
     model = ProbabilisticSFA(0, noise=noise).fit(X)
     assert model.transform(X).shape == (200, 0)
-    assert model.posterior(X).means.shape == (200, 0)
+    found = model.posterior(X)
+    assert found.means.shape == (200, 0) and found.row_log_likelihoods.shape == (200,)
     assert model.forecast(X, 3).means.shape == (3, 3)
     assert model.filter(X).means.shape == (200, 0)
     assert model.sample(5, random_state=0)[0].shape == (5, 3)
@@ -70,6 +71,23 @@ def test_a_stream_is_fitted_like_an_array(X):
     assert streamed.log_likelihood_ == pytest.approx(whole.log_likelihood_, abs=1e-6)
 
 
-def test_robust_white_noise_without_processes_is_refused(X):
-    with pytest.raises(ValueError, match="n_components=0"):
-        ProbabilisticSFA(0, noise="diagonal", robust=True).fit(X)
+@pytest.mark.parametrize("robust", ["cell", "row"])
+def test_student_t_noise_alone_has_its_density(robust):
+    """The posterior of the weights is exact without factors, and so is the bound on the likelihood."""
+    rng = np.random.default_rng(2)
+    X = rng.standard_t(4, (200, 3))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    model = ProbabilisticSFA(0, noise="diagonal", robust=robust).fit(X)
+    degrees, scale = model.degrees_of_freedom_, model.noise_variance_
+    expected = np.zeros(200)
+    for row, values in enumerate(X):
+        seen = ~np.isnan(values)
+        if robust == "cell":
+            z = (values[seen] - model.mean_[seen]) / np.sqrt(scale[seen])
+            expected[row] = np.sum(t.logpdf(z, degrees) - 0.5 * np.log(scale[seen]))
+        elif seen.any():
+            shape = np.diag(scale[seen])
+            expected[row] = multivariate_t.logpdf(values[seen], model.mean_[seen], shape, df=degrees)
+    np.testing.assert_allclose(model.filter(X).row_log_likelihoods, expected, atol=1e-9)
+    np.testing.assert_allclose(model.log_likelihood_, expected.sum(), atol=1e-8)
+    assert degrees < 20.0

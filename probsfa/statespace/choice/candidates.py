@@ -1,19 +1,18 @@
-"""Candidates of model selection: estimator options, their labels, and scores on held-out values."""
+"""Candidates of model selection: estimator options, their labels, and predictions of held-out values."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from probsfa._typing import FloatArray
-from probsfa._validation import Sequences
+from probsfa.statespace.calibration import HeldOut
+from probsfa.statespace.comparison import scores
 from probsfa.statespace.estimator import ProbabilisticSFA
-from probsfa.statespace.held_out_values import crps
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.models import LinearGaussianModel
 
-__all__ = ["Candidate", "Options", "checked", "has_no_peak", "score", "words"]
+__all__ = ["Candidate", "Options", "checked", "has_no_peak", "words"]
 
 Options = Mapping[str, Any]
 
@@ -36,11 +35,11 @@ def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
             raise ValueError(f"candidates have options that ProbabilisticSFA does not choose by: {unknown}.")
         if each.get("transforms") is not None:
             raise ValueError(
-                f"candidates are compared in the scales of X, and {dict(each)!r} has transforms; transform "
-                "the columns before, and compare models with transforms and without by their bic."
+                f"candidates are compared in the units of X, but {dict(each)!r} has transforms. Transform "
+                "the columns before, or compare models with and without transforms by their bic."
             )
         if FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **each})).check().noise_free:
-            raise ValueError(f"noise must be positive: {dict(each)!r} leaves nothing to hide and find again.")
+            raise ValueError(f"noise must be positive in candidates; got {dict(each)!r}.")
         out.append(dict(each))
     if not out:
         raise ValueError("candidates must hold at least one dictionary of options, got none.")
@@ -53,15 +52,16 @@ def words(options: Options) -> str:
     Examples
     --------
     >>> words({"n_components": 3, "rhythms": 2, "noise": "isotropic"})
-    "3 latents, 2 rhythms, noise='isotropic'"
+    "3 factors, 2 cycles, noise='isotropic'"
     """
     parts = []
     for name, value in options.items():
-        noun = {"n_components": "latent", "rhythms": "rhythm", "smooth": "smooth latent"}.get(name)
+        noun = {"n_components": "factor", "rhythms": "cycle", "smooth": "smooth process"}.get(name)
         if noun is None:
             parts.append(f"{name}={value!r}")
         elif is_number(value):
-            parts.append(f"{value} {noun}{'' if value == 1 else 's'}")
+            plural = "es" if noun.endswith("s") else "s"
+            parts.append(f"{value} {noun}{'' if value == 1 else plural}")
         else:
             parts.append(f"{name}={value!r}")
     return ", ".join(parts)
@@ -81,11 +81,8 @@ class Candidate:
         Rows it was fitted to.
     model : LinearGaussianModel
         The fit.
-    scores : ndarray of shape (n,)
-        Continuous ranked probability score of each held-out value, in units of the columns; empty before the
-        last round.
-    errors : ndarray of shape (n,)
-        Errors of the same values in units of the columns' standard deviations.
+    held_out : tuple of HeldOut
+        Predictions of the held-out values of each draw, in units of the columns; empty before the last round.
     bic : float
         Bayesian information criterion of a fit to all values of these rows, extrapolated to all rows; without
         such a fit, that of the fit without held-out values.
@@ -99,11 +96,20 @@ class Candidate:
     rung: int
     n_rows: int
     model: LinearGaussianModel
-    scores: FloatArray
-    errors: FloatArray
+    held_out: tuple[HeldOut, ...]
     bic: float
     seconds: float
     whole: LinearGaussianModel | None = None
+
+    @property
+    def predictions(self) -> HeldOut | None:
+        """Predictions of the held-out values of all draws, if there are any."""
+        return HeldOut.joined(self.held_out) if self.held_out else None
+
+    @property
+    def score(self) -> float:
+        """Mean score of the held-out values of all draws."""
+        return float(np.mean(np.concatenate([scores(each) for each in self.held_out])))
 
 
 def has_no_peak(candidate: Candidate) -> bool:
@@ -118,36 +124,3 @@ def has_no_peak(candidate: Candidate) -> bool:
     params = candidate.model.fitted.params
     width = -np.log(np.maximum(params.rhythm_decay, np.finfo(float).tiny))
     return bool(np.any(np.abs(params.rhythm_frequency) < width / np.sqrt(3.0)))
-
-
-def score(
-    model: LinearGaussianModel, sequences: Sequences, part: Any, units: FloatArray, scale: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Score a model on held-out values, part by part, given all values outside the part.
-
-    Parameters
-    ----------
-    model : LinearGaussianModel
-        Fitted without the held-out values.
-    sequences : Sequences
-        Rows, including the held-out values.
-    part : ndarray of int of shape (N, D)
-        Part in which a value is held out, 0 for other values.
-    units, scale : ndarray of shape (D,)
-        Units of scores and of errors.
-
-    Returns
-    -------
-    scores, errors : ndarray of shape (n,)
-        In the order of the held-out values, ``part > 0``.
-    """
-    scores, errors = np.zeros(part.shape), np.zeros(part.shape)
-    for j in range(1, int(part.max()) + 1):
-        hidden = part == j
-        rest = replace(sequences, values=np.where(hidden, np.nan, sequences.values))
-        filled = model.impute(rest, with_std=True)
-        assert filled.std is not None
-        error = np.where(hidden, filled.values - sequences.values, 0.0)
-        scores = np.where(hidden, crps(error / units, filled.std / units), scores)
-        errors = np.where(hidden, error / scale, errors)
-    return scores[part > 0], errors[part > 0]

@@ -8,16 +8,18 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.choice.candidates import Candidate, has_no_peak, score
+from probsfa.statespace.calibration import HeldOut
+from probsfa.statespace.choice.candidates import Candidate, Options, has_no_peak
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
 from probsfa.statespace.choice.residuals import ResidualStructure, residual_structure
+from probsfa.statespace.comparison import predict_held_out, scores
 from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import CLOSE, SLIGHT, Evidence, HeldOutValues, units_of, weigh_draws
-from probsfa.statespace.learning.budget import stretches
+from probsfa.statespace.learning.budget import integrates_ar1_noise, stretches
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,
@@ -43,13 +45,11 @@ _PLAIN_NOISE = ("diagonal", "isotropic")
 
 
 class Round(NamedTuple):
-    """Data of a round, and its held-out values."""
+    """Rows of a round, with all values, their held-out values, and the units (D,) of errors."""
 
     sequences: Sequences
-    part: Any
-    group: Any
+    hidden: HeldOutValues
     units: FloatArray
-    scale: FloatArray
 
 
 @dataclass
@@ -71,6 +71,8 @@ class Search:
         Returns the candidates of the first round.
     most : int
         Maximum number of latent factors.
+    always : list of dict, default=[]
+        Options of candidates that take part in every round: those of the default call.
     rounds : list of list of Candidate
         Candidates fitted so far.
     asked : list of Round
@@ -83,6 +85,7 @@ class Search:
     clock: Clock
     propose: Callable[["Search"], Proposals]
     most: int
+    always: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[list[Candidate]] = field(default_factory=lambda: [[]])
     asked: list[Round] = field(default_factory=list)
     stopped: str = ""
@@ -106,6 +109,17 @@ class Search:
         """Options of the candidates of this round."""
         return [candidate.options for candidate in self.rounds[-1]]
 
+    def has_fast_fits(self, options: Options) -> bool:
+        """Return whether models with these options can be fitted many times.
+
+        Models with AR(1) noise of many columns, which is integrated out, are fitted by draws; the candidates
+        of the default call have such noise.
+        """
+        n_rows = halving_schedule(1, self.sequences.n_rows, self.most)[0].n_rows
+        if options.get("noise") != "ar1":
+            return True
+        return not integrates_ar1_noise(n_rows, self.most, self.n_features)
+
     @property
     def evidence(self) -> Evidence:
         """Comparison of the candidates of this round so far."""
@@ -115,13 +129,12 @@ class Search:
         """Compare the candidates of a round by held-out values if they were scored, else by BIC alone."""
         candidates = self.rounds[rung]
         criteria = self.criteria(candidates)
-        if not all(candidate.scores.size for candidate in candidates):
+        if not all(candidate.held_out for candidate in candidates):
             unknown = np.full(len(candidates), np.nan)
             return Evidence(int(np.argmin(criteria)), unknown, unknown, np.ones(len(candidates), dtype=bool))
-        groups = [data.group[data.part > 0] for data in self.asked]
-        ends = np.cumsum([len(group) for group in groups])[:-1]
-        scores = np.split(np.array([candidate.scores for candidate in candidates]), ends, axis=1)
-        return weigh_draws(scores, groups, criteria)
+        draws = list(zip(*(candidate.held_out for candidate in candidates), strict=True))
+        by_draw = [np.array([scores(held_out) for held_out in draw]) for draw in draws]
+        return weigh_draws(by_draw, [draw[0].gaps for draw in draws], criteria)
 
     @staticmethod
     def criteria(candidates: list[Candidate]) -> FloatArray:
@@ -132,14 +145,16 @@ class Search:
         and candidates of the other kind get infinity. Before values are held out, the bound replaces the
         likelihood. Candidates whose cycles have no spectral peak get infinity.
         """
-        bic = np.array([np.inf if has_no_peak(each) else each.bic for each in candidates])
+        # The likelihood of models whose AR(1) noise is integrated out is not computed.
+        known = np.array([np.inf if np.isnan(each.bic) else each.bic for each in candidates])
+        bic = np.where([has_no_peak(each) for each in candidates], np.inf, known)
         if np.isinf(bic).all():
-            bic = np.array([each.bic for each in candidates])
+            bic = known
         robust = np.array([_is_robust(candidate) for candidate in candidates])
-        if robust.all() or not robust.any() or not all(each.scores.size for each in candidates):
+        if robust.all() or not robust.any() or not all(each.held_out for each in candidates):
             return bic
-        scores = np.array([candidate.scores.mean() for candidate in candidates])
-        wanted = scores[robust].min() < (1.0 - SLIGHT) * scores[~robust].min()
+        means = np.array([candidate.score for candidate in candidates])
+        wanted = means[robust].min() < (1.0 - SLIGHT) * means[~robust].min()
         return np.where(robust == wanted, bic, np.inf)
 
     @property
@@ -201,7 +216,7 @@ class Search:
     def _refuses(self) -> bool:
         """Return whether held-out values reject the model of lowest BIC."""
         candidates = self.rounds[-1]
-        if len(self.rounds) == 1 or not all(each.scores.size for each in candidates) or not candidates:
+        if len(self.rounds) == 1 or not all(each.held_out for each in candidates) or not candidates:
             return False
         return self.evidence.chosen != int(np.argmin(self.criteria(candidates)))
 
@@ -218,8 +233,7 @@ class Search:
             both.append(
                 replace(
                     candidate,
-                    scores=np.concatenate([candidate.scores, again.scores]),
-                    errors=np.concatenate([candidate.errors, again.errors]),
+                    held_out=candidate.held_out + again.held_out,
                     seconds=candidate.seconds + again.seconds,
                 )
             )
@@ -251,20 +265,19 @@ class Search:
         other = next((each for each in order[n:] if _is_robust(each) != _is_robust(order[0])), None)
         if other is not None and len({_is_robust(each) for each in kept}) == 1:
             kept[-1] = other
-        return kept
+        return kept + [each for each in order[n:] if each.options in self.always and each not in kept]
 
     def data(self, n_rows: int) -> Round:
         """Return rows of a round and their held-out values; a few segments if not all rows are used."""
-        sequences, part, group = self.sequences, self.hidden.part, self.hidden.group
+        sequences, hidden = self.sequences, self.hidden
         if n_rows < sequences.n_rows:
-            seen = sequences.mask & (part == 0)
+            seen = sequences.mask & ~hidden.all
             chosen = stretches(seen, sequences.lengths, n_rows, n_stretches=_STRETCHES)
             if chosen is not None:
                 rows = np.concatenate([np.arange(s.start, s.stop) for s in chosen])
-                sequences, part, group = sequences.cut_out(chosen), part[rows], group[rows]
-        scale = np.nanstd(self.sequences.values, axis=0)
-        units = units_of(self.sequences.values)
-        return Round(sequences, part, group, units, np.where(scale > 0.0, scale, 1.0))
+                sequences = sequences.cut_out(chosen)
+                hidden = hidden._replace(part=hidden.part[rows], group=hidden.group[rows])
+        return Round(sequences, hidden, units_of(self.sequences.values))
 
     def _fit(
         self,
@@ -282,7 +295,7 @@ class Search:
         begin = self.clock.seconds
         seen = data.sequences
         if hiding:
-            seen = replace(seen, values=np.where(data.part > 0, np.nan, seen.values))
+            seen = replace(seen, values=data.hidden.seen(seen.values))
         asked = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(seen.axis)
         if asked.tol == "auto":
             asked = replace(asked, tol=_WORTH_A_STEP)
@@ -293,9 +306,9 @@ class Search:
         if result is None or (ended_by and self.rounds[0]):
             return None
         model = with_noise(in_data_units(problem, result))
-        scores = errors = np.zeros(0)
+        held_out: tuple[HeldOut, ...] = ()
         if hiding:
-            scores, errors = score(model, data.sequences, data.part, data.units, data.scale)
+            held_out = (predict_held_out(model, seen, data.hidden, data.sequences.values, data.units),)
         whole: LinearGaussianModel | None = None if hiding else model
         if before is not None and before.n_rows == seen.n_rows and before.whole is not None:
             # All values of these rows were fitted in the round before.
@@ -307,7 +320,7 @@ class Search:
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
             )
         seconds = self.clock.seconds - begin
-        return Candidate(options, rung, seen.n_rows, model, scores, errors, bic, seconds, whole)
+        return Candidate(options, rung, seen.n_rows, model, held_out, bic, seconds, whole)
 
     def _start(
         self, problem: FitProblem, options: dict[str, Any], before: Candidate | None

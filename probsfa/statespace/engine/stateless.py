@@ -1,9 +1,10 @@
 """Inference for a model without latent processes: rows are independent, with white noise about the mean."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import gammaln
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Transition
@@ -40,11 +41,11 @@ class Stateless:
         """Return sums over rows, with the log-likelihood."""
         sums = np.zeros((3, params.n_features))
         n_seen = 0
-        for part in cache_sized_parts(panel.n_rows):
-            mask = panel.mask[part]
-            residuals = mask * (panel.values[part] - params.offset)
-            sums += [mask.sum(axis=0), np.sum(residuals**2, axis=0), residuals.sum(axis=0)]
-            n_seen += int(np.count_nonzero(mask.any(axis=1)))
+        for part in _parts(panel):
+            weights, residuals = panel.cell_weights[part], panel.values[part] - params.offset
+            weighted = weights * residuals
+            sums += [weights.sum(axis=0), np.sum(weighted * residuals, axis=0), weighted.sum(axis=0)]
+            n_seen += int(np.count_nonzero(panel.mask[part].any(axis=1)))
         counts, power, residual_sums = sums
         n_gaps, index = panel.gaps.size, panel.gap_index[: panel.n_rows]
         transitions = np.bincount(index, minlength=n_gaps + 1)[:n_gaps].astype(float)
@@ -74,6 +75,29 @@ class Stateless:
         moments = self.moments(params, panel)
         return Filtering(moments.means, moments.covariances, moments.row_log_likelihoods)
 
+    def filter_student(
+        self,
+        params: Parameters,
+        panel: Panel,
+        degrees: float,
+        by_row: bool,
+        mean: FloatArray,
+        covariance: FloatArray,
+        onward: Transition | None = None,
+    ) -> Filtering:
+        """Return empty moments and the log densities of the rows under Student-t noise."""
+        n, mask = panel.n_rows, panel.mask[: panel.n_rows]
+        noise = params.noise_variance
+        squares = mask * (panel.values[:n] - params.offset) ** 2 / noise
+        counts = mask
+        if by_row:
+            squares, counts = squares.sum(axis=1, keepdims=True), mask.sum(axis=1, keepdims=True)
+        terms = gammaln(0.5 * (degrees + counts)) - gammaln(0.5 * degrees)
+        terms -= 0.5 * (counts * np.log(np.pi * degrees) + (degrees + counts) * np.log1p(squares / degrees))
+        densities = np.sum(np.where(counts > 0.0, terms, 0.0), axis=1) - 0.5 * mask @ np.log(noise)
+        none = np.zeros((n, 0, 0))
+        return Filtering(np.zeros((n, 0)), none, densities)
+
     def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return empty draws (n_draws, N, 0)."""
         return np.zeros((normals.shape[1], panel.n_rows, 0))
@@ -85,12 +109,17 @@ class Stateless:
         return precisions * (panel.values[:n] - params.offset), precisions
 
 
+def _parts(panel: Panel) -> Iterator[slice]:
+    """Yield parts of the rows, without the padding."""
+    return (slice(part.start, min(part.stop, panel.n_rows)) for part in cache_sized_parts(panel.n_rows))
+
+
 def _log_densities(params: Parameters, panel: Panel) -> FloatArray:
     """Return the log density (N,) of each row, in nats."""
     noise = params.noise_variance
     parts = []
-    for part in cache_sized_parts(panel.n_rows):
-        residuals = panel.values[part] - params.offset
-        parts.append(-0.5 * panel.mask[part] @ np.log(2.0 * np.pi * noise))
-        parts[-1] -= 0.5 * np.sum(panel.mask[part] * residuals**2 / noise, axis=1)
+    for part in _parts(panel):
+        weights, residuals = panel.cell_weights[part], panel.values[part] - params.offset
+        terms = np.log(2.0 * np.pi * noise) + residuals**2 / noise
+        parts.append(-0.5 * np.sum(weights * terms, axis=1))
     return np.concatenate(parts)

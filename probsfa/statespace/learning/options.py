@@ -323,11 +323,6 @@ class FitOptions:
         by_name = isinstance(self.robust, str) and self.robust in ("cell", "row")
         if not (by_name or isinstance(self.robust, (bool, np.bool_))):
             raise ValueError(f"robust must be 'auto', True, False, 'cell' or 'row'; got {self.robust!r}.")
-        if self.robust and self.n_components == 0 and not self.n_others and not self.has_memory:
-            raise ValueError(
-                "robust=True with n_components=0 needs noise='ar1', cycles or smooth processes: without a "
-                "process there is nothing that outliers could distort."
-            )
         if self.noise_free and self.robust:
             raise ValueError(
                 "noise=0.0 is the limit of no noise, which leaves none to be Student-t; robust=True needs "
