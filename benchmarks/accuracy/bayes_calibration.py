@@ -6,8 +6,9 @@ among its posterior draws is uniform, and so is that of each true factor at each
 cover 90 % of them. Factors have no names, so truth and draws are brought to one canonical form: the slower
 factor first, its largest loading positive, the phase of a cycle zero in its column of the largest loading.
 T = 60; two AR(1) factors of four columns, or one factor of three columns with AR(1) noise or a cycle. Where
-two chains of 200 draws hold fewer than 99 effective ones, five times and at most twenty times as many are
-drawn.
+two chains of 200 draws hold fewer than 99 effective ones, as many more are drawn as that asks for, at most
+twenty times 200. Draws equal to the truth (a loading that the canonical form makes zero) count as smaller or
+larger at random.
 
     python benchmarks/accuracy/bayes_calibration.py [--model ar1] [--replicates 200] [--figure ranks.png]
 """
@@ -36,6 +37,7 @@ from probsfa.statespace.simulation import draw_latents, simulate
 
 T = 60
 BINS, KEPT = 10, 99  # ranks from 0 to 99, ten to a bin
+LONGEST = 20  # most times that chains are made longer
 
 
 class Model(NamedTuple):
@@ -88,6 +90,8 @@ def canonical(params: Parameters, latents: np.ndarray) -> tuple[np.ndarray, np.n
             (latents, (latents[:, j] + 1j * latents[:, j + 1]) * turn),
         ):
             array[:, j], array[:, j + 1] = turned.real, turned.imag
+        # Exactly, so that truth and draws are equal there whatever the rounding of the rotation.
+        loadings[np.argmax(np.abs(phasor)), j + 1] = 0.0
     parts = [
         params.decay[order],
         loadings.ravel(),
@@ -127,7 +131,8 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
     X = np.where(rng.random(whole.shape) < 0.2, np.nan, whole)
     true, true_latents = canonical(truth, latents[:, truth.shared_states])
     # Ranks among draws that depend on each other are too often extreme: such chains are run longer.
-    for times in (1, 5, 20):
+    times = 1
+    while True:
         fitted = BayesianSFA(
             model.n_components,
             noise="ar1" if model.ar_noise else "diagonal",
@@ -139,18 +144,24 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
             verbose=False,
             random_state=seed,
         ).fit(X)
-        if min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values()) >= KEPT:
+        effective = min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values())
+        if effective >= KEPT or times == LONGEST:
             break
-    panel, below, below_latents = make_panel(Sequences(X, (T,))), np.zeros(len(true)), 0.0
+        # A fifth more than in proportion: a run twice as long has a somewhat other effective size.
+        times = min(LONGEST, int(np.ceil(1.2 * times * KEPT / effective)))
+    panel, below_latents = make_panel(Sequences(X, (T,))), 0.0
+    below, equal = np.zeros(len(true)), np.zeros(len(true), np.int64)
     chains, n = fitted.draws_.decay.shape[:2]
     for i in np.linspace(0, chains * n - 1, KEPT).round().astype(int):
         [params] = parameters_of_draw(fitted.draws_, *divmod(int(i), n), 1)
         path = draw_latents(params.state_space, panel, 1, rng)[0][:, params.shared_states]
         one, path = canonical(params, path)
         below += one < true
+        equal += one == true
         below_latents = below_latents + (path < true_latents)
     # Ranks of 5 to 94 of the 100 that are possible.
     inside = float(np.mean((below_latents >= 5) & (below_latents < 95)))
+    below += rng.integers(equal + 1)
     return below.astype(int).tolist(), inside, int(fitted.diagnostics_["divergences"])
 
 

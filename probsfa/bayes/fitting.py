@@ -28,6 +28,7 @@ from probsfa.bayes.sampling.gibbs import RobustProblem, sample_by_gibbs
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace
 from probsfa.bayes.start import Start, maximum_likelihood_start
 from probsfa.bayes.structural import Kinds
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters, rescale
 
@@ -202,7 +203,7 @@ def _fit_robust(
         ),
         units=units,
         target=target,
-        data=TargetData(series, first.noise_variance if target.noise == "fixed" else None),
+        data=TargetData(series, None if target.noise.n_free else first.noise_variance),
         sequences=sequences,
         time_index=time_index,
         seed=int(rng.integers(2**31)),
@@ -253,8 +254,7 @@ def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
     inner = rescale(start.params, -units.shift / units.scale, 1.0 / units.scale)
     target = Target(
         model.n_components,
-        sequences.n_features,
-        model.noise.replace("ar1", "diagonal") if isinstance(model.noise, str) else "fixed",
+        NoiseVariances.of_option(model.noise, sequences.n_features),
         DEFAULT_PRIORS if model.priors is None else model.priors,
         len(sequences.lengths) if model.hierarchical else None,
         model.kinds,
@@ -282,7 +282,7 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     series = pack(rows, model.hierarchical)
     least = LEAST_NOISE * start.units.scale**2 / units.scale**2
     known = None
-    if target.noise == "fixed":
+    if not isinstance(model.noise, str):
         known = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, least)
     phases = values["cycle_loadings"] if model.rhythms else None
     data = TargetData(series, known, least_noise=least, phase_reference=phases)

@@ -3,12 +3,14 @@
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
 from probsfa.bayes.distribution import FactorialAR1
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors, expand_prior
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import Panel
 
 #: Name of the observed site.
@@ -34,6 +36,40 @@ class Series(NamedTuple):
     mask: Any
     gap_index: Any
     gaps: Any
+
+
+class NoiseModel(NamedTuple):
+    """White noise: which columns share a variance, the known variances, and a lower bound of the others.
+
+    Attributes
+    ----------
+    structure : NoiseVariances
+        Which columns share a variance, and which variances are known.
+    known : float or Array (D,), optional
+        Known variances; those of other columns are not used.
+    least : float or Array (D,), optional
+        Lower bound of learned variances, imposed by :func:`at_least`.
+    """
+
+    structure: NoiseVariances
+    known: Any = None
+    least: Any = None
+
+    def of_columns(self, by_group: Any) -> Any:
+        """Return values (..., D) of the columns from those of the groups (..., F); 1 if noise is known."""
+        if self.structure.separate:
+            return by_group
+        groups = np.array(self.structure.groups)
+        if not self.structure.n_free:
+            return jnp.ones(groups.shape)
+        values = jnp.asarray(by_group)[..., np.maximum(groups, 0)]
+        return values if np.all(groups >= 0) else jnp.where(groups >= 0, values, 1.0)
+
+    def restricted(self, by_column: Any) -> Any:
+        """Return variances (..., D) with their lower bound, replaced by the known ones."""
+        free = np.array(self.structure.groups) >= 0
+        variance = at_least(by_column, self.least)
+        return variance if np.all(free) else jnp.where(free, variance, self.known)
 
 
 def from_panel(panel: Panel) -> Series:
@@ -73,7 +109,7 @@ def factorial_ar1_model(
         Number of factors.
     priors : Priors, optional
         By default ``Priors()``.
-    noise : {"diagonal", "isotropic"} or Array (D,), default="diagonal"
+    noise : {"diagonal", "isotropic"}, Array (D,) or NoiseModel, default="diagonal"
         A noise variance for each column, one for all, or known variances.
     predict : bool, default=False
         Whether to draw observations, as for a prior predictive distribution, instead of conditioning on `X`.
@@ -113,7 +149,10 @@ def factorial_ar1_model(
     loadings = numpyro.sample("loadings", priors.of_loadings(n_features, n_components))
     hierarchical = len(series.values.shape) == 3
     n_sequences = series.values.shape[0] if hierarchical else None
-    variance = sample_noise_variance(priors, noise, n_features, n_sequences, least_noise)
+    if not isinstance(noise, NoiseModel):
+        known = None if isinstance(noise, str) else noise
+        noise = NoiseModel(NoiseVariances.of_option(noise, n_features), known, least_noise)
+    variance = sample_noise_variance(priors, noise, n_sequences)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (n_features,)))
     obs = None if predict else series.values
     if not hierarchical:
@@ -149,28 +188,22 @@ def at_least(variance: Any, least: Any) -> Any:
     return jnp.where(variance > 1e6 * least, variance, jnp.hypot(variance, least))
 
 
-def sample_noise_variance(
-    priors: Priors, noise: Any, n_features: int, n_sequences: int | None, least: Any
-) -> Array:
+def sample_noise_variance(priors: Priors, noise: NoiseModel, n_sequences: int | None = None) -> Array:
     """Sample the sites of the noise; return its variance (D,) or (S, D)."""
-    if not isinstance(noise, str):
-        known = jnp.broadcast_to(jnp.asarray(noise), (n_features,))
+    n_features, shape = noise.structure.n_features, (noise.structure.n_free,)
+    if not noise.structure.n_free:
+        known = jnp.broadcast_to(jnp.asarray(noise.known), (n_features,))
         return known if n_sequences is None else jnp.broadcast_to(known, (n_sequences, n_features))
-    shape = (n_features,) if noise == "diagonal" else (1,)
     if priors.noise_variance is None:
         variance = jnp.square(numpyro.sample("noise_std", expand_prior("noise_std", priors.noise_std, shape)))
-    elif n_sequences is None:
-        variance = numpyro.sample(
-            "noise_variance", expand_prior("noise_variance", priors.noise_variance, shape)
-        )
-        return at_least(jnp.broadcast_to(variance, (n_features,)), least)
     else:
-        variance = numpyro.sample(
-            "typical_noise_variance", expand_prior("noise_variance", priors.noise_variance, shape)
-        )
-    variance = jnp.broadcast_to(variance, (n_features,))
+        name = "noise_variance" if n_sequences is None else "typical_noise_variance"
+        variance = numpyro.sample(name, expand_prior("noise_variance", priors.noise_variance, shape))
+        if n_sequences is None:
+            return noise.restricted(noise.of_columns(variance))
+    variance = noise.of_columns(variance)
     if n_sequences is not None:
         spread = numpyro.sample("noise_spread", priors.noise_spread)
         unit = dist.Normal(0.0, 1.0).expand((n_sequences, n_features)).to_event(2)
         variance = variance * jnp.exp(2.0 * spread * numpyro.sample("noise_deviation", unit))
-    return numpyro.deterministic("noise_variance", at_least(variance, least))
+    return numpyro.deterministic("noise_variance", noise.restricted(variance))

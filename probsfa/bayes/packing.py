@@ -44,9 +44,7 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
 
 def start_values(params: Parameters, target: Target) -> dict[str, Any]:
     """Return the values of the model's sites at parameters, within the support of the priors."""
-    noise = np.maximum(params.noise_variance, LEAST_NOISE)
-    if target.noise == "isotropic":
-        noise = noise[:1]
+    noise = target.noise.of_groups(np.maximum(params.noise_variance, LEAST_NOISE))
     pairs = params.loadings[:, params.n_components :]
     n_cycle_states = 2 * len(params.rhythm_decay)
     return {

@@ -24,6 +24,7 @@ from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.matching import Relabelling
 from probsfa.bayes.structural import Kinds
 from probsfa.statespace.learning.options import is_number
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
 
 __all__ = ["from_arrays", "to_arrays"]
@@ -39,7 +40,9 @@ _REQUIRED = {
     **{"maximum_decay": "K", "maximum_loadings": "DS", "maximum_noise_variance": "D", "maximum_offset": "D"},
     **{"permutations": "LK", "signs": "LK", "shift": "D", "scale": "D", "values": "TD"},
 )
-_OPTIONAL = dict(times="T", known_noise="D", least_noise="D", degrees="CN", feature_names="D") | {
+_OPTIONAL = dict(
+    times="T", known_noise="D", noise_groups="D", least_noise="D", degrees="CN", feature_names="D"
+) | {
     f"{part}_{name}": lead + size
     for name, size in _OF_KINDS.items()
     for part, lead in (("draws", "CN"), ("raw", "CN"), ("maximum", ""))
@@ -75,7 +78,7 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
         "options": {**options, "priors": None if priors is None else _describe_priors(priors)},
         "fitted_priors": None if used is DEFAULT_PRIORS else _describe_priors(used),
         "method": fitted.method,
-        "noise_kind": fitted.target.noise,
+        "noise_groups": np.array(fitted.target.noise.groups),
         "hierarchical": fitted.hierarchical,
         "seed": fitted.seed,
         "interrupted": inferred.interrupted,
@@ -132,8 +135,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
     priors, hierarchical = state["fitted_priors"], bool(state["hierarchical"])
     target = Target(
         sizes["K"],
-        sizes["D"],
-        state["noise_kind"],
+        _noise(state, sizes["D"]),
         DEFAULT_PRIORS if priors is None else _rebuild_priors(priors),
         len(lengths) if hierarchical else None,
         _kinds(state),
@@ -171,6 +173,17 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
 def _draws(state: dict[str, Any], part: str) -> AnyDraws:
     kind = StructuralDraws if f"{part}_rhythm_decay" in state else Draws
     return kind(*(state[f"{part}_{name}"] for name in kind._fields))
+
+
+def _noise(state: dict[str, Any], n_features: int) -> NoiseVariances:
+    """Return which columns share a noise variance, and which variances are known."""
+    if "noise_kind" in state:  # the name in files of earlier versions, "fixed" for known variances
+        kind = state["noise_kind"]
+        return NoiseVariances.of_option(None if kind == "fixed" else kind, n_features)
+    groups = np.asarray(state["noise_groups"]).astype(int)
+    if not np.array_equal(np.unique(groups[groups != -1]), np.arange(1 + np.max(groups, initial=-1))):
+        raise ValueError("noise_groups must be the numbers 0, 1, ... of groups, or -1 for known noise")
+    return NoiseVariances(tuple(groups.tolist()))
 
 
 def _kinds(state: dict[str, Any]) -> Kinds | None:

@@ -10,6 +10,7 @@ from probsfa.bayes.sampling.nuts import CHAIN_METHODS
 from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import as_noise, check_variances, is_number
+from probsfa.statespace.noise import STRUCTURES
 
 # Limit of the cost of a gradient for n_components=None: a sampler evaluates a hundred thousand gradients,
 # variational inference a few thousand.
@@ -49,14 +50,13 @@ def check_settings(model: Any) -> None:
     """
     noise = model.noise
     if isinstance(noise, str):
-        check_option("noise", noise, ("diagonal", "isotropic", "ar1"))
+        check_option("noise", noise, (*STRUCTURES, "ar1"))
     elif isinstance(known := as_noise(noise), tuple) and known:
         check_variances(known)
     elif not (is_number(noise) and np.isfinite(noise) and noise > 0.0):
         raise ValueError(
-            "noise must be 'diagonal', 'isotropic', 'ar1', a positive variance, or one for each column; "
-            f"got {noise!r}. "
-            "The limit of no noise is ProbabilisticSFA(noise=0.0)."
+            f"noise must be {', '.join(map(repr, (*STRUCTURES, 'ar1')))}, a positive variance, or one for "
+            f"each column; got {noise!r}. The limit of no noise is ProbabilisticSFA(noise=0.0)."
         )
     check_option("inference", model.inference, ("nuts", "svi"))
     if not isinstance(model.robust, (bool, np.bool_)):

@@ -39,7 +39,7 @@ def maximum_likelihood_start(
         Checked data.
     n_components : int
         Number of factors.
-    noise : {"diagonal", "isotropic"}, float or array-like (D,)
+    noise : str, float or array-like (D,)
         As in :class:`probsfa.BayesianSFA`.
     robust : bool, default=False
         Whether noise is Student-t.

@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from probsfa.bayes.draws import StructuralDraws
-from probsfa.bayes.model import OBSERVATIONS, Series, sample_noise_variance
+from probsfa.bayes.model import OBSERVATIONS, NoiseModel, Series, sample_noise_variance
 from probsfa.bayes.priors import Priors, expand_prior
 from probsfa.bayes.tracing import kernel_hints_outside_loops
 from probsfa.statespace.engine.dynamics import Group, Transition, block_slices, transition_score
@@ -50,9 +50,7 @@ def structural_model(
     n_components: int,
     kinds: Kinds,
     priors: Priors,
-    noise: Any = "diagonal",
-    *,
-    least_noise: Any = None,
+    noise: NoiseModel,
 ) -> StructuralDraws:
     """NumPyro model of a series with several kinds of processes.
 
@@ -70,10 +68,8 @@ def structural_model(
         The other processes.
     priors : Priors
         Priors of all sites.
-    noise : {"diagonal", "isotropic"} or Array (D,), default="diagonal"
+    noise : NoiseModel
         White noise.
-    least_noise : float or Array (D,), optional
-        As in :func:`probsfa.bayes.factorial_ar1_model`.
 
     Returns
     -------
@@ -102,7 +98,7 @@ def structural_model(
     own = d if kinds.ar_noise else 0
     ar_timescale = positive("ar_noise_timescale", priors.ar_noise_timescale, own)
     ar_std = positive("ar_noise_std", priors.ar_noise_std, own)
-    variance = sample_noise_variance(priors, noise, d, None, least_noise)
+    variance = sample_noise_variance(priors, noise)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (d,)))
     # The second state of a smooth factor has no loadings.
     seen = jnp.stack([smooth_loadings, jnp.zeros_like(smooth_loadings)], axis=-1).reshape(d, 2 * m)

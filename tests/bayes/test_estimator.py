@@ -22,6 +22,7 @@ from probsfa.bayes import Priors
 from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.datasets import make_slow_mixture
+from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
@@ -225,13 +226,25 @@ def test_uneven_times():
     assert model.transform(X, times=times).shape == (120, 1)
 
 
-def test_known_and_isotropic_noise(frame):
+def test_known_noise(frame):
     X = frame[0].to_numpy()
     known = fit_anyhow(quick(noise=2500.0), X)
     np.testing.assert_allclose(known.draws_.noise_variance, 2500.0)
     assert np.isnan(known.diagnostics_["ess"]["noise_variance"]).all()
-    one = fit_anyhow(quick(noise="isotropic"), X)
-    assert np.ptp(one.draws_.noise_variance, axis=-1).max() < 1e-9
+
+
+@pytest.mark.parametrize("options", [{"hierarchical": True}, {"robust": True, "inference": "nuts"}])
+def test_a_new_structure_of_the_noise_needs_no_change_here(options, monkeypatch):
+    """Two columns share a variance, by an entry that no option has."""
+    monkeypatch.setitem(STRUCTURES, "paired", lambda n_features: NoiseVariances((0, 0, 1)[:n_features]))
+    x = make_slow_mixture(60, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    few = {"n_steps_svi": 3, "n_warmup": 10, "n_draws": 20, "n_chains": 1, "standardize": False}
+    model = fit_anyhow(quick(noise="paired", **few | options), [x[:30], x[30:]])
+    noise = model.draws_.noise_variance
+    assert noise.shape[-1] == 3 and np.all(np.isfinite(noise))
+    assert (np.max(np.abs(noise[..., 0] - noise[..., 1])) == 0.0) == ("hierarchical" not in options)
+    assert np.min(np.abs(noise[..., 0] - noise[..., 2])) > 0.0
+    model.to_datatree()
 
 
 def test_priors_can_be_changed(frame):

@@ -6,6 +6,7 @@ from probsfa._validation import Sequences
 from probsfa.bayes import Priors
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.packing import pack, panels_of, start_values
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
 
 
@@ -41,8 +42,8 @@ def test_starts_are_inside_what_priors_allow(rng):
     params = Parameters(
         np.array([1.0, -0.5]), rng.standard_normal((3, 2)), np.array([0.0, 0.2, 0.5]), np.zeros(3)
     )
-    for noise, n in (("diagonal", 3), ("isotropic", 1)):
-        values = start_values(params, Target(2, 3, noise, Priors()))
+    for groups, n in (((0, 1, 2), 3), ((0, 0, 0), 1), ((0, -1, 1), 2)):
+        values = start_values(params, Target(2, NoiseVariances(groups), Priors()))
         assert np.all(np.isfinite(values["timescale"])) and np.all(values["timescale"] > 0.0)
         assert values["noise_std"].shape == (n,) and np.all(values["noise_std"] > 0.0)
         np.testing.assert_allclose(values["noise_std"] ** 2, values["noise_variance"])

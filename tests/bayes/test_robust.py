@@ -17,6 +17,7 @@ from probsfa.bayes.draws import Draws
 from probsfa.bayes.mixtures import mixture_posterior
 from probsfa.bayes.sampling.gibbs import RobustProblem, _Chain, slice_sample
 from probsfa.bayes.weights import weighted_draws
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
 from tests.statespace.support import to_panel
 
@@ -50,7 +51,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
     x[0][2, 1] = np.nan
     panel = to_panel(x, times)
     start = Parameters(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
-    chain = _Chain(RobustProblem(panel, priors, noise, start, 6.0), rng)
+    chain = _Chain(RobustProblem(panel, priors, NoiseVariances.of_option(noise, 2), start, 6.0), rng)
     n, found = panel.n_rows, []
     for i in range(1400):
         chain.sweep(adapt=i < 200)

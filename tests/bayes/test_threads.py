@@ -15,6 +15,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.inference_data import draw_from_priors
 from probsfa.bayes.model import as_series
+from probsfa.statespace.noise import NoiseVariances
 
 
 class Meeting(dist.Normal):
@@ -46,7 +47,7 @@ def prior(target, data):
 @pytest.mark.parametrize("trace", [potential, prior])
 def test_one_thread_at_a_time_runs_a_model_under_handlers(rng, trace):
     X = rng.standard_normal((20, 2))
-    targets = [Target(k, 2, "diagonal", Priors(offset=Meeting(0.0, 1.0))) for k in (1, 2)]
+    targets = [Target(k, NoiseVariances.diagonal(2), Priors(offset=Meeting(0.0, 1.0))) for k in (1, 2)]
     assert [target.size for target in targets] == [1 + 2 + 2 + 2, 2 + 4 + 2 + 2]
 
     def trace_one(target):

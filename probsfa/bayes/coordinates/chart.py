@@ -31,8 +31,8 @@ def choose_chart(target: Target, values: dict[str, Any], data: TargetData) -> Ch
     """
     if not target.by_innovation or target.kinds is not None:
         return Chart()
-    noise = np.asarray(data.known_noise if target.noise == "fixed" else values["noise_variance"])
-    noise = np.broadcast_to(noise, (target.n_features,))
+    by_group = np.asarray(values["noise_variance"])
+    noise = target.noise.of_columns(by_group, 0.0 if data.known_noise is None else data.known_noise)
     return Chart(_rotation(target, values, data, noise), _offset_scale(target, values, data, noise))
 
 

@@ -34,11 +34,12 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.offset_scale import scaled_offset
 from probsfa.bayes.coordinates.rotation import RotationFrame, diagonalize
 from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_phase_weight, log_weight
-from probsfa.bayes.model import OBSERVATIONS, Series, at_least, factorial_ar1_model
+from probsfa.bayes.model import OBSERVATIONS, NoiseModel, Series, factorial_ar1_model
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.structural import Kinds, structural_model
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.statespace.engine.settings import engine_settings
+from probsfa.statespace.noise import NoiseVariances
 
 
 class Symmetry(NamedTuple):
@@ -60,10 +61,10 @@ class Target:
 
     Attributes
     ----------
-    n_components, n_features : int
-        ``K`` and ``D``.
-    noise : {"diagonal", "isotropic", "fixed"}
-        Structure of the learned noise variances.
+    n_components : int
+        Number of AR(1) factors, ``K``.
+    noise : NoiseVariances
+        Which columns share a noise variance, and which variances are known.
     priors : Priors
         Priors of the standardised data.
     n_sequences : int or None
@@ -73,32 +74,26 @@ class Target:
     """
 
     n_components: int
-    n_features: int
-    noise: str
+    noise: NoiseVariances
     priors: Priors
     n_sequences: int | None = None
     kinds: Kinds | None = None
 
+    @property
+    def n_features(self) -> int:
+        """Number of columns, ``D``."""
+        return self.noise.n_features
+
+    def noise_model(self, data: TargetData) -> NoiseModel:
+        """Return the white noise of the data."""
+        return NoiseModel(self.noise, data.known_noise, data.least_noise)
+
     def model(self, data: TargetData, predict: bool = False) -> Any:
         """The NumPyro model of the data."""
-        noise = data.known_noise if self.noise == "fixed" else self.noise
+        noise = self.noise_model(data)
         if self.kinds is not None:
-            return structural_model(
-                data.series,
-                self.n_components,
-                self.kinds,
-                self.priors,
-                noise,
-                least_noise=data.least_noise,
-            )
-        return factorial_ar1_model(
-            data.series,
-            self.n_components,
-            self.priors,
-            noise,
-            predict=predict,
-            least_noise=data.least_noise,
-        )
+            return structural_model(data.series, self.n_components, self.kinds, self.priors, noise)
+        return factorial_ar1_model(data.series, self.n_components, self.priors, noise, predict=predict)
 
     @functools.cached_property
     def sites(self) -> dict[str, _Site]:
@@ -154,15 +149,12 @@ class Target:
 
     def _noise(self, values: dict[str, Any], data: TargetData) -> Any:
         """Return noise variances (D,) from values of the sites."""
-        if self.noise == "fixed":
-            noise = data.known_noise
-        elif "noise_std" in self.sites:
-            noise = values["noise_std"] ** 2
+        noise = self.noise_model(data)
+        if "noise_std" in self.sites:
+            by_group = values["noise_std"] ** 2
         else:
-            noise = values["noise_variance"]
-        if self.noise != "fixed":
-            noise = at_least(noise, data.least_noise)
-        return noise + 0.0 * values["loadings"][:, 0]
+            by_group = values.get("noise_variance", np.ones(0))
+        return noise.restricted(noise.of_columns(by_group))
 
     @functools.cached_property
     def by_magnitude(self) -> bool:

@@ -57,8 +57,8 @@ class CollapsedDensity(NamedTuple):
     ----------
     panel : Panel
         Standardised observations.
-    noise : {"diagonal", "isotropic", "fixed"}
-        Structure of the learned squared scales.
+    noise : NoiseVariances
+        Which columns share a squared scale, and which scales are known.
     log_timescale : callable
         Log prior of the logarithms of the time scales (K,), and its derivative.
     log_scale : callable
@@ -70,7 +70,7 @@ class CollapsedDensity(NamedTuple):
     """
 
     panel: Panel
-    noise: str
+    noise: NoiseVariances
     log_timescale: LogPrior
     log_scale: LogPrior
     loadings_mean: FloatArray
@@ -87,7 +87,7 @@ class CollapsedDensity(NamedTuple):
         """Return the coordinates (P,) of parameters whose time scales are within the limits."""
         log_timescale = np.log(-1.0 / np.log(params.decay))
         scaled = params.loadings * np.sqrt(-np.expm1(2.0 * np.log(params.decay)))
-        log_scale = np.log(params.noise_variance[: self._n_scales])
+        log_scale = np.log(self.noise.of_groups(params.noise_variance))
         return np.concatenate([log_timescale, scaled.ravel(), params.offset, log_scale])
 
     def to_parameters(self, vector: FloatArray, scale: FloatArray) -> Parameters:
@@ -96,13 +96,8 @@ class CollapsedDensity(NamedTuple):
         timescale = np.exp(vector[:k])
         loadings = vector[k : k + d * k].reshape(d, k) / np.sqrt(-np.expm1(-2.0 / timescale))
         offset = vector[k + d * k : k + d * k + d].copy()
-        if self._n_scales:
-            scale = np.exp(vector[k + d * k + d :]) * np.ones(d)
+        scale = self.noise.of_columns(np.exp(vector[k + d * k + d :]), scale)
         return Parameters(np.exp(-1.0 / timescale), loadings, scale, offset)
-
-    @property
-    def _n_scales(self) -> int:
-        return {"diagonal": len(self.offset_mean), "isotropic": 1, "fixed": 0}[self.noise]
 
     def __call__(
         self, vector: FloatArray, weights: FloatArray, scale: FloatArray
@@ -123,7 +118,7 @@ class CollapsedDensity(NamedTuple):
         n = panel.n_rows
         cells = np.asarray(panel.mask[:n]).sum(axis=0)
         surplus = weights[:n].sum(axis=0) - cells
-        layout = Coordinates(Latents(k), NoiseVariances.diagonal(d), False)
+        layout = Coordinates(Latents(k), self.noise, False)
         gradient = score(layout, params, panel.gaps, stats._replace(counts=cells))
         by_rate, by_loadings, by_log_scale, by_offset = (gradient[part] for part in layout.slices)
         by_loadings = by_loadings.reshape(d, k)
@@ -146,14 +141,10 @@ class CollapsedDensity(NamedTuple):
         by_timescale = by_timescale - by_rate + growth * (np.sum(by_loadings * params.loadings, axis=0) + d)
         by_scaled = by_loadings / np.sqrt(innovation)
 
-        if self._n_scales:
-            prior, slope = self.log_scale(log_scale)
-            value += float(np.sum(prior))
-            own = by_log_scale if self.noise == "diagonal" else by_log_scale.sum(keepdims=True)
-            by_log_scale = own + slope
-        else:
-            by_log_scale = np.zeros(0)
-        return value, np.concatenate([by_timescale, by_scaled.ravel(), by_offset, by_log_scale])
+        prior, slope = self.log_scale(log_scale)
+        value += float(np.sum(prior))
+        parts = by_timescale, by_scaled.ravel(), by_offset, by_log_scale + slope
+        return value, np.concatenate(parts)
 
 
 def curvature_factor(

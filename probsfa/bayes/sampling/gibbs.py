@@ -38,6 +38,7 @@ from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.collapsed import CollapsedDensity, HamiltonianStep, curvature_factor
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.simulation import draw_latents
@@ -65,8 +66,8 @@ class RobustProblem(NamedTuple):
         Standardised observations.
     priors : Priors
         Priors, normal for loadings and offset.
-    noise : {"diagonal", "isotropic", "fixed"}
-        Structure of the learned squared scales.
+    noise : NoiseVariances
+        Which columns share a squared scale, and which scales are known.
     start : Parameters
         Start of the chains, near a maximum of the likelihood.
     degrees : float
@@ -75,7 +76,7 @@ class RobustProblem(NamedTuple):
 
     panel: Panel
     priors: Priors
-    noise: str
+    noise: NoiseVariances
     start: Parameters
     degrees: float
 
@@ -239,7 +240,7 @@ class _Chain:
         self.starts = index == len(panel.gaps)
         self.indicator = (index[:, None] == np.arange(len(panel.gaps))).astype(np.float64)
         self.n_steps = self.indicator.sum(axis=0)
-        n_noises = {"diagonal": d, "isotropic": 1, "fixed": 0}[problem.noise]
+        n_noises = problem.noise.n_free
         self.prior_of_timescale = _LogPrior(priors.timescale, k)
         if priors.noise_variance is not None:
             self.prior_of_noise = _LogPrior(priors.noise_variance, n_noises)
@@ -254,9 +255,8 @@ class _Chain:
 
         self.log_timescale = np.log(np.clip(-1.0 / np.log(start.decay), 0.2, 1e5) * about(k))
         self.loadings, self.offset = start.loadings * about((d, k)), start.offset.copy()
-        self.scale = start.noise_variance * (about(d) if problem.noise == "diagonal" else 1.0)
-        if problem.noise == "isotropic":
-            self.scale = np.full(d, start.noise_variance.mean() * float(about(1)[0]))
+        of_groups = problem.noise.means(start.noise_variance) * about(n_noises)
+        self.scale = problem.noise.of_columns(of_groups, start.noise_variance)
         self.degrees = float(np.clip(problem.degrees * about(1)[0], FEWEST_DEGREES, 100.0))
         self.weights = np.array(panel.mask[:])
         self.latents, self.log_density = np.zeros((n, k)), 0.0
@@ -433,16 +433,17 @@ class _Chain:
     def _draw_tails(self, errors: FloatArray) -> None:
         """Draw squared scales and degrees of freedom given the noise (N, D), with weights integrated out."""
         counts, power = self.mask.sum(axis=0), errors**2
-        if self.noise != "fixed":
+        if self.noise.n_free:
 
             def of_scales(log_scale: FloatArray) -> FloatArray:
-                terms = np.log1p(power / (self.degrees * np.exp(np.clip(log_scale, _LOWEST, _HIGHEST))))
-                by_column = -0.5 * counts * log_scale - 0.5 * (self.degrees + 1.0) * terms.sum(axis=0)
-                own = by_column if self.noise == "diagonal" else by_column.sum(keepdims=True)
-                return self.prior_of_noise(log_scale) + own
+                by_column = self.noise.of_columns(log_scale)
+                terms = np.log1p(power / (self.degrees * np.exp(np.clip(by_column, _LOWEST, _HIGHEST))))
+                by_column = -0.5 * counts * by_column - 0.5 * (self.degrees + 1.0) * terms.sum(axis=0)
+                return self.prior_of_noise(log_scale) + self.noise.totals(by_column)
 
-            first = np.log(self.scale if self.noise == "diagonal" else self.scale[:1])
-            self.scale = np.exp(slice_sample(of_scales, first, self.rng)) * np.ones(len(counts))
+            first = np.log(self.noise.of_groups(self.scale))
+            moved = np.exp(slice_sample(of_scales, first, self.rng))
+            self.scale = self.noise.of_columns(moved, self.scale)
         relative, n = (power / self.scale)[self.mask > 0.0], float(counts.sum())
 
         def of_degrees(log_degrees: FloatArray) -> FloatArray:

@@ -541,9 +541,7 @@ class FitOptions:
 
     def variances(self, n_features: int) -> NoiseVariances:
         """Return which columns share a variance of white noise, and which variances are known."""
-        if not isinstance(self.noise, str):
-            return NoiseVariances.known(n_features)
-        return STRUCTURES.get(self.noise, NoiseVariances.diagonal)(n_features)
+        return NoiseVariances.of_option(self.noise, n_features)
 
     @property
     def separate_variances(self) -> bool:

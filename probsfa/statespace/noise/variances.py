@@ -54,6 +54,16 @@ class NoiseVariances:
         """Known variances, not estimated."""
         return cls((-1,) * n_features)
 
+    @classmethod
+    def of_option(cls, noise: object, n_features: int) -> "NoiseVariances":
+        """Structure of the white noise of an estimator's option: the one of that name, or known variances.
+
+        Names of other kinds of noise (``"ar1"``, ``"auto"``) have one variance per column.
+        """
+        if not isinstance(noise, str):
+            return cls.known(n_features)
+        return STRUCTURES.get(noise, cls.diagonal)(n_features)
+
     @property
     def n_features(self) -> int:
         """Number of columns, ``D``."""

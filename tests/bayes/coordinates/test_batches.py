@@ -10,6 +10,7 @@ from probsfa.bayes.coordinates.batches import BLOCK, constrain, in_blocks, laten
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import as_series
+from probsfa.statespace.noise import NoiseVariances
 from tests.tolerances import EXACT
 
 
@@ -34,7 +35,7 @@ def test_parameters_at_vectors_are_those_that_the_vectors_were_made_of(rng):
         "noise_std": rng.uniform(0.2, 1.0, 3),
         "offset": rng.standard_normal(3),
     }
-    target = Target(2, 3, "diagonal", Priors())
+    target = Target(2, NoiseVariances.diagonal(3), Priors())
     vector = target.to_vector(values)
     with jax.enable_x64(True):
         data = TargetData(as_series(rng.standard_normal((20, 3))))

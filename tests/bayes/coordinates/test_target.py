@@ -11,6 +11,7 @@ from probsfa.bayes.coordinates.chart import choose_chart
 from probsfa.bayes.coordinates.data import Chart, TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import Series
+from probsfa.statespace.noise import NoiseVariances
 from tests.bayes.support import D, K, small_problem
 from tests.sampling import sparsely
 
@@ -39,7 +40,12 @@ def difference(target, data, values, rng):
         return float(ours - theirs + volume)
 
 
-@sparsely("noise", ["diagonal", "isotropic", "fixed"])
+# The last structure is that of no option: two columns share a variance, and one is known.
+@sparsely(
+    "noise",
+    ["diagonal", "isotropic", None, NoiseVariances((0, 0, 1, -1))],
+    shown=["diagonal", NoiseVariances((0, 0, 1, -1))],
+)
 def test_density_does_not_depend_on_the_chart(rng, noise):
     target, data, values = small_problem(rng, noise=noise)
     chart = choose_chart(target, values, data)
@@ -78,7 +84,7 @@ def test_loadings_with_a_sign_have_plain_coordinates(rng):
 
 def test_hierarchical_models_are_rotated_but_their_offset_is_plain(rng):
     target, data, values = small_problem(rng)
-    several = Target(K, D, "diagonal", Priors(), n_sequences=2)
+    several = Target(K, NoiseVariances.diagonal(D), Priors(), n_sequences=2)
     twice = Series(*(np.stack([x, x]) for x in data.series[:3]), data.series.gaps)
     chart = choose_chart(several, {**values, "noise_spread": 0.1, "noise_deviation": 0.0}, TargetData(twice))
     assert chart.offset_scale is None

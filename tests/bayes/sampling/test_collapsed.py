@@ -8,6 +8,7 @@ import scipy.stats
 from probsfa.bayes import Priors
 from probsfa.bayes.sampling.collapsed import HamiltonianStep, curvature_factor
 from probsfa.bayes.sampling.gibbs import RobustProblem, _Chain
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
 from tests.statespace.support import to_panel
 
@@ -26,7 +27,7 @@ def problem(rng, noise):
     x = [rng.standard_normal((len(one), 2)) for one in times]
     x[0][2, 1] = np.nan
     start = Parameters(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
-    chain = _Chain(RobustProblem(to_panel(x, times), PRIORS, noise, start, 6.0), rng)
+    chain = _Chain(RobustProblem(to_panel(x, times), PRIORS, NoiseVariances(noise), start, 6.0), rng)
     weights = np.array(chain.panel.mask[:])
     weights[:7] *= rng.uniform(0.1, 1.5, (7, 2))
     return chain, times, x, weights
@@ -54,13 +55,12 @@ def by_dense_matrices(density, vector, times, x, weights, scale):
     value += scipy.stats.norm(0.5, 1.0).logpdf(params.offset).sum()
     # Of loadings in units of the innovations.
     value -= 0.5 * len(params.offset) * np.sum(np.log(1.0 - params.decay**2))
-    if density.noise != "fixed":
-        own = params.noise_variance if density.noise == "diagonal" else params.noise_variance[:1]
-        value += scipy.stats.norm(-1.0, 0.8).logpdf(np.log(own)).sum()
+    own = [params.noise_variance[density.noise.groups.index(i)] for i in range(density.noise.n_free)]
+    value += scipy.stats.norm(-1.0, 0.8).logpdf(np.log(own)).sum()
     return value
 
 
-@pytest.mark.parametrize("noise", ["diagonal", "isotropic", "fixed"])
+@pytest.mark.parametrize("noise", [(0, 1), (0, 0), (-1, -1), (-1, 0)])
 def test_density_without_latents_is_that_of_dense_matrices(rng, noise):
     chain, times, x, weights = problem(rng, noise)
     density, scale = chain.collapsed, np.array([0.3, 0.5])
@@ -83,7 +83,7 @@ def test_density_without_latents_is_that_of_dense_matrices(rng, noise):
 
 
 def test_coordinates_lead_back_to_the_parameters(rng):
-    chain, *_ = problem(rng, "diagonal")
+    chain, *_ = problem(rng, (0, 1))
     params, density = chain.params, chain.collapsed
     back = density.to_parameters(density.to_vector(params), params.noise_variance)
     for name in ("decay", "loadings", "noise_variance", "offset"):
@@ -91,7 +91,7 @@ def test_coordinates_lead_back_to_the_parameters(rng):
 
 
 def test_what_is_no_parameter_has_no_density(rng):
-    chain, _, _, weights = problem(rng, "diagonal")
+    chain, _, _, weights = problem(rng, (0, 1))
     vector = chain.collapsed.to_vector(chain.params)
     for place in (0, -1):
         far = vector.copy()
@@ -147,7 +147,7 @@ def test_units_are_those_of_the_curvature_and_are_learned(rng):
 @pytest.mark.parametrize("log_timescale", [-8.0, 40.0])
 def test_a_time_scale_whose_decay_is_zero_or_one_stays_as_it_is(log_timescale):
     """From such a decay it cannot be told again: the chain would be there for ever."""
-    chain, *_ = problem(np.random.default_rng(0), "diagonal")
+    chain, *_ = problem(np.random.default_rng(0), (0, 1))
     chain.hamiltonian = HamiltonianStep(np.eye(10))
     chain.log_timescale = np.array([log_timescale, 0.5])
     loadings = chain.loadings

@@ -12,6 +12,7 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import as_series
 from probsfa.bayes.sampling import evaluation
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
+from probsfa.statespace.noise import NoiseVariances
 from tests.sampling import sparsely
 
 K, D = 2, 3
@@ -26,7 +27,9 @@ def problem(rng):
         np.array([1.0, 2.0]), rng.standard_normal((D, K)), np.ones(K), np.ones((D, K))
     )
     with jax.enable_x64(True):
-        return Target(K, D, "diagonal", Priors()), TargetData(as_series(X), symmetry_reference=reference)
+        return Target(K, NoiseVariances.diagonal(D), Priors()), TargetData(
+            as_series(X), symmetry_reference=reference
+        )
 
 
 @sparsely("n_threads", [1, 2, 5], shown=[2])
