@@ -129,7 +129,7 @@ def _converted(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) ->
             X,
             reset=reset,
             dtype=np.float64,
-            ensure_all_finite=False,  # done by the caller, so that the message names the cell
+            ensure_all_finite=False,  # done by the caller, so that the message names the value
             ensure_min_samples=min_rows,
         )
     except ValueError as error:

@@ -1,8 +1,8 @@
 """Times of rows, from `times=` or from the index of a frame: dates, durations, periods, or numbers.
 
-Steps that are all alike are even sampling, whether they are alike by the clock (hours) or by the calendar
-(months, business days, days of a time zone that sets its clocks forward and back). All other indexes are read
-as times of observation. An index of plain numbers or of text is not used.
+Rows are evenly spaced if all steps are equal, either in seconds (hours) or in steps of a calendar (months,
+business days, days of a time zone with daylight saving time). Other indexes are unevenly spaced times. An
+index of plain numbers or of text is not used.
 """
 
 import re
@@ -19,7 +19,7 @@ from probsfa._xarray import is_data_array, labels_of_rows
 
 __all__ = ["calendar_seconds", "index_of", "read_time_index", "tells_times"]
 
-#: Seconds of one step of each calendar, in the mean.
+#: Mean seconds of one step of each calendar.
 CALENDARS = {"day": 86_400.0, "month": 365.2425 / 12.0 * 86_400.0, "business day": 7.0 / 5.0 * 86_400.0}
 _KINDS = {
     "datetime64": "dates",
@@ -43,7 +43,7 @@ def index_of(X: Any) -> Any:
 
 
 def tells_times(index: Any) -> bool:
-    """Whether an index of pandas, or None, holds dates, durations or periods."""
+    """Return whether an index of pandas, or None, has dates, durations or periods."""
     return index is not None and index.nlevels == 1 and index.inferred_type in _KINDS
 
 
@@ -60,17 +60,17 @@ def read_time_index(
     Parameters
     ----------
     X : object
-        Argument of the caller: a frame of pandas, or a list of them where `as_list`; nothing else has an
+        Argument of the caller: a frame of pandas, or with `as_list` a list of them; other types have no
         index.
     lengths : sequence of int
         Rows of every sequence.
     as_list : bool
         Whether the data came as a list of sequences.
     times : array-like or list of array-likes, optional
-        Times that were given; they have priority over the index.
+        Explicit times; they have priority over the index.
     axis : TimeAxis, optional
-        What the times of a fitted model are counted in: dates are counted by its calendar, in seconds. None
-        in a fit, where dates are counted in units of their median step.
+        Time axis of a fitted model: dates are converted to seconds by its calendar. None in a fit, where the
+        unit is the median step of the dates.
 
     Returns
     -------
@@ -80,12 +80,12 @@ def read_time_index(
     Raises
     ------
     ValueError
-        If times are missing, repeated or out of order, or some sequences have times and others none.
+        If times are missing, repeated or out of order, or only some sequences have times.
 
     Warns
     -----
     UserWarning
-        If an index seems to contain times in a form that is not read.
+        If an index seems to contain times in an unsupported form.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def _read_index(
 ) -> TimeIndex | None:
     """Return the times of the index of frames, in seconds.
 
-    With `infer`, the calendar is found by which the steps are the same, if there is one.
+    With `infer`, a calendar in which all steps are equal is used, if there is one.
     """
     indexes = [index_of(x) for x in (X if as_list else [X])]
     names = [f"X[{i}]" for i in range(len(indexes))] if as_list else ["X"]
@@ -149,7 +149,7 @@ def _read_dates(
     infer: bool = False,
     from_index: bool = False,
 ) -> TimeIndex:
-    """Return the times of an index for each sequence; `labels` are their names in messages."""
+    """Return the times of an index for each sequence; `labels` are names in messages."""
     if infer:
         calendar = _calendar_of_periods(pieces)
     stamps = [_stamps(piece, label) for piece, label in zip(pieces, labels, strict=True)]
@@ -179,7 +179,7 @@ def _time_index(
 
 
 def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:
-    """Return dates as seconds, by a calendar where one is given and they lie on its steps."""
+    """Return dates as seconds, by a calendar if one is set and all dates are on its steps."""
     counted = None if calendar is None else _counts([stamps], calendar)
     if counted is not None:
         assert calendar is not None
@@ -193,7 +193,7 @@ def _even(step: float | None, pieces: Sequence[NDArray[Any]]) -> bool:
 
 
 def _calendar_of_periods(pieces: Sequence[Any]) -> str | None:
-    """Return the calendar that all periods count by, None for those of the clock and for all else."""
+    """Return the calendar of periods, None for units of the clock and for other types."""
     found = set()
     for piece in pieces:
         base = re.sub(r"^\d+", "", getattr(piece, "freqstr", None) or "").partition("-")[0]
@@ -246,18 +246,18 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
 
 
 def _clock_steps(stamps: Any) -> NDArray[np.float64]:
-    """Return the seconds between rows, which are alike where the ticks of the clock are."""
+    """Return the seconds between rows, exactly equal if the ticks of the clock are equal."""
     return np.asarray(np.diff(stamps.asi8) / TICKS_PER_SECOND[stamps.unit], dtype=np.float64)
 
 
 def _common(steps: Sequence[NDArray[Any]]) -> float | None:
-    """Return the value that all of these have; None if they differ or there is none."""
+    """Return the common value of all arrays; None if values differ or there is no value."""
     joined = np.concatenate(steps)
     return float(joined[0]) if joined.size and bool(np.all(joined == joined[0])) else None
 
 
 def _counts(pieces: Sequence[Any], calendar: str) -> list[NDArray[np.float64]] | None:
-    """Return the number of steps of a calendar since 1970, None where rows do not lie on such steps."""
+    """Return the number of steps of a calendar since 1970; None if rows are not on such steps."""
     counted = []
     for stamps in pieces:
         if not hasattr(stamps, "tz"):
@@ -294,7 +294,7 @@ def _count(wall: Any, calendar: str) -> NDArray[np.int64] | None:
 
 
 def _warn_of_unread(index: Any, label: str) -> None:
-    """Warn about an index that seems to tell times in a form that is not read."""
+    """Warn of an index that seems to contain times in an unsupported form."""
     if index is None or len(index) < 2:
         return
     why = None

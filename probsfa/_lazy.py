@@ -54,7 +54,7 @@ def deprecated(module: str, names: dict[str, tuple[str, str]]) -> Callable[[str]
     module : str
         Name of the module.
     names : dict of (str, str)
-        For each old name, the place of the object as "module:name", and a sentence with the replacement.
+        For each old name, the place of the object as "module:name", and a message with the replacement.
     """
 
     def look_up(name: str) -> object:

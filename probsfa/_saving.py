@@ -428,7 +428,7 @@ def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
 def _class(kind: str, name: str) -> Any:
     """Return the class "module:name", if it is one that is saved as this kind.
 
-    A class that was moved since is found by its name in the package, such as ``probsfa.graphs``.
+    A class whose module has changed is found by its name in the package, such as ``probsfa.graphs``.
     """
     module, _, path = name.partition(":")
     packages = _RECORDS if kind in ("record", "object") else _PACKAGES
@@ -480,7 +480,8 @@ def checked_sizes(
     Raises
     ------
     KeyError, ValueError
-        That name the array that is absent, or has a wrong shape or value. Only "values" may have NaN.
+        If an array is absent, or has a wrong shape or value; the message names it. Only "values" may have
+        NaN.
     """
     sizes: dict[str, int] = {}
     for name, letters in shapes.items():
@@ -519,7 +520,7 @@ def _places(module: str) -> Iterator[str]:
 # Numbers are compressed to a tenth of their size at best, and zeros, which compress better, are few in a
 # model.
 _MOST_BYTES, _MOST_RATIO, _MOST_MEMBERS = 2**28, 100, 1000
-# The header of an array is a line; the JSON text contains parameters and a few sentences.
+# Limits of headers: that of an array is a line; the JSON text contains parameters and a few messages.
 _MOST_HEADER, _MOST_TEXT, _MOST_DIMENSIONS = 2**16, 2**24, 5
 _READERS: Any = {
     (1, 0): np.lib.format.read_array_header_1_0,

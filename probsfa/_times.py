@@ -2,8 +2,8 @@
 
 Plain numbers keep their own unit. Dates (``datetime64``, a ``DatetimeIndex``, ``datetime`` objects) become
 seconds since 1970-01-01 UTC, durations become seconds. The order is checked on the integers behind the
-dates, before the conversion: a float64 count of seconds since 1970 resolves about 0.2 microseconds, and dates
-whose distances are not many times that are refused, unless they are evenly spaced and all told apart.
+dates, before the conversion: a float64 count of seconds since 1970 resolves about 0.2 microseconds, and
+uneven dates with distances below a multiple of this resolution raise an error.
 """
 
 import re
@@ -25,7 +25,7 @@ _DURATIONS = (
     (1e-6, "us"),
     (1e-9, "ns"),
 )
-# Distances between uneven dates are at least so many times what seconds in double precision resolve.
+# Minimum distance of uneven dates, as a multiple of the resolution of seconds in double precision.
 _FEWEST_RESOLVED = 10.0
 
 _NAMED = {
@@ -37,20 +37,20 @@ _NAMED = {
 
 
 def seconds_of(duration: Any, name: str = "duration") -> float:
-    """Return how long a duration is, in seconds.
+    """Return a duration in seconds.
 
     Parameters
     ----------
     duration : str, timedelta or timedelta64
-        A text is a number and a unit, as in ``"24h"``, ``"1D"``, ``"7 days"``; a unit alone is one of it. A
-        year has 365.2425 days.
+        A text is a number and a unit, as in ``"24h"``, ``"1D"``, ``"7 days"``; without a number it is one
+        unit. A year has 365.2425 days.
     name : str
-        How to call the argument in error messages.
+        Name of the argument in error messages.
 
     Raises
     ------
     ValueError
-        If a text is no duration.
+        If a text is not a duration.
 
     Examples
     --------
@@ -71,23 +71,23 @@ def seconds_of(duration: Any, name: str = "duration") -> float:
 
 
 class TimeAxis(NamedTuple):
-    """What the times of rows are counted in, as far as that is known.
+    """Unit and calendar of the times of rows, as far as known.
 
     Attributes
     ----------
     kind : {"rows", "numbers", "dates", "unknown"}
-        Rows without times; times that are plain numbers, in an unknown unit; dates or durations; or, in files
-        of earlier versions, not known.
+        Rows without times; plain numbers, in an unknown unit; dates or durations; or "unknown" in files of
+        earlier versions.
     calendar : {"day", "month", "business day"} or None
-        Calendar by which rows are counted whose distances in seconds differ, such as months. Their times are
-        the number of such steps since 1970, each as long as it is in the mean, in seconds.
+        Calendar of evenly spaced rows whose distances in seconds differ, such as months. Times are the number
+        of its steps since 1970, multiplied by their mean duration in seconds.
     from_index : bool
-        Whether the times are those of the index of a frame.
+        Whether the times are from the index of a frame.
     even : bool
         Whether all rows are one step apart.
     unit : float
-        Seconds of one unit of times that are dates or durations: the step or the median step in a fit, and 1
-        where a fitted model reads times.
+        Seconds of one unit of dates or durations: the step or the median step in a fit, and 1 in methods of a
+        fitted model.
     """
 
     kind: str = "rows"
@@ -97,12 +97,12 @@ class TimeAxis(NamedTuple):
     unit: float = 1.0
 
     def seconds(self, time_unit: float) -> float | None:
-        """Return how long so many units of the times are, in seconds; None where that is not known."""
+        """Return `time_unit` units of the times in seconds; None if the unit is not known."""
         return self.unit * time_unit if self.kind == "dates" else None
 
 
 class TimeIndex(NamedTuple):
-    """Times of all rows: one object for `times=` and for the index of frames, read once in a call.
+    """Times of all rows, from `times=` or from the index of frames.
 
     Attributes
     ----------
@@ -111,11 +111,11 @@ class TimeIndex(NamedTuple):
     axis : TimeAxis
         What the times are counted in.
     step : float or None
-        Time between rows, if it is exactly known and the same throughout.
+        Time between rows, if it is exactly known and constant.
     median_step : float or None
         Median time between the rows of a sequence; None if no sequence has two rows.
     labels : tuple or None
-        Dates, durations or periods of each sequence as they were given; None for numbers.
+        Dates, durations or periods of each sequence in the type of the input; None for numbers.
     """
 
     times: NDArray[np.float64]
@@ -127,7 +127,7 @@ class TimeIndex(NamedTuple):
     def in_steps(self) -> "TimeIndex":
         """Return dates and durations in units of their median step, the unit of time of a fit.
 
-        Numbers stay in their own unit.
+        Numbers are unchanged.
         """
         unit = self.median_step
         if self.axis.kind != "dates" or unit is None:
@@ -150,33 +150,33 @@ def check_times(
     name: str = "times",
     even_steps_known: bool = False,
 ) -> NDArray[np.float64]:
-    """Check times of observation and return them as one float64 array.
+    """Validate times of observation and return them as one float64 array.
 
     Parameters
     ----------
     times : array-like (N,) or list of array-like
-        Numbers, dates or durations, strictly increasing inside every sequence. A list with one entry per
-        sequence when `as_list` is true.
+        Numbers, dates or durations, strictly increasing inside every sequence. With `as_list`, a list with
+        one entry per sequence.
     lengths : sequence of int
         Number of rows of every sequence; their sum is N.
     as_list : bool
-        Whether the data came as a list of sequences, so that the times must come as a list too.
+        Whether the data are a list of sequences, so that the times must also be a list.
     name : str
-        How to call the argument in error messages.
+        Name of the argument in error messages.
     even_steps_known : bool, default=False
-        Whether the caller takes the distance of evenly spaced rows from the dates themselves, so that
-        rounding of the times does not matter as long as they increase.
+        Whether the caller computes the step of evenly spaced rows from the dates themselves, so that rounding
+        of the times has no effect as long as they increase.
 
     Returns
     -------
     ndarray (N,)
-        Numbers as given; dates in seconds since 1970-01-01 UTC; durations in seconds.
+        Numbers unchanged; dates in seconds since 1970-01-01 UTC; durations in seconds.
 
     Raises
     ------
     ValueError
-        If the length is wrong, a time is missing, infinite or no time at all, or the times of a sequence do
-        not increase or are nearer to each other than seconds in double precision tell.
+        If the length is wrong, a time is missing, infinite or of another type, or the times of a sequence do
+        not increase or are closer than the resolution of seconds in double precision.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def read_times(
     name: str = "times",
     even_steps_known: bool = False,
 ) -> TimeIndex:
-    """Return times that are checked as :func:`check_times` does; dates and durations are in seconds."""
+    """Return times validated as in :func:`check_times`; dates and durations are in seconds."""
     if not as_list:
         edges = np.cumsum([0, *lengths])
         ticks = _ticks(times, int(edges[-1]), name)
@@ -231,13 +231,13 @@ def read_times(
 
 
 def _is_even(pieces: list[NDArray[np.float64]]) -> bool:
-    """Whether all rows follow the ones before after the same time, up to rounding."""
+    """Return whether all rows are evenly spaced, up to rounding."""
     gaps = np.concatenate([np.diff(piece) for piece in pieces])
     return gaps.size == 0 or bool(np.all(np.abs(gaps - gaps[0]) <= 1e-6 * gaps[0]))
 
 
 def duration_text(seconds: float) -> str:
-    """Write a time span in the largest unit that it fills.
+    """Return a time span as text, in the largest unit of which it has at least one.
 
     Examples
     --------
@@ -266,7 +266,7 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
     if array.dtype.kind == "O" and n_rows and all(type(t) is date for t in array):
         array = np.array(array, dtype="datetime64[D]")
     if array.dtype.kind in "OUS":
-        # Text such as "1.5" would convert silently, and text such as "2024-01-01" has no one right reading.
+        # Text such as "1.5" would be converted silently, and text such as "2024-01-01" is ambiguous.
         text = next((t for t in array if isinstance(t, (str, bytes))), None)
         if text is not None:
             raise ValueError(
@@ -311,7 +311,7 @@ def _to_float(ticks: NDArray[Any]) -> NDArray[np.float64]:
 def _check_told_apart(
     ticks: NDArray[Any], seconds: NDArray[np.float64], name: str, even_steps_known: bool
 ) -> None:
-    """Raise where times in double precision keep little of the distances between rows."""
+    """Raise a ValueError if times in double precision do not resolve the distances between rows."""
     gaps = np.diff(ticks)
     kind = ticks.dtype.kind
     with np.errstate(invalid="ignore"):
@@ -338,7 +338,7 @@ def _check_told_apart(
 
 
 def _check_increasing(ticks: NDArray[Any], name: str) -> None:
-    """Raise unless every time is later than the one before it."""
+    """Raise a ValueError unless every time is later than the previous one."""
     late = ticks[1:] <= ticks[:-1]
     if late.any():
         row = int(np.argmax(late)) + 1

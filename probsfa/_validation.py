@@ -1,8 +1,7 @@
-"""The border: arrays, frames and lists of sequences in, checked sequences with a mask out.
+"""Input validation: arrays, frames and lists of sequences are converted to validated sequences.
 
-Every estimator takes its data through :func:`check_sequences`, so that the same mistake meets the same
-sentence everywhere. What comes back is one float64 array of all rows, in which NaN means missing, and the
-lengths of the sequences it is made of.
+Every estimator validates its data by :func:`check_sequences`, so that messages are the same everywhere. The
+result is one float64 array of all rows, NaN where missing, and the lengths of the sequences.
 """
 
 import functools
@@ -31,29 +30,29 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Checked input: all rows in one array, and where its sequences begin.
+    """Validated input: all rows in one array, and the lengths of its sequences.
 
     Attributes
     ----------
     values : ndarray (N, D)
-        All rows in order, float64; NaN is missing. May be the caller's own array: do not write to it.
+        All rows in order, float64; NaN is missing. It may be the array of the caller: do not write to it.
     lengths : tuple of int
-        Rows of every sequence, all positive, summing to N.
+        Numbers of rows of the sequences, all positive, with sum N.
     times : ndarray (N,) or None
         Times of observation: numbers, or time since 1970-01-01 UTC in units of ``axis.unit`` seconds.
     is_list : bool
-        Whether the input was a list of sequences, so that results go back as a list.
+        Whether the input was a list of sequences; results are then lists, too.
     feature_names : tuple of str or None
-        Column names, where the estimator was fitted on a frame.
+        Column names, if the estimator was fitted to a frame.
     step : float or None
         Time between rows, if the index is regular; `times` are rounded.
     axis : TimeAxis
-        What `times` are counted in.
+        Time axis of `times`.
     labels : tuple or None
-        Dates, durations or periods of each sequence as they were given, by `times` or by the index of a
-        frame.
+        Dates, durations or periods of each sequence in the type of the input, from `times` or from the index
+        of a frame.
     exog : ndarray (N, P) or None
-        Known inputs of the rows, where the model has such.
+        Covariates of the rows, if the model has some.
     """
 
     values: NDArray[np.float64]
@@ -72,7 +71,7 @@ class Sequences:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of all sequences together, N."""
+        """Total number of rows, N."""
         return int(self.values.shape[0])
 
     @property
@@ -88,19 +87,19 @@ class Sequences:
 
     @functools.cached_property
     def starts(self) -> NDArray[np.bool_]:
-        """True on the first row of each sequence, shape (N,)."""
+        """True for the first row of each sequence, shape (N,)."""
         starts = np.zeros(self.n_rows, dtype=bool)
         starts[[s.start for s in self.slices]] = True
         return starts
 
     @functools.cached_property
     def mask(self) -> NDArray[np.bool_]:
-        """True where a cell is observed, shape (N, D)."""
+        """True where a value is observed, shape (N, D)."""
         return ~np.isnan(self.values)
 
     @property
     def time_unit(self) -> float:
-        """Unit of time: one row, or the median time between the rows of a sequence where there are times."""
+        """Unit of time: the median time between the rows of a sequence, or one row without times."""
         if self.times is None:
             return 1.0
         if self.step is not None:
@@ -110,13 +109,13 @@ class Sequences:
         return float(np.median(np.concatenate([np.diff(self.times[s]) for s in self.slices])))
 
     def retimed(self, unit: float) -> "Sequences":
-        """Return the same rows with their times in another unit."""
+        """Return the same rows with times in another unit."""
         if self.times is None:
             return self
         return replace(self, times=self.times / unit, step=None if self.step is None else self.step / unit)
 
     def one(self, which: int) -> "Sequences":
-        """Return one of the sequences by itself."""
+        """Return one sequence."""
         rows = self.slices[which]
         return replace(
             self,
@@ -129,7 +128,7 @@ class Sequences:
         )
 
     def standardised(self, shift: NDArray[np.float64], scale: NDArray[np.float64]) -> "Sequences":
-        """Return the same rows with their values in other units: ``(values - shift) / scale``."""
+        """Return the same rows with standardized values ``(values - shift) / scale``."""
         return replace(self, values=(self.values - shift) / scale)
 
     def cut_out(self, segments: list[slice]) -> "Sequences":
@@ -141,7 +140,7 @@ class Sequences:
         return replace(self, values=self.values[rows], times=times, lengths=lengths, labels=None, exog=exog)
 
     def restore(self, result: Any) -> Any:
-        """Give a result with one entry per row the shape of the input.
+        """Convert a result with one entry per row to the structure of the input.
 
         Parameters
         ----------
@@ -151,7 +150,7 @@ class Sequences:
         Returns
         -------
         array-like (N, ...) or list of them
-            `result` itself when one array came in, one piece per sequence when a list came in.
+            `result` itself for one array, one piece per sequence for a list.
         """
         if len(result) != self.n_rows:
             raise ValueError(f"result must have one entry per row, {self.n_rows}; got {len(result)}.")
@@ -171,47 +170,47 @@ def check_sequences(
     index: str = "ignore",
     axis: TimeAxis | None = None,
 ) -> Sequences:
-    """Check the data given to an estimator.
+    """Validate the data of an estimator.
 
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Gets ``n_features_in_`` and ``feature_names_in_`` when `reset`, is compared with them otherwise.
+        With `reset`, ``n_features_in_`` and ``feature_names_in_`` are set; otherwise X is compared with them.
     X : array-like (T, D), or list of array-likes (T_i, D)
-        A list whose members are two-dimensional is several sequences; a plain nested list of numbers is one
-        array. NaN, None in a masked array's mask and pandas' NA all mean missing.
+        A list of two-dimensional members is several sequences; a nested list of numbers is one array. NaN,
+        None, masked values and the NA of pandas are missing.
     reset : bool
         True in ``fit`` and in the first ``partial_fit``.
     allow_nan : bool
-        Whether missing cells are allowed.
+        Whether missing values are allowed.
     lengths : array-like of int, optional
-        Cuts one array into consecutive sequences (as hmmlearn does).
+        Lengths of consecutive sequences in one array (as in hmmlearn).
     times : array-like (T,) or list of array-likes, optional
         Strictly increasing inside each sequence.
     min_rows : int
-        Fewest rows of all sequences together.
+        Minimum total number of rows.
     require_observed : bool, optional
-        Whether a column in which every cell is missing is an error; by default when `reset` and `allow_nan`.
+        Whether a column without observed values is an error; by default if `reset` and `allow_nan`.
     index : {"use", "warn", "ignore"}, default="ignore"
-        What becomes of the index of a frame of pandas where there are no `times`: dates, durations and
-        periods are the times, or a warning is issued if rows are not evenly spaced.
+        Use of the index of a frame of pandas without `times`: dates, durations and periods are the times; or
+        a warning is issued if rows are not evenly spaced; or the index is ignored.
     axis : TimeAxis, optional
-        What the times of a fitted model are counted in; dates are counted by its calendar, in seconds.
-        Without one, dates are counted in units of their median step.
+        Time axis of a fitted model; dates are converted to seconds by its calendar. Without one, the unit of
+        dates is their median step.
 
     Returns
     -------
     Sequences
-        The checked rows.
+        The validated rows.
 
     Raises
     ------
     ValueError
-        For everything the caller can put right, naming the argument, what came and what is wanted. Cells
-        beyond 1e150 and, with `reset`, columns that vary by less than 1e-140 are among that: their squares
-        are no numbers in double precision.
+        For invalid input; the message names the argument, the value and the remedy. Values beyond 1e150 and,
+        with `reset`, columns that vary by less than 1e-140 are invalid: their squares overflow or underflow
+        in double precision.
     TypeError
-        For sparse matrices and cells that are no numbers at all, as scikit-learn does.
+        For sparse matrices and values that are not numbers, as in scikit-learn.
 
     Warns
     -----
@@ -288,13 +287,13 @@ def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_l
 
 
 def is_list_of_sequences(X: Any) -> bool:
-    """Tell a list of two-dimensional sequences from one array-like, and refuse what could be either.
+    """Return whether X is a list of sequences or one array-like; raise an error for ambiguous input.
 
     Raises
     ------
     ValueError
-        For an empty list, a tuple of two-dimensional arrays (elsewhere that means a pair of aligned arrays),
-        members of mixed dimensions, and a list of one-dimensional arrays of unequal length.
+        For an empty list, a tuple of two-dimensional arrays (in other packages a pair of aligned arrays),
+        members of different dimensions, and a list of one-dimensional arrays of unequal length.
     """
     if not isinstance(X, (list, tuple)):
         return False
@@ -320,21 +319,21 @@ def is_list_of_sequences(X: Any) -> bool:
 
 
 def check_count(name: str, value: Any, *, minimum: int = 1) -> int:
-    """Return a parameter that counts something as an int, or raise a ValueError naming it."""
+    """Return a count as an int, or raise a ValueError that names the parameter."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}.")
     return int(value)
 
 
 def check_positive(name: str, value: Any) -> float:
-    """Return a parameter that is a positive finite number, or raise a ValueError naming it."""
+    """Return a positive finite number, or raise a ValueError that names the parameter."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
 
 def check_estimator_type(name: str, value: Any, method: str) -> None:
-    """Raise a ValueError naming a parameter that is no estimator with a method, or a class of such."""
+    """Raise a ValueError for a parameter that is not an estimator with a method, or that is a class."""
     if isinstance(value, type) or not (hasattr(value, "get_params") and hasattr(value, method)):
         raise ValueError(
             f"{name} must be None or a scikit-learn estimator with the method {method}; got {value!r:.80}."
@@ -342,14 +341,14 @@ def check_estimator_type(name: str, value: Any, method: str) -> None:
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
-    """Return a parameter that is one of a few words, or raise a ValueError naming them."""
+    """Return one of a few options, or raise a ValueError that names them."""
     if not isinstance(value, str) or value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}.")
     return value
 
 
 def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
-    """Return the rows of every sequence, one sequence by default, or raise a ValueError naming lengths."""
+    """Return the rows of every sequence, one sequence by default; raise a ValueError if they are invalid."""
     if lengths is None:
         return (n_rows,)
     array = np.asarray(lengths)
@@ -364,7 +363,7 @@ def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
 
 
 def check_observed(sequences: Sequences) -> None:
-    """Raise a ValueError that names the columns in which every cell is missing, if there are any."""
+    """Raise a ValueError that names the columns without observed values, if there are any."""
     seen = np.zeros(sequences.n_features, dtype=bool)
     for start in range(0, sequences.n_rows, SCAN_ROWS):
         seen |= ~np.isnan(sequences.values[start : start + SCAN_ROWS]).all(axis=0)

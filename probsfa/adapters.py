@@ -49,7 +49,7 @@ class SeriesTransformer(BaseEstimator):
     Notes
     -----
     A DataFrame with an index of two levels is a panel: the first level names the series, the second has the
-    times of their rows. The series of a panel have the same columns, and its rows lie series by series.
+    times of their rows. The series of a panel have the same columns, and its rows are ordered by series.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class SeriesTransformer(BaseEstimator):
         X : DataFrame, Series or array-like
             Rows in order of time; a DataFrame with an index of two levels is a panel of several series.
         y : object, optional
-            Passed on to the estimator: labels, for those that need some.
+            Labels, passed to the estimator.
 
         Returns
         -------
@@ -132,18 +132,18 @@ class SeriesForecaster(BaseEstimator):
     fh : array-like or None
         Forecasting horizon of the last call that had one.
     cutoff : Index
-        Time of the last row that was observed, an index of one.
+        Time of the last observed row, an index of length one.
 
     See Also
     --------
     SeriesTransformer : Slow features, factors, imputed series.
-    probsfa.ProbabilisticSFA.forecast : The method behind this.
+    probsfa.ProbabilisticSFA.forecast : The method of the estimator.
 
     Notes
     -----
-    A forecasting horizon holds positive numbers of steps ahead, or times after those of `y`. Objects with
-    ``to_pandas``, such as sktime's ``ForecastingHorizon``, are accepted. Missing values of `y` need no
-    imputation before.
+    A forecasting horizon consists of positive numbers of steps ahead, or times after those of `y`. Objects
+    with ``to_pandas``, such as sktime's ``ForecastingHorizon``, are accepted. Missing values of `y` are
+    supported.
 
     Examples
     --------
@@ -173,7 +173,7 @@ class SeriesForecaster(BaseEstimator):
         X : DataFrame, optional
             Covariates of the rows, complete.
         fh : int, array-like, Index or ForecastingHorizon, optional
-            Forecasting horizon of later calls that give none.
+            Default forecasting horizon of later calls.
 
         Returns
         -------
@@ -189,16 +189,16 @@ class SeriesForecaster(BaseEstimator):
         return self
 
     def update(self, y: Any, X: Any = None, update_params: bool = True) -> Self:
-        """Append rows that were observed since.
+        """Append new rows.
 
         Parameters
         ----------
         y : Series or DataFrame
-            The new rows, which follow those before.
+            The new rows, which follow the previous ones.
         X : DataFrame, optional
-            Their covariates, where the model has such.
+            Their covariates, if the model has some.
         update_params : bool, default=True
-            Whether to fit the model to all rows; otherwise its parameters stay as they are.
+            Whether to fit the model to all rows; otherwise its parameters are unchanged.
 
         Returns
         -------
@@ -216,14 +216,14 @@ class SeriesForecaster(BaseEstimator):
         return self
 
     def predict(self, fh: Any = None, X: Any = None) -> Any:
-        """Return the mean of what follows.
+        """Return mean forecasts.
 
         Parameters
         ----------
         fh : int, array-like, Index or ForecastingHorizon, optional
             Steps ahead, or times; by default those of `fit`.
         X : DataFrame, optional
-            Covariates of the steps, where the model has such.
+            Covariates of the steps, if the model has some.
 
         Returns
         -------
@@ -280,12 +280,12 @@ class SeriesForecaster(BaseEstimator):
 
     @property
     def cutoff(self) -> Any:
-        """Time of the last row that was observed, an index of one."""
+        """Time of the last observed row, an index of length one."""
         check_is_fitted(self)
         return self._y.index[-1:]
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether the model is fitted."""
+        """Return whether the model is fitted."""
         return hasattr(self, "estimator_")
 
     # ------------------------------------------------------------------ plumbing
@@ -313,7 +313,7 @@ class SeriesForecaster(BaseEstimator):
         return pd.DataFrame(columns)
 
     def _named(self, table: Any) -> Any:
-        """Return a table whose columns are called as sktime calls those of `y`."""
+        """Return a table with the column names of sktime for `y`."""
         if self._y.ndim == 1:
             table.columns = [0 if self._y.name is None else self._y.name]
         return table
@@ -330,7 +330,7 @@ def _table(y: Any) -> Any:
 
 
 def _series_of(X: Any) -> Any:
-    """Return what an estimator is given: a table, or a list of tables for a panel."""
+    """Return the input of an estimator: a table, or a list of tables for a panel."""
     if hasattr(X, "to_frame") and getattr(X, "ndim", 0) == 1:
         return X.to_frame("x" if X.name is None else str(X.name))
     if not hasattr(X, "iloc") or X.index.nlevels == 1:
@@ -349,7 +349,7 @@ def _series_of(X: Any) -> Any:
 
 
 def _horizon(fh: Any, cutoff: Any) -> Any:
-    """Return a forecasting horizon as numbers of steps ahead or as an index of times, rising."""
+    """Return a forecasting horizon as numbers of steps ahead or as an index of increasing times."""
     import pandas as pd
 
     absolute = getattr(fh, "is_relative", True) is False

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-_SMALL = 32  # up to so many directions, all take no longer than a few
+_SMALL = 32  # for at most this number of directions, solving for all is as fast as for a few
 _WELL_CONDITIONED = 1e-6  # leaves ten digits, as many as delta values are compared to
 _TIE = 1e-8  # relative; correlations closer than this count as equal, because of the rounding
 _ROUNDING = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
@@ -57,7 +57,7 @@ class Whitening(NamedTuple):
     matrix : ndarray (D, rank)
         ``W`` with ``W' B W = 1``; ``(x - mean) @ W`` is white.
     scales : ndarray (D,)
-        Standard deviations of the columns, zero for those that count as constant.
+        Standard deviations of the columns, zero for constant columns.
     rank : int
         Numerical rank of the covariance.
     """
@@ -82,7 +82,7 @@ class SlowDirections(NamedTuple):
     rank : int
         Numerical rank of ``B``.
     scales : ndarray (D,)
-        Standard deviations of the columns, zero for those that count as constant.
+        Standard deviations of the columns, zero for constant columns.
     """
 
     delta_values: FloatArray
@@ -155,7 +155,7 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
 
 
 def _scales(B: FloatArray, variance_floor: ArrayLike) -> FloatArray:
-    """Return the standard deviations of the columns, zero for those that count as constant."""
+    """Return the standard deviations of the columns, zero for constant columns."""
     variances = np.diagonal(B)
     return np.where(variances > np.maximum(variance_floor, 0.0), np.sqrt(np.maximum(variances, 0.0)), 0.0)
 
@@ -225,11 +225,11 @@ def slow_directions(
 
 
 def _whiten_fast(B: FloatArray, rank_tol: float | None, variance_floor: ArrayLike) -> Whitening:
-    """Return a whitening by triangular factors where the rank is full beyond doubt, else :func:`whiten`.
+    """Return a whitening by triangular factors if the rank is certainly full, else :func:`whiten`.
 
     The factorization takes a tenth of the time of the eigenproblem. Its reciprocal condition number in the
-    1-norm is no more than the smallest eigenvalue over the largest; the estimate of LAPACK is rarely wrong
-    by more than a factor of 3 (Higham 1987, SIAM Review 29:575).
+    1-norm is at most the ratio of smallest and largest eigenvalue; the estimate of LAPACK is rarely wrong by
+    more than a factor of 3 (Higham 1987, SIAM Review 29:575).
     """
     tol = default_rank_tol(len(B)) if rank_tol is None else rank_tol
     scales = _scales(B, variance_floor)

@@ -43,7 +43,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     y : array-like (T,) or (T, K), or list of such
         Signals; a list is several sequences. Differences with a NaN are omitted.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
     lengths : sequence of int, optional
         Lengths of consecutive sequences in one array; there are no differences between sequences.
 
@@ -88,7 +88,7 @@ def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> 
     y : array-like (T,) or (T, K), or list of such
         Signals; a list is several sequences.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
     lengths : sequence of int, optional
         Lengths of consecutive sequences in one array.
 
@@ -126,7 +126,7 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
     delta : array-like
         Delta values at that lag.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
 
     Returns
     -------

@@ -17,7 +17,7 @@ _BINARY_TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".pq")
 
 
 def check_arguments(args: argparse.Namespace) -> None:
-    """Refuse inputs that cannot be read, outputs that cannot be written, and options that do not go together.
+    """Raise an error for unreadable inputs, outputs that cannot be written, and incompatible options.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The estimator of the commands: made as options ask, fitted, and described by its results."""
+"""The estimator of the commands: made from options, fitted, and described by its results."""
 
 import argparse
 import warnings
@@ -39,7 +39,7 @@ def make_estimator(args: argparse.Namespace, *, n_filling: int = 0) -> Any:
 
 
 def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, filling: bool = False) -> Any:
-    """Fit a model to a file as the options ask, and report how the fit ended.
+    """Fit a model to a file with the options of the command, and report how the fit ended.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def n_factors(model: Any) -> int:
 
 
 def has_ar1_noise(model: Any) -> bool:
-    """Whether the noise of columns is autocorrelated."""
+    """Return whether the noise of columns is autocorrelated."""
     return bool(np.any(getattr(model, "noise_decay_", 0.0)))
 
 
@@ -113,7 +113,7 @@ def description(model: Any) -> str:
 
 
 def _ending(model: Any) -> str:
-    """How the fit ended."""
+    """Return how the fit ended."""
     iterations = f"{model.n_evaluations_} iteration" + "s" * (model.n_evaluations_ != 1)
     return f"{'converged' if model.converged_ else 'stopped'} after {iterations}"
 
@@ -129,7 +129,7 @@ def _advice(model: Any) -> str:
 
 
 def _without_noise(model: Any, series: "Input") -> list[str]:
-    """Names of columns that the model explains completely, unless it explains most of them so."""
+    """Return the names of columns with zero noise, unless most columns have zero noise."""
     share = model.noise_variance_ / np.maximum(np.nanvar(series.values, axis=0), 1e-300)
     few = (share < _NO_NOISE) & (np.nanmin(series.values, axis=0) < np.nanmax(series.values, axis=0))
     if has_ar1_noise(model) or 2 * np.count_nonzero(few) > len(share):

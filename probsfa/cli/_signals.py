@@ -20,7 +20,7 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class Stopped(BaseException):
-    """A signal asks the command to end.
+    """Raised by a signal that ends the command.
 
     Not a KeyboardInterrupt, after which estimators would keep their parameters: the command writes nothing.
 
@@ -36,7 +36,7 @@ class Stopped(BaseException):
 
     @property
     def sentence(self) -> str:
-        """What to tell the user."""
+        """The message for the user."""
         return _sentence(self.number)
 
     @property

@@ -143,7 +143,7 @@ def _check_finite(series: Input, filled: FloatArray, std: FloatArray) -> None:
 
 
 def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts:
-    """New texts of the missing values of a row.
+    """Return new texts of the missing values of a row.
 
     The resolution is a thousandth of the smallest standard deviation in the column.
     """
@@ -153,7 +153,7 @@ def filled_texts(series: Input, filled: FloatArray, std: FloatArray) -> NewTexts
 
 
 def std_texts(series: Input, std: FloatArray) -> NewTexts:
-    """Texts of the standard deviations of a row, 0 for observed values."""
+    """Return texts of the standard deviations of a row, 0 for observed values."""
     missing = np.isnan(series.values)
     return _texts(
         series, np.ones_like(missing), lambda row, i: f"{std[row, i]:.4g}" if missing[row, i] else "0"

@@ -2,8 +2,8 @@
 
     python -m probsfa.datasets._build_nowcast FOLDER nowcast.npz
 
-FOLDER holds ``2016-06-29.csv`` and ``2016-07-29.csv`` as the Federal Reserve Bank of New York published them.
-The published numbers are stored as integers in the unit of the last digit of a series, without loss.
+FOLDER contains ``2016-06-29.csv`` and ``2016-07-29.csv`` as published by the Federal Reserve Bank of New
+York. The published numbers are stored as integers in the unit of the last digit of a series, without loss.
 """
 
 import sys

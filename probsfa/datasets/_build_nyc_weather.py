@@ -24,7 +24,7 @@ def build(source: Path, target: Path) -> None:
     Raises
     ------
     ValueError
-        If a reading is not a whole number of the unit it is stored in.
+        If a reading is not a multiple of its storage unit.
     """
     table = pd.read_csv(source, parse_dates=["time_hour"]).set_index(["time_hour", "origin"])
     table["wind_dir"] /= 10.0

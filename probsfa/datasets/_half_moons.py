@@ -1,4 +1,4 @@
-"""Two intertwined half-moons, as Sprekeler (2011) draws them."""
+"""Two intertwined half-moons, as in Sprekeler (2011)."""
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -19,7 +19,7 @@ def make_half_moons(n_samples: int = 2000, *, noise: float = 0.1, random_state: 
     Parameters
     ----------
     n_samples : int, default=2000
-        Rows of both half-moons together; where odd, the first has one more.
+        Total number of rows; if it is odd, the first half-moon has one more.
     noise : float, default=0.1
         Standard deviation of the radius.
     random_state : int, numpy.random.Generator or None, default=None

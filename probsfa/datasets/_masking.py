@@ -36,7 +36,7 @@ def hide_cells(X: ArrayLike, fraction: float = 0.1, *, random_state: Seed = None
     Raises
     ------
     ValueError
-        If `X` is not two-dimensional or holds no numbers, or `fraction` is out of range.
+        If `X` is not two-dimensional or not numeric, or `fraction` is out of range.
 
     See Also
     --------
@@ -84,8 +84,8 @@ def hide_blocks(
     Raises
     ------
     ValueError
-        If `X` is not two-dimensional or holds no numbers, `fraction` is out of range, or `length` is not from
-        1 to T.
+        If `X` is not two-dimensional or not numeric, `fraction` is out of range, or `length` is not from 1 to
+        T.
 
     See Also
     --------

@@ -37,14 +37,14 @@ def make_slow_mixture(
     Parameters
     ----------
     n_steps : int, default=1000
-        Number of rows, T. Taken from `lengths` where they are given.
+        Number of rows, T. Ignored if `lengths` is set.
     n_features : int, default=8
-        Number of observed columns, D. Taken from `loadings` where they are given.
+        Number of observed columns, D. Ignored if `loadings` is set.
     decay : array-like (K,) or None, default=None
         Lag-one autocorrelation ``a_k`` of each factor, inside (-1, 1); ``(0.99, 0.9, 0.5)`` if `timescales`
-        is not given either.
+        is None, too.
     timescales : array-like (K,) or None, default=None
-        The same in steps, ``-1 / log a_k``, instead of `decay`.
+        Time scales in steps, ``-1 / log a_k``, instead of `decay`.
     loadings : array-like (D, K) or None, default=None
         Effect of each factor on each column, ``C``; standard normal random numbers by default.
     noise_variance : float or array-like (D,), default=0.1

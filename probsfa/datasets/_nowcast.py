@@ -154,7 +154,7 @@ def _read() -> dict[str, NDArray[np.int64]]:
 
 
 def _decode(stored: NDArray[np.int64], decimals: NDArray[np.int64]) -> FloatArray:
-    # A quotient of whole numbers is rounded once, so it is the same double that reading the decimals gives.
+    # A quotient of integers is rounded once, and equals the double of the decimal text.
     return np.where(stored == MISSING, np.nan, stored / 10.0**decimals)
 
 

@@ -19,9 +19,8 @@ START = "2013-01-01T06:00"
 HOURS = 8730
 MISSING = -32768
 
-# How many of the stored whole numbers make one unit: temp and dewp are in hundredths of a degree Fahrenheit,
-# pressure in tenths of a millibar, visib in hundredths of a mile, wind_dir in tens of degrees, wind_speed in
-# knots.
+# Stored integers per unit: temp and dewp are in hundredths of a degree Fahrenheit, pressure in tenths of a
+# millibar, visib in hundredths of a mile, wind_dir in tens of degrees, wind_speed in knots.
 UNITS_PER_READING = {"temp": 100, "dewp": 100, "pressure": 10, "visib": 100, "wind_dir": 1, "wind_speed": 1}
 
 IMPOSSIBLE = (pd.Timestamp("2013-02-12T08:00", tz="UTC"), ["u_EWR", "v_EWR"])
@@ -112,7 +111,7 @@ def _read() -> dict[str, NDArray[np.int16]]:
 
 
 def _decode(stored: NDArray[np.int16], per_unit: int) -> FloatArray:
-    # A quotient of whole numbers is rounded once, so it is the same double that reading the decimals gives.
+    # A quotient of integers is rounded once, and equals the double of the decimal text.
     return np.where(stored == MISSING, np.nan, stored / per_unit)
 
 

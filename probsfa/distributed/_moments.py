@@ -37,7 +37,7 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     lengths : array-like of int, optional
         Lengths of consecutive sequences in an array; there are no differences between sequences.
     lag : int, default=1
-        Rows from one member of a difference to the other.
+        Rows between the two members of a difference.
     skip_incomplete : bool, default=False
         Leave out rows with a NaN, and differences with such a row.
 

@@ -70,7 +70,7 @@ def checked_parts(
         An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional
-        Cuts an array into consecutive sequences.
+        Lengths of consecutive sequences in an array.
     lag : int, default=1
         Number of rows before a part that its differences need.
     allow_nan : bool, default=False
@@ -107,7 +107,7 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
         An array is chunked by rows. Members of a list are delayed objects or futures that give array-likes,
         dask arrays, or array-likes in memory.
     lengths : array-like of int, optional
-        Cuts an array into consecutive sequences.
+        Lengths of consecutive sequences in an array.
     n_parts : int
         Maximum number of tasks.
 

@@ -63,7 +63,7 @@ class OnCluster:
     X : dask.array (T, D), or list with one sequence to each member
         As in :func:`probsfa.distributed.fit`.
     lengths : array-like of int, optional
-        Cuts an array into consecutive sequences.
+        Lengths of consecutive sequences in an array.
 
     Raises
     ------

@@ -130,7 +130,7 @@ def compare_methods(
 
     See Also
     --------
-    default_methods : Methods that are worth comparing.
+    default_methods : Default methods of a comparison.
     probsfa.metrics.rmse, probsfa.metrics.mae, probsfa.metrics.coverage : The measures.
 
     Examples
@@ -183,7 +183,7 @@ def compare_methods(
 
 
 def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Errors:
-    """Compare imputed values with the truth, where they are missing in the series that the method saw.
+    """Compare imputed values with the truth, at the values that are missing in the input of the method.
 
     Parameters
     ----------

@@ -23,8 +23,8 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
     """Impute missing values of a time series inside a scikit-learn pipeline.
 
     A drop-in replacement for :class:`sklearn.impute.IterativeImputer` where rows are ordered in time. `fit`
-    learns a state-space model, `transform` returns the completed table: observed values as they were, missing
-    values replaced by their posterior means given all observed values of the same series.
+    learns a state-space model, `transform` returns the completed table: observed values are unchanged,
+    missing values replaced by their posterior means given all observed values of the same series.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
     modelled_features_ : ndarray of bool (D,)
         Columns with two different observed values in `fit`. `estimator_` models these.
     fill_values_ : ndarray (D,)
-        What replaces missing values of the other columns: the constant of a column that does not vary, 0 for
+        Replacement of missing values in the other columns: the constant of a column that does not vary, 0 for
         a column without observed values. NaN for the columns in `modelled_features_`.
     empty_features_ : ndarray of bool (D,)
         Columns without any observed value in `fit`.
@@ -61,17 +61,17 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    *Rows are a time series.* The rows given to `transform` are a series of their own, in their order: a
-    missing value is imputed from the rows before and after it in the same call, not from the rows of `fit`,
-    which determine the parameters alone. With cross-validation, use splits that keep the order of rows, such
-    as :class:`sklearn.model_selection.TimeSeriesSplit`, and give the times, so that the rows on both sides of
-    a held-out block are not taken as adjacent.
+    *Rows are a time series.* The rows given to `transform` are a separate series, in their order: a missing
+    value is imputed from the rows before and after it in the same call. The rows of `fit` determine only the
+    parameters. With cross-validation, use splits that keep the order of rows, such as
+    :class:`sklearn.model_selection.TimeSeriesSplit`, and give the times, so that the rows on both sides of a
+    held-out block are not treated as adjacent.
 
     *Times.* The index of a pandas DataFrame is used where it holds dates, periods or durations, as in
     :class:`probsfa.ProbabilisticSFA`; `times` gives them otherwise. Without either, rows are evenly spaced.
 
     *Several series.* `groups` labels the series of each row; rows of one label are one series in their order,
-    and may be interleaved with others. `lengths` cuts consecutive rows into series. A list of tables is
+    and may be interleaved with others. `lengths` are the lengths of consecutive series. A list of tables is
     several series, too. All these arguments can be requested by scikit-learn's metadata routing; splitters
     select the rows of `times` and `groups`, but not of `lengths`.
 
@@ -123,7 +123,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
             Times of the rows, strictly increasing in each series; by default those of the index, where it
             holds dates, periods or durations.
         groups : array-like (T,), optional
-            Label of the series that each row belongs to.
+            Label of the series of each row.
 
         Returns
         -------
@@ -168,7 +168,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
-            Rows in order of time, NaN where missing: a series of their own.
+            Rows in order of time, NaN where missing; a separate series.
         lengths, times, groups : optional
             As in `fit`.
 
@@ -200,7 +200,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or DataFrame (T, D), or list of them
-            Rows in order of time, NaN where missing: a series of their own.
+            Rows in order of time, NaN where missing; a separate series.
         return_std : bool, default=False
             Whether to return standard deviations, too.
         lengths, times, groups : optional
@@ -209,10 +209,10 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         Returns
         -------
         filled : array or DataFrame (T, D'), or list of them
-            As of `transform`, without indicators.
+            As in `transform`, without indicators.
         std : like `filled`
             With `return_std`: standard deviation of each imputed value, zero where the value is observed or
-            the column did not vary in `fit`, NaN where nothing of the column was observed in `fit`.
+            the column did not vary in `fit`, NaN for a column without observed values in `fit`.
         """
         series = self._read(X, lengths, times, groups)
         filled, std = self._impute(series, return_std)
@@ -255,15 +255,15 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
 
     @property
     def _kept(self) -> NDArray[np.intp]:
-        """Numbers of the columns that `transform` returns."""
+        """Return the indices of the columns of `transform`."""
         dropped: BoolArray = self.empty_features_ & (not self.keep_empty_features)
         return np.flatnonzero(~dropped)
 
     def _read(self, X: Any, lengths: Any, times: Any, groups: Any, *, reset: bool = False) -> "_Series":
-        """Check a table, and find the series that its rows belong to."""
+        """Validate a table, and determine the series of its rows."""
         if not reset:
             check_is_fitted(self)
-        # The model reads the times, and the index in their place.
+        # The model uses the times, or else the index.
         checked = check_sequences(
             self, X, reset=reset, allow_nan=True, lengths=lengths, require_observed=False
         )
@@ -277,7 +277,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         return _Series(X, checked, {name: value for name, value in given.items() if value is not None}, order)
 
     def _modelled(self, series: "_Series") -> Any:
-        """Return what the model is given: the columns that vary, by group, with the index of pandas."""
+        """Return the input of the model: the columns that vary, by group, with the index of pandas."""
         columns = np.flatnonzero(self.modelled_features_)
         names = getattr(self, "feature_names_in_", np.arange(len(self.modelled_features_)))[columns]
         values = series.checked.values[:, columns]
@@ -305,25 +305,25 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         first = as_frame(X[0] if series.checked.is_list else X)
         if not hasattr(self, "feature_names_in_") and hasattr(first, "iloc"):
             if not all(isinstance(label, str) for label in first.columns):
-                # Labels that are no names to scikit-learn, such as numbers or pairs.
+                # Labels that scikit-learn does not accept as names, such as numbers or pairs.
                 own = first.columns[self._kept]
                 names = own if len(own) == len(names) else [*own, *names[len(own) :]]
         return like_input(X, series.checked, values, columns=names, sources=self._kept.tolist())
 
 
 class _Series(NamedTuple):
-    """A checked table, and the series that its rows belong to.
+    """A validated table, and the series of its rows.
 
     Attributes
     ----------
     X : object
-        What the caller gave.
+        Argument of the caller.
     checked : Sequences
-        The same, checked.
+        The same, validated.
     given : dict
         Arguments of the model: lengths and times.
     order : ndarray (N,) or None
-        Numbers of the rows in the order in which the model is given them; None if it is their own.
+        Order of the rows for the model; None for the order of the input.
     """
 
     X: Any
@@ -357,7 +357,7 @@ def _by_group(groups: Any, n_rows: int) -> tuple[NDArray[np.intp], list[int]]:
 
 
 def _in_order(times: Any, order: NDArray[np.intp]) -> Any:
-    """Return times in another order of the rows, whatever they are held in."""
+    """Return times in another order of the rows, for all types of times."""
     if hasattr(times, "iloc"):
         return times.iloc[order]
     if len(times) != len(order):
@@ -368,7 +368,7 @@ def _in_order(times: Any, order: NDArray[np.intp]) -> Any:
 
 
 def _with_index(X: Any, values: FloatArray, names: Any, order: NDArray[np.intp] | None = None) -> Any:
-    """Return values as a frame with the index of `X` where that is a frame of pandas, else as they are."""
+    """Return values as a frame with the index of `X` if that is a frame of pandas, else unchanged."""
     if order is not None:
         values = values[order]
     X = as_frame(X)

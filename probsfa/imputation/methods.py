@@ -35,7 +35,7 @@ class ColumnMean:
     Parameters
     ----------
     name : str, default="mean"
-        What the method is called in tables.
+        Name of the method in tables.
 
     See Also
     --------
@@ -50,7 +50,7 @@ class ColumnMean:
     name: str = "mean"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the missing values of a series, see :func:`compare_methods`."""
+        """Impute the missing values of a series; see :func:`compare_methods`."""
         series = check_series(X, times)
         return fill_holes(X, series, np.nanmean(series.values, axis=0))
 
@@ -59,13 +59,13 @@ class ColumnMean:
 class LinearInterpolation:
     """Interpolate linearly in time, each column separately.
 
-    Before the first and after the last observation of a sequence, that observation is repeated. A column
-    without observations in a sequence has its mean over the other sequences there.
+    Before the first and after the last observation of a sequence, that observation is repeated. For a column
+    without observations in a sequence, its mean over the other sequences is used.
 
     Parameters
     ----------
     name : str, default="linear interpolation"
-        What the method is called in tables.
+        Name of the method in tables.
 
     See Also
     --------
@@ -81,7 +81,7 @@ class LinearInterpolation:
     name: str = "linear interpolation"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the missing values of a series, see :func:`compare_methods`."""
+        """Impute the missing values of a series; see :func:`compare_methods`."""
         series = check_series(X, times)
         return fill_holes(X, series, _interpolated(series))
 
@@ -95,7 +95,7 @@ class IterativeRegression:
     Parameters
     ----------
     name : str, default="IterativeImputer"
-        What the method is called in tables.
+        Name of the method in tables.
 
     See Also
     --------
@@ -111,7 +111,7 @@ class IterativeRegression:
     name: str = "IterativeImputer"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the missing values of a series, see :func:`compare_methods`."""
+        """Impute the missing values of a series; see :func:`compare_methods`."""
         from sklearn.experimental import (
             enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
         )
@@ -134,7 +134,7 @@ class ClassicSFA:
     Parameters
     ----------
     name : str, default="classic SFA"
-        What the method is called in tables.
+        Name of the method in tables.
 
     See Also
     --------
@@ -152,7 +152,7 @@ class ClassicSFA:
     name: str = "classic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the missing values of a series, see :func:`compare_methods`."""
+        """Impute the missing values of a series; see :func:`compare_methods`."""
         series = check_series(X, times)
         interpolated = np.where(series.mask, series.values, _interpolated(series))
         sfa = SFA().fit(interpolated, lengths=series.lengths)
@@ -171,7 +171,7 @@ class EstimatorImputation:
         Estimator with ``fit``, ``impute(X, return_std=True)`` and ``status_``, such as `ProbabilisticSFA`; it
         is cloned for each series.
     name : str, default="probabilistic SFA"
-        What the method is called in tables.
+        Name of the method in tables.
 
     See Also
     --------
@@ -191,7 +191,7 @@ class EstimatorImputation:
     name: str = "probabilistic SFA"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Fill the missing values of a series; `Filled.model` is the fitted estimator.
+        """Impute the missing values of a series; `Filled.model` is the fitted estimator.
 
         Raises
         ------

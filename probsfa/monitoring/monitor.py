@@ -46,9 +46,8 @@ class ProcessMonitor(Saved, BaseEstimator):
         Number of slow features; the others have charts of their own. None selects those that are slower than
         the fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as slow.
     window : int, default=1
-        Number of rows over which each statistic is averaged: the row and those before it. Increase it for
-        small persistent faults; alarms come later. The first ``window - 1`` rows of a sequence have no
-        statistics.
+        Number of rows over which each statistic is averaged, up to the current one. Increase it for small
+        persistent faults; alarms come later. The first ``window - 1`` rows of a sequence have no statistics.
     n_folds : int, default=5
         Number of held-out segments.
     joint : bool, default=True

@@ -34,7 +34,7 @@ def plot_control_charts(
     truth : array-like of bool (T,), default=None
         Rows that are known to be faulty; they are shaded.
     times : array-like (T,), default=None
-        Where to draw the rows; the index of the table by default.
+        Positions of the rows on the time axis; the index of the table by default.
     axes : sequence of S matplotlib Axes or None, default=None
         Axes to draw on, one for each statistic; a new figure by default.
 
@@ -97,7 +97,7 @@ def plot_control_charts(
 
 
 def _stretches(rows: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and last row of each run of true rows."""
+    """Return the first and the last row of each run of true rows."""
     edges = np.diff(np.concatenate([[0], rows.astype(int), [0]]))
     return list(
         zip(np.flatnonzero(edges == 1).tolist(), (np.flatnonzero(edges == -1) - 1).tolist(), strict=True)

@@ -308,11 +308,12 @@ def plot_imputation_fan(
     truth : array-like (T,) or None, default=None
         True values, drawn at missing values.
     rows : slice or None, default=None
-        Which rows to draw; all by default.
+        Rows to draw; all by default.
     levels : sequence of float, default=(0.5, 0.8, 0.95)
         Probabilities of the intervals.
     times : array-like (T,) or None, default=None
-        Where the rows are drawn: numbers or dates; the index of a frame, or row numbers, by default.
+        Positions of the rows on the time axis: numbers or dates; the index of a frame, or row numbers, by
+        default.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 

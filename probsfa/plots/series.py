@@ -53,7 +53,7 @@ def plot_slow_features(
     names : sequence of str or None, default=None
         A label for each feature.
     level : float, default=0.9
-        Probability that a band holds, above 0 and below 1.
+        Nominal coverage of the band, above 0 and below 1.
     axes : sequence of K matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 
@@ -126,7 +126,7 @@ def plot_imputation(
     times : array-like (T,) or None, default=None
         Times of the rows: numbers or dates. Row numbers by default.
     level : float, default=0.9
-        Probability that the band holds, above 0 and below 1.
+        Nominal coverage of the band, above 0 and below 1.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 

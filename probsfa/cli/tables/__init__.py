@@ -1,1 +1,1 @@
-"""Reading tables: values, what the columns are, the clock of the rows, and what looks wrong."""
+"""Reading of tables: values, roles of the columns, times of the rows, and likely errors."""

@@ -1,4 +1,4 @@
-"""The text of a data file, from a path or standard input, unpacked; and the bytes of an output."""
+"""Input and output of data files: text from a path or standard input, unpacked; bytes of an output."""
 
 import gzip
 import io

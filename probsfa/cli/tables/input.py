@@ -1,4 +1,4 @@
-"""The data file of a command, read as its options ask."""
+"""The data file of a command, read with its options."""
 
 import argparse
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ __all__ = ["Input", "read_input"]
 
 # Squares of larger numbers overflow.
 _LARGEST = 1e150
-# A code for missing in a larger share of the rows of a column is an error; a rarer one is a warning.
+# A likely code for missing values in a larger share of the rows is an error; a rarer one is a warning.
 _RARE = 0.01
 
 
 @dataclass(frozen=True)
 class Input:
-    """A data file, read.
+    """A data file after reading.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Input:
     values : ndarray (T, D)
         Numbers of the data columns in the order of the file, NaN where missing.
     clock : Clock
-        When the rows were observed.
+        Times of the rows.
     warnings : tuple of str
         Likely errors in the file.
     """
@@ -136,7 +136,7 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     Parameters
     ----------
     args : argparse.Namespace
-        The options on reading a file.
+        Options of the command.
     screen : Screen
         Where notes and warnings are written.
     columns : sequence of str, default=()

@@ -1,4 +1,4 @@
-"""How a data file was read: in a few lines, in full, and for programs."""
+"""Reports of how a data file was read: a few lines, a table, and JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -70,7 +70,7 @@ def plan_as_table(table: Table, plan: Plan, clock: Clock, missing: Sequence[int]
 def plan_as_dict(
     table: Table, plan: Plan, clock: Clock, missing: Sequence[int], warnings: Sequence[str]
 ) -> dict[str, Any]:
-    """Return how a file was read, and what looks wrong in it, in a form for JSON."""
+    """Return how a file was read, and likely errors in it, in a form for JSON."""
     counts = dict(zip(plan.data, missing, strict=True))
     return {
         "file": table.source,

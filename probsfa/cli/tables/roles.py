@@ -20,10 +20,11 @@ __all__ = ["Column", "Plan", "make_plan", "split_names"]
 
 Role = Literal["data", "time", "group", "left out"]
 
-# Numbers of a column, NaN where there is none, and which of its texts are bad.
+# Numbers of a column, NaN where missing or not numeric, and which of its texts are not valid.
 Numbers = tuple[FloatArray, BoolArray]
 
-# Names of times, whose rows must be in order; and names of numbers that are times if they increase.
+# Names of time columns, whose rows must be in order; and names of numeric columns that are times if they
+# increase.
 _TIMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
 _RISING = frozenset({*PARTS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"})
 _CALENDAR = frozenset({*PARTS, "dayofyear", "weekday", "week", "quarter"})
@@ -45,7 +46,7 @@ class Column:
     why : str
         The reason.
     values : ndarray (T,)
-        Its numbers, NaN where there is none.
+        Its numbers, NaN where missing or not numeric.
     bad : ndarray of bool (T,)
         Which values are neither numbers nor missing.
     """
@@ -173,13 +174,13 @@ def _times(
 
 
 def _has_compact_dates(values: FloatArray, *, months: bool) -> bool:
-    """Whether all numbers of a column are dates such as 20130131, or also 201301."""
+    """Return whether all numbers of a column are dates such as 20130131, or also 201301."""
     reading = compact_dates(values[~np.isnan(values)])
     return reading is not None and (months or len(reading.how) > 6)
 
 
 def _has_dates(table: Table, texts: pd.Series, args: argparse.Namespace) -> bool:
-    """Whether most texts of a column are dates."""
+    """Return whether most texts of a column are dates."""
     present = texts[~table.missing(texts)]
     if not present.str.contains(r"\d").mean() > 0.5:
         return False

@@ -112,7 +112,7 @@ class Table:
 
 
 def as_numbers(texts: pd.Series, decimal: str = ".", thousands: str = "") -> FloatArray:
-    """Return the numbers that texts are, NaN or infinity for any other text.
+    """Return texts as numbers, NaN or infinity for any other text.
 
     Examples
     --------

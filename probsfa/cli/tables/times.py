@@ -48,12 +48,12 @@ _JITTER = 0.01
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read times.
+    """One interpretation of texts as times.
 
     Attributes
     ----------
     values : ndarray (T,)
-        datetime64, not-a-time where a text cannot be read so; or numbers.
+        datetime64, NaT where a text cannot be read; or numbers.
     how : str
         Its name, such as "day/month/year".
     """
@@ -74,16 +74,16 @@ class Reading:
 
 @dataclass(frozen=True)
 class Clock:
-    """When the rows were observed.
+    """Times of the rows.
 
     Attributes
     ----------
     times : ndarray (T,) or None
-        Time of each row in steps; None if the rows are evenly spaced, or are used so.
+        Time of each row in steps; None if the rows are evenly spaced or treated so.
     stamps : ndarray (T,) or None
         The times as they were read, numbers or datetime64.
     step : str or None
-        How long a step is, such as ``"1 h"``; None if it is not known.
+        Duration of a step, such as ``"1 h"``; None if it is not known.
     note : str
         What to report to the user.
     how : str or None
@@ -101,9 +101,9 @@ class Clock:
 
 
 def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
-    """Return the ways to read texts as dates that leave the fewest unread; times with a zone are in UTC.
+    """Return the interpretations of texts as dates with the fewest failures; times with a zone are in UTC.
 
-    There is one way, or two that differ in the order of day and month, if `dayfirst` is None.
+    There is one interpretation, or two that differ in the order of day and month, if `dayfirst` is None.
     """
     quarters = texts.str.extract(_QUARTER)
     if quarters[1].notna().any():
@@ -126,7 +126,7 @@ def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
 
 
 def compact_dates(values: FloatArray) -> Reading | None:
-    """Read whole numbers such as 20130131 or 201301311830 as dates; None if they are none."""
+    """Read integers such as 20130131 or 201301311830 as dates; None if they are not dates."""
     if not len(values) or not np.all((values >= 150_000) & (values < 1e15)) or np.any(values % 1 != 0):
         return None
     digits = len(str(int(values[0])))
@@ -148,7 +148,7 @@ def is_date(texts: pd.Series, form: str | None = None, dayfirst: bool | None = N
 
 
 def increases(values: NDArray[Any]) -> bool:
-    """Whether each of some numbers or dates comes after the one before; not-a-time comes after nothing."""
+    """Return whether numbers or dates increase strictly; False with NaT."""
     return bool(np.all(values[1:] > values[:-1]))
 
 
@@ -163,7 +163,7 @@ def read_clock(
     """Read the times of the rows from their columns; `groups` may have the names of independent sequences.
 
     A step is the time between rows if it is always the same, by the clock or the calendar, else the median.
-    Times that cannot be read, may be read in two ways, or are out of order are a CommandError.
+    A CommandError is raised for times that cannot be read, are ambiguous, or are out of order.
     """
     if args.even or not columns:
         if args.sort:
@@ -243,7 +243,7 @@ def _with(mark: str, columns: Sequence[pd.Series]) -> pd.Series:
 
 
 def read_texts(texts: pd.Series, form: str | None, dayfirst: bool | None) -> list[Reading]:
-    """Return the ways to read texts as dates: by their format if it is known, else as `read_dates` does."""
+    """Return the interpretations of texts as dates: by a known format, else as `read_dates`."""
     if form is None:
         return read_dates(texts, dayfirst)
     try:
@@ -253,7 +253,7 @@ def read_texts(texts: pd.Series, form: str | None, dayfirst: bool | None) -> lis
 
 
 def _parsed(texts: pd.Series) -> NDArray[np.datetime64]:
-    """Parse dates that begin with the year, or have the month by its name; not-a-time for any other text."""
+    """Parse dates that begin with the year, or have the name of the month; NaT for any other text."""
     iso = texts.where(texts.str.match(r"\d{4}[-/.]"), "")
     stamps = _naive(pd.to_datetime(iso, format="ISO8601", errors="coerce", utc=True))
     # 10 PM, UTC, hours of one digit; months by their names, which determine the order of day and month.
@@ -261,7 +261,7 @@ def _parsed(texts: pd.Series) -> NDArray[np.datetime64]:
     others = np.isnat(stamps) & np.asarray(texts.str.match(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}[T ]") | words)
     if others.any():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of pandas, that it parses one by one
+            warnings.simplefilter("ignore")  # pandas warns that it parses each text separately
             read = pd.to_datetime(texts[others], format="mixed", errors="coerce", utc=True)
         stamps[others] = _naive(read.where(read.dt.year >= 1000))  # "3 May" has no year
     return stamps
@@ -333,7 +333,7 @@ def _in_order(
     args: argparse.Namespace,
     groups: Sequence[int],
 ) -> Rows:
-    """Return the rows of a sequence in order of time; refuse those out of order, and two of one time."""
+    """Return the rows of a sequence in order of time; raise an error for times out of order or equal."""
     values = reading.values
     if args.sort:
         rows = rows[np.argsort(values[rows], kind="stable")]
@@ -363,7 +363,7 @@ def _in_order(
 
 
 def _separates(labels: pd.Series, values: NDArray[Any]) -> bool:
-    """Whether the times increase within the rows of each label."""
+    """Return whether the times increase within the rows of each label."""
     groups = labels.groupby(labels).indices
     several = "" not in groups and 1 < len(groups) <= max(2, len(labels) // 2)
     return several and all(increases(values[rows]) for rows in groups.values())
@@ -393,7 +393,7 @@ def _make_clock(reading: Reading, sequences: tuple[Rows, ...], source: str) -> C
 
 
 def _is_straight(values: FloatArray, step: float) -> bool:
-    """Whether times are those of evenly spaced rows of some step, but for rounding."""
+    """Return whether times are those of evenly spaced rows with this step, up to rounding."""
     line = np.linspace(values[0], values[-1], len(values))
     return bool(
         np.max(np.abs(values - line)) <= _JITTER * step and abs(line[1] - line[0] - step) <= _JITTER * step
@@ -419,6 +419,6 @@ def _regular_step(values: NDArray[Any]) -> str | None:
 
 
 def _duration(seconds: float) -> str:
-    """Write a time span in the largest unit that it fills, such as "1.5 h"."""
+    """Return a time span as text, in the largest unit of which it has at least one, such as "1.5 h"."""
     size, unit = next((u for u in _UNITS if seconds >= u[0]), _UNITS[-1])
     return f"{seconds / size:g} {unit}"
