@@ -13,16 +13,16 @@ many rows are worked through at once, by which it is tuned to a card.
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from probsfa._validation import Sequences
-from probsfa.statespace import use_strategy
+from probsfa.statespace.engine.sweep import Sweep
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -31,11 +31,6 @@ from common.side_by_side import Timing, duration, setting, timed
 N_FEATURES = 20
 NAMES = ["recursions", "segmented", "scan"]
 SAME = 1e-10
-
-
-def forced(strategy, options):
-    """Have the engine use one strategy, whatever the platform."""
-    return use_strategy(strategy, chunk_rows=options.chunk_rows)
 
 
 def strategies(n_components):
@@ -61,11 +56,11 @@ def check(latents, n_rows, options):
     """Compare every strategy with the recursions on the CPU: largest difference, relative to size."""
     print(f"\nAgainst the recursions on the CPU, {n_rows:,} rows:", flush=True)
     for n_components in latents:
-        with jax.default_device(jax.devices("cpu")[0]), forced("recursions", options):
-            wanted = expected_statistics(*problem(n_rows, n_components))
+        with jax.default_device(jax.devices("cpu")[0]):
+            wanted = Sweep("recursions").expected_statistics(*problem(n_rows, n_components))
         for strategy in strategies(n_components):
-            with forced(strategy, options):
-                sums = expected_statistics(*problem(n_rows, n_components))
+            algorithm = Sweep(strategy, chunk_rows=options.chunk_rows)
+            sums = algorithm.expected_statistics(*problem(n_rows, n_components))
             worst = max(
                 float(np.max(np.abs(one - other)) / max(1.0, np.max(np.abs(other))))
                 for one, other in zip(sums, wanted, strict=True)
@@ -84,12 +79,11 @@ def growth(latents, rows, options):
         for n_rows in rows:
             params, panel = problem(n_rows, n_components)
             for strategy in list(wanted):
-                with forced(strategy, options):
-                    first = timed(lambda at=(params, panel): expected_statistics(*at))[0]
-                    n = 7 if first < options.budget / 7 else 1
-                    seconds = [
-                        timed(lambda at=(params, panel): expected_statistics(*at))[0] for _ in range(n)
-                    ]
+                evaluate = Sweep(strategy, chunk_rows=options.chunk_rows).expected_statistics
+                evaluation = partial(evaluate, params, panel)
+                first = timed(evaluation)[0]
+                n = 7 if first < options.budget / 7 else 1
+                seconds = [timed(evaluation)[0] for _ in range(n)]
                 timing = Timing.of(seconds)
                 print(
                     f"| {n_components} | {n_rows:,} | {strategy} | {timing} | "

@@ -101,7 +101,7 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
         Moments for the ``n_rows`` rows of the panel, one sequence after the other.
     """
     states = params.state_space
-    return Posterior(*choose(states, panel).moments(states, panel))
+    return Posterior(*choose(states).moments(states, panel))
 
 
 def visit_moments(
@@ -130,13 +130,13 @@ def visit_moments(
         Log-likelihood of the observations, in nats.
     """
     states = params.state_space
-    return choose(states, panel, for_steps=for_steps).visit_moments(states, panel, visit)
+    return choose(states, for_steps=for_steps).visit_moments(states, panel, visit)
 
 
 def log_likelihood(params: Parameters, panel: Panel) -> float:
     """Return the log-likelihood of the observations in nats, by the forward pass alone."""
     states = params.state_space
-    return choose(states, panel).log_likelihood(states, panel)
+    return choose(states).log_likelihood(states, panel)
 
 
 def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Statistics:
@@ -152,7 +152,7 @@ def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = F
         Whether they are used for optimizer steps only, for which five digits suffice.
     """
     states = params.state_space
-    return choose(states, panel, for_steps=for_steps).expected_statistics(states, panel)
+    return choose(states, for_steps=for_steps).expected_statistics(states, panel)
 
 
 def filter_rows(
@@ -183,7 +183,7 @@ def filter_rows(
     Filtering
     """
     states = params.state_space
-    return choose(states, panel).filter(states, panel, mean, covariance, onward)
+    return choose(states).filter(states, panel, mean, covariance, onward)
 
 
 def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
@@ -203,7 +203,7 @@ def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatA
         below 1e-13 of the variance that the latent states explain.
     """
     states = params.state_space
-    scores, precisions = choose(states, panel).leave_one_out(states, panel)
+    scores, precisions = choose(states).leave_one_out(states, panel)
     resolved = states.noise_variance > _LEAST_NOISE * np.sum(states.loadings**2, axis=1)
     seen = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -228,4 +228,4 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     ndarray of shape (n_draws, N, K)
     """
     states = params.state_space
-    return choose(states, panel).draw(states, panel, normals)
+    return choose(states).draw(states, panel, normals)

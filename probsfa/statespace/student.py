@@ -518,6 +518,6 @@ def filter_rows(
         Log densities of rows are lower bounds.
     """
     states = params.state_space
-    algorithm = choose(states, panel)
+    algorithm = choose(states)
     degrees = float(noise.degrees_of_freedom)
     return algorithm.filter_student(states, panel, degrees, noise.by_row, mean, covariance, onward)

@@ -6,10 +6,12 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace import streaming, use_strategy
+from probsfa.statespace import streaming
+from probsfa.statespace.engine.core.algorithm import Core
+from probsfa.statespace.engine.sweep import Sweep
 from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
-from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
+from tests.statespace.support import needs_core, punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT
 
 
@@ -20,18 +22,17 @@ def series(rng):
     return model, np.concatenate(data), (150, 1, 250)
 
 
-@pytest.mark.parametrize("strategy", [None, "recursions"])
-def test_streamed_sums_are_those_in_memory(series, strategy):
+@pytest.mark.parametrize("algorithm", [Sweep(chunk_rows=64), pytest.param(Core(), marks=needs_core)])
+def test_streamed_sums_are_those_in_memory(series, algorithm):
     model, X, lengths = series
     params = to_parameters(model)
     parts = np.split(X, np.cumsum(lengths)[:-1])
     wanted = expected_statistics(params, to_panel(parts)), log_likelihood(params, to_panel(parts))
     panel = streaming.stream(X, lengths, np.zeros(4), np.ones(4))
-    with use_strategy(strategy, chunk_rows=64):
-        found = expected_statistics(params, panel)
+    found = algorithm.expected_statistics(params, panel)
     for name, one, other in zip(found._fields, found, wanted[0], strict=True):
         assert scaled_error(one, other) < EXACT, name
-    assert log_likelihood(params, panel) == pytest.approx(wanted[1], rel=EXACT)
+    assert algorithm.log_likelihood(params, panel) == pytest.approx(wanted[1], rel=EXACT)
 
 
 def test_no_more_than_a_chunk_is_read_at_once(series):
@@ -46,8 +47,8 @@ def test_no_more_than_a_chunk_is_read_at_once(series):
             return X[rows]
 
     source = Counted()
-    with use_strategy("recursions", chunk_rows=64):
-        expected_statistics(to_parameters(model), streaming.stream(source, lengths, np.zeros(4), np.ones(4)))
+    panel = streaming.stream(source, lengths, np.zeros(4), np.ones(4))
+    Sweep(chunk_rows=64).expected_statistics(to_parameters(model), panel)
     assert source.most == 64
 
 

@@ -2,10 +2,10 @@
 
 From the bottom up, each file importing only from those above it in this list::
 
-    symmetric, compiler, settings   packed symmetric matrices; options and settings of JAX
+    moments, compiler, settings     results, without JAX; options and settings of JAX
+    idiosyncratic                   AR(1) noise of many columns, by conjugate gradients; without JAX
     dynamics                        Transition, from one state to the next; without JAX
-    moments                         results: moments, and sums of them; without JAX
-    problem, batched, statistics    inputs of algorithms in JAX; batches of small matrices; sums
+    problem, batched, statistics    algorithms in JAX: inputs and interface; small matrices; sums
     recursions                      row by row: the reference
     segmented                       segments in parallel, for samplers on CPUs
     scan                            very many segments, joined by a parallel scan, for accelerators

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.lax.linalg import triangular_solve
 
@@ -150,97 +149,3 @@ def products(values: Array) -> Array:
             product = product * value
         factors.append(product)
     return jnp.stack(factors)
-
-
-# ---------------------------------------------------------------------- matrices of a dozen to sixty rows
-
-# Rows swept at once: enough to justify the overhead of a loop over a dozen segments.
-_BLOCK = 4
-
-
-def times_vector(matrix: Array, vector: Array) -> Array:
-    """Return the product (I, S) of matrices (I, K, S) and vectors (K, S)."""
-    return dot([matrix[:, k] for k in range(vector.shape[0])], [entry[None] for entry in vector])
-
-
-def inverse(matrix: Array) -> tuple[Array, Array]:
-    """Return the inverse (K, K, S) of symmetric positive definite matrices, and the pivots (K, S).
-
-    The sweep operator (Goodnight 1979) is applied to a block of rows at a time, in a loop that compiles
-    quickly. The product of the pivots is the determinant. For use inside :func:`.one_kernel`, where loops
-    have no overhead.
-    """
-    n = matrix.shape[0]
-    blocks, rest = divmod(n, _BLOCK)
-
-    def sweep_block(i: Array, swept: tuple[Array, Array]) -> tuple[Array, Array]:
-        return _sweep(swept[0], swept[1], i * np.int32(_BLOCK), _BLOCK)
-
-    swept = matrix, jnp.zeros_like(matrix[0])
-    if blocks:
-        swept = jax.lax.fori_loop(np.int32(0), np.int32(blocks), sweep_block, swept)
-    if rest:
-        swept = _sweep(swept[0], swept[1], jnp.asarray(blocks * _BLOCK, np.int32), rest)
-    return materialize(-swept[0]), swept[1]
-
-
-def solve(matrix: Array, right: Array) -> tuple[Array, Array]:
-    """Return the solution ``x`` (K, S) of ``matrix x = right``, positive definite, and the pivots (K, S).
-
-    Two halves are inverted separately, which is half the work of inverting the whole. One step of iterative
-    refinement follows, because errors of the inverses grow with the condition number.
-    """
-    n = matrix.shape[0]
-    half = -(-n // (2 * _BLOCK)) * _BLOCK
-    if half >= n:
-        whole, pivots = inverse(matrix)
-
-        def approximate(missed: Array) -> Array:
-            return times_vector(whole, missed)
-
-    else:
-        first, start_pivots = inverse(materialize(matrix[:half, :half]))
-        below = materialize(matrix[half:, :half])
-        solved = materialize(times_transpose(below, first))
-        second, others = inverse(materialize(matrix[half:, half:] - times_transpose(solved, below)))
-        pivots = jnp.concatenate([start_pivots, others])
-
-        def approximate(missed: Array) -> Array:
-            end = times_vector(second, materialize(missed[half:] - times_vector(solved, missed[:half])))
-            back = dot([solved[k] for k in range(n - half)], [entry[None] for entry in end])
-            return jnp.concatenate([times_vector(first, missed[:half]) - back, end])
-
-    x = materialize(approximate(right))
-    return x + approximate(materialize(right - times_vector(matrix, x))), pivots
-
-
-def _sweep(matrix: Array, pivots: Array, start: Array, size: int) -> tuple[Array, Array]:
-    """Sweep ``size`` rows from ``start`` on; their diagonal block ``B`` becomes ``-B^-1``."""
-    rows = materialize(jax.lax.dynamic_slice_in_dim(matrix, start, size, 0))
-    own, found = _swept_one_by_one(jax.lax.dynamic_slice_in_dim(rows, start, size, 1))
-    solved = materialize(-transpose_times(own, rows))
-    matrix = matrix - transpose_times(rows, solved)
-    matrix = jax.lax.dynamic_update_slice_in_dim(matrix, solved, start, 0)
-    matrix = jax.lax.dynamic_update_slice_in_dim(matrix, solved.swapaxes(0, 1), start, 1)
-    matrix = jax.lax.dynamic_update_slice(matrix, own, (start, start, np.int32(0)))
-    return matrix, jax.lax.dynamic_update_slice_in_dim(pivots, found, start, 0)
-
-
-def _swept_one_by_one(block: Array) -> tuple[Array, Array]:
-    """Return minus the inverse of a small block, and its pivots; a loop, for half the compile time."""
-    index = np.arange(block.shape[0], dtype=np.int32)
-
-    def sweep_row(k: Array, swept: tuple[Array, Array]) -> tuple[Array, Array]:
-        block, pivots = swept
-        row = jax.lax.dynamic_index_in_dim(block, k, keepdims=False)
-        pivot = jax.lax.dynamic_index_in_dim(row, k)
-        here = (index == k)[:, None]
-        # The row and the column of the pivot; the row includes the pivot's own entry.
-        solved = materialize(jnp.where(here, -1.0, row) / pivot)
-        rest = jnp.where(here[:, None] | here, 0.0, block - row[:, None] * solved)
-        column = jnp.where(here & ~here[:, None], solved[:, None], 0.0)
-        block = rest + jnp.where(here[:, None], solved, column)
-        return materialize(block), jax.lax.dynamic_update_slice_in_dim(pivots, pivot, k, 0)
-
-    size = np.int32(block.shape[0])
-    return jax.lax.fori_loop(np.int32(0), size, sweep_row, (block, jnp.zeros_like(block[0])))

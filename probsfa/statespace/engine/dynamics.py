@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.symmetric import triangle
+from probsfa.statespace.engine.moments import triangle
 from probsfa.statespace.parameters import Parameters
 
 if TYPE_CHECKING:

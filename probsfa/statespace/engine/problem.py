@@ -1,12 +1,13 @@
-"""Inputs of algorithms in JAX: parameters and rows as device arrays, and consecutive rows under a model."""
+"""Algorithms in JAX: their inputs, parameters and rows as device arrays, and their interface."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from probsfa.statespace.engine.dynamics import Transition, transition_table
+from probsfa.statespace.engine.dynamics import Gaussian, Transition, transition_table
+from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.panel import Panel, reading
 from probsfa.statespace.parameters import Parameters
 
@@ -106,3 +107,44 @@ def rows_of(panel: Panel, start: int, length: int) -> Rows:
 def index_after(panel: Panel, end: int) -> int:
     """Return the index of the gap from row ``end - 1`` to the row after it."""
     return int(panel.gap_index[end]) if end < panel.gap_index.shape[0] else panel.gaps.shape[0]
+
+
+class Forward(Protocol):
+    """Results of a forward pass that the backward pass uses, a tuple of arrays."""
+
+    @property
+    def last(self) -> Gaussian:
+        """Distribution of the last state given the rows."""
+        ...
+
+
+class Strategy(Protocol):
+    """Interface of an algorithm for consecutive rows.
+
+    The methods are pure and are traced by compiled programs; strategies that compare equal share programs.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the strategy in :func:`~probsfa.statespace.use_strategy`."""
+        ...
+
+    @property
+    def few_passes(self) -> bool:
+        """Whether a lower optimization level of the compiler does not slow its programs down."""
+        ...
+
+    def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:
+        """Filter from the distribution of the state before the first row.
+
+        Returns a :class:`Forward` and the log density (T,) of each row given the rows before it.
+        """
+        ...
+
+    def packed_moments(self, problem: Problem, result: Any, after: Gaussian) -> PackedMoments:
+        """Return moments for sums over rows, from the distribution of the state after the last row."""
+        ...
+
+    def moments(self, problem: Problem, result: Any, after: Gaussian) -> RowMoments:
+        """Return all moments of all rows, from the distribution of the state after the last row."""
+        ...

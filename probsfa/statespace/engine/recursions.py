@@ -37,9 +37,8 @@ from jax import Array
 from jax.lax.linalg import triangular_solve
 
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
-from probsfa.statespace.engine.moments import PackedMoments, RowMoments
+from probsfa.statespace.engine.moments import PackedMoments, RowMoments, pack, triangle, unpack
 from probsfa.statespace.engine.problem import Problem
-from probsfa.statespace.engine.symmetric import pack, triangle, unpack
 
 
 def stationary(n_states: int, dtype: Any) -> Gaussian:

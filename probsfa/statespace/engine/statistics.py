@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from probsfa.statespace.engine.dynamics import Gaussian, Moments, Transition, expected_terms
-from probsfa.statespace.engine.moments import PackedMoments
-from probsfa.statespace.engine.symmetric import pack, triangle, unpack
+from probsfa.statespace.engine.moments import PackedMoments, pack, triangle, unpack
 
 
 class ObservationSums(NamedTuple):

@@ -22,11 +22,12 @@ from probsfa.statespace.engine.batched import MOST_UNROLLED
 from probsfa.statespace.engine.compiler import on_cpu, program
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.leave_one_out import value_scores
-from probsfa.statespace.engine.moments import Filtering, PanelMoments, RowMoments, Statistics
+from probsfa.statespace.engine.moments import Filtering, PanelMoments, RowMoments, Statistics, unpack
 from probsfa.statespace.engine.problem import (
     Model,
     Problem,
     Rows,
+    Strategy,
     following_index,
     index_after,
     make_model,
@@ -43,24 +44,22 @@ from probsfa.statespace.engine.statistics import (
     observation_sums,
     transition_statistics,
 )
-from probsfa.statespace.engine.strategy import Strategy
-from probsfa.statespace.engine.symmetric import unpack
 from probsfa.statespace.panel import Panel, RowSource, padded_length
 from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
-# Bytes of the matrices (K x K for each row) of a chunk; some programs hold several arrays of that size.
-_CHUNK_BYTES, _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS = 32 * 2**20, 64, 65_536
-# Numbers of segments to try, minimum rows of a segment, and minimum rows for which segments are faster than
-# recursions in a program that runs many times.
-_SEGMENTS, _SHORTEST_SEGMENT, _FEWEST_ROWS_SAMPLING = (64, 32, 16, 8, 4, 2), 8, 64
+# Bytes of the values and matrices (K x K for each row) of a chunk; some programs hold several arrays of that
+# size.
+_CHUNK_BYTES = 64 * 2**20
+# Numbers of segments to try; for samplers at least eight, of as many rows.
+_SEGMENTS, _SHORTEST_SEGMENT = (64, 32, 16, 8, 4, 2), 8
 # Number of segments of a parallel scan that fill an accelerator, and maximum rows of a segment; longer
 # segments take longer than more segments would.
 _MOST_SEGMENTS_AT_ONCE, _LONGEST_SEGMENT = 8192, 64
 
 
-def jax_strategy(n_rows: int, name: str | None, n_segments: int | None) -> Strategy:
+def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -> Strategy:
     """Return the algorithm of a name; recursions by default.
 
     Raises
@@ -91,10 +90,10 @@ def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
     It depends on shapes alone, because the same program is used for any parameters and data.
     """
     if not on_cpu():
-        return jax_strategy(n_rows, "scan", None) if n_rows > _SEGMENTS[0] else Recursions()
-    if n_states <= MOST_UNROLLED and n_rows >= _FEWEST_ROWS_SAMPLING:
-        for n_segments in _SEGMENTS[:4]:
-            if n_rows % n_segments == 0 and n_rows // n_segments >= _SHORTEST_SEGMENT:
+        return jax_strategy(n_rows, "scan") if n_rows > _SEGMENTS[0] else Recursions()
+    if n_states <= MOST_UNROLLED:
+        for n_segments in _SEGMENTS:
+            if n_rows % n_segments == 0 and min(n_segments, n_rows // n_segments) >= _SHORTEST_SEGMENT:
                 return Segmented(n_segments)
     return Recursions()
 
@@ -113,9 +112,9 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def chunk_length(n_rows: int, n_states: int) -> int:
+def chunk_length(n_rows: int, n_states: int, n_features: int) -> int:
     """Return the rows of each chunk of a panel; chunks are equally long and share one compiled program."""
-    most = int(np.clip(_CHUNK_BYTES // (8 * n_states**2), _FEWEST_CHUNK_ROWS, _MOST_CHUNK_ROWS))
+    most = max(_CHUNK_BYTES // (8 * (n_states**2 + 2 * n_features)), 1)
     return n_rows if n_rows <= most else padded_length(-(-n_rows // -(-n_rows // most)))
 
 
@@ -227,9 +226,12 @@ class Sweep:
     n_segments: int | None = None
     chunk_rows: int | None = None
 
+    def _length(self, params: Parameters, panel: Panel) -> int:
+        n_rows, n_features = panel.values.shape
+        return min(self.chunk_rows or chunk_length(n_rows, params.n_states, n_features), n_rows)
+
     def _pass(self, params: Parameters, panel: Panel) -> _Pass:
-        n_rows = panel.values.shape[0]
-        length = min(self.chunk_rows or chunk_length(n_rows, params.n_states), n_rows)
+        length = self._length(params, panel)
         return _Pass(jax_strategy(length, self.name, self.n_segments), params, panel, length)
 
     def log_likelihood(self, params: Parameters, panel: Panel) -> float:
@@ -323,7 +325,7 @@ class Sweep:
     def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
         with _settings():
-            length = self.chunk_rows or chunk_length(panel.values.shape[0], params.n_states)
+            length = self._length(params, panel)
             whole = _Pass(Recursions(), params, panel, length)
             whole.filter()
             after: Any = np.zeros(normals.shape[1:])

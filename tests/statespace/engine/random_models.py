@@ -1,10 +1,24 @@
-"""Random models with a few values each, and how far computed moments are from the exact ones."""
+"""Random models with a few values each, and how far computed moments are from the exact ones.
 
+Print the largest errors of the default algorithm and of the reference implementation over many models::
+
+    python -m tests.statespace.engine.random_models --models 300
+"""
+
+import argparse
+import sys
+from contextlib import nullcontext
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
+from probsfa._validation import Sequences
+from probsfa.statespace import use_strategy
+from probsfa.statespace.filtering import filter_all
+from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.posterior import smooth
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
@@ -96,6 +110,14 @@ def steady_rows(noise_variance):
     return Case(params, rng.standard_normal((6, 1)), np.arange(6.0), (1,) * 6)
 
 
+def errors_of(case, wanted=None):
+    """Return the largest errors of the selected algorithm, see :func:`errors`."""
+    if wanted is None:
+        wanted = oracle.posterior(case.params, case.values, case.times, case.sequence)
+    panel = make_panel(Sequences(case.values, case.lengths, times=case.times))
+    return errors(wanted, smooth(case.params, panel), filter_all(case.params, panel)[0])
+
+
 def errors(wanted, smoothed, filtered):
     """Return the largest errors of moments: of means in standard deviations, of covariances relative to them.
 
@@ -122,3 +144,29 @@ def errors(wanted, smoothed, filtered):
 
 def _products(left, right):
     return left[:, :, None] * right[:, None, :]
+
+
+def main():
+    """Print the largest error of each quantity over all models, and the model that has it."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--models", type=int, default=300)
+    parser.add_argument("--strategies", nargs="+", default=["default", "recursions"])
+    options = parser.parse_args()
+    worst = {name: {} for name in options.strategies}
+    for seed in range(options.models):
+        case = random_case(seed)
+        wanted = oracle.posterior(case.params, case.values, case.times, case.sequence)
+        for name, largest in worst.items():
+            with nullcontext() if name == "default" else use_strategy(name):
+                for quantity, error in errors_of(case, wanted).items():
+                    if not error <= largest.get(quantity, (-1.0, 0))[0]:  # also NaN
+                        largest[quantity] = error, seed
+        if seed % 25 == 24:
+            jax.clear_caches()  # few models share a compiled program
+    for name, largest in worst.items():
+        for quantity, (error, seed) in largest.items():
+            sys.stdout.write(f"{name:12s} {quantity:24s} {error:.1e}  (model {seed})\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,26 +3,18 @@
 import jax
 import pytest
 
-from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
-from probsfa.statespace.filtering import filter_all
-from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import smooth
 from tests.statespace.support import needs_core
 
 pytest.importorskip("mpmath", reason="the oracle computes with mpmath")
-from tests.oracles import extended_precision as oracle
-from tests.statespace.engine.random_models import close_rows, errors, random_case, steady_rows
+from tests.statespace.engine.random_models import close_rows, errors_of, random_case, steady_rows
 
 SAME = 1e-6  # posterior standard deviations of means, relative to variances, and nats
 N_MODELS = 300
 
 
 def assert_is_exact(case):
-    wanted = oracle.posterior(case.params, case.values, case.times, case.sequence)
-    panel = make_panel(Sequences(case.values, case.lengths, times=case.times))
-    found = errors(wanted, smooth(case.params, panel), filter_all(case.params, panel)[0])
-    assert {name: error for name, error in found.items() if not error < SAME} == {}
+    assert {name: error for name, error in errors_of(case).items() if not error < SAME} == {}
 
 
 def quick(n_quick):

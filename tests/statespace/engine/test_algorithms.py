@@ -268,6 +268,6 @@ def test_segments_divide_the_rows():
 def test_chunks_are_equally_long_and_hold_all_rows():
     for n_rows in [100, 9_216, 20_480, 1_000_000]:
         for n_components in [1, 5, 18, 90, 128]:
-            rows = chunk_length(n_rows, n_components)
+            rows = chunk_length(n_rows, n_components, 20)
             assert 0 < rows <= n_rows
             assert -(-n_rows // rows) * rows - n_rows < rows

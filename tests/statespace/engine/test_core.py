@@ -258,38 +258,29 @@ def test_segments_keep_digits_at_the_least_noise_for_which_they_are_chosen(seed)
 
 def test_it_is_chosen_by_default_and_can_be_switched_off(rng, monkeypatch):
     params, panel = make_case(rng)
-    assert choose(params, panel) == Core()
-    with use_strategy("recursions", chunk_rows=32):
-        assert choose(params, panel) == Sweep("recursions", None, 32)
+    assert choose(params) == Core()
+    with use_strategy("recursions"):
+        assert choose(params) == Sweep("recursions")
     monkeypatch.setenv(kernels.SWITCH, "0")
-    assert choose(params, panel) == Sweep()
+    assert choose(params) == Sweep()
     with use_strategy("core"), pytest.raises(ValueError, match="strategy='core'"):
         smooth(params, panel)
     monkeypatch.delenv(kernels.SWITCH)
     large = to_parameters(model_of(rng, 4, 161))
-    assert choose(large, panel) == Sweep()
+    assert choose(large) == Sweep()
     with use_strategy("core"), pytest.raises(ValueError, match="161"):
         smooth(large, panel)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "match"),
-    [
-        ({"strategy": "lockstep"}, "strategy"),
-        ({"n_segments": 0}, "n_segments"),
-        ({"chunk_rows": -5}, "chunk_rows"),
-    ],
-)
-def test_invalid_requests_are_refused(wrong, match):
-    with pytest.raises(ValueError, match=match), use_strategy(**wrong):
+def test_an_unknown_algorithm_is_refused():
+    with pytest.raises(ValueError, match="'scan'; got 'lockstep'"), use_strategy("lockstep"):
         pass
 
 
 @pytest.mark.parametrize("name", ["segmented", "scan"])
 def test_segments_that_do_not_divide_the_rows_are_refused(rng, name):
-    params, panel = make_case(rng, 40)
-    with use_strategy(name, n_segments=7), pytest.raises(ValueError, match="7 segments divide"):
-        smooth(params, panel)
+    with pytest.raises(ValueError, match="7 segments divide"):
+        Sweep(name, n_segments=7).moments(*make_case(rng, 40))
 
 
 def test_fits_with_and_without_it_have_the_same_likelihood(rng, monkeypatch):

@@ -14,8 +14,8 @@ from probsfa.statespace.engine.dynamics import (
     transition_score,
     transition_table,
 )
-from probsfa.statespace.engine.likelihood import _transition_table
-from probsfa.statespace.engine.symmetric import pack
+from probsfa.statespace.engine.likelihood import with_start
+from probsfa.statespace.engine.moments import pack
 from tests.statespace.support import of_decay
 from tests.tolerances import EXACT
 
@@ -107,9 +107,7 @@ def test_rows_are_looked_up_cut_and_moved_on():
     assert_same(rows.with_first(table.at(1)), [wanted[2], *wanted[1:]])
     assert_same(rows.kept_where(np.array([True, False, True])), [wanted[0], wanted[0], wanted[2]])
     np.testing.assert_array_equal(matrices(table.at(1).starting())[0], wanted[0])
-    for given in (None, gaps):
-        traced = _transition_table(jnp.asarray(params.decay), given)
-        assert_same(traced, [*wanted[1 : traced.n_rows], wanted[0]])
+    assert_same(with_start(transition_over(params, gaps).map(jnp.asarray)), [*wanted[1:], wanted[0]])
 
 
 @pytest.mark.usefixtures("double_precision")

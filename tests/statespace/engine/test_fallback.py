@@ -39,10 +39,10 @@ def without_engine(monkeypatch):
 
 def test_one_warning_names_the_fallback_and_how_to_build(case, without_engine):
     with pytest.warns(UserWarning, match=MISSING):
-        assert choose(*case) == Sweep()
+        assert choose(case[0]) == Sweep()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert choose(*case) == Sweep()
+        assert choose(case[0]) == Sweep()
 
 
 def test_a_fit_warns(rng, without_engine):
@@ -54,6 +54,6 @@ def test_no_warning_where_the_engine_is_not_wanted(case, without_engine, monkeyp
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with use_strategy("recursions"):
-            choose(*case)
+            choose(case[0])
         monkeypatch.setenv(kernels.SWITCH, "0")
-        choose(*case)
+        choose(case[0])

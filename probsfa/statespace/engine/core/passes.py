@@ -10,9 +10,7 @@ import numpy as np
 from probsfa._threads import n_cores, on_two_threads
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.core.kernels import kernels
-from probsfa.statespace.engine.core.sums import Sums
-from probsfa.statespace.engine.core.tables import Columns, Precisions, Roots, by_diagonals
-from probsfa.statespace.engine.core.triangles import packed
+from probsfa.statespace.engine.core.tables import Columns, Precisions, Roots, Sums, by_diagonals, packed
 from probsfa.statespace.engine.dynamics import transition_table
 from probsfa.statespace.panel import Panel, reading, resident_bytes
 from probsfa.statespace.parameters import Parameters

@@ -1,14 +1,18 @@
-"""Model tables for the kernels: columns, and transitions over the gaps between rows."""
+"""Arrays in the format of the kernels: transitions over gaps, columns, sums, lower triangles."""
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.core.triangles import lower_triangle
 from probsfa.statespace.engine.dynamics import Blocks, Transition
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.parameters import Parameters
+
+#: Numbers of a SIMD vector, as in segments.c.
+LANES = 4
 
 
 class Precisions(NamedTuple):
@@ -103,3 +107,75 @@ class Columns(NamedTuple):
             scaled[:, rows] * loadings[:, columns],
         )
         return cls(*(np.ascontiguousarray(array, np.float64) for array in arrays))
+
+
+class Sums(NamedTuple):
+    """Sums over rows for the expected statistics; see ``add_up`` of ``segments.c``."""
+
+    seen: FloatArray
+    residual_moments: FloatArray
+    residual_power: FloatArray
+    transitions: FloatArray
+
+    @classmethod
+    def zero(
+        cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
+    ) -> "Sums":
+        """Return sums over no rows; if rows are complete, all columns share the sums ``seen``."""
+        k, d = n_states, n_features
+        width = d + 1 + -(d + 1) % LANES
+        seen = (k * (k + 1) + k + 1, LANES if complete else width)
+        shapes = (seen, (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
+        return cls(*(np.zeros(shape) for shape in shapes))
+
+    def statistics(self, log_likelihood: float, loadings: FloatArray, *, complete: bool) -> Statistics:
+        """Return the expected statistics, of complete rows or others."""
+        d, k = loadings.shape
+        packed = k * (k + 1) // 2
+        seen = self.seen[:, :1] if complete else self.seen[:, : d + 1]
+        spread, second = (unpacked(seen[part].T) for part in (slice(packed), slice(packed, 2 * packed)))
+        first, counts = seen[2 * packed : -1].T, seen[-1]
+        moments = np.empty((d + 1, k + 1, k + 1))
+        moments[:, :k, :k] = spread + second
+        moments[:, :k, k] = moments[:, k, :k] = first
+        moments[:, k, k] = counts
+        loaded = loadings @ spread[0] if complete else np.einsum("dij,dj->di", spread[:-1], loadings)
+        crossed = self.residual_moments[:, :d].T.copy()
+        crossed[:, :k] -= loaded
+        power = self.residual_power + np.einsum("di,di->d", loaded, loadings)
+        of_gaps = self.transitions[:-1]
+        steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
+        return Statistics(
+            log_likelihood,
+            np.broadcast_to(counts, d + 1)[:-1].copy(),
+            power,
+            crossed,
+            moments[:-1],
+            moments[-1],
+            *map(np.copy, steps),
+        )
+
+
+@cache
+def lower_triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return rows and columns of the entries of a lower triangle, row after row."""
+    return np.tril_indices(size)
+
+
+def packed(matrix: FloatArray) -> FloatArray:
+    """Return the lower triangle of a matrix, row after row."""
+    return matrix[lower_triangle(len(matrix))]
+
+
+def unpacked(lower: FloatArray) -> FloatArray:
+    """Return the symmetric matrices (..., K, K) of lower triangles."""
+    return lower[..., _places(lower.shape[-1])]
+
+
+@cache
+def _places(count: int) -> NDArray[np.intp]:
+    """Return the indices of a symmetric matrix's entries in its lower triangle of ``count`` numbers."""
+    size = round((np.sqrt(8.0 * count + 1.0) - 1.0) / 2.0)
+    places = np.zeros((size, size), dtype=np.intp)
+    places[lower_triangle(size)] = np.arange(count)
+    return np.maximum(places, places.T)
