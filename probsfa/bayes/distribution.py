@@ -1,5 +1,6 @@
 """The factorial AR(1) model as a NumPyro distribution of a series, with factors integrated out."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -172,14 +173,11 @@ class FactorialAR1(dist.Distribution):
         values = jnp.where(self.observed, value, 0.0)
         mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
         args = (self.decay, self.loadings, self.noise_variance, offset, values, mask, self.gap_index)
+        one = partial(marginal_log_likelihood, gaps=self.gaps)
         with kernel_hints_outside_loops():
             if values.ndim == 2 and not self.batch_shape:
-                return marginal_log_likelihood(*args, self.gaps)
-            one = jnp.vectorize(
-                lambda *series: marginal_log_likelihood(*series, self.gaps),
-                signature="(k),(d,k),(d),(d),(t,d),(t,d),(t)->()",
-            )
-            return one(*args)
+                return one(*args)
+            return jnp.vectorize(one, signature="(k),(d,k),(d),(d),(t,d),(t,d),(t)->()")(*args)
 
     @broadcasting()
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

@@ -7,7 +7,6 @@ one linear Gaussian state-space model, whose likelihood is exact with missing va
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
@@ -17,11 +16,9 @@ from probsfa.bayes.draws import StructuralDraws
 from probsfa.bayes.model import OBSERVATIONS, NoiseModel, Series, sample_noise_variance
 from probsfa.bayes.priors import Priors, expand_prior
 from probsfa.bayes.tracing import kernel_hints_outside_loops
-from probsfa.statespace.engine.dynamics import Group, Transition, block_slices, transition_score
-from probsfa.statespace.engine.likelihood import forward_log_likelihood, score_terms
-from probsfa.statespace.engine.problem import Model, Rows
+from probsfa.statespace.engine.dynamics import Group, Transition
+from probsfa.statespace.engine.likelihood import block_log_likelihood
 from probsfa.statespace.engine.settings import broadcasting
-from probsfa.statespace.processes.base import block_score
 
 #: Standard deviation of the loadings of each state of a cycle: a cycle has two, with unit variance together.
 CYCLE_LOADING = 0.5**0.5
@@ -129,7 +126,7 @@ def log_likelihood(params: StructuralDraws, series: Series) -> Array:
     mask = jnp.asarray(series.mask)
     values = jnp.where(mask, series.values, 0.0)
     with kernel_hints_outside_loops():
-        return marginal_log_likelihood(
+        return block_log_likelihood(
             over,
             loadings,
             params.noise_variance,
@@ -174,75 +171,3 @@ def _gammainc_3(x: Array) -> Array:
         total, term = total + term, term * small / (4.0 + i)
     large = jnp.where(x < 1.0, 1.0, x)
     return jnp.where(x < 1.0, total * jnp.exp(-small), 1.0 - jnp.exp(-large) * (1.0 + large + 0.5 * large**2))
-
-
-@jax.custom_vjp
-@broadcasting()
-def marginal_log_likelihood(
-    over: Transition,
-    loadings: Array,
-    noise_variance: Array,
-    offset: Array,
-    values: Array,
-    mask: Array,
-    gap_index: Array,
-) -> Array:
-    """Return the log-likelihood of a state-space model of blocks, with states integrated out.
-
-    Parameters
-    ----------
-    over : Transition
-        Transitions over each of ``U`` gaps, arrays (U, ...).
-    loadings, noise_variance, offset, values, mask, gap_index
-        As in :func:`probsfa.statespace.engine.likelihood.marginal_log_likelihood`.
-
-    Returns
-    -------
-    Array of shape ()
-        Log-likelihood in nats. Its gradient by the first four arguments is exact (Fisher's identity). The
-        other arguments are not differentiated.
-    """
-    model = Model(_with_start(over), loadings, noise_variance, offset)
-    return forward_log_likelihood(model, Rows(values, mask, gap_index))
-
-
-def _with_start(over: Transition) -> Transition:
-    """Return transitions over each gap, followed by the one that starts a sequence."""
-    return jax.tree.map(lambda rows, start: jnp.concatenate([rows, start[:1]]), over, over.starting())
-
-
-@broadcasting()
-def _value_and_score(
-    over: Transition,
-    loadings: Array,
-    noise_variance: Array,
-    offset: Array,
-    values: Array,
-    mask: Array,
-    gap_index: Array,
-) -> tuple[Array, tuple[Transition, Array, Array, Array]]:
-    model = Model(_with_start(over), loadings, noise_variance, offset)
-    found = score_terms(model, Rows(values, mask, gap_index))
-    return found.log_likelihood, (_score(over, *found.transitions), *found.by_observations)
-
-
-def _score(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
-    """Return derivatives with respect to all entries of the transitions, in the same structure.
-
-    ``power`` and ``moments`` are those of :class:`probsfa.statespace.engine.dynamics.TransitionTerms`.
-    """
-    k, shapes = over.decay.shape[1], [group.matrix.shape[1:3] for group in over.groups]
-    alone = transition_score(Transition(over.decay), counts, power[:, :k], moments[:, :k]).decay
-    groups = []
-    for group, own in zip(over.groups, block_slices(k, shapes), strict=True):
-        of_blocks, moved = (x[:, own].reshape(group.matrix.shape) for x in (power, moments))
-        groups.append(Group(*block_score(group.innovation, counts, of_blocks, moved)))
-    return Transition(alone, tuple(groups))
-
-
-@broadcasting()
-def _pull_back(score: tuple[Transition, Array, Array, Array], cotangent: Array) -> tuple[Any, ...]:
-    return (*jax.tree.map(lambda part: cotangent * part, score), None, None, None)
-
-
-marginal_log_likelihood.defvjp(_value_and_score, _pull_back)

@@ -4,18 +4,19 @@ Samplers and optimizers written in JAX differentiate through this function. It d
 it can be compiled, batched and differentiated again. Call it with 64-bit arrays.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from probsfa.statespace.engine.choose import strategy_for_sampling
-from probsfa.statespace.engine.dynamics import Transition, transition_score
+from probsfa.statespace.engine.dynamics import Group, Transition, block_slices, transition_score
 from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
 from probsfa.statespace.engine.recursions import stationary
 from probsfa.statespace.engine.settings import broadcasting
 from probsfa.statespace.engine.statistics import observation_statistics, transition_statistics
+from probsfa.statespace.processes.base import block_score
 
 
 class ScoreTerms(NamedTuple):
@@ -66,13 +67,82 @@ def score_terms(model: Model, rows: Rows) -> ScoreTerms:
     return ScoreTerms(jnp.sum(log_likelihoods), by_observations, transitions, moments.means.T)
 
 
-def _transition_table(decay: Array, gaps: Array | None) -> Transition:
-    """Return transitions over each gap, then the sequence start; without ``gaps``, one gap of one unit."""
-    over = decay[None, :] if gaps is None else decay ** gaps[:, None]
-    return Transition(jnp.concatenate([over, jnp.zeros_like(decay[None, :])]))
-
-
 @jax.custom_vjp
+@broadcasting()
+def block_log_likelihood(
+    over: Transition,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    gap_index: Array,
+) -> Array:
+    """Return the log-likelihood of a state-space model of blocks, with the states integrated out.
+
+    Parameters
+    ----------
+    over : Transition
+        Transitions over each of ``U`` gaps, arrays (U, ...).
+    loadings, noise_variance, offset, values, mask, gap_index
+        As in :func:`marginal_log_likelihood`.
+
+    Returns
+    -------
+    Array of shape ()
+        Log-likelihood in nats. Its gradient by all but the last two arguments is exact (Fisher's identity:
+        Olsson, Petersen & Lehn-Schioler 2007) and can be differentiated again.
+    """
+    return forward_log_likelihood(
+        Model(with_start(over), loadings, noise_variance, offset), Rows(values, mask, gap_index)
+    )
+
+
+def with_start(over: Transition) -> Transition:
+    """Return transitions over each gap, followed by the one that starts a sequence."""
+    return jax.tree.map(lambda rows, start: jnp.concatenate([rows, start[:1]]), over, over.starting())
+
+
+_Score = tuple[Transition, Array, Array, Array, Array]
+
+
+@broadcasting()
+def _value_and_score(
+    over: Transition,
+    loadings: Array,
+    noise_variance: Array,
+    offset: Array,
+    values: Array,
+    mask: Array,
+    gap_index: Array,
+) -> tuple[Array, _Score]:
+    model = Model(with_start(over), loadings, noise_variance, offset)
+    found = score_terms(model, Rows(values, mask, gap_index))
+    # -R^-1 (x - mu - C E[z]), zero for missing values.
+    by_values = -mask * (values - offset - found.means @ loadings.T) / noise_variance
+    score = (_by_transitions(over, *found.transitions), *found.by_observations, by_values)
+    return found.log_likelihood, score
+
+
+def _by_transitions(over: Transition, counts: Array, power: Array, moments: Array) -> Transition:
+    """Return derivatives with respect to all entries of the transitions, in the same structure."""
+    k, shapes = over.decay.shape[1], [group.matrix.shape[1:3] for group in over.groups]
+    alone = transition_score(Transition(over.decay), counts, power[:, :k], moments[:, :k]).decay
+    groups = []
+    for group, own in zip(over.groups, block_slices(k, shapes), strict=True):
+        of_blocks, moved = (x[:, own].reshape(group.matrix.shape) for x in (power, moments))
+        groups.append(Group(*block_score(group.innovation, counts, of_blocks, moved)))
+    return Transition(alone, tuple(groups))
+
+
+@broadcasting()
+def _pull_back(score: _Score, cotangent: Array) -> tuple[Any, ...]:
+    return (*jax.tree.map(lambda part: cotangent * part, score), None, None)
+
+
+block_log_likelihood.defvjp(_value_and_score, _pull_back)
+
+
 @broadcasting()
 def marginal_log_likelihood(
     decay: Array,
@@ -110,58 +180,9 @@ def marginal_log_likelihood(
     Returns
     -------
     Array of shape ()
-        Log-likelihood in nats. Its gradient by the first four arguments, `values` and `gaps` is exact
-        (Fisher's identity: Olsson, Petersen & Lehn-Schioler 2007) and can be differentiated again. `mask` and
-        `gap_index` are not differentiated. If a decay is not positive, the gradient by `gaps` is NaN, because
-        such a process is not defined between steps.
+        Log-likelihood in nats. Its gradient by the first five arguments and `gaps` is exact and can be
+        differentiated again; see :func:`block_log_likelihood`. If a decay is negative, the gradient by
+        `gaps` is NaN, because such a process is not defined between steps.
     """
-    model = Model(_transition_table(decay, gaps), loadings, noise_variance, offset)
-    return forward_log_likelihood(model, Rows(values, mask, gap_index))
-
-
-_Residual = tuple[tuple[Array, Array, Array, Array, Array], Array | None]
-
-
-@broadcasting()
-def _value_and_score(
-    decay: Array,
-    loadings: Array,
-    noise_variance: Array,
-    offset: Array,
-    values: Array,
-    mask: Array,
-    gap_index: Array,
-    gaps: Array | None = None,
-) -> tuple[Array, _Residual]:
-    table = _transition_table(decay, gaps)
-    model = Model(table, loadings, noise_variance, offset)
-    found = score_terms(model, Rows(values, mask, gap_index))
-    by_gap = transition_score(table.at(slice(None, -1)), *found.transitions)
-    by_decay, by_gaps = _through_gaps(by_gap.decay, decay, gaps)
-    # -R^-1 (x - mu - C E[z]), zero for missing values.
-    by_values = -mask * (values - offset - found.means @ loadings.T) / noise_variance
-    score = (by_decay, *found.by_observations, by_values)
-    return found.log_likelihood, (score, by_gaps)
-
-
-def _through_gaps(by_transition: Array, decay: Array, gaps: Array | None) -> tuple[Array, Array | None]:
-    """Return scores by the one-step decay and by the gaps, from scores (U, K) by the decays over each gap."""
-    if gaps is None:
-        return by_transition[0], None
-    over, pull_back = jax.vjp(lambda a: a ** gaps[:, None], decay)
-    rate = jnp.where(decay > 0.0, jnp.log(jnp.where(decay > 0.0, decay, 1.0)), jnp.nan)
-    return pull_back(by_transition)[0], jnp.sum(by_transition * over * rate, axis=1)
-
-
-@broadcasting()
-def _pull_back(residual: _Residual, cotangent: Array) -> tuple[Array | None, ...]:
-    score, by_gaps = residual
-    return (
-        *(cotangent * part for part in score),
-        None,
-        None,
-        None if by_gaps is None else cotangent * by_gaps,
-    )
-
-
-marginal_log_likelihood.defvjp(_value_and_score, _pull_back)
+    over = decay[None, :] if gaps is None else decay ** gaps[:, None]
+    return block_log_likelihood(Transition(over), loadings, noise_variance, offset, values, mask, gap_index)
