@@ -1,5 +1,6 @@
 """Atomic writing of files."""
 
+import errno
 import os
 import shutil
 import stat
@@ -12,6 +13,8 @@ __all__ = ["discard_drafts", "is_written_through", "replacing"]
 
 # Existing temporary files, which are removed if the process must be terminated.
 _drafts: set[Path] = set()
+# Errors of writing, which the system raises without the name of the file.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -32,6 +35,11 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     ------
     list of Path
         A temporary file for each output, empty.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written. It names the outputs if the disk is full.
 
     Examples
     --------
@@ -63,6 +71,10 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
             if not node:
                 draft.chmod(_mode(place))  # temporary files are private
                 draft.replace(place)
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, ", ".join(str(output) for output in outputs)) from error
     finally:
         for draft in drafts:
             draft.unlink(missing_ok=True)

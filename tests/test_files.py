@@ -34,6 +34,15 @@ def test_a_failure_touches_nothing(tmp_path, error):
     assert (tmp_path / "a.csv").read_text() == "old"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_names_the_output(tmp_path):
+    (tmp_path / "a.csv").write_text("old")
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
+        with open("/dev/full", "w") as full:
+            full.write("new")
+    assert (tmp_path / "a.csv").read_text() == "old"
+
+
 def test_permissions_are_those_of_an_ordinary_file(tmp_path):
     (tmp_path / "plain").write_text("")
     (tmp_path / "closed").write_text("")

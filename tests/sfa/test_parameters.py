@@ -58,6 +58,12 @@ def test_steps_on_top_are_estimators(rng, name, wrong):
         model.fit(X, np.arange(20) % 2 if name == "classifier" else y)
 
 
+def test_a_clusterer_has_labels_for_its_points(rng):
+    """An estimator with fit alone raised an AttributeError after the eigenproblem."""
+    with pytest.raises(ValueError, match="clusterer must be None or .* the method fit_predict; got SFA"):
+        SpectralClustering(2, clusterer=SFA(), n_neighbors=5).fit(rng.standard_normal((20, 3)))
+
+
 @pytest.mark.parametrize("period", ["360", float("nan"), -1, 0, [1, 2], True])
 def test_periods_are_positive_numbers(rng, period):
     X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)

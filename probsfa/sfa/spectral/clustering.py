@@ -235,6 +235,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         wanted = _MOST_BY_GAP + 1 if by_gap else check_count("n_clusters", self.n_clusters)
         if self.n_components is not None:
             check_count("n_components", self.n_components)
+        if self.clusterer is not None:
+            check_estimator_type("clusterer", self.clusterer, "fit_predict")
         sequences, W, self._new = affinity_graph(self, X, heat_loops=True)
         n = W.shape[0]
         if not by_gap and wanted > n:
@@ -253,8 +255,6 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         self.spectrum_ = mu
         self.embedding_, self.eigenvalues_ = features[:, :count], mu[:count]
         self._warn()
-        if self.clusterer is not None:
-            check_estimator_type("clusterer", self.clusterer, "fit")
         self.clusterer_ = _prepare(self.clusterer, self.n_clusters_, self.random_state)
         self.labels_ = np.asarray(self.clusterer_.fit_predict(self.embedding_))
         self.affinity_matrix_ = W
