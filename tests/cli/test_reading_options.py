@@ -310,3 +310,9 @@ def test_an_output_that_promises_a_binary_table_is_refused(command, written):
         done = command(*arguments)
         assert done.code == 2
         assert "is not a name of a CSV file; let the name end in .csv, .csv.gz or .zip" in done.err
+
+
+@pytest.mark.parametrize("text", ["1234,567", "0,234"])
+def test_commas_that_separate_no_thousands_are_decimal_marks(command, written, text):
+    name = written(f"a;b\n{text};1\n{text};2\n")
+    assert json.loads(command("impute", name, "--dry-run", "--json", "-q").out)["decimal"] == ","
