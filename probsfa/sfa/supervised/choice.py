@@ -307,26 +307,60 @@ def _features(
     graph = build_graph(estimator._graph_of(), rows, labels, lengths=of_train[of_train > 0])
     expander = Expander.fit(basis.expansion, rows)
     expanded, outside = expander(rows), expander(data.X[held_out])
-    K = options.n_components[-1] + 1  # one more shows whether the last block of equal values is complete
-    if basis.target == "identity" and 0.0 not in basis.shrinkage:
-        n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
-        if len(expanded) <= n_varying:
+    K = options.n_components[-1] + 1  # the next one shows whether the last block of equal values is complete
+    intensities, target = basis.shrinkage, basis.target
+    n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
+    wide = len(expanded) <= n_varying
+    if target == "diagonal" or "auto" in intensities:
+        moments = graph_moments(graph, expanded)
+        intensities = [
+            ledoit_wolf(graph, expanded, moments, target) if isinstance(s, str) else s for s in intensities
+        ]
+        if wide and target == "diagonal" and any(intensities):
+            units = _noise_units(moments)
+            if units is not None:
+                expanded, outside, target = expanded / units, outside / units, "identity"
+                n_varying = int(np.isfinite(units).sum())
+    if target == "identity":
+        if wide:
             expanded, outside = _in_row_space(expanded, outside)
         moments = graph_moments(graph, expanded)
-        solutions = slowest_of_shrunk(moments, basis.shrinkage, K, n_varying)
+        solutions = _shrunk_to_identity(moments, intensities, K, n_varying, estimator.rank_tol)
     else:
-        moments = graph_moments(graph, expanded)
         solutions = (
-            _slowest(shrunk_moments(moments, intensity, basis.target), K, estimator.rank_tol)
-            for intensity in (
-                ledoit_wolf(graph, expanded, moments, basis.target) if isinstance(s, str) else s
-                for s in basis.shrinkage
-            )
+            _slowest(shrunk_moments(moments, s, target), K, estimator.rank_tol)
+            for s in map(float, intensities)
         )
     inside = (expanded[train] if whole else expanded) - moments.mean
     outside = outside - moments.mean
     for solution in solutions:
         yield inside @ solution.weights, outside @ solution.weights, solution.delta_values
+
+
+def _noise_units(moments: GraphMoments) -> FloatArray | None:
+    """Return units of the columns (D,) in which shrinkage to the diagonal is shrinkage to the identity.
+
+    The unit of a constant column is infinite. None if a column varies whose differences are zero: shrinkage
+    to the diagonal leaves it unchanged.
+    """
+    varying = np.diagonal(moments.covariance) > moments.variance_floor
+    units = np.sqrt(np.maximum(np.diagonal(moments.difference_moment), 0.0) / 2)
+    if not np.all(units[varying] > 1e-6 * np.sqrt(np.diagonal(moments.covariance)[varying])):
+        return None
+    return np.where(varying, units, np.inf)
+
+
+def _shrunk_to_identity(
+    moments: GraphMoments,
+    intensities: Sequence[float | str],
+    n_components: int,
+    n_columns: int,
+    rank_tol: float | None,
+) -> Iterator[SlowDirections]:
+    """Yield the slow directions at every intensity, all but 0 from one decomposition."""
+    shrunk = slowest_of_shrunk(moments, [s for s in intensities if s], n_components, n_columns)
+    for s in intensities:
+        yield next(shrunk) if s else _slowest(moments, n_components, rank_tol)
 
 
 def _in_row_space(rows: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
