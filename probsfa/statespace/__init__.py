@@ -46,8 +46,8 @@ from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
 from probsfa.statespace.filtering import FilterResult as FilterResult
 from probsfa.statespace.filtering import FilterState as FilterState
 from probsfa.statespace.innovations import InnovationParameters as InnovationParameters
-from probsfa.statespace.learning.profile import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.learning.standard_errors import StandardErrors as StandardErrors
+from probsfa.statespace.learning.standard_errors import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.model_choice import ModelSelection as ModelSelection
 from probsfa.statespace.model_choice import select_model as select_model
 from probsfa.statespace.news import News as News

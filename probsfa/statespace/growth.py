@@ -9,14 +9,15 @@ residuals are mostly noise. The start with the highest likelihood is used.
 import numpy as np
 
 from probsfa.statespace.learning.options import Given
-from probsfa.statespace.learning.process_starts import (
+from probsfa.statespace.learning.starts import (
     MEMORIES,
     from_slow,
+    interpolate,
     on_even_grid,
     rhythm,
+    starts,
     strongest_frequency,
 )
-from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, chosen_processes, with_more_latents

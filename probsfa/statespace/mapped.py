@@ -20,9 +20,8 @@ from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
 from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.profile import TimescaleProfile
 from probsfa.statespace.learning.regression import standard_errors_with
-from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.news import News

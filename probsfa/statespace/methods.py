@@ -29,8 +29,7 @@ from probsfa.statespace.covariates import Ahead, with_exog
 from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.fitted_model import FittedModel
-from probsfa.statespace.learning.profile import TimescaleProfile
-from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
 from probsfa.statespace.prediction import check_probability, ends_of
 from probsfa.statespace.summary import Summary, summarize

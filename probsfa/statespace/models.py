@@ -40,10 +40,11 @@ from probsfa.statespace.learning.budget import (
     stretches,
 )
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.profile import TimescaleProfile, profile_decay
 from probsfa.statespace.learning.standard_errors import (
     StandardErrors,
+    TimescaleProfile,
     free_coordinates,
+    profile_decay,
     standard_errors,
 )
 from probsfa.statespace.leave_one_out import (

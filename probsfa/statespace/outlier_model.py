@@ -20,8 +20,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.adjacent import distance_from_adjacent, robust_spread
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.profile import TimescaleProfile
-from probsfa.statespace.learning.standard_errors import StandardErrors
+from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.news import News
 from probsfa.statespace.posterior import Posterior

@@ -14,7 +14,7 @@ from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace import diagnostics
 from probsfa.statespace.diagnostics import PredictionErrors, diagnose, left_out_errors, left_out_rows
-from probsfa.statespace.learning import limits
+from probsfa.statespace.learning import coordinates
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import observation_moments
@@ -250,7 +250,7 @@ def test_a_rhythm_that_loses_its_phase_is_one(rng, decay):
         rhythm_decay=np.array([decay]), rhythm_frequency=np.array([2.0 * np.pi / 24.0]),
     )  # fmt: skip
     X = simulate(truth, 1500, rng)[0]
-    assert diagnostics._PERIOD_RANGE == limits.PERIOD_RANGE
+    assert diagnostics._PERIOD_RANGE == coordinates.PERIOD_RANGE
     [period] = ProbabilisticSFA(1).fit(X).diagnose(X).suggested["rhythms"]
     assert period == pytest.approx(24.0, rel=0.1)
 

@@ -31,7 +31,7 @@ from probsfa.statespace.held_out_values import (
     weigh,
     weigh_draws,
 )
-from probsfa.statespace.learning.process_starts import power_of_a_rhythm
+from probsfa.statespace.learning.starts import power_of_a_rhythm
 from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances

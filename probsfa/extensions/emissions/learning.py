@@ -31,8 +31,14 @@ from probsfa.extensions.emissions.sites import (
     site_panel,
 )
 from probsfa.statespace.engine.moments import Statistics
-from probsfa.statespace.learning import processes
-from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.coordinates import (
+    Coordinates,
+    dynamics_score,
+    from_vector,
+    longest_steps,
+    to_vector,
+    within_range,
+)
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_of
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
 from probsfa.statespace.noise import NoiseVariances
@@ -213,7 +219,7 @@ class BoundObjective:
         by_shapes, curvature, shape_prior = self._by_shapes(shapes, inference)
         gradient = np.concatenate(
             [
-                processes.score(params, self.cells.panel.gaps, stats, evenly_sampled=even),
+                dynamics_score(params, self.cells.panel.gaps, stats, evenly_sampled=even),
                 (by_loadings[:, seen] + prior_by_loadings).ravel(),
                 slope.sum(axis=0) + prior_by_offset,
                 by_shapes,
@@ -326,7 +332,7 @@ def maximize_bound(
         After a keyboard interrupt it has the best parameters so far.
     """
     even = cells.panel.evenly_sampled
-    params = processes.within_range(engine_params(params), evenly_sampled=even)
+    params = within_range(engine_params(params), evenly_sampled=even)
     linear = Coordinates(params.latents, NoiseVariances.known(params.n_features), even)
     layout = Layout(linear, tuple((shape.shape[0], shape.shape[1]) for shape in shapes))
     objective = BoundObjective(cells, layout, params, prior, max_iter, min(_SITES_TOL, 0.01 * tol), report)
@@ -339,7 +345,7 @@ def maximize_bound(
     loadings, offset, of_shapes = _LONGEST_STEPS
     longest = np.concatenate(
         [
-            processes.longest_steps(params.latents),
+            longest_steps(params.latents),
             np.full(linear.n_states * linear.n_features, loadings),
             np.full(linear.n_features, offset),
             np.full(layout.size - linear.size, of_shapes),

@@ -10,7 +10,7 @@ import numpy as np
 
 from probsfa._validation import Sequences
 from probsfa.statespace.learning.budget import stretches
-from probsfa.statespace.learning.process_starts import on_even_grid, power_of_a_rhythm
+from probsfa.statespace.learning.starts import on_even_grid, power_of_a_rhythm
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.student_model import StudentModel

@@ -9,39 +9,42 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import Statistics
-from probsfa.statespace.learning.ar1_noise_starts import (
-    signs_of_ar1_noise,
-    with_ar1_noise,
-    with_silent_ar1_noise,
+from probsfa.statespace.learning.coordinates import (
+    Coordinates,
+    Limits,
+    from_vector,
+    imposed,
+    to_vector,
+    within_range,
 )
-from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
-from probsfa.statespace.learning.limits import Limits, imposed
 from probsfa.statespace.learning.objective import (
+    AR1NoiseWhittleObjective,
     CountedEStep,
     EStep,
     FitResult,
+    Periodogram,
     Report,
+    WhittleObjective,
     fit_quasi_newton,
     make_box,
+    periodogram,
 )
 from probsfa.statespace.learning.options import Given
-from probsfa.statespace.learning.process_starts import (
+from probsfa.statespace.learning.quasi_newton import ascend
+from probsfa.statespace.learning.starts import (
     MEMORIES,
     from_slow,
+    interpolate,
     on_even_grid,
+    random_starts,
+    signs_of_ar1_noise,
     silent_processes,
+    starts,
     strongest_frequency,
+    with_ar1_noise,
     with_rhythm,
-)
-from probsfa.statespace.learning.processes import within_range
-from probsfa.statespace.learning.quasi_newton import ascend
-from probsfa.statespace.learning.starts import interpolate, random_starts, starts
-from probsfa.statespace.learning.whittle import (
-    AR1NoiseWhittleObjective,
-    Periodogram,
-    WhittleObjective,
-    periodogram,
+    with_silent_ar1_noise,
 )
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel

@@ -22,7 +22,6 @@ from probsfa._validation import Sequences
 from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.columns import ColumnMoments, column_moments, listed, resolution_variance
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, Steps
-from probsfa.statespace.learning.ar1_noise_starts import with_weak_ar1_noise
 from probsfa.statespace.learning.budget import (
     Size,
     check_bytes,
@@ -30,10 +29,9 @@ from probsfa.statespace.learning.budget import (
     default_size,
     integrates_ar1_noise,
 )
-from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.coordinates import Coordinates, Limits, canonical_where_free
+from probsfa.statespace.learning.em import fit_monte_carlo_em
 from probsfa.statespace.learning.fit import fit
-from probsfa.statespace.learning.limits import Limits, canonical_where_free
-from probsfa.statespace.learning.monte_carlo_em import fit_monte_carlo_em
 from probsfa.statespace.learning.objective import (
     STATUS_SENTENCES,
     EStep,
@@ -43,6 +41,7 @@ from probsfa.statespace.learning.objective import (
 )
 from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
+from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, rescale

@@ -12,7 +12,7 @@ import numpy as np
 from probsfa._times import TimeAxis, seconds_of
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_count, check_option
-from probsfa.statespace.learning.limits import PERIOD_RANGE, Limits
+from probsfa.statespace.learning.coordinates import PERIOD_RANGE, Limits
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.noise.gaussian import (
     FORMER_FLOOR,

@@ -26,11 +26,9 @@ from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
-from probsfa.statespace.learning import processes
-from probsfa.statespace.learning.coordinates import Coordinates, score
+from probsfa.statespace.learning.coordinates import Coordinates, latent_spectra, score
 from probsfa.statespace.learning.em import fit_em
-from probsfa.statespace.learning.fisher_metric import factorise
-from probsfa.statespace.learning.information import factor_spectra
+from probsfa.statespace.learning.fisher_metric import factor_spectra, factorise
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,
@@ -40,7 +38,13 @@ from probsfa.statespace.learning.maximum_likelihood import (
     maximise,
     start_of,
 )
-from probsfa.statespace.learning.objective import CountedEStep, FitResult, Report, fit_quasi_newton
+from probsfa.statespace.learning.objective import (
+    CountedEStep,
+    FitResult,
+    Report,
+    band_edges,
+    fit_quasi_newton,
+)
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.robust import clipped, fit_robust
 from probsfa.statespace.learning.standard_errors import (
@@ -52,7 +56,6 @@ from probsfa.statespace.learning.standard_errors import (
     normal_quantile,
     observed_information,
 )
-from probsfa.statespace.learning.whittle import band_edges
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
@@ -156,7 +159,7 @@ def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Calla
     """Return a solver with the expected information for evenly spread missing values and even sampling."""
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
-    spectra = processes.latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
+    spectra = latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
     factors = factor_spectra(params.replace(noise_variance=params.noise_variance / share), spectra)
     root, left, inverse = factors.root[:, None], factors.left, factors.inverse
     q, p = left.shape[1], rows.shape[1]

@@ -33,10 +33,9 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.adjacent import MAD, distance_from_adjacent, robust_spread
 from probsfa.statespace.engine.moments import Statistics
-from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.coordinates import Coordinates, Limits, imposed
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fit import conform, fit
-from probsfa.statespace.learning.limits import Limits, imposed
 from probsfa.statespace.learning.objective import (
     CountedEStep,
     FitResult,

@@ -7,14 +7,18 @@ from scipy.signal import lfilter
 
 from probsfa import ProbabilisticSFA, select_n_components
 from probsfa.statespace.learning import em
-from probsfa.statespace.learning.ar1_noise_metric import AR1NoiseMetric
-from probsfa.statespace.learning.ar1_noise_starts import signs_of_ar1_noise
 from probsfa.statespace.learning.budget import default_size, most_components
-from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
-from probsfa.statespace.learning.fisher_metric import CompleteData
-from probsfa.statespace.learning.processes import frequencies
+from probsfa.statespace.learning.coordinates import (
+    Coordinates,
+    from_vector,
+    information_frequencies,
+    score,
+    to_vector,
+)
+from probsfa.statespace.learning.fisher_metric import AR1NoiseMetric, CompleteData
+from probsfa.statespace.learning.objective import AR1NoiseWhittleObjective, periodogram
 from probsfa.statespace.learning.standard_errors import observed_information
-from probsfa.statespace.learning.whittle import AR1NoiseWhittleObjective, periodogram
+from probsfa.statespace.learning.starts import signs_of_ar1_noise
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters, make_parameters
@@ -76,7 +80,7 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
     if noise == "isotropic":
         params = params.replace(noise_variance=np.full(3, 0.3))
     layout, states, at = in_coordinates(params, even, noise)
-    omega, weights = frequencies(states)
+    omega, weights = information_frequencies(states)
     n = 70.0
     wanted = np.zeros((layout.size, layout.size))
     for w, weight in zip(omega, weights, strict=True):

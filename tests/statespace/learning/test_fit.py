@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import progress
-from probsfa.statespace.learning import objective, whittle
+from probsfa.statespace.learning import objective
 from probsfa.statespace.learning.coordinates import from_vector
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from tests.oracles import statespace as oracle
@@ -232,7 +232,7 @@ def test_an_interrupt_keeps_the_best_parameters(rng, solver, at, monkeypatch):
 def test_an_interrupt_while_starting_gives_a_start(rng, at, monkeypatch):
     """Ctrl-C before the first posterior: there are parameters all the same, and their likelihood is told."""
     model, data = draw(rng)
-    call, count = whittle.WhittleObjective.__call__, []
+    call, count = objective.WhittleObjective.__call__, []
 
     def interrupted(self, vector):
         if len(count) == at:
@@ -241,7 +241,7 @@ def test_an_interrupt_while_starting_gives_a_start(rng, at, monkeypatch):
         count.append(1)
         return call(self, vector)
 
-    monkeypatch.setattr(whittle.WhittleObjective, "__call__", interrupted)
+    monkeypatch.setattr(objective.WhittleObjective, "__call__", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
         fitted = ProbabilisticSFA(2).fit(data)
     assert not fitted.converged_
@@ -283,7 +283,7 @@ def test_the_bar_moves_while_gaps_are_imputed_for_a_start(capsys):
 def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
     """The highest on Whittle's likelihood until then, which the fit returns."""
     model, data = draw(rng)
-    call, seen = whittle.WhittleObjective.__call__, []
+    call, seen = objective.WhittleObjective.__call__, []
 
     def interrupted(self, vector):
         if len(seen) == at:
@@ -292,7 +292,7 @@ def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
         seen.append((evaluation.value, self.layout, vector, self.template))
         return evaluation
 
-    monkeypatch.setattr(whittle.WhittleObjective, "__call__", interrupted)
+    monkeypatch.setattr(objective.WhittleObjective, "__call__", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
         fitted = ProbabilisticSFA(2).fit(data)
     _, layout, vector, template = max(seen, key=lambda one: one[0])

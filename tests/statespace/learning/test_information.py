@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.coordinates import Coordinates, information_frequencies, latent_spectra
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_without_holes
-from probsfa.statespace.learning.processes import frequencies, latent_spectra
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
@@ -23,7 +22,7 @@ def test_quadrature_integrates_the_spectra(decay):
     """A latent has unit variance, and the square of its spectrum the mean (1 + a^2) / (1 - a^2)."""
     decay = np.array(decay)
     params = of_decay(decay)
-    omega, weights = frequencies(params)
+    omega, weights = information_frequencies(params)
     spectrum, slope = latent_spectra(params, omega, evenly_sampled=True)[:2]
     assert np.all((omega > 0) & (omega < np.pi)) and np.all(weights > 0)
     assert weights.sum() == pytest.approx(1.0, rel=1e-12)

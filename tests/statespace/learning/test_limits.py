@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probsfa.statespace.learning.limits import Limits, imposed
+from probsfa.statespace.learning.coordinates import Limits, imposed
 from probsfa.statespace.parameters import Parameters
 
 

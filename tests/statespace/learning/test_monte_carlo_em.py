@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise
-from probsfa.statespace.learning import monte_carlo_em as learning
-from probsfa.statespace.learning.monte_carlo_em import EMIteration, fit_monte_carlo_em, with_ar1_noise
+from probsfa.statespace.learning import em as learning
+from probsfa.statespace.learning.em import EMIteration, fit_monte_carlo_em, with_ar1_noise
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters

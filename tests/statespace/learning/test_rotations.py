@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.rotations import rotate_along
+from probsfa.statespace.learning.objective import rotate_along
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes.matern import Matern32

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates, to_vector
-from probsfa.statespace.learning.whittle import WhittleObjective, band_edges, periodogram
+from probsfa.statespace.learning.objective import WhittleObjective, band_edges, periodogram
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
