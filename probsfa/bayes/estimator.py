@@ -352,10 +352,11 @@ class BayesianSFA(Saved, StateSpaceMethods):
         -----
         Leave-one-out cross-validation leaves out one value and conditions on all others, including later
         ones. It requires the variable by value: ``arviz.loo(idata, var_name="observed_values")`` and
-        ``arviz.plot_loo_pit(idata, y="observed_values")``. Factors are integrated out, so that the weights
-        depend on the parameters only (Buerkner, Gabry & Vehtari 2021). The log densities by row are those of
-        one-step-ahead prediction. Their importance weights do not give a posterior without the row, because
-        later rows depend on it.
+        ``arviz.plot_loo_pit(idata, y="observed_values")``, from ArviZ 1 on ``arviz.plot_loo_pit(idata,
+        var_names=["observed_values"])``. Factors are integrated out, so that the weights depend on the
+        parameters only (Buerkner, Gabry & Vehtari 2021). The log densities by row are those of one-step-ahead
+        prediction. Their importance weights do not give a posterior without the row, because later rows
+        depend on it.
         """
         check_is_fitted(self)
         if self._tree is None:
