@@ -307,8 +307,10 @@ def _check_cells(array: NDArray[Any], name: str, column: Any = None) -> None:
 
 def _remedy(column: Any, cell: Any) -> str:
     """Return what to do with a text or a date among the values, in a column of a DataFrame or elsewhere."""
-    if not isinstance(cell, (str, bytes)):
+    if not isinstance(cell, (str, bytes)) and column is None:
         return " Give times as the index of a DataFrame of pandas, or as times=."
+    if not isinstance(cell, (str, bytes)):
+        return f" Give times as the index, X.set_index({column!r}), or as times=X[{column!r}]."
     if column is None:
         return ""
     if _LIKE_A_DATE.match(str(cell)):

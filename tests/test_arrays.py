@@ -98,7 +98,7 @@ def test_estimators_read_objects_with_na_and_sparse_columns(make):
 def test_estimators_refuse_dates_with_a_time_zone():
     dates = pd.date_range("2024-01-01", periods=3, tz="UTC")
     with pytest.raises(
-        ValueError, match=r"column 'when' of X holds a date or duration .* index of a DataFrame"
+        ValueError, match=r"column 'when' of X holds a date or duration .*X.set_index\('when'\)"
     ):
         check(pd.DataFrame({"when": dates}))
 
