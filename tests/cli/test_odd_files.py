@@ -81,7 +81,7 @@ def test_one_column(command, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,a,b\n1,2,3\n,5,6\n", "columns 1 and 2 both have the name 'a'; rename one of them"),
+        ("a,a,b\n1,2,3\n,5,6\n", "2 columns have the name 'a'; rename all but one"),
         ("a,b,c\n1,NA,3\n2,NA,6\n", "column 'b' has no values. Leave it out with --exclude"),
         ("a,b\n7,1\n7,\n", "all data columns are constant"),
         ("a\n\n7\n", "all data columns are constant"),
@@ -89,7 +89,7 @@ def test_one_column(command, tmp_path):
         ('a,b\n1,"2\n3,4\n', "a quotation mark is not closed"),
         (
             "date,a\n01/02/2020,1\n02/02/2020,\n04/02/2020,3\n",
-            "may be day/month/year or month/day/year. Choose with",
+            "may be %d/%m/%Y or %m/%d/%Y. Choose with",
         ),
         (
             "date,a\n2020-01-01,1\n2020-02-30,\n2020-01-03,3\n2020-01-04,3\n",

@@ -1,4 +1,4 @@
-"""The data file of a command, read with its options."""
+"""The data file of a command, read with its options, and reports of how it was read."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,20 +11,19 @@ import pandas as pd
 
 from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
+from probsfa.cli._report import align
 from probsfa.cli._screen import Screen
 from probsfa.cli.tables.content import read_content
-from probsfa.cli.tables.outliers import codes_of, outliers
-from probsfa.cli.tables.report import plan_as_dict, plan_as_lines, plan_as_table
+from probsfa.cli.tables.outliers import check_codes, outlier_warnings
 from probsfa.cli.tables.roles import Plan, make_plan
-from probsfa.cli.tables.table import Table, Texts, make_table, split_codes
+from probsfa.cli.tables.table import Table, make_table
 from probsfa.cli.tables.times import Clock, Rows, read_clock
 
 __all__ = ["Input", "read_input"]
 
 # Squares of larger numbers overflow.
 _LARGEST = 1e150
-# A likely code for missing values in a larger share of the rows is an error; a rarer one is a warning.
-_RARE = 0.01
+_MOST_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -33,23 +32,21 @@ class Input:
 
     Attributes
     ----------
-    table : Table
-        The structure of the file.
-    plan : Plan
-        The roles of its columns.
-    values : ndarray (T, D)
-        Numbers of the data columns in the order of the file, NaN where missing.
-    clock : Clock
-        Times of the rows.
-    warnings : tuple of str
+    table, plan, clock : Table, Plan, Clock
+        The structure of the file, the roles of its columns, and the times of its rows.
+    warnings : list of str
         Likely errors in the file.
     """
 
     table: Table
     plan: Plan
-    values: FloatArray
     clock: Clock
-    warnings: tuple[str, ...] = ()
+    warnings: list[str]
+
+    @property
+    def values(self) -> FloatArray:
+        """Numbers (T, D) of the data columns in the order of the file, NaN where missing."""
+        return self.plan.values
 
     @property
     def names(self) -> list[str]:
@@ -62,17 +59,9 @@ class Input:
 
         Dates are its index, so that a model that is saved knows its unit of time.
         """
-        stamps = self.clock.stamps if self.is_dated else None
-        frames = [
-            pd.DataFrame(
-                self.values[rows],
-                columns=self.names,
-                index=None if stamps is None else pd.DatetimeIndex(stamps[rows]),
-                copy=False,
-            )
-            for rows in self._slices
-        ]
-        return frames if self.plan.group is not None else frames[0]
+        stamps = self.clock.stamps
+        index = None if stamps is None or self.times is not None else pd.DatetimeIndex(stamps)
+        return self._of_sequences(pd.DataFrame(self.values, columns=self.names, index=index, copy=False).iloc)
 
     @property
     def arrays(self) -> Any:
@@ -82,17 +71,13 @@ class Input:
     @property
     def times(self) -> Any:
         """Times of `X` that are plain numbers; dates are its index."""
-        return None if self.is_dated else self._of_sequences(self.clock.stamps)
+        stamps = self.clock.stamps
+        return None if stamps is None or stamps.dtype.kind == "M" else self._of_sequences(stamps)
 
     @property
     def steps(self) -> Any:
         """Times of `arrays` in steps, None if rows are evenly spaced."""
         return self._of_sequences(self.clock.times)
-
-    @property
-    def is_dated(self) -> bool:
-        """Whether times are dates."""
-        return self.clock.stamps is not None and self.clock.stamps.dtype.kind == "M"
 
     @property
     def missing(self) -> list[int]:
@@ -107,13 +92,85 @@ class Input:
             values[rows] = np.asarray(result)
         return values
 
+    def plan_as_lines(self) -> list[str]:
+        """Describe in a few lines how the file was read."""
+        table, plan = self.table, self.plan
+        n_rows, n_columns = self.values.shape
+        lines = [
+            f"{table.source}: {_count(n_rows, 'row')} of {_count(n_columns, 'column')}, "
+            f"{100.0 * np.isnan(self.values).mean():.1f} % of the values missing; {self.clock.note}",
+            f"data: {_some(self.names)}",
+            f"time: {self._time()}",
+        ]
+        if plan.group is not None:
+            lines.append(f"group: {table.names[plan.group]}; {_count(len(self.clock.sequences), 'sequence')}")
+        reasons: dict[str, list[str]] = {}
+        for name, (role, why) in zip(table.names, plan.roles, strict=True):
+            if role == "left out":
+                reasons.setdefault(why, []).append(name or "(no name)")
+        if reasons:
+            lines.append("left out: " + "; ".join(f"{_some(n)} ({why})" for why, n in reasons.items()))
+        remarks = [(table.names[j], plan.roles[j][1].partition(", ")[2]) for j in plan.data]
+        lines += [f"{name}: {remark}" for name, remark in remarks if remark]
+        if not table.named:
+            lines.append("row 1 has no names and is read as data (--header yes: it has names)")
+        if table.n_blank:
+            n_blank = _count(table.n_blank, "row")
+            lines.append(f"{n_blank} without values at the end of the file: kept and not used")
+        if table.decimal == ",":
+            lines.append("numbers are read with a decimal comma (--decimal . for a point)")
+        return lines
+
     def plan_as_text(self) -> str:
-        """Describe the role of each column, and how the file was read."""
-        return plan_as_table(self.table, self.plan, self.clock, self.missing)
+        """Describe the role of each column with the reason, and how the text is written."""
+        plan = self.plan_as_dict()
+        rows = [("column", "role", "missing", "why")]
+        for column in plan["columns"]:
+            missing = "" if column["missing"] is None else str(column["missing"])
+            rows.append((column["name"] or "(no name)", column["role"], missing, column["why"]))
+        widths = [max(len(row[j]) for row in rows) for j in range(3)]
+        lines = [f"  {n:{widths[0]}}  {r:{widths[1]}}  {m:>{widths[2]}}  {why}" for n, r, m, why in rows]
+        written = [(key, str(plan[key])) for key in ("rows", "delimiter", "decimal", "encoding")]
+        return "\n".join([*lines, "", align([*written, ("time", self._time())])])
 
     def plan_as_dict(self) -> dict[str, Any]:
-        """Return how the file was read in a form for JSON."""
-        return plan_as_dict(self.table, self.plan, self.clock, self.missing, self.warnings)
+        """Return how the file was read, and likely errors in it, in a form for JSON."""
+        table, counts = self.table, dict(zip(self.plan.data, self.missing, strict=True))
+        return {
+            "file": table.source,
+            "rows": len(table.rows),
+            "blank_rows_at_the_end": table.n_blank,
+            "header": table.named,
+            "delimiter": table.delimiter,
+            "decimal": table.decimal,
+            "thousands": table.thousands or None,
+            "encoding": table.content.encoding,
+            "columns": [
+                {"name": name, "role": role, "why": why, "missing": counts.get(j)}
+                for j, (name, (role, why)) in enumerate(zip(table.names, self.plan.roles, strict=True))
+            ],
+            "time": {
+                "columns": [table.names[j] for j in self.plan.time],
+                "read_as": self.clock.how,
+                "evenly_spaced": self.clock.times is None,
+                "step": self.clock.step,
+            },
+            "sequences": [len(rows) for rows in self.clock.sequences],
+            "in_order": self._is_in_order(),
+            "missing_cells": sum(self.missing),
+            "warnings": self.warnings,
+        }
+
+    def _time(self) -> str:
+        names = " and ".join(self.table.names[j] or "(no name)" for j in self.plan.time)
+        if not self.plan.time:
+            return "no column (--time names some)"
+        if self.clock.how is None:
+            return f"{names}, not used (--even)"
+        return f"{names}, read as {self.clock.how}{'' if self._is_in_order() else ', sorted'}"
+
+    def _is_in_order(self) -> bool:
+        return all(bool(np.all(np.diff(rows) > 0)) for rows in self.clock.sequences)
 
     def _of_sequences(self, values: Any) -> Any:
         """Rows of an array in order of time: one array, a list of them, or None if there are none."""
@@ -147,7 +204,7 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
     CommandError
         If the file cannot be read, a value is bad, or a column has no values.
     """
-    table, texts = make_table(
+    table = make_table(
         read_content(args.data),
         delimiter="\t" if args.delimiter in ("tab", "\\t") else args.delimiter,
         decimal=args.decimal,
@@ -156,85 +213,49 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
         skip_rows=args.skip_rows,
         codes=args.missing_code,
     )
-    plan = make_plan(table, texts, args, columns)
-    values = np.column_stack([plan.columns[j].values for j in plan.data])
-    _check_values(table, plan, values)
-    warnings = _missing_codes(table, plan, values, args) + _outliers(table, texts, plan, values)
-    groups = [j for j, column in enumerate(plan.columns) if column.role in ("left out", "data")]
-    clock = read_clock(table, texts, plan.time, _sequences(table, texts, plan.group), args, groups)
-    series = Input(table, plan, values, clock, tuple(warnings))
-    for line in plan_as_lines(table, plan, clock, sum(series.missing)):
+    plan = make_plan(table, args, columns)
+    _check_values(table, plan)
+    warnings = check_codes(table, plan, args.missing_code) + outlier_warnings(table, plan)
+    series = Input(table, plan, read_clock(table, plan.time, _sequences(table, plan.group), args), warnings)
+    for line in series.plan_as_lines():
         screen.note(line)
     for warning in series.warnings:
         screen.warn(warning)
     return series
 
 
-def _sequences(table: Table, texts: Texts, group: int | None) -> tuple[Rows, ...]:
+def _sequences(table: Table, group: int | None) -> list[Rows]:
     """Return the rows of each independent sequence, in the order of the file."""
     if group is None:
-        return (np.arange(len(table.rows)),)
-    labels = texts[group]
+        return [np.arange(len(table.rows))]
+    labels = table.texts[group]
     empty = np.flatnonzero(labels == "")
     if len(empty):
         raise CommandError(f"{table.where(int(empty[0]), group)} is empty; every row needs a group.")
     rows = labels.groupby(labels, sort=False).indices
-    return tuple(np.asarray(rows[label]) for label in labels.unique())
+    return [np.asarray(rows[label]) for label in labels.unique()]
 
 
-def _check_values(table: Table, plan: Plan, values: FloatArray) -> None:
+def _check_values(table: Table, plan: Plan) -> None:
     """Raise an error for columns without values, and for numbers that overflow."""
-    for j, column in zip(plan.data, values.T, strict=True):
+    for j, column in zip(plan.data, plan.values.T, strict=True):
         if np.isnan(column).all():
             raise CommandError(
                 f"{table.source}: column {table.names[j]!r} has no values. Leave it out with --exclude."
             )
-    too_large = np.argwhere(np.abs(values) > _LARGEST)
+    too_large = np.argwhere(np.abs(plan.values) > _LARGEST)
     if len(too_large):
         row, i = map(int, too_large[0])
         raise CommandError(
-            f"{table.where(row, plan.data[i])}: {values[row, i]:g} overflows when it is squared (limit "
+            f"{table.where(row, plan.data[i])}: {plan.values[row, i]:g} overflows when it is squared (limit "
             f"{_LARGEST:g}). Rescale the column, or give --missing-code if the number means missing."
         )
 
 
-def _missing_codes(table: Table, plan: Plan, values: FloatArray, args: argparse.Namespace) -> list[str]:
-    """Raise an error for frequent likely codes for missing; return warnings of rare ones."""
-    found: dict[float, list[tuple[str, int]]] = {}
-    for j, column in zip(plan.data, values.T, strict=True):
-        for code in codes_of(column):
-            found.setdefault(code, []).append((repr(table.names[j]), int(np.count_nonzero(column == code))))
-    declared = any(text.strip() == "" for text in args.missing_code)  # --missing-code ''
-    frequent = {c: cs for c, cs in found.items() if any(n > _RARE * len(values) for _, n in cs)}
-    if frequent and not declared:
-        shown = "; ".join(
-            f"{code:g} in " + ", ".join(f"{name} ({_rows(n)})" for name, n in columns[:20])
-            for code, columns in frequent.items()
-        )
-        given = split_codes(args.missing_code, table.decimal)
-        mark = ";" if table.decimal == "," else ","
-        codes = mark.join([*given, *(f"{code:g}".replace(".", table.decimal) for code in frequent)])
-        raise CommandError(
-            f"{table.source}: likely codes for missing: {shown}. Give --missing-code={codes} if they mean "
-            "missing, or --missing-code='' if they are values."
-        )
-    return [
-        f"{code:g} in {', '.join(f'{name} ({_rows(n)})' for name, n in columns)} is far from all other "
-        f"values; if it means missing, give --missing-code={code:g}"
-        for code, columns in found.items()
-        if not declared
-    ]
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
 
 
-def _rows(n: int) -> str:
-    return "1 row" if n == 1 else f"{n} rows"
-
-
-def _outliers(table: Table, texts: Texts, plan: Plan, values: FloatArray) -> list[str]:
-    """Return warnings of single values far beyond all others."""
-    return [
-        f"{table.where(row, j)}: {texts[j][row]} lies {distance:.3g} standard deviations beyond all other "
-        "values of the column; if it is an error, leave the value empty."
-        for j, column in zip(plan.data, values.T, strict=True)
-        for row, distance in outliers(np.where(np.isin(column, codes_of(column)), np.nan, column))
-    ]
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -1,45 +1,36 @@
 """Numbers that are likely codes for missing, and single values far beyond all others."""
 
+from collections.abc import Sequence
+
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["codes_of", "outliers"]
+from probsfa._typing import FloatArray
+from probsfa.cli._errors import CommandError
+from probsfa.cli.tables.roles import Plan
+from probsfa.cli.tables.table import Table, split_codes
 
-# Customary codes for missing: nines, some round numbers, and limits of number types.
-_NINES = (
-    99.0,
-    999.0,
-    9999.0,
-    99999.0,
-    999999.0,
-    99.9,
-    999.9,
-    9999.9,
-    99.99,
-    999.99,
-    9999.99,
-    99.999,
-    999.999,
-)
-_OTHERS = (-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 65535.0)
-_HUGE = (1e20, 1e30, 1e34, 1e36)
+__all__ = ["check_codes", "codes_of", "outlier_warnings"]
+
+# Customary codes for missing: 99 to 999999 and 99.9 to 9999.99 of both signs, other round numbers, limits of
+# number types.
+_NINES = [10.0**n - 1.0 for n in range(2, 7)] + [
+    round(10.0**n - 10.0**-m, m) for n, m in ((2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3))
+]
+_OTHERS = [-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 65535.0]
 _CUSTOMARY = np.array(
-    sorted({sign * code for code in (*_NINES, *_HUGE) for sign in (1.0, -1.0)} | set(_OTHERS))
+    [*_OTHERS, *(sign * code for code in (*_NINES, 1e20, 1e30, 1e34, 1e36) for sign in (1, -1))]
 )
+# A likely code for missing values in a larger share of the rows is an error; a rarer one is a warning.
+_RARE = 0.01
 # Standard deviations of all other values beyond which a single value is reported; minimum number of values.
 _FAR, _FEWEST = 10.0, 10
 
 
-def codes_of(values: NDArray[np.float64]) -> list[float]:
-    """Return the customary codes for missing that a column has and that are unlikely values.
+def codes_of(values: FloatArray) -> list[float]:
+    """Return the customary codes for missing that a column (T,) has and that are unlikely values.
 
     Such a code lies beyond all other values, by more than half of their range; or it is negative and no other
     value is.
-
-    Parameters
-    ----------
-    values : ndarray (T,)
-        The column, NaN where missing.
 
     Examples
     --------
@@ -54,46 +45,56 @@ def codes_of(values: NDArray[np.float64]) -> list[float]:
     if len(rest) < 2:
         return []
     low, high = rest[0], rest[-1]
-    with np.errstate(over="ignore"):
+    codes = known[customary]
+    with np.errstate(over="ignore"):  # of numbers such as 1e308
         half = 0.5 * (high - low)
+        return codes[(codes < low - half) | (codes > high + half) | ((codes < 0.0) & (low >= 0.0))].tolist()
+
+
+def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[str]:
+    """Raise an error for frequent likely codes for missing; return warnings of rare ones.
+
+    ``--missing-code ''`` declares that all numbers are values.
+    """
+    if any(text.strip() == "" for text in missing_code):
+        return []
+    found: dict[float, dict[str, int]] = {}
+    for j, column in zip(plan.data, plan.values.T, strict=True):
+        for code in codes_of(column):
+            found.setdefault(code, {})[table.names[j]] = int(np.count_nonzero(column == code))
+    shown = {
+        code: f"{code:g} in " + ", ".join(f"{name!r} ({n} row{'s' * (n > 1)})" for name, n in counts.items())
+        for code, counts in found.items()
+    }
+    frequent = [code for code in found if max(found[code].values()) > _RARE * len(plan.values)]
+    if frequent:
+        codes = split_codes(missing_code, table.decimal)
+        codes += [f"{code:g}".replace(".", table.decimal) for code in frequent]
+        raise CommandError(
+            f"{table.source}: likely codes for missing: {'; '.join(shown[code] for code in frequent)}. Give "
+            f"--missing-code={(';' if table.decimal == ',' else ',').join(codes)} if they mean missing, or "
+            "--missing-code='' if they are values."
+        )
     return [
-        float(code)
-        for code in known[customary]
-        if code < low - half or code > high + half or code < 0.0 <= low
+        f"{shown[code]} is far from all other values; if it means missing, give --missing-code={code:g}"
+        for code in found
     ]
 
 
-def outliers(values: NDArray[np.float64]) -> list[tuple[int, float]]:
-    """Return single values that lie far beyond all others of a column.
-
-    Parameters
-    ----------
-    values : ndarray (T,)
-        The column, NaN where missing.
-
-    Returns
-    -------
-    list of (row, distance)
-        At most two, the lowest and the highest value, each with its distance from the nearest other one in
-        standard deviations of all others; ten or more.
-
-    Examples
-    --------
-    >>> outliers(np.array([*range(20), 1048.0]))[0][0]
-    20
-    """
-    rows = np.flatnonzero(~np.isnan(values))
-    if len(rows) <= _FEWEST:
-        return []
-    known = values[rows]
-    order = np.argsort(known, kind="stable")
-    far = []
-    for end, beside in ((0, 1), (-1, -2)):
-        extreme = order[end]
-        rest = np.delete(known, extreme)
-        scale = float(np.max(np.abs(rest)))
-        spread = scale * float(np.std(rest / scale)) if scale > 0.0 else 0.0
-        away = abs(known[extreme] - known[order[beside]])
-        if spread > 0.0 and away > _FAR * spread:
-            far.append((int(rows[extreme]), float(away / spread)))
-    return far
+def outlier_warnings(table: Table, plan: Plan) -> list[str]:
+    """Return warnings of the lowest and highest values that lie far beyond all others of their columns."""
+    warnings = []
+    for j, column in zip(plan.data, plan.values.T, strict=True):
+        rows = np.flatnonzero(~np.isnan(column) & ~np.isin(column, codes_of(column)))
+        if len(rows) <= _FEWEST:
+            continue
+        for row in (rows[np.argmin(column[rows])], rows[np.argmax(column[rows])]):
+            rest = column[rows[rows != row]]
+            spread, distance = float(np.std(rest)), float(np.min(np.abs(rest - column[row])))
+            if distance > _FAR * spread > 0.0:
+                warnings.append(
+                    f"{table.where(int(row), j)}: {table.texts[j][row]} lies {distance / spread:.3g} "
+                    "standard deviations beyond all other values of the column; if it is an error, leave the "
+                    "value empty."
+                )
+    return warnings

@@ -4,27 +4,25 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.content import Content
 
-__all__ = ["MISSING", "Table", "Texts", "as_numbers", "make_table", "split_codes"]
+__all__ = ["MISSING", "Table", "as_numbers", "make_table", "split_codes"]
 
 # Texts that mean missing in any file.
 MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
-Texts = pd.DataFrame
 
 _DELIMITERS = (",", ";", "\t", "|")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
 _WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _IN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
-# Rows from which the decimal mark and the header are inferred.
+# Rows from which the decimal mark is inferred.
 _SAMPLE = 2000
 
 
@@ -42,12 +40,12 @@ class Table:
         Names of the columns.
     named : bool
         Whether the file has a header.
-    rows : ndarray of int (T,)
+    texts : DataFrame (T, number of columns)
+        Texts of the values of all rows of data, without surrounding blanks.
+    rows : list of int
         Index of each row of data among all records of the file, including header, blank and skipped lines.
-    n_skipped : int
-        Lines in front of the table.
-    n_blank : int
-        Records at the end that have only delimiters and are not used.
+    n_skipped, n_blank : int
+        Lines in front of the table, and unused records at the end that have only delimiters.
     codes : frozenset of str
         Texts that mean missing, in lower case, beside `MISSING`.
     """
@@ -58,10 +56,11 @@ class Table:
     thousands: str
     names: tuple[str, ...]
     named: bool
-    rows: NDArray[np.intp]
+    texts: pd.DataFrame
+    rows: list[int]
     n_skipped: int = 0
     n_blank: int = 0
-    codes: frozenset[str] = field(default=frozenset())
+    codes: frozenset[str] = frozenset()
 
     @property
     def source(self) -> str:
@@ -70,24 +69,20 @@ class Table:
 
     def where(self, row: int, column: int) -> str:
         """Return the place of a value: file, row (the header is row 1) and column."""
-        return f"{self.source}: row {self.number(row)}, column {self.names[column]!r}"
+        return f"{self.source}: row {self.rows[row] + 1}, column {self.names[column]!r}"
 
-    def number(self, row: int) -> int:
-        """Return the number of a row of data in the file; the header is row 1."""
-        return int(self.rows[row]) + 1
+    def missing(self, column: int) -> BoolArray:
+        """Return which texts of a column mean that a value is missing."""
+        return np.asarray(self.texts[column].str.lower().isin(MISSING | self.codes), dtype=bool)
 
-    def missing(self, texts: pd.Series) -> BoolArray:
-        """Return which texts mean that a value is missing."""
-        return np.asarray(texts.str.lower().isin(MISSING | self.codes), dtype=bool)
-
-    def numbers(self, texts: pd.Series) -> tuple[FloatArray, BoolArray]:
+    def numbers(self, column: int) -> tuple[FloatArray, BoolArray]:
         """Return the numbers of a column, NaN for other texts, and which texts are not valid.
 
         A text is not valid if it is neither a finite number nor missing.
         """
-        values = as_numbers(texts, self.decimal, self.thousands)
+        values = as_numbers(self.texts[column], self.decimal, self.thousands)
         codes = as_numbers(pd.Series(sorted(self.codes), dtype=str), self.decimal, self.thousands)
-        missing = self.missing(texts) | np.isin(values, codes[np.isfinite(codes)])
+        missing = self.missing(column) | np.isin(values, codes[np.isfinite(codes)])
         bad = ~np.isfinite(values) & ~missing
         values[missing | bad] = np.nan
         return values, bad
@@ -100,15 +95,10 @@ class Table:
         """
         preamble, body = _split_lines(self.content.text, self.n_skipped)
         yield preamble
-        row, next_row = 0, self.rows[0] - self.n_skipped
-        for place, record in enumerate(_records(body, self.delimiter)):
-            if place != next_row:
-                yield record
-                continue
-            changes = dict(new(row))
+        row_of_record = {place: row for row, place in enumerate(self.rows)}
+        for place, (record, _) in enumerate(_records(self.source, body, self.delimiter), self.n_skipped):
+            changes = dict(new(row_of_record[place])) if place in row_of_record else {}
             yield _replaced(record, changes, self.delimiter) if changes else record
-            row += 1
-            next_row = self.rows[row] - self.n_skipped if row < len(self.rows) else -1
 
 
 def as_numbers(texts: pd.Series, decimal: str = ".", thousands: str = "") -> FloatArray:
@@ -150,58 +140,60 @@ def make_table(
     header: str = "auto",
     skip_rows: int = 0,
     codes: Sequence[str] = (),
-) -> tuple[Table, Texts]:
-    """Read a text as a table: its structure, and the texts of its values without surrounding blanks.
+) -> Table:
+    """Read a text as a table.
 
     The arguments are the options of the command. The delimiter is inferred among comma, semicolon, tab and
-    bar, the decimal mark between point and comma. The first record is a header unless it
-    has numbers and dates only.
+    bar, the decimal mark between point and comma. The first record is a header unless it has numbers and
+    dates only.
     """
-    source, (_, body) = content.source, _split_lines(content.text, skip_rows)
-    delimiter = delimiter or _guess_delimiter(body)
-    counts = np.array([len(row) for row in _rows(source, body, delimiter)], dtype=np.intp)
+    source, body = content.source, _split_lines(content.text, skip_rows)[1]
     if not body.strip():
         raise CommandError(f"{source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
-    texts = _texts(source, body, delimiter, counts)
-    blank = (texts == "").all(axis=1).to_numpy()
-    written = np.flatnonzero(~blank)
-    if not len(written):
+    delimiter = delimiter or _guess_delimiter(body)
+    records = [[value.strip() for value in values] for _, values in _records(source, body, delimiter)]
+    written = [place for place, values in enumerate(records) if any(values)]
+    if not written:
         raise CommandError(f"{source}: the file has only delimiters.")
-    top, last = int(written[0]), int(written[-1])
+    top, last = written[0], written[-1]
+    names = records[top]
     if decimal is None:
-        decimal = "." if thousands else _guess_decimal(texts.iloc[top : top + _SAMPLE], delimiter)
-    first = texts.iloc[top].tolist()[: counts[top]]
-    named = header == "yes" or (
-        header == "auto" and _is_header(first, texts.iloc[top + 1 :], decimal, thousands)
-    )
-    rows = np.arange(top + named, last + 1)
-    if not len(rows):
-        raise CommandError(f"{source}: the file has a header and no data.")
-    width = int(counts[rows[0]])
-    if counts.max() <= 1:  # a blank line is a missing value of the only column
-        counts = np.ones_like(counts)
+        decimal = "." if thousands else _guess_decimal(records[top : top + _SAMPLE])
+    below = [values for values in records[top + 1 : top + 21] if values]
+    named = header == "yes" or (header == "auto" and _is_header(names, below, decimal, thousands))
+    if max(map(len, records)) <= 1:  # a blank line is a missing value of the only column
+        rows = list(range(top + named, last + 1))
     else:
-        rows = rows[~(blank & (counts <= 1))[rows]]
-        width = int(counts[rows[0]])
-    if named and width == len(first) + 1:
+        rows = [i for i in range(top + named, last + 1) if any(records[i]) or len(records[i]) > 1]
+    if not rows:
+        raise CommandError(f"{source}: the file has a header and no data.")
+    width = len(records[rows[0]])
+    if named and width == len(names) + 1:
         # A delimiter at the end of each row of data, or names of rows in front, which have no header.
-        trailing = bool((texts.iloc[rows, width - 1] == "").all())
-        first = [*first, ""] if trailing else ["", *first]
-    names = tuple(first) if named else tuple(f"column {j + 1}" for j in range(width))
-    ragged = np.flatnonzero(counts[rows] != len(names))
-    if len(ragged):
-        row = int(rows[ragged[0]])
-        raise CommandError(
-            f"{source}: row {row + skip_rows + 1} has {counts[row]} values and row {top + skip_rows + 1} has "
-            f"{len(names)}. If {delimiter!r} is not the delimiter, name it with --delimiter; skip lines in "
-            "front of the table with --skip-rows."
-        )
-    n_blank = int(np.count_nonzero(counts[last + 1 :] > 1))
-    known = frozenset(code.lower() for code in split_codes(codes, decimal))
-    table = Table(
-        content, delimiter, decimal, thousands, names, named, rows + skip_rows, skip_rows, n_blank, known
+        names = [*names, ""] if not any(records[i][-1] for i in rows) else ["", *names]
+    elif not named:
+        names = [f"column {j + 1}" for j in range(width)]
+    for i in rows:
+        records[i] = records[i] or [""]
+        if len(records[i]) != len(names):
+            raise CommandError(
+                f"{source}: row {i + skip_rows + 1} has {len(records[i])} values and row "
+                f"{top + skip_rows + 1} has {len(names)}. If {delimiter!r} is not the delimiter, name it "
+                "with --delimiter; skip lines in front of the table with --skip-rows."
+            )
+    return Table(
+        content,
+        delimiter,
+        decimal,
+        thousands,
+        tuple(names),
+        named,
+        pd.DataFrame([records[i] for i in rows], dtype=str),
+        [i + skip_rows for i in rows],
+        skip_rows,
+        n_blank=sum(len(values) > 1 for values in records[last + 1 :]),
+        codes=frozenset(code.lower() for code in split_codes(codes, decimal)),
     )
-    return table, texts.iloc[rows, : len(names)].reset_index(drop=True)
 
 
 def _split_lines(text: str, n: int) -> tuple[str, str]:
@@ -211,18 +203,8 @@ def _split_lines(text: str, n: int) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
-def _rows(source: str, text: str, delimiter: str) -> Iterator[list[str]]:
-    """Read the records of a text by the csv module."""
-    lines = io.StringIO(text, newline="")
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=delimiter != " ")
-    try:
-        yield from reader
-    except csv.Error as error:
-        raise CommandError(f"{source}: line {reader.line_num}: {error}.") from None
-
-
-def _records(text: str, delimiter: str) -> Iterator[str]:
-    """Split a text into its records, line ends included; a value in quotes may hold line ends."""
+def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
+    """Read records by the csv module: the text of each, line ends included, and its values."""
     taken: list[str] = []
 
     def lines() -> Iterator[str]:
@@ -230,36 +212,22 @@ def _records(text: str, delimiter: str) -> Iterator[str]:
             taken.append(line)
             yield line
 
-    for _ in csv.reader(lines(), delimiter=delimiter, skipinitialspace=delimiter != " "):
-        yield "".join(taken)
-        taken.clear()
-
-
-def _texts(source: str, text: str, delimiter: str, counts: NDArray[np.intp]) -> Texts:
-    """Read the texts of all records by pandas, "" where a record is short."""
+    reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=delimiter != " ")
+    record = ""
     try:
-        texts = pd.read_csv(
-            io.StringIO(text),
-            sep=delimiter,
-            header=None,
-            names=range(max(int(counts.max()), 1)),
-            index_col=False,
-            dtype=str,
-            keep_default_na=False,
-            na_filter=False,
-            skip_blank_lines=False,
-            skipinitialspace=delimiter != " ",
-        )
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        if "EOF inside string" in str(error):
+        for values in reader:
+            record = "".join(taken)
+            yield record, values
+            taken.clear()
+        list(csv.reader([record], reader.dialect, strict=True))
+    except csv.Error as error:
+        if "unexpected end" in str(error):
             raise CommandError(f"{source}: a quotation mark is not closed.") from None
-        raise CommandError(f"{source}: cannot be read as a table ({error}).") from None
-    if len(texts) != len(counts):
-        raise CommandError(f"{source}: a quotation mark or a line end is in the wrong place.")
-    return texts.apply(lambda column: column.str.strip())
+        if taken:
+            raise CommandError(f"{source}: line {reader.line_num}: {error}.") from None
 
 
-def _is_header(first: list[str], below: Texts, decimal: str, thousands: str) -> bool:
+def _is_header(first: list[str], below: list[list[str]], decimal: str, thousands: str) -> bool:
     """Whether the first record has names: a text, or an empty corner as files of pandas have."""
     numbers = np.isfinite(as_numbers(pd.Series(first, dtype=str), decimal, thousands))
     if not all(
@@ -267,7 +235,7 @@ def _is_header(first: list[str], below: Texts, decimal: str, thousands: str) -> 
     ):
         return True
     corner = len(first) > 1 and first[0] == "" and all(first[1:])
-    return corner and len(below) > 0 and bool((below.iloc[:20, 0] != "").all())
+    return corner and bool(below) and all(values[0] for values in below)
 
 
 def _guess_delimiter(text: str) -> str:
@@ -279,7 +247,7 @@ def _guess_delimiter(text: str) -> str:
     head = [line for line in re.split(r"\r\n|\r|\n", text[:100_000])[:50] if line.strip()][:20]
 
     def plausibility(delimiter: str) -> tuple[bool, bool, bool, int]:
-        counts = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head] or [0]
+        counts = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head]
         header, usual = counts[0], counts[-1]
         same = usual > 0 and sum(n == usual for n in counts) >= 0.8 * len(counts)
         return same, header in (usual, usual - 1) and header > 0, delimiter != ",", usual
@@ -288,9 +256,9 @@ def _guess_delimiter(text: str) -> str:
     return best if plausibility(best)[-1] > 0 else ","
 
 
-def _guess_decimal(texts: Texts, delimiter: str) -> str:
+def _guess_decimal(records: list[list[str]]) -> str:
     """Return a comma if numbers have commas and none has a point, unless all may be thousands."""
-    values = [text for column in texts for text in texts[column] if "," in text or "." in text]
+    values = [text for record in records for text in record if "," in text or "." in text]
     commas = [text for text in values if _WITH_COMMA.fullmatch(text)]
     if not commas or all(map(_IN_THOUSANDS.fullmatch, commas)):
         return "."

@@ -120,7 +120,7 @@ CASES = (
         with_times(
             "date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020", "09/02/2020", "10/02/2020"]
         ),
-        error="may be day/month/year or month/day/year. Choose with --dayfirst",
+        error="may be %d/%m/%Y or %m/%d/%Y. Choose with --dayfirst",
     ),
     Case(
         "the same with `--dayfirst`",
@@ -137,7 +137,7 @@ CASES = (
         with_times("date", ["01/02/2020", "02/02/2020", "04/02/2020", "05/02/2020"]),
         ("--no-dayfirst",),
         time=("date",),
-        says=("month/day/year",),
+        says=("%m/%d/%Y",),
         step="31 d",
         times=(0.0, 1.0, 91 / 31, 121 / 31),
     ),
@@ -150,16 +150,14 @@ CASES = (
         "a day above 12 anywhere",
         with_times("date", ["11/02/2020", "12/02/2020", "14/02/2020"]),
         time=("date",),
-        says=("day/month/year",),
+        says=("%d/%m/%Y",),
         step="1.5 d",
         times=(0.0, 1 / 1.5, 2.0),
     ),
     Case(
         "hours of one day whose date has two readings",
         with_times("time", hours("01/02/2020 {:02d}:00")),
-        time=("time",),
-        step="1 h",
-        says=("the spacing is the same",),
+        error="may be %d/%m/%Y %H:%M or %m/%d/%Y %H:%M",
     ),
     Case(
         "`01.01.20` in a column named date",
@@ -171,7 +169,7 @@ CASES = (
     Case(
         "`01.01.20`, day or month first",
         with_times("when", ["01.01.20", "02.01.20", "03.01.20"]),
-        error="may be day/month/year or month/day/year",
+        error="may be %d.%m.%y or %m.%d.%y",
     ),
     Case(
         "the same with `--date-format`",
@@ -271,7 +269,7 @@ CASES = (
     ),
     Case(
         "decimal years",
-        with_times("year", ["2013.0000", "2013.0833", "2013.1667", "2013.2500"]),
+        with_times("year", ["2013.0", "2013.25", "2013.5", "2013.75"]),
         time=("year",),
     ),
     Case(
@@ -355,7 +353,7 @@ CASES = (
     Case(
         "several stations one below the other",
         "time,site,a,b\n2020-01-01,N,1.5,20\n2020-01-02,N,2.5,21\n2020-01-01,S,1,19\n2020-01-02,S,3.5,23\n",
-        error="If 'site' has the names of independent sequences, give --group 'site'",
+        error="name a column of independent sequences with --group",
     ),
     Case(
         "the same with `--group`",
@@ -408,7 +406,7 @@ CASES = (
     Case(
         "two columns of one name",
         "a,a,b\n1.5,1,20\n2.5,2,21\n1,3,19\n",
-        error="columns 1 and 2 both have the name 'a'",
+        error="2 columns have the name 'a'",
     ),
     Case(
         "a delimiter at the end of each row of data",
@@ -425,12 +423,12 @@ CASES = (
     Case(
         "values that are not numbers",
         "a,b\n1.5,20\n2.5,x\n1.0,--\n2.0,x\n",
-        error="column 'b': 'x' (2, first in row 3), '--' (1, first in row 4). Give --missing-code=x,--",
+        error="column 'b': 'x' (2, first in row 3), '--' (1, first in row 4). Give --missing-code=x,-- if",
     ),
     Case(
         "`1,234` in quotes",
         'a,b\n1.5,"1,234"\n2.5,"2,345"\n1.0,19\n',
-        error="They may be numbers written in another way: give --decimal , or --thousands ,",
+        error="--decimal or --thousands if they are numbers written in another way",
     ),
     Case(
         "the same with `--thousands ,`",

@@ -70,7 +70,7 @@ def test_binary_tables_are_refused(read):
 def test_byte_order_marks_are_kept(read, encoding):
     data = "\ufeffa,b\n1,\n".encode(encoding)
     content = read(data)
-    table, _ = make_table(content)
+    table = make_table(content)
     assert table.names == ("a", "b")
     filled = content.encoded(table.filled(lambda row: [(1, "9")]))
     assert b"".join(filled) == "\ufeffa,b\n1,9\n".encode(encoding)

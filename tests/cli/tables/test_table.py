@@ -24,14 +24,13 @@ def table_of(text, **options):
 
 
 def numbers(text, column=0, **options):
-    table, texts = table_of(text, **options)
-    values, bad = table.numbers(texts[column])
+    values, bad = table_of(text, **options).numbers(column)
     return values.tolist(), np.flatnonzero(bad).tolist()
 
 
 def filled(text, new, **options):
     """The text with new values, by row and column."""
-    table, _ = table_of(text, **options)
+    table = table_of(text, **options)
     return "".join(table.filled(lambda row: [(j, value) for (i, j), value in new.items() if i == row]))
 
 
@@ -56,8 +55,8 @@ def test_untouched_text_comes_back_to_the_last_character(rows, newline, last):
     lines = [",".join(f"name{j}" for j in range(width))] + [",".join(row) for row in rows]
     # A last row with values, so that no row counts as the empty end of a file.
     text = newline.join([*lines, ",".join(["1"] * width)]) + (newline if last else "")
-    table, texts = table_of(text, delimiter=",")
-    assert texts.shape == (len(rows) + 1, width)
+    table = table_of(text, delimiter=",")
+    assert table.texts.shape == (len(rows) + 1, width)
     assert "".join(table.filled(lambda row: [])) == text
     # A new value in each row changes this value alone, as the csv module reads the two files.
     after = "".join(table.filled(lambda row: [(row % width, "77")]))
@@ -120,12 +119,12 @@ def test_a_text_that_is_no_finite_number_is_bad(text):
 def test_delimiter_is_inferred(delimiter):
     lines = ["time a b".split(), "2020-01-01 1.5 2".split(), "2020-01-02 2.5 3".split()]
     text = "\n".join(delimiter.join(line) for line in lines)
-    assert table_of(text)[0].delimiter == delimiter
+    assert table_of(text).delimiter == delimiter
     assert numbers(text, 1) == ([1.5, 2.5], [])
 
 
 def test_delimiter_is_not_inferred_from_quoted_text():
-    assert table_of('"a;b;c",x\n"1;2;3",5\n"1;2;3",6\n')[0].delimiter == ","
+    assert table_of('"a;b;c",x\n"1;2;3",5\n"1;2;3",6\n').delimiter == ","
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
@@ -135,14 +134,14 @@ def test_delimiter_and_decimal_comma_are_inferred(delimiter, rows, header):
     width = len(header) or 2
     lines = [[f"{i + 1},{j}5" for j in range(width)] for i in range(rows)]
     text = "\n".join(delimiter.join(line) for line in ([header] if header else []) + lines)
-    table, _ = table_of(text)
+    table = table_of(text)
     assert (table.delimiter, table.decimal, table.named) == (delimiter, ",", bool(header))
     np.testing.assert_allclose(numbers(text, 1)[0], np.arange(1, rows + 1) + 0.15)
 
 
 def test_a_decimal_comma_in_quotes_is_inferred_if_the_comma_is_the_delimiter_too():
     text = 't,a\n1,"1,5"\n2,"2,25"\n'
-    table, _ = table_of(text)
+    table = table_of(text)
     assert (table.delimiter, table.decimal) == (",", ",")
     assert numbers(text, 1) == ([1.5, 2.25], [])
 
@@ -193,20 +192,20 @@ def test_ragged_rows_are_named(text, row, n):
     ],
 )
 def test_header(first, header, names):
-    table, texts = table_of(f"{first}\n1,2\n", header=header)
+    table = table_of(f"{first}\n1,2\n", header=header)
     assert table.names == names
-    assert len(texts) == (1 if table.named else 2)
+    assert len(table.texts) == (1 if table.named else 2)
 
 
 def test_row_names_without_a_header_are_a_column():
     text = '"x","y"\n"1",5,6\n"2",7,8\n'
-    assert table_of(text)[0].names == ("", "x", "y")
+    assert table_of(text).names == ("", "x", "y")
     assert numbers(text, 2) == ([6.0, 8.0], [])
 
 
 def test_a_delimiter_at_the_end_of_each_row_is_a_column_without_values():
     text = "x,y\n1,5,\n2,,\n"
-    assert table_of(text)[0].names == ("x", "y", "")
+    assert table_of(text).names == ("x", "y", "")
     assert filled(text, {(1, 1): "9"}) == "x,y\n1,5,\n2,9,\n"
 
 
@@ -215,14 +214,14 @@ def test_rows_without_values():
     text = "a,b\n1,2\n,\n3,4\n,\n,\n\n"
     assert str(numbers(text)) == str(([1.0, NAN, 3.0], []))
     assert filled(text, {(1, 0): "9"}) == "a,b\n1,2\n9,\n3,4\n,\n,\n\n"
-    assert table_of(text)[0].n_blank == 2
+    assert table_of(text).n_blank == 2
 
 
 def test_blank_lines():
     text = "a,b\n\n1,2\n\n3,\n"
     assert numbers(text) == ([1.0, 3.0], [])
     assert filled(text, {(1, 1): "9"}) == "a,b\n\n1,2\n\n3,9\n"
-    assert table_of(text)[0].number(1) == 5
+    assert table_of(text).rows == [2, 4]
     # In a file of one column a blank line is the only way to write a missing value.
     assert str(numbers("a\n1\n\n3\n")) == str(([1.0, NAN, 3.0], []))
     assert filled("a\r\n1\r\n\r\n3\r\n", {(1, 0): "9"}) == "a\r\n1\r\n9\r\n3\r\n"
@@ -230,15 +229,15 @@ def test_blank_lines():
 
 def test_rows_of_several_lines_are_numbered_as_rows():
     text = 'note,b\n"two\nlines",2\n"x",\n'
-    table, _ = table_of(text)
-    assert (table.number(0), table.number(1)) == (2, 3)
+    table = table_of(text)
+    assert table.rows == [1, 2]
     assert filled(text, {(1, 1): "9"}) == text.replace('"x",', '"x",9')
 
 
 def test_skipped_lines_may_hold_anything():
     text = 'made by "a logger\n\na,b\n1,2\n,4\n'
     assert filled(text, {(1, 0): "9"}, skip_rows=2) == text.replace("\n,4", "\n9,4")
-    assert table_of(text, skip_rows=2)[0].number(0) == 4
+    assert table_of(text, skip_rows=2).rows == [3, 4]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
@@ -246,7 +245,7 @@ def test_encodings_are_kept(tmp_path, encoding):
     path, out = tmp_path / "data.csv", tmp_path / "out.csv"
     path.write_bytes("Temp °C,b\n1,2\n,4\n".encode(encoding))
     content = read_content(path)
-    table, _ = make_table(content)
+    table = make_table(content)
     assert table.names == ("Temp °C", "b")
     write_content(out, content.encoded(table.filled(lambda row: [(0, "5")] if row == 1 else [])))
     assert out.read_bytes() == "Temp °C,b\n1,2\n5,4\n".encode(encoding)
