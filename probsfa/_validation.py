@@ -6,6 +6,7 @@ result is one float64 array of all rows, NaN where missing, and the lengths of t
 
 import functools
 import numbers
+import os
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -330,6 +331,30 @@ def check_positive(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < np.inf:
         raise ValueError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
+
+
+def check_memory(needed: float, what: str, remedy: str, available: float | None = None) -> None:
+    """Raise a ValueError if a computation requires more RAM than this machine has.
+
+    Parameters
+    ----------
+    needed : float
+        Bytes of its largest arrays.
+    what : str
+        Beginning of the message, with ``{size}`` in the place of the size.
+    remedy : str
+        What to change.
+    available : float, optional
+        Bytes of RAM; those of the machine by default, without a check if the system does not report them.
+    """
+    if available is None:
+        try:
+            available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (AttributeError, OSError, ValueError):  # not on every system
+            return
+    if needed > available:
+        size, has = (f"{number / 2**30:,.0f} GiB" for number in (needed, available))
+        raise ValueError(f"{what.format(size=size)}, and this machine has {has} of memory. {remedy}")
 
 
 def check_estimator_type(name: str, value: Any, method: str) -> None:

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from probsfa._frames import lists_in_lists_out
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa._validation import check_count, check_option
+from probsfa._validation import check_count, check_memory, check_option
 from probsfa.expansions._base import check_positive
 from probsfa.extensions._kernel_manifold import KernelManifold, landmark_grid, project, solve_coefficients
 from probsfa.extensions._ordering import (
@@ -159,6 +159,9 @@ class PrincipalCurve(Reconstruction):
         default = 50 if k == 1 else 100
         count = (
             default if self.n_landmarks is None else check_count("n_landmarks", self.n_landmarks, minimum=2)
+        )
+        check_memory(
+            8.0 * count**2, f"n_landmarks={count:,} needs {{size}} for kernels", "Give fewer landmarks."
         )
         landmarks = landmark_grid(count, k)
         starts = self._starts(centred, k, np.arange(len(centred)))

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences
+from probsfa._validation import Sequences, check_memory
 from probsfa.graphs.moments import Moments, MomentStream, block_rows
 from probsfa.graphs.training_graph import GraphMoments
 from probsfa.linalg import RankError, slow_directions
@@ -52,7 +52,7 @@ class Expander:
         Raises
         ------
         ValueError
-            If the expansion is not a transformer, or no row is complete.
+            If the expansion is not a transformer, has too many columns for the memory, or no row is complete.
         """
         if expansion is None:
             return cls(None, values.shape[1])
@@ -67,7 +67,13 @@ class Expander:
         rows = values if complete.all() else values[complete]
         transformer = _well_conditioned(clone(expansion), rows).fit(rows)
         first = int(np.argmax(complete))
-        return cls(transformer, _apply(transformer, values[first : first + 1]).shape[1])
+        n_columns = _apply(transformer, values[first : first + 1]).shape[1]
+        check_memory(
+            8.0 * n_columns**2,
+            f"expansion returns {n_columns:,} columns, whose covariance needs {{size}}",
+            "Give an expansion with fewer columns, such as a lower degree, or use KernelSFA.",
+        )
+        return cls(transformer, n_columns)
 
     @property
     def is_identity(self) -> bool:

@@ -164,6 +164,7 @@ def test_surface(rng):
         ({"init": "random"}, "init must be one of"),
         ({"init": np.zeros((3, 1))}, "init must have shape"),
         ({"n_landmarks": 1}, "n_landmarks must be an integer of at least 2"),
+        ({"n_landmarks": 10**9}, "n_landmarks=1,000,000,000 needs .* GiB for kernels, and this machine has"),
     ],
 )
 def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):

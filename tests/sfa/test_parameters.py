@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from sklearn.preprocessing import FunctionTransformer
 
 from probsfa import graphs
 from probsfa.expansions import Polynomial, RadialBasis
@@ -11,6 +12,7 @@ from probsfa.sfa import (
     IGSFA,
     SFA,
     XSFA,
+    GraphSFA,
     GraphSFAClassifier,
     GraphSFARegressor,
     HierarchicalSFA,
@@ -81,6 +83,21 @@ def test_a_lag_beyond_the_rows_takes_no_memory(rng):
             make(lag=10**8).fit(X)
         assert tracemalloc.get_traced_memory()[1] < 2**22
         tracemalloc.stop()
+
+
+def test_an_expansion_beyond_the_memory_is_named(rng):
+    """A polynomial of degree 60 was computed for all rows, before NumPy could not allocate 3 TB."""
+    calls = []
+
+    def expand(X):
+        calls.append(len(X))
+        return np.ones((len(X), 2_000_000))
+
+    X = rng.standard_normal((50, 3))
+    for make in (SFA, XSFA, lambda expansion: GraphSFA(graph="clustered", expansion=expansion)):
+        with pytest.raises(ValueError, match="expansion returns 2,000,000 columns, .* needs 29,802 GiB, and"):
+            make(expansion=FunctionTransformer(expand)).fit(X, np.arange(50) % 2)
+    assert set(calls) == {1}
 
 
 def test_labels_and_settings_that_make_no_graph_are_named(rng):

@@ -8,13 +8,13 @@ With AR(1) noise of all columns, a posterior has ``K + D`` instead of ``K`` stat
 integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`); see :func:`integrates_ar1_noise`.
 """
 
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray
+from probsfa._validation import check_memory
 from probsfa.statespace.engine.core.kernels import MOST_STATES
 from probsfa.statespace.parameters import Latents
 
@@ -193,18 +193,13 @@ def check_bytes(n_states: int, available: int | None = None) -> None:
     ValueError
         If the required RAM, which the message states, is not available.
     """
-    if available is None:
-        try:
-            available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (AttributeError, OSError, ValueError):  # not on every system
-            return
-    needed = 8 * _MATRICES * n_states**2
-    if needed > available:
-        raise ValueError(
-            f"{n_states} states of latent factors and AR(1) noise need about {needed / 2**30:,.0f} GiB, for "
-            f"{_MATRICES} matrices of {n_states} x {n_states} numbers, and this machine has "
-            f"{available / 2**30:,.0f} GiB of memory. Ask for fewer (n_components, rhythms, smooth)."
-        )
+    check_memory(
+        8 * _MATRICES * n_states**2,
+        f"{n_states} states of latent factors and AR(1) noise need about {{size}}, for {_MATRICES} matrices "
+        f"of {n_states} x {n_states} numbers",
+        "Ask for fewer (n_components, rhythms, smooth).",
+        available,
+    )
 
 
 def affordable_rows(n_states: int, n_features: int) -> int:
