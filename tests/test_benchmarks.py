@@ -11,15 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from probsfa import ProbabilisticSFA
-from probsfa.statespace.learning.coordinates import Coordinates, to_vector
-from probsfa.statespace.learning.objective import CountedEStep, ExactObjective
-from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents, rescale
-from tests.oracles import statespace as oracle
-from tests.statespace.support import to_model, to_panel
-
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"
 PAGES = sorted(FOLDER.glob("RESULTS*.md"))
@@ -79,35 +70,6 @@ def test_claims_of_figure_3_of_escalante_and_wiskott_hold(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["slowest_features.py", "--quick"])
     assert module_of(PROGRAMS["slowest_features"]).main() == 0
     assert "in training alone: True" in capsys.readouterr().out
-
-
-def test_curvature_along_arcs_is_that_of_the_likelihood(monkeypatch, rng):
-    """Of latents that turn into each other under little noise, at a maximum: the extreme values."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    climbs = module_of(PROGRAMS["climbs"])
-    model = oracle.Model(np.array([0.9, 0.88]), rng.standard_normal((3, 2)), np.full(3, 1e-3), np.zeros(3))
-    data = oracle.simulate(rng, model, [24])[0]
-    scale = data.std(axis=0)
-    panel = to_panel([(data - data.mean(axis=0)) / scale])
-    params = ProbabilisticSFA(2, noise=1e-3, tol=1e-9).fit(data).params_
-    params = rescale(params, -data.mean(axis=0) / scale, 1.0 / scale)
-    layout = Coordinates(Latents(2), NoiseVariances.known(3), True)
-    evaluate = CountedEStep(panel, 1000)
-    evaluate.begin_with_prior(Noise(NoiseVariances.known(3), np.zeros(3)))
-    objective, vector = ExactObjective(evaluate, layout, params), to_vector(layout, params)
-    values, weights = climbs.spectrum(objective, vector, 8)
-
-    def value(at):
-        return oracle.log_likelihood(oracle.unpack(at, to_model(params), "known"), [panel.values[:24]])
-
-    root = np.sqrt(params.noise_variance.min())
-    curvature = -oracle.numerical_hessian(value, vector, 0.05 * root)
-    metric = objective.metric(vector, objective(vector)).to_dense()
-    half = np.linalg.inv(np.linalg.cholesky(metric))
-    wanted = np.linalg.eigvalsh(half @ curvature @ half.T)
-    assert weights.sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(values[-1], wanted[-1], rtol=1e-3)
-    assert wanted[0] - 1e-3 < values[0] < wanted[0] + 0.05
 
 
 @pytest.mark.exhaustive  # ten seconds: what the notes say of each estimator is in the tests of that one

@@ -1,6 +1,6 @@
 """Short records: the first call where rows are few, with the noise it chooses, white noise and memory.
 
-Windows of the records of first_call (two of each length, spread over the record), in which 10 % of the
+Windows of six bundled and public records (two of each length, spread over the record), in which 10 % of the
 observed cells are hidden, one by one or in blocks of six rows. Errors are root mean squares in units of each
 column's standard deviation in the window, over those of straight lines through the same holes; geometric
 means of the windows. The last column says in how many of them the first call chose noise with memory. Columns
