@@ -13,7 +13,7 @@ larger at random.
     python benchmarks/accuracy/bayes_calibration.py [--model ar1] [--replicates 200] [--figure ranks.png]
 """
 
-import argparse
+import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -34,6 +34,10 @@ from probsfa.bayes.structural import CYCLE_LOADING
 from probsfa.statespace import Parameters
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.simulation import draw_latents, simulate
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 T = 60
 BINS, KEPT = 10, 99  # ranks from 0 to 99, ten to a bin
@@ -207,19 +211,16 @@ def draw_figure(labels: list[str], ranks: np.ndarray, path: Path) -> None:
 
 def main() -> None:
     """Print the p-value of every parameter."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        model={"choices": MODELS, "default": "factors"},
+        replicates=200,
+        draws=(200, "draws of each of two chains"),
+        processes=2,
+        seed=0,
+        figure={"type": Path, "help": "where to draw the histograms"},
+        ranks={"type": Path, "help": "file (.npy) that keeps the ranks; goes on from what it has"},
     )
-    parser.add_argument("--model", choices=MODELS, default="factors")
-    parser.add_argument("--replicates", type=int, default=200)
-    parser.add_argument("--draws", type=int, default=200, help="draws of each of two chains")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--figure", type=Path, help="where to draw the histograms")
-    parser.add_argument(
-        "--ranks", type=Path, help="file (.npy) that keeps the ranks; goes on from what it has"
-    )
-    args = parser.parse_args()
     began = time.perf_counter()
     results = ranks_of(args.model, args.replicates, args.seed, args.draws, args.processes, args.ranks)
     ranks, inside, divergences = results[:, :-2].astype(int), results[:, -2], int(results[:, -1].sum())

@@ -8,14 +8,19 @@ come out wide where 90 % ones are right.
     python benchmarks/accuracy/bayes_coverage.py [--series 20] [--inference svi] [--only model|weather]
 """
 
-import argparse
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from probsfa import BayesianSFA
 from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather, make_slow_mixture
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 LEVELS = (0.5, 0.8, 0.9)
 
@@ -73,15 +78,14 @@ def weather(inference: str, step: int, n_components: int) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        series=20,
+        inference={"choices": ("nuts", "svi"), "default": "svi"},
+        step=(3, "hours between the rows of the weather"),
+        components=8,
+        only={"choices": ("model", "weather")},
     )
-    parser.add_argument("--series", type=int, default=20)
-    parser.add_argument("--inference", choices=("nuts", "svi"), default="svi")
-    parser.add_argument("--step", type=int, default=3, help="hours between the rows of the weather")
-    parser.add_argument("--components", type=int, default=8)
-    parser.add_argument("--only", choices=("model", "weather"))
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     if args.only in (None, "model"):
         from_the_model(args.series, args.inference)

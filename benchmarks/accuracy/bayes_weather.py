@@ -7,7 +7,7 @@ are nearly normal (logarithms of time scales and of noise) and in their own.
     python benchmarks/accuracy/bayes_weather.py [--figures FOLDER]
 """
 
-import argparse
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -16,6 +16,10 @@ import numpy as np
 
 from probsfa import BayesianSFA
 from probsfa.datasets import load_nyc_weather
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 
 def columns(draws, logs: bool) -> np.ndarray:
@@ -42,16 +46,15 @@ def compare(sampled: BayesianSFA, guided: BayesianSFA) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        draws=500,
+        warmup=200,
+        chains=4,
+        chain_method="auto",
+        once=(False, "without the second fits"),
+        figures={"type": Path, "help": "folder for pictures"},
     )
-    parser.add_argument("--draws", type=int, default=500)
-    parser.add_argument("--warmup", type=int, default=200)
-    parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--chain-method", default="auto")
-    parser.add_argument("--once", action="store_true", help="without the second fits")
-    parser.add_argument("--figures", type=Path, help="folder for pictures")
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     X = load_nyc_weather(drop_impossible=True).data.iloc[::3]
     print(f"{X.shape[0]} rows, {X.shape[1]} columns, {100 * X.isna().to_numpy().mean():.1f} % missing")

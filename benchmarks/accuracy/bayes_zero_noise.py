@@ -8,13 +8,18 @@ SFA's, in posterior standard deviations. The angle falls with the noise to what 
     python benchmarks/accuracy/bayes_zero_noise.py [--quick]
 """
 
-import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 import probsfa
 from probsfa.datasets import make_slow_mixture
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 DECAY = (0.98, 0.7)
 
@@ -29,11 +34,10 @@ def angles(loadings: np.ndarray, sfa: probsfa.SFA) -> np.ndarray:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        quick=(False, "one length only"),
     )
-    parser.add_argument("--quick", action="store_true", help="one length only")
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     print(f"{'T':>6} {'noise':>8} {'angle':>8} {'its sd':>8} {'time scales off, sd':>20}")
     for n_steps in (112,) if args.quick else (112, 1000):

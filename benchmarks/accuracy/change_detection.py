@@ -11,7 +11,6 @@ probability is the weight of the pixel's edge and vertices next time, and what c
     python benchmarks/accuracy/change_detection.py --data FOLDER
 """
 
-import argparse
 import platform
 import sys
 from pathlib import Path
@@ -29,20 +28,19 @@ from probsfa.sfa import GraphSFA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 SHAPE = (6, 400, 400)
 
 
 def main() -> None:
     """Print areas under the curve."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = read_options(
+        __doc__,
+        data="landsat_taizhou",
+        rounds=(20, "rounds of reweighting"),
+        quick=(False, "three rounds"),
     )
-    add_data_option(parser, "landsat_taizhou")
-    parser.add_argument("--rounds", type=int, default=20, help="rounds of reweighting")
-    parser.add_argument("--quick", action="store_true", help="three rounds")
-    arguments = parser.parse_args()
     folder = arguments.data / "landsat_taizhou"
     before, after = (read_bands(folder / name) for name in ("2000TM", "2003TM"))
     changed, unchanged = (read_mask(folder / name) for name in ("change.bmp", "unchanged.bmp"))

@@ -8,7 +8,6 @@ ahead" is the root of the mean over all columns, hours ahead and days; means ove
     python benchmarks/accuracy/covariates.py [--draws N] [--data FOLDER]
 """
 
-import argparse
 import sys
 import warnings
 from pathlib import Path
@@ -22,7 +21,8 @@ from probsfa.statespace import calendar_terms, harmonics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option, records
+from common.data import records
+from common.options import read_options
 from common.side_by_side import setting, table
 
 COLUMNS = "PM2.5 PM10 SO2 NO2 CO O3 TEMP PRES DEWP RAIN WSPM".split()
@@ -32,15 +32,16 @@ HEADER = ("covariates", "coefficients", "BIC", "hidden blocks", "all ahead", "te
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = read_options(
+        __doc__,
+        data="beijing_multisite",
+        draws=(3, "draws of hidden cells"),
     )
-    parser.add_argument("--draws", type=int, default=3, help="draws of hidden cells")
-    add_data_option(parser, "beijing_multisite")
-    arguments = parser.parse_args()
     values = records(arguments.data)["Beijing, one station"]
     if values is None:
-        parser.error(f"{arguments.data} does not hold beijing_multisite; --data names the folder that does")
+        raise SystemExit(
+            f"{arguments.data} does not hold beijing_multisite; --data names the folder that does"
+        )
     print(setting("probsfa", "numpy", "jax"), "\n")
     hours = pd.date_range("2013-03-01", periods=ROWS + AHEAD, freq="h")
     frame = pd.DataFrame(values[: ROWS + AHEAD], index=hours, columns=COLUMNS)

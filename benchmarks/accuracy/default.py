@@ -16,7 +16,6 @@ cover 85 to 96 % and the fit takes 30 s at most.
     python benchmarks/accuracy/default.py [--draws N] [--only NAME] [--kind KIND] [--store FILE] [--data DIR]
 """
 
-import argparse
 import json
 import sys
 import time
@@ -34,7 +33,8 @@ from probsfa.imputation import LinearInterpolation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import UNCURATED, add_data_option, uncurated
+from common.data import UNCURATED, uncurated
+from common.options import read_options
 from common.side_by_side import setting, table
 from common.troubles import TROUBLES
 
@@ -172,15 +172,14 @@ def counts(results):
 
 def main() -> None:
     """Print a line for each fit, the table of means, and the counts."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        data=UNCURATED,
+        draws={"type": int, "default": 3, "metavar": "N", "help": "masks of each kind (default: 3)"},
+        only={"metavar": "NAME", "help": "the series whose names contain this"},
+        kind={"choices": ("values", "blocks"), "help": "one kind of masks (default: both)"},
+        store={"type": Path, "metavar": "FILE", "help": "keep errors of simple methods here"},
     )
-    parser.add_argument("--draws", type=int, default=3, metavar="N", help="masks of each kind (default: 3)")
-    parser.add_argument("--only", metavar="NAME", help="the series whose names contain this")
-    parser.add_argument("--kind", choices=("values", "blocks"), help="one kind of masks (default: both)")
-    parser.add_argument("--store", type=Path, metavar="FILE", help="keep errors of simple methods here")
-    add_data_option(parser, UNCURATED)
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     print(setting("numpy", "scikit-learn"))
     stored = json.loads(args.store.read_text()) if args.store and args.store.exists() else {}

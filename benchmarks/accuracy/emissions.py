@@ -20,7 +20,6 @@ Speed: T = 10,000, D = 50, K = 5, Poisson with a tenth missing, in a process tha
     python benchmarks/accuracy/emissions.py [--seeds N] [--only PART] [--data FOLDER]
 """
 
-import argparse
 import gzip
 import os
 import sys
@@ -42,7 +41,7 @@ from probsfa.statespace.parameters import Parameters
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 TRANSFORMS = {
     "raw": (lambda x: x),
@@ -229,13 +228,12 @@ def speed() -> None:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        data="occupancy_uci",
+        seeds=20,
+        only={"choices": ("simulated", "sampler", "occupancy", "speed")},
     )
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--only", choices=("simulated", "sampler", "occupancy", "speed"))
-    add_data_option(parser, "occupancy_uci")
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     if args.only in (None, "simulated"):
         simulated(args.seeds)

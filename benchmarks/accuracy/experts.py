@@ -13,14 +13,19 @@ of means over draws, of the linear model's means, and of linear interpolation.
     python benchmarks/accuracy/experts.py [--seeds N]
 """
 
-import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from probsfa import SFA, ProbabilisticSFA
 from probsfa.expansions import Polynomial
 from probsfa.extensions import ProductOfExpertsSFA
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 MIXTURES = {
     "s + f^2, f": lambda s, f: np.column_stack([s + f**2, f]),
@@ -54,11 +59,10 @@ def interpolated(X: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=10)
-    seeds = parser.parse_args().seeds
+    seeds = read_options(
+        __doc__,
+        seeds=10,
+    ).seeds
     warnings.simplefilter("ignore")
     print(
         f"| mixture, {seeds} seeds | model | delta | at most that of SFA in | correlation | above SFA's in |"

@@ -7,9 +7,10 @@ Three tables; the last has a picture of the object, its gate, and position as re
     python benchmarks/accuracy/extensions.py --only object --figure docs/figures/what_and_where.png
 """
 
-import argparse
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -21,6 +22,10 @@ from probsfa.expansions import Polynomial
 from probsfa.extensions import PCA, Autoencoder, BilinearSFA, PrincipalCurve
 from probsfa.extensions.bilinear import BilinearParameters
 from probsfa.extensions.bilinear.parameters import simulate
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 SIDE = 7
 
@@ -221,13 +226,12 @@ def draw(
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        seeds=20,
+        only={"choices": ("spirals", "gates", "object")},
+        figure={"help": "where to draw the moving object"},
     )
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--only", choices=("spirals", "gates", "object"))
-    parser.add_argument("--figure", help="where to draw the moving object")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     began = time.perf_counter()
     if options.only in (None, "spirals"):

@@ -12,7 +12,6 @@ values that the record lacks. Seconds are of fit and prediction together; proces
     python benchmarks/accuracy/imputers.py [--quick] [--data FOLDER]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -30,7 +29,8 @@ from probsfa.imputation import ProbabilisticImputer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import RECORDS, add_data_option, records
+from common.data import RECORDS, records
+from common.options import read_options
 from common.side_by_side import setting, table
 
 N_ROWS, N_FIT = 1500, 1000
@@ -69,12 +69,11 @@ def run(imputer, X, y, hidden):
 
 def main() -> None:
     """Print a table for each record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        data=RECORDS,
+        quick=(False, "one record"),
     )
-    parser.add_argument("--quick", action="store_true", help="one record")
-    add_data_option(parser, RECORDS)
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     print(setting("numpy", "scikit-learn"))
     found = records(args.data)

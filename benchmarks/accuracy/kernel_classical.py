@@ -9,7 +9,6 @@ five penalties, which the source itself chooses, and of `SFA` with an expansion 
     python benchmarks/accuracy/kernel_classical.py --only textbook --data DATA
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -26,7 +25,7 @@ from probsfa.sfa import SFA, KernelSFA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 PENALTIES = (0.0, 1e-6, 1e-4, 1e-3, 1e-2)
 
@@ -164,12 +163,11 @@ def correlation(outputs: Any, slow: np.ndarray) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="fsdd_subset",
+        only={"default": "", "metavar": "TEXT", "help": "only problems whose name begins so"},
     )
-    add_data_option(parser, "fsdd_subset")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only problems whose name begins so")
-    options = parser.parse_args()
     print("| problem | rows | default | best penalty | SFA | lambda | delta | held out | warns | CPU s |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, make in problems(options.data).items():

@@ -10,7 +10,6 @@ imputation. Means over seeds.
     python benchmarks/accuracy/kinds.py [--seeds N] [--data FOLDER]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -25,7 +24,7 @@ from probsfa import ProbabilisticSFA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 from common.side_by_side import setting, table
 
 SMOOTH = {
@@ -95,12 +94,11 @@ def run(x, hidden, models):
 
 def main() -> None:
     """Print a table for each kind of data."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        data="solar_thermal",
+        seeds=5,
     )
-    parser.add_argument("--seeds", type=int, default=5)
-    add_data_option(parser, "solar_thermal")
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     print(setting("numpy", "scipy"))
     tasks = {"smooth motion": (motion, SMOOTH)}

@@ -9,9 +9,10 @@ default solver ended.
     python benchmarks/accuracy/learning.py [--quick]
 """
 
-import argparse
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +25,10 @@ from probsfa.statespace.learning.starts import interpolate, starts
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 NOISES = (1e-8, 1e-6, 1e-3, 0.3, 3.0, 10.0)
 FLOOR = 1e-9
@@ -41,14 +46,13 @@ def em_from_slow_features(X: np.ndarray, steps: int) -> tuple[float, int]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        quick=(False, "500 steps of EM, two seeds"),
+        steps=20_000,
+        n_steps=(400, "length of the series"),
+        seeds=5,
     )
-    parser.add_argument("--quick", action="store_true", help="500 steps of EM, two seeds")
-    parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--n-steps", type=int, default=400, help="length of the series")
-    parser.add_argument("--seeds", type=int, default=5)
-    args = parser.parse_args()
     if args.quick:
         args.steps, args.seeds = 500, 2
     warnings.simplefilter("ignore")

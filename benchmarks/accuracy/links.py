@@ -10,14 +10,19 @@ those before and after, too, so that the correlation tells more than the delta.
     python benchmarks/accuracy/links.py [--seeds N] [--only NAME]
 """
 
-import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from probsfa import SFA, EmissionSFA, ProbabilisticSFA
 from probsfa.expansions import Polynomial
 from probsfa.metrics import align_components
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 FUNCTIONS = {
     "monotone": lambda eta: np.tanh(1.5 * eta),
@@ -37,12 +42,11 @@ def simulate(name: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        seeds=20,
+        only={"choices": tuple(FUNCTIONS), "help": "one of the functions"},
     )
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--only", choices=tuple(FUNCTIONS), help="one of the functions")
-    options = parser.parse_args()
     seeds = options.seeds
     warnings.simplefilter("ignore")
     print(f"| function, {seeds} seeds | model | delta | below SFA's in | correlation | above SFA's in |")

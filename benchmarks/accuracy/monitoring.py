@@ -21,7 +21,6 @@ same for rows beside the two before them; Hotelling is T2 of all columns.
     python benchmarks/accuracy/monitoring.py --data FOLDER [--only tep|skab]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -45,7 +44,7 @@ from probsfa.monitoring.limits import (
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 from common.side_by_side import setting, table
 
 FOLDS = 5
@@ -55,12 +54,11 @@ Statistics = Callable[[np.ndarray], np.ndarray]
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = read_options(
+        __doc__,
+        data="tep and skab",
+        only={"choices": ["tep", "skab"]},
     )
-    add_data_option(parser, "tep and skab")
-    parser.add_argument("--only", choices=["tep", "skab"])
-    arguments = parser.parse_args()
     print(setting("probsfa", "numpy", "scikit-learn", "jax"), "\n")
     if arguments.only != "skab":
         on_tennessee_eastman(arguments.data / "tep" / "tep.npz")

@@ -11,7 +11,6 @@ hidden, one by one, and filled. Root mean square errors are in standard deviatio
     python benchmarks/accuracy/noise_with_memory.py [--components K] [--data FOLDER]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -24,7 +23,7 @@ from probsfa.datasets import hide_cells, load_nyc_weather
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 AR1 = {"noise": "ar1"}
 
@@ -89,12 +88,11 @@ def eastman(folder: Path) -> None:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="tep/",
+        components=(6, "latents for the weather"),
     )
-    parser.add_argument("--components", type=int, default=6, help="latents for the weather")
-    add_data_option(parser, "tep/")
-    options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         weather(options.components)

@@ -14,7 +14,6 @@ series) and an autoregression of order one for each series leave nothing open.
     python benchmarks/accuracy/nowcast.py [--months N] [--without-peers]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -31,6 +30,7 @@ from probsfa.statespace import Parameters, make_parameters
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import setting, table
 
 #: Rows at the end in which cells are missing although their month is over.
@@ -40,17 +40,12 @@ Predict = Callable[[pd.DataFrame], pd.DataFrame]
 
 def main() -> None:
     """Print the table, and the 21 cells."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = read_options(
+        __doc__,
+        months=(36, "ragged edges that are hidden to choose by"),
+        more=(False, "also Student-t noise, latents of blocks, quarters that are seen in all their months"),
+        without_peers=(False, "leave statsmodels out"),
     )
-    parser.add_argument("--months", type=int, default=36, help="ragged edges that are hidden to choose by")
-    parser.add_argument(
-        "--more",
-        action="store_true",
-        help="also Student-t noise, latents of blocks, quarters that are seen in all their months",
-    )
-    parser.add_argument("--without-peers", action="store_true", help="leave statsmodels out")
-    arguments = parser.parse_args()
     nowcast = load_nowcast()
     june, later = nowcast.june, nowcast.july.reindex_like(nowcast.june)
     revealed = june.isna() & later.notna()

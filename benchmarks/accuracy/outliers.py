@@ -24,7 +24,6 @@ columns.
     python benchmarks/accuracy/outliers.py [--seeds N] [--only model|tails|memory|rows|real] [--data FOLDER]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -40,7 +39,7 @@ from probsfa.datasets import load_nyc_weather, make_slow_mixture
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 DECAY, NOISE = [0.98, 0.9, 0.6], 0.3
 
@@ -207,13 +206,12 @@ def on_real_data(folder: Path) -> None:
 
 def main() -> None:
     """Run what is asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        data="etth1/",
+        seeds=20,
+        only={"choices": ["model", "tails", "memory", "rows", "real"]},
     )
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--only", choices=["model", "tails", "memory", "rows", "real"])
-    add_data_option(parser, "etth1/")
-    args = parser.parse_args()
     if args.only in (None, "model"):
         on_model_data(range(args.seeds))
     if args.only in (None, "tails"):

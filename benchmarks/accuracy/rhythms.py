@@ -11,7 +11,6 @@ and 4 neighbouring columns. Training has the same holes. Figures are mean absolu
     python benchmarks/accuracy/rhythms.py [--seeds N] [--data FOLDER]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -26,7 +25,7 @@ from probsfa.statespace.simulation import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 WINDOW = 48
 
@@ -130,13 +129,12 @@ def ett(folder: Path, seeds: range) -> None:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="etth1/",
+        seeds=(20, "series to recover rhythms from"),
+        masks=(1, "sets of holes in ETT_h1"),
     )
-    parser.add_argument("--seeds", type=int, default=20, help="series to recover rhythms from")
-    parser.add_argument("--masks", type=int, default=1, help="sets of holes in ETT_h1")
-    add_data_option(parser, "etth1/")
-    options = parser.parse_args()
     if options.seeds:
         recover(range(options.seeds))
     if (options.data / "etth1").is_dir():

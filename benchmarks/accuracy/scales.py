@@ -9,7 +9,6 @@ one that comes within a hundredth of 100 and never goes beyond.
     python benchmarks/accuracy/scales.py [--draws N] [--rows N] [--data FOLDER]
 """
 
-import argparse
 import sys
 import warnings
 from pathlib import Path
@@ -21,7 +20,8 @@ from probsfa.datasets import hide_blocks, hide_cells
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option, records
+from common.data import records
+from common.options import read_options
 from common.side_by_side import setting, table
 
 NAMES = ("Beijing, one station", "air quality", "weather")
@@ -42,13 +42,12 @@ HEADER = (
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = read_options(
+        __doc__,
+        data="beijing_multisite and air_quality_uci",
+        draws=(3, "draws of hidden cells"),
+        rows=(4000, "rows of each record, its first ones"),
     )
-    parser.add_argument("--draws", type=int, default=3, help="draws of hidden cells")
-    parser.add_argument("--rows", type=int, default=4000, help="rows of each record, its first ones")
-    add_data_option(parser, "beijing_multisite and air_quality_uci")
-    arguments = parser.parse_args()
     print(setting("probsfa", "numpy", "jax"), "\n")
     found = records(arguments.data)
     rows = []

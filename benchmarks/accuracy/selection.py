@@ -25,7 +25,6 @@ chosen without them, beside `ProbabilisticSFA()` and linear interpolation.
         [--data FOLDER]
 """
 
-import argparse
 import sys
 import time
 import warnings
@@ -45,7 +44,7 @@ from probsfa.statespace.simulation import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 KINDS = {"plain": (2, 6, 0), "rhythm": (3, 8, 1), "heavy tails": (3, 8, 0), "gaps": (2, 6, 0)}
 SEEDS_OF_THE_REST = 2
@@ -224,15 +223,14 @@ def real(name, X):
 
 def main():
     """Print both tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="etth1/, air_quality_uci/",
+        sets=(5, "sets of each kind; 0 for none"),
+        seeds=(10, "seeds of the first set of each kind"),
+        others=(False, "other ways to choose a number, beside it"),
+        records={"nargs": "*", "default": ["weather", "ETT", "air quality"]},
     )
-    parser.add_argument("--sets", type=int, default=5, help="sets of each kind; 0 for none")
-    parser.add_argument("--seeds", type=int, default=10, help="seeds of the first set of each kind")
-    parser.add_argument("--others", action="store_true", help="other ways to choose a number, beside it")
-    parser.add_argument("--records", nargs="*", default=["weather", "ETT", "air quality"])
-    add_data_option(parser, "etth1/, air_quality_uci/")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.sets:
         sets(options.sets, options.seeds, options.others)

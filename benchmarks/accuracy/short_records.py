@@ -9,7 +9,6 @@ that are constant in a window, or hardly observed, are left out of it.
     python benchmarks/accuracy/short_records.py [--quick] [--only NAME] [--data FOLDER]
 """
 
-import argparse
 import sys
 import warnings
 from pathlib import Path
@@ -22,7 +21,8 @@ from probsfa.imputation import LinearInterpolation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import RECORDS, add_data_option, records
+from common.data import RECORDS, records
+from common.options import read_options
 from common.side_by_side import setting, table
 
 LENGTHS = (100, 160, 250, 400, 700)
@@ -61,13 +61,12 @@ def ratios(X, hide, seed):
 
 def main() -> None:
     """Print a row for each length of each record."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        data=RECORDS,
+        quick=(False, "two lengths, one window of each"),
+        only={"help": "the record of this name"},
     )
-    parser.add_argument("--quick", action="store_true", help="two lengths, one window of each")
-    parser.add_argument("--only", help="the record of this name")
-    add_data_option(parser, RECORDS)
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     print(setting("jax", "jaxlib", "numpy"))
     rows = []

@@ -22,7 +22,6 @@ clusters three affinities of SpectralClustering on other sets, each with its def
     python benchmarks/accuracy/supervised_peers.py --quick
 """
 
-import argparse
 import platform
 import sys
 import time
@@ -75,7 +74,7 @@ from probsfa.sfa import (
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from accuracy.change_detection import change_score, read_bands, read_mask
-from common.data import add_data_option
+from common.options import read_options
 from papers.faces_position import SIDE, load_faces, people_apart
 
 PENALTIES = np.logspace(-6, 3, 19)
@@ -84,16 +83,15 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="all sets but digits and moons",
+        parts={"nargs": "+", "choices": list(PARTS), "default": list(PARTS)},
+        splits=(3, "halves of digits and semeion"),
+        trials=(5, "draws of people, for faces"),
+        folds=(False, "for tecator, five folds too"),
+        quick=(False, "digits and moons, two splits"),
     )
-    add_data_option(parser, "all sets but digits and moons")
-    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--splits", type=int, default=3, help="halves of digits and semeion")
-    parser.add_argument("--trials", type=int, default=5, help="draws of people, for faces")
-    parser.add_argument("--folds", action="store_true", help="for tecator, five folds too")
-    parser.add_argument("--quick", action="store_true", help="digits and moons, two splits")
-    options = parser.parse_args()
     if options.quick:
         options.parts, options.splits = ["digits", "moons"], 2
     print(

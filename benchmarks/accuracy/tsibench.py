@@ -57,7 +57,7 @@ from probsfa.statespace.held_out_values import crps
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 #: Half the width of a 90 % interval, in standard deviations.
 HALF_WIDTH = 1.6448536269514722
@@ -360,34 +360,21 @@ def words(options: dict[str, Any]) -> str:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="etth1/, beijing_multisite/, air_quality_uci/ and tsibench/",
+        only={"choices": list(RECORDS), "default": "ETT_h1", "help": "which record"},
+        seeds=(5, "how many choices of hidden cells"),
+        first={"type": int, "default": 0, "metavar": "SEED", "help": "the first of them"},
+        save={"metavar": "FILE", "help": "save the fitted models; {} stands for the seed"},
+        start={"metavar": "FILE", "help": "a saved model to start the first fit at"},
+        budget={"type": float, "default": None, "help": "seconds for the choice"},
+        options={"type": ast.literal_eval, "help": "options of the model, in the place of a choice"},
+        candidates={"type": ast.literal_eval, "help": "options to choose among, in the place of a search"},
+        validation=(False, "fill windows before the test part, to choose by"),
+        methods=("lines,iterative,knn,model", "whose lines, with commas between them"),
+        shares=(False, "print whose the squared error is, by quantity (BeijingAir)"),
     )
-    parser.add_argument("--only", choices=list(RECORDS), default="ETT_h1", help="which record")
-    parser.add_argument("--seeds", type=int, default=5, help="how many choices of hidden cells")
-    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first of them")
-    parser.add_argument("--save", metavar="FILE", help="save the fitted models; {} stands for the seed")
-    parser.add_argument("--start", metavar="FILE", help="a saved model to start the first fit at")
-    parser.add_argument("--budget", type=float, default=None, help="seconds for the choice")
-    parser.add_argument(
-        "--options", type=ast.literal_eval, help="options of the model, in the place of a choice"
-    )
-    parser.add_argument(
-        "--candidates",
-        type=ast.literal_eval,
-        help="options to choose among, in the place of a search",
-    )
-    parser.add_argument(
-        "--validation", action="store_true", help="fill windows before the test part, to choose by"
-    )
-    parser.add_argument(
-        "--methods", default="lines,iterative,knn,model", help="whose lines, with commas between them"
-    )
-    parser.add_argument(
-        "--shares", action="store_true", help="print whose the squared error is, by quantity (BeijingAir)"
-    )
-    add_data_option(parser, "etth1/, beijing_multisite/, air_quality_uci/ and tsibench/")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     heads = [f"{pattern} {rate.rstrip('%')} %" for pattern, rate in PATTERNS]
     print(f"{options.only:51}{''.join(f'{head:>19} ' for head in heads)}  s fits s fills  parameters")

@@ -23,7 +23,6 @@ its -200, which stand for missing values, left in as values: so PyPOTS reads it.
     python benchmarks/accuracy/tsibench_networks.py [--only NAME] [--networks LIST] [--patterns LIST]
 """
 
-import argparse
 import contextlib
 import logging
 import sys
@@ -36,9 +35,11 @@ import numpy as np
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
+
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from common.data import add_data_option
 from tsibench import PATTERNS, RECORDS, Filler, Record, held_out_values, hide, score
 
 ETT = {"n_steps": 48, "n_features": 7}
@@ -167,26 +168,23 @@ def print_published(folder: Path, name: str, network: str) -> None:
 
 def main() -> None:
     """Train the networks and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="etth1/, air_quality_uci/ and tsibench/",
+        only={"choices": list(SETTINGS), "default": "ETT_h1", "help": "which record"},
+        networks=("BRITS,SAITS", "which networks, with commas between them"),
+        patterns=(
+            "01234",
+            "numbers of patterns: 0, 1 and 2 for 10, 50 and 90 %% points, 3 for subsequences, 4 for blocks",
+        ),
+        holes={
+            "choices": ("pattern", "training"),
+            "default": "pattern",
+            "help": "missing values of training windows: as in the filled pattern, or as in tsibench.py",
+        },
+        seeds=1,
+        epochs=(100, "epochs at most"),
     )
-    parser.add_argument("--only", choices=list(SETTINGS), default="ETT_h1", help="which record")
-    parser.add_argument("--networks", default="BRITS,SAITS", help="which networks, with commas between them")
-    parser.add_argument(
-        "--patterns",
-        default="01234",
-        help="numbers of patterns: 0, 1 and 2 for 10, 50 and 90 %% points, 3 for subsequences, 4 for blocks",
-    )
-    parser.add_argument(
-        "--holes",
-        choices=("pattern", "training"),
-        default="pattern",
-        help="what training windows are holed by: the pattern that is filled, or as those of tsibench.py",
-    )
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--epochs", type=int, default=100, help="epochs at most")
-    add_data_option(parser, "etth1/, air_quality_uci/ and tsibench/")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     record = RECORDS[options.only](options.data)
     asked = [int(digit) for digit in options.patterns]

@@ -9,12 +9,17 @@ no scale: the mean of its first two (three) is taken for right. All have the sam
     python benchmarks/accuracy/uneven_sampling.py --quick
 """
 
-import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from probsfa import DiffusionMap, LaplacianEigenmaps
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 STRENGTH = 0.8
 TRUTH = {"circle": np.array([1.0, 1.0, 4.0, 4.0]), "sphere": np.repeat([2.0, 6.0], [3, 5])}
@@ -50,11 +55,10 @@ def errors(shape: str, n: int, seed: int) -> list[float]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        quick=(False, "500 points, two draws"),
     )
-    parser.add_argument("--quick", action="store_true", help="500 points, two draws")
-    options = parser.parse_args()
     sizes, draws = ((500,), 2) if options.quick else ((500, 1000, 2000), 5)
     warnings.simplefilter("ignore")  # of pieces, where sparse ends of the eigenmap's graph fall off
     print("points  shape    eigenmap          alpha=1           uniform      (mean, largest)")

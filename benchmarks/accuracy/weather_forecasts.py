@@ -21,10 +21,11 @@ is one if the model is right, by lead. With `--columns` figures by column, too.
     python benchmarks/accuracy/weather_forecasts.py [--latents K] [--methods models] [--columns]
 """
 
-import argparse
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,10 @@ from statsmodels.tsa.ar_model import AutoReg
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import load_nyc_weather
 from probsfa.statespace.whiteness import autocorrelation
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 #: Hours ahead, origins, rows before each that are known, and lags of the autoregressions.
 STEPS, ORIGINS, KNOWN, LAGS = 24, 60, 400, 25
@@ -151,15 +156,12 @@ def examine(fitted: dict[str, ProbabilisticSFA], data: pd.DataFrame, n_train: in
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        latents=(6, "number of latents"),
+        methods={"choices": ("all", "peers", "models", "advised"), "default": "all", "help": "whose lines"},
+        columns=(False, "figures by column, too"),
     )
-    parser.add_argument("--latents", type=int, default=6, help="number of latents")
-    parser.add_argument(
-        "--methods", choices=("all", "peers", "models", "advised"), default="all", help="whose lines"
-    )
-    parser.add_argument("--columns", action="store_true", help="figures by column, too")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     data = load_nyc_weather().data.loc["2013-03":"2013-05"]
     train = data.loc["2013-03":"2013-04"]

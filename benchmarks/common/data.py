@@ -1,8 +1,6 @@
 """Where programs look for data beyond the bundled sets, and the records that several of them judge on."""
 
-import argparse
 import io
-import os
 import zipfile
 from pathlib import Path
 
@@ -15,17 +13,6 @@ from probsfa.datasets import load_nowcast, load_nyc_weather
 RECORDS = "air_quality_uci, etth1, tep, occupancy_uci, beijing_multisite"
 # The folders that `uncurated` reads beside them.
 UNCURATED = f"{RECORDS}, imputation_panel, solar_thermal, exchange_rate, skab, co2_mauna_loa"
-
-
-def add_data_option(parser: argparse.ArgumentParser, holds: str) -> None:
-    """Give a parser the option ``--data``; ``holds`` names the folders that must lie in that one."""
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path(os.environ.get("PROBSFA_DATA", "data")),
-        metavar="FOLDER",
-        help=f"folder that holds {holds} (default: what PROBSFA_DATA says, else ./data)",
-    )
 
 
 def records(folder: Path):

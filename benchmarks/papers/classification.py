@@ -6,9 +6,10 @@ seeds. Classification and regression from labels are in benchmarks/accuracy/supe
     python benchmarks/papers/classification.py
 """
 
-import argparse
 import platform
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import sklearn
@@ -18,14 +19,17 @@ from sklearn.metrics import normalized_mutual_info_score
 import probsfa
 from probsfa.sfa import SpectralClustering
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
+
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    read_options(
+        __doc__,
+        quick=(False, "the same: it takes seconds"),
     )
-    parser.add_argument("--quick", action="store_true", help="the same: it takes seconds")
-    parser.parse_args()
     print(
         f"probsfa {probsfa.__version__}, Python {platform.python_version()}, numpy {np.__version__}, ", end=""
     )

@@ -16,8 +16,9 @@ compact   digits, ten classes: four features that code the class in binary, or f
     python benchmarks/papers/exact_labels.py
 """
 
-import argparse
 import platform
+import sys
+from pathlib import Path
 
 import numpy as np
 import sklearn
@@ -32,14 +33,16 @@ import probsfa
 from probsfa import GraphSFA, graphs
 from probsfa.expansions import Polynomial
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
+
 DRAWS = 10
 
 
 def main() -> None:
     """Print the three tables."""
-    argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    read_options(__doc__)
     print(f"probsfa {probsfa.__version__}, Python {platform.python_version()}, sklearn {sklearn.__version__}")
     label()
     beside()

@@ -15,7 +15,6 @@ over trials.
     python benchmarks/papers/faces_position.py --quick
 """
 
-import argparse
 import platform
 import sys
 import time
@@ -38,7 +37,7 @@ from probsfa.sfa import HierarchicalSFA, escalante_wiskott_layers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 SIDE, ACROSS, DOWN = 64, 22.5, 10.0
 FACE_SIDES = (20.0, 40.0)  # pixels from edge to edge of the Olivetti picture after scaling
@@ -188,16 +187,15 @@ def choose(step: str, name: str, Y: np.ndarray, images: Images) -> tuple[str, in
 
 def main() -> int:
     """Print the table; return 1 where graph-based training does not beat the rest."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="olivetti_faces",
+        train=(6000, "images that train the hierarchy"),
+        clutter=(1.0, "factor on the contrast of backgrounds"),
+        trials=5,
+        jobs=1,
+        quick=(False, "one trial of 3,000 training images"),
     )
-    add_data_option(parser, "olivetti_faces")
-    parser.add_argument("--train", type=int, default=6000, help="images that train the hierarchy")
-    parser.add_argument("--clutter", type=float, default=1.0, help="factor on the contrast of backgrounds")
-    parser.add_argument("--trials", type=int, default=5)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="one trial of 3,000 training images")
-    options = parser.parse_args()
     if options.quick:
         options.train, options.trials = 3000, 1
     faces = load_faces(options.data)

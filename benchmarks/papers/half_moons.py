@@ -9,10 +9,10 @@ and without. Beside it the full Laplacian eigenmap of the same graph, extended t
     python benchmarks/papers/half_moons.py --picture half_moons.png
 """
 
-import argparse
 import platform
 import sys
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +24,10 @@ from probsfa.datasets import make_half_moons
 from probsfa.graphs import heat_kernel
 from probsfa.sfa import HierarchicalSFA, cascade_layers
 from probsfa.sfa.spectral.eigenmaps import LaplacianEigenmaps
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 SIGMA, N_LEVELS, N_OUTPUTS = 0.05, 4, 4
 
@@ -111,14 +115,13 @@ def draw(trial: Trial, seed: int, n: int, path: str) -> None:
 
 def main() -> int:
     """Print the table; return 1 where a claim does not hold."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        seeds=5,
+        samples=2000,
+        quick=(False, "one seed"),
+        picture={"metavar": "PATH", "help": "write a picture of the first seed"},
     )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--samples", type=int, default=2000)
-    parser.add_argument("--quick", action="store_true", help="one seed")
-    parser.add_argument("--picture", metavar="PATH", help="write a picture of the first seed")
-    options = parser.parse_args()
     seeds = range(1 if options.quick else options.seeds)
 
     print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")

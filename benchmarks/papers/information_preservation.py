@@ -12,7 +12,6 @@ Slowness is the delta value of the first output on the mixed graph of the positi
     python benchmarks/papers/information_preservation.py --data FOLDER
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from probsfa.sfa import HierarchicalSFA, escalante_wiskott_layers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 from papers.faces_position import SIDE, load_faces, people_apart, rmse
 
 NETWORKS = {"slow features": "sfa", "information-preserving": "igsfa", "principal components": "pca"}
@@ -32,12 +31,11 @@ NETWORKS = {"slow features": "sfa", "information-preserving": "igsfa", "principa
 
 def main() -> None:
     """Print a table for each kind of background."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        data="olivetti_faces",
+        trials=(5, "draws of people"),
     )
-    add_data_option(parser, "olivetti_faces")
-    parser.add_argument("--trials", type=int, default=5, help="draws of people")
-    options = parser.parse_args()
     pictures = load_faces(options.data)
     for clutter, words in ((1.0, "cluttered"), (0.0, "plain")):
         measured = {name: [] for name in NETWORKS}

@@ -20,7 +20,6 @@ leaves them as they are).
     python benchmarks/papers/kernel_sfa_speech.py PICTURES --quick
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Iterable
@@ -49,7 +48,7 @@ from probsfa.sfa.kernel.support import mp_kpca, mp_mah, online_mah, random_suppo
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.data import add_data_option
+from common.options import read_options
 
 RATE, WINDOW, STEP = 8000, 417, 8
 WORDS = (3, 7)
@@ -307,23 +306,22 @@ def figure_2c(speech: Speech, sigma: float, n_support: int, path: Path) -> None:
 
 def main() -> None:
     """Print the tables and save the pictures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("pictures", type=Path, help="folder for the pictures")
-    add_data_option(parser, "fsdd_subset")
-    parser.add_argument("--stride", type=int, default=1, help="keep every so many-th window of the small set")
-    parser.add_argument("--large-stride", type=int, default=1)
-    parser.add_argument("--large-support", type=int, default=2500)
-    parser.add_argument("--outputs", type=int, default=200)
-    parser.add_argument("--trials", type=int, default=10)
-    parser.add_argument("--sigma", type=float, default=2.0, help="width for choosing supports and figure 2")
     widths = [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
-    parser.add_argument("--sigmas", type=float, nargs="+", default=widths, help="widths of figures 1")
-    parser.add_argument("--loudness", choices=["leveled", "as_recorded"], default="leveled")
-    parser.add_argument("--parts", nargs="+", default=["1a", "1b", "2a", "2c"])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the windows, three random trials")
-    options = parser.parse_args()
+    options = read_options(
+        __doc__,
+        data="fsdd_subset",
+        pictures={"type": Path, "help": "folder for the pictures", "positional": True},
+        stride=(1, "keep every so many-th window of the small set"),
+        large_stride=1,
+        large_support=2500,
+        outputs=200,
+        trials=10,
+        sigma=(2.0, "width for choosing supports and figure 2"),
+        sigmas={"type": float, "nargs": "+", "default": widths, "help": "widths of figures 1"},
+        loudness={"choices": ["leveled", "as_recorded"], "default": "leveled"},
+        parts={"nargs": "+", "default": ["1a", "1b", "2a", "2c"]},
+        quick=(False, "a tenth of the windows, three random trials"),
+    )
     if options.quick:
         options.stride, options.large_stride, options.large_support = 8, 24, 150
         options.outputs, options.trials = 20, 3

@@ -9,15 +9,19 @@ over 6 dimensions, two over two of those each, one on top. The paper reports tes
     python benchmarks/papers/overfitting.py
 """
 
-import argparse
 import platform
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 import probsfa
 from probsfa.sfa import SFA, HierarchicalSFA, Layer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 N_SAMPLES, N_DIMENSIONS, N_OUTPUTS = 25, 24, 3
 LAYERS = [Layer(3, field=6), Layer(3, field=2), Layer(3, field=2)]
@@ -36,13 +40,12 @@ def spread(model: SFA | HierarchicalSFA, train: np.ndarray, test: np.ndarray) ->
 
 def main() -> int:
     """Print the table; return 1 where the hierarchy does not generalise several times better."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        trials=200,
+        test_samples=1000,
+        quick=(False, "20 trials"),
     )
-    parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--test-samples", type=int, default=1000)
-    parser.add_argument("--quick", action="store_true", help="20 trials")
-    options = parser.parse_args()
     trials = 20 if options.quick else options.trials
 
     spreads = {"direct": [], "hierarchy": []}

@@ -15,9 +15,9 @@ which must be 1, and calls the eigenvalues those of W.)
     python benchmarks/papers/ravikumar.py --picture docs/figures/ravikumar.png
 """
 
-import argparse
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from probsfa.extensions import PCA, Autoencoder, LinearAutoencoder, PrincipalCurve
 from probsfa.sfa import LaplacianEigenmaps, SpectralClustering
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 REGULARIZATIONS = (1e-4, 1e-3, 1e-2, 1e-1)
 BANDWIDTHS = (4.0, 6.0, 10.0, 16.0, 40.0)
@@ -234,12 +238,11 @@ def figure_10(quick: bool) -> tuple[bool, list[Panel]]:
 def main() -> int:
     """Print the numbers; return 1 where something that the notes say does not hold."""
     warnings.filterwarnings("ignore", "The graph has .* connected components")  # which is what is shown
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        quick=(False, "fewer starts"),
+        picture={"metavar": "PATH", "help": "draw the figures into this file"},
     )
-    parser.add_argument("--quick", action="store_true", help="fewer starts")
-    parser.add_argument("--picture", metavar="PATH", help="draw the figures into this file")
-    options = parser.parse_args()
 
     results = [
         figure_1(),

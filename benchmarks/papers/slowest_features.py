@@ -12,13 +12,17 @@ noise.
     python benchmarks/papers/slowest_features.py --picture docs/figures/slowest_features.png
 """
 
-import argparse
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from probsfa import SFA, graphs, metrics
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 N_SLOW, N_FAST = 4, 6
 
@@ -33,14 +37,11 @@ def inputs(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def main() -> int:
     """Print the table; return 1 where the features are not the slowest possible."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        quick=(False, "shorter series"),
+        picture={"metavar": "PATH", "help": "draw four of the inputs and the four slowest outputs"},
     )
-    parser.add_argument("--quick", action="store_true", help="shorter series")
-    parser.add_argument(
-        "--picture", metavar="PATH", help="draw four of the inputs and the four slowest outputs"
-    )
-    options = parser.parse_args()
     n = 200 if options.quick else 1000
     rng = np.random.default_rng(0)
 

@@ -21,14 +21,18 @@ power is at low frequencies. (In the footnote, w' A w' should read w' A w.)
     python benchmarks/papers/turner_sahani_figure1.py --picture docs/figures/turner_sahani_figure1.png
 """
 
-import argparse
 import sys
+from pathlib import Path
 
 import numpy as np
 
 import probsfa
 from probsfa.datasets import make_slow_mixture
 from probsfa.metrics import align_components
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 DECAY, LOADINGS = (0.95, 0.1), np.array([[1.0, 1.5], [-0.4, 1.0]])
 EXACT = 1e-9
@@ -183,13 +187,12 @@ def draw(X: np.ndarray, path: str) -> None:
 
 def main() -> int:
     """Print the claims; return 1 where one that is exact does not hold."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        quick=(False, "2,000 rows"),
+        n_steps=20_000,
+        picture={"metavar": "PATH", "help": "write the picture, of the first 1,000 rows"},
     )
-    parser.add_argument("--quick", action="store_true", help="2,000 rows")
-    parser.add_argument("--n-steps", type=int, default=20_000)
-    parser.add_argument("--picture", metavar="PATH", help="write the picture, of the first 1,000 rows")
-    args = parser.parse_args()
     n = 2_000 if args.quick else args.n_steps
     series = make_slow_mixture(n, decay=DECAY, loadings=LOADINGS, noise_variance=0.0, random_state=0)
     X = series.data - series.data.mean(axis=0)

@@ -21,13 +21,18 @@ the slowest latent (dashed), its slow feature (grey) and the posterior of the pr
     docs/figures/turner_sahani_figure2.png
 """
 
-import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 import probsfa
 from probsfa.datasets import make_slow_mixture
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 DECAY, NORMS = (0.999, 0.99, 0.5), np.array([1.0, 8.0, 8.0])
 LOW, HIGH = 1e-4, 0.25
@@ -127,14 +132,13 @@ def draw(path: str, n_steps: int) -> None:
 
 def main() -> None:
     """Print the statistics."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        quick=(False, "two seeds"),
+        seeds=20,
+        n_steps=50_000,
+        picture={"metavar": "PATH", "help": "write the picture"},
     )
-    parser.add_argument("--quick", action="store_true", help="two seeds")
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--n-steps", type=int, default=50_000)
-    parser.add_argument("--picture", metavar="PATH", help="write the picture")
-    args = parser.parse_args()
     table = []
     print("seed   low noise  high noise  high noise, missing")
     for seed in range(2 if args.quick else args.seeds):

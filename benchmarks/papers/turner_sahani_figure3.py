@@ -15,13 +15,18 @@ widths, and a drawn series beside that of the data.
     docs/figures/turner_sahani_figure3.png
 """
 
-import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from probsfa import ProbabilisticSFA
 from probsfa.extensions import ProductOfExpertsSFA
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 T, DECAY = 400, 0.95
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)
@@ -121,12 +126,11 @@ def draw(path: str) -> None:
 
 def main() -> None:
     """Print the table, or draw the picture."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        seeds=5,
+        picture={"help": "where to draw the figure"},
     )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--picture", help="where to draw the figure")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.picture:
         draw(options.picture)

@@ -13,8 +13,8 @@ Three tables, each beside what the paper says:
     python benchmarks/papers/turner_sahani_weights.py [--quick]
 """
 
-import argparse
 import sys
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import minimize
@@ -26,6 +26,10 @@ from probsfa.statespace import (
     noise_free_maximum_likelihood,
 )
 from probsfa.statespace.innovations import make_innovation_parameters
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 HELD = [
     (0.9, 0.6, 0.3),
@@ -124,11 +128,10 @@ def edges(lengths: list[int], n_seeds: int) -> bool:
 
 def main() -> int:
     """Print the tables; return 1 where one of them is not as the paper says."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        quick=(False, "fewer starts, series and lengths"),
     )
-    parser.add_argument("--quick", action="store_true", help="fewer starts, series and lengths")
-    args = parser.parse_args()
     holds = [
         held_decays(2 if args.quick else 10),
         small_decays(),

@@ -12,12 +12,17 @@ degree 7, and for linear SFA. The paper separates sounds; here are processes of 
     python benchmarks/papers/xsfa_spiral.py --seeds 2 --rows 3000
 """
 
-import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 
 from probsfa.expansions import Polynomial
 from probsfa.sfa import SFA, XSFA
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 TIMESCALES = ((40, 15), (100, 40), (40, 25), (200, 20))
 
@@ -38,12 +43,11 @@ def spiral(s: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        seeds=20,
+        rows=10_000,
     )
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=10_000)
-    options = parser.parse_args()
     print(f"{options.rows} rows to learn from and as many to test on, {options.seeds} seeds")
     print("correlation with the slower; the faster source: median (10 % quantile)")
     print("| time scales | angle | xSFA | SFA, degree 7 | linear SFA | xSFA above 0.9 for both |")

@@ -9,14 +9,19 @@ maximum of the exact likelihood at r = 0, edge terms and all.
     python benchmarks/papers/zero_noise.py [--quick]
 """
 
-import argparse
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 import probsfa
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import noise_free_maximum_likelihood
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 NOISES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 0.0)
 DECAY = (0.99, 0.9, 0.6)
@@ -44,12 +49,11 @@ def largest_angle(X: np.ndarray, noise: float) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        quick=(False, "two lengths only"),
+        seeds=(3, "number of series (the median is shown)"),
     )
-    parser.add_argument("--quick", action="store_true", help="two lengths only")
-    parser.add_argument("--seeds", type=int, default=3, help="number of series (the median is shown)")
-    args = parser.parse_args()
     lengths = (1_000, 10_000) if args.quick else (1_000, 10_000, 100_000)
     print(f"largest angle in degrees, median of {args.seeds} series, D = K = 3, decay {DECAY}")
     print("r        " + "".join(f"{f'T={n}':>14}" for n in lengths), flush=True)

@@ -8,9 +8,10 @@ its draws alone; for pymc-extras the whole run of the sampler that it is quickes
     python benchmarks/speed/bayes_speed.py [--latent-draws 200] [--only marginal|latent|pymc]
 """
 
-import argparse
+import sys
 import time
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,10 @@ from numpyro.infer import MCMC, NUTS
 from probsfa import BayesianSFA
 from probsfa.bayes import Priors
 from probsfa.datasets import make_slow_mixture
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 T, D, K = 200, 5, 2
 
@@ -198,16 +203,13 @@ def pymc_extras(X: np.ndarray, n_draws: int) -> float | None:
 
 def main() -> None:
     """Print effective samples per second and their ratios."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        draws=(1000, "draws of each of our chains"),
+        latent_draws=(200, "draws, and warm-up, of the latent model"),
+        pymc_draws=200,
+        only={"choices": ("marginal", "latent", "pymc")},
     )
-    parser.add_argument("--draws", type=int, default=1000, help="draws of each of our chains")
-    parser.add_argument(
-        "--latent-draws", type=int, default=200, help="draws, and warm-up, of the latent model"
-    )
-    parser.add_argument("--pymc-draws", type=int, default=200)
-    parser.add_argument("--only", choices=("marginal", "latent", "pymc"))
-    args = parser.parse_args()
     warnings.simplefilter("ignore")
     X = make_slow_mixture(T, D, decay=[0.95, 0.7], noise_variance=0.3, random_state=0).data
     X = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -10,12 +10,13 @@ is left out for scikit-learn: its factorisation fills n^2 / 2 numbers.
     python benchmarks/speed/eigenmaps_speed.py --quick
 """
 
-import argparse
 import platform
 import resource
+import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,10 @@ from sklearn.datasets import make_blobs, make_swiss_roll
 from sklearn.manifold import SpectralEmbedding, spectral_embedding
 
 from probsfa.sfa import LaplacianEigenmaps
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 N_NEIGHBORS = 10
 
@@ -102,15 +107,14 @@ def alone(kind: str, n: int, n_components: int) -> None:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        n=(20_000, "points of the comparison"),
+        large=(200_000, "points of the graphs solved alone"),
+        components=[2, 10],
+        repeats=3,
+        quick=(False, "2,000 and 10,000 points"),
     )
-    parser.add_argument("--n", type=int, default=20_000, help="points of the comparison")
-    parser.add_argument("--large", type=int, default=200_000, help="points of the graphs solved alone")
-    parser.add_argument("--components", type=int, nargs="+", default=[2, 10])
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="2,000 and 10,000 points")
-    options = parser.parse_args()
     if options.quick:
         options.n, options.large, options.repeats = 2_000, 10_000, 1
     print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, ", end="")

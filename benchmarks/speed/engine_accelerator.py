@@ -11,7 +11,6 @@ latents grow. A strategy whose first run takes more than ``--budget`` seconds is
 many rows are worked through at once, by which it is tuned to a card.
 """
 
-import argparse
 import sys
 from functools import partial
 from pathlib import Path
@@ -26,6 +25,7 @@ from probsfa.statespace.parameters import Parameters
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import Timing, duration, setting, timed
 
 N_FEATURES = 20
@@ -96,14 +96,13 @@ def growth(latents, rows, options):
 
 def main():
     """Check, then time."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        rows=[10_000, 100_000, 1_000_000],
+        latents=[1, 3, 5, 8, 16],
+        chunk_rows={"type": int},
+        budget=30.0,
     )
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--latents", type=int, nargs="+", default=[1, 3, 5, 8, 16])
-    parser.add_argument("--chunk-rows", type=int)
-    parser.add_argument("--budget", type=float, default=30.0)
-    options = parser.parse_args()
     print(setting("jax", "jaxlib", "numpy"))
     print(f"Platform: {jax.default_backend()}, {', '.join(device.device_kind for device in jax.devices())}")
     if jax.default_backend() == "cpu":

@@ -7,7 +7,6 @@ matrix product on one core. "First" is the first posterior.
     python benchmarks/speed/engine_dozens.py [--components 12 24] [--features 20] [--rows 10000] [--repeats 5]
 """
 
-import argparse
 import itertools
 import sys
 import time
@@ -24,6 +23,7 @@ from probsfa.statespace.posterior import smooth
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.floor import Machine, posterior_floor
+from common.options import read_options
 from common.side_by_side import duration, setting, table
 from common.smoothers import CONTESTANTS, Unable, draw_problem
 
@@ -131,14 +131,13 @@ HEADER = [
 
 def main():
     """Time all cases."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        repeats=5,
+        components=[9, 12, 16, 18, 24, 32, 48],
+        features=[5, 20, 50],
+        rows=[1_000, 10_000],
     )
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--components", type=int, nargs="+", default=[9, 12, 16, 18, 24, 32, 48])
-    parser.add_argument("--features", type=int, nargs="+", default=[5, 20, 50])
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000, 10_000])
-    options = parser.parse_args()
     print(setting("jax", "jaxlib", "numpy", "statsmodels"))
     rate = product_rate()
     print(f"\nA matrix product runs at {rate / 1e9:.0f} GFLOP/s of a core.\n")

@@ -12,7 +12,6 @@ With ``--memory`` the simulated data alone, and noise with a memory: a state mor
         [--memory]
 """
 
-import argparse
 import resource
 import sys
 import tempfile
@@ -33,6 +32,7 @@ from probsfa.statespace.posterior import expected_statistics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import Timing, alternate, product_rate, setting, timed
 
 
@@ -155,16 +155,15 @@ def beijing(path, n_components, n_rows, n_steps):
 
 def main():
     """Run the parts."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        longest=1e7,
+        latents=90,
+        rows=20_448,
+        beijing={"type": Path, "help": "the array X of 35,064 hours and 132 columns"},
+        steps=3,
+        memory=False,
     )
-    parser.add_argument("--longest", type=float, default=1e7)
-    parser.add_argument("--latents", type=int, default=90)
-    parser.add_argument("--rows", type=int, default=20_448)
-    parser.add_argument("--beijing", type=Path, help="the array X of 35,064 hours and 132 columns")
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--memory", action="store_true")
-    options = parser.parse_args()
     print(setting("jax", "numpy"))
     if options.beijing is not None:
         beijing(options.beijing, options.latents, options.rows, options.steps)

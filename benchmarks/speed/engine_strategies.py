@@ -7,7 +7,6 @@ see engine_accelerator.py.
     python benchmarks/speed/engine_strategies.py [--repeats 7] [--budget 20]
 """
 
-import argparse
 import sys
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from probsfa.statespace.posterior import expected_statistics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import alternate, duration, setting, table
 
 # States, columns, rows, the part of the cells that is missing, and how many rhythms of two states there are.
@@ -89,14 +89,11 @@ def first(params, panel, name, asked):
 
 def main():
     """Time all algorithms on all cases."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        repeats=7,
+        budget=(20.0, "seconds after which an algorithm is not run again"),
     )
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--budget", type=float, default=20.0, help="seconds after which an algorithm is not run again"
-    )
-    options = parser.parse_args()
     print(setting("jax", "jaxlib", "numpy"))
     rows = []
     for shape in CASES:

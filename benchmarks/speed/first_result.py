@@ -14,7 +14,6 @@ row by row and in segments), every program in a process of its own.
     python benchmarks/speed/first_result.py [--repeats 5] [--cache] [--components]
 """
 
-import argparse
 import os
 import platform
 import statistics
@@ -24,6 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import in_fresh_process
 
 CHILD = """
@@ -108,13 +108,12 @@ def measure(folder: str | None) -> dict[str, float]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        repeats=5,
+        cache=False,
+        components=False,
     )
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--cache", action="store_true")
-    parser.add_argument("--components", action="store_true")
-    args = parser.parse_args()
     if args.components:
         compiling()
         return

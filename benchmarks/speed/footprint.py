@@ -13,7 +13,6 @@ share a folder of bytecode. A first round, which is not counted, fills it.
     python benchmarks/speed/footprint.py [--repeats 5]
 """
 
-import argparse
 import re
 import statistics
 import sys
@@ -23,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import in_fresh_process, setting, table
 
 NEEDED = ("numpy", "scipy", "scikit-learn", "pandas")
@@ -96,11 +96,10 @@ def sizes() -> str:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = read_options(
+        __doc__,
+        repeats=5,
     )
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args()
     print(setting("numpy", "scipy", "scikit-learn", "pandas"))
     print(f"\n{sizes()}\n")
     runs: dict[str, list[list[float]]] = {name: [] for name in CONTESTANTS}

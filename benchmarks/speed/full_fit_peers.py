@@ -41,6 +41,7 @@ from probsfa import ProbabilisticSFA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import Timing, duration, setting, table
 from common.smoothers import draw_problem
 
@@ -211,16 +212,15 @@ def compare(missing: float, options: argparse.Namespace) -> str:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        rows=5_000,
+        components=3,
+        repeats=7,
+        budget=(120.0, "seconds for one peer on one series"),
+        fits=(0.0, "the same in fits of ours"),
+        quick=(False, "1,000 rows, 3 repeats, 10 s a peer"),
     )
-    parser.add_argument("--rows", type=int, default=5_000)
-    parser.add_argument("--components", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--budget", type=float, default=120.0, help="seconds for one peer on one series")
-    parser.add_argument("--fits", type=float, default=0.0, help="the same in fits of ours")
-    parser.add_argument("--quick", action="store_true", help="1,000 rows, 3 repeats, 10 s a peer")
-    options = parser.parse_args()
     if options.quick:
         options.rows, options.repeats, options.budget = 1_000, 3, 10.0
     print(setting("numpy", "jax", "dynamax", "statsmodels"))

@@ -10,17 +10,22 @@ the time of centring a copy of X and of one product X'X, which no method could d
     python benchmarks/speed/graph_moments.py --quick
 """
 
-import argparse
 import platform
 import resource
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import scipy
 
 import probsfa
 from probsfa import graphs
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 GRAPHS: dict[str, Callable[[np.ndarray], graphs.TrainingGraph]] = {
     "temporal": lambda y: graphs.temporal(len(y)),
@@ -39,13 +44,12 @@ MATRIX_EDGES = 2e7  # explicit matrices above this are not tried
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = read_options(
+        __doc__,
+        quick=(False, "up to 50,000 samples"),
+        features=(20, "columns D"),
+        repeats=(3, "runs, of which the fastest counts"),
     )
-    parser.add_argument("--quick", action="store_true", help="up to 50,000 samples")
-    parser.add_argument("--features", type=int, default=20, help="columns D")
-    parser.add_argument("--repeats", type=int, default=3, help="runs, of which the fastest counts")
-    arguments = parser.parse_args()
     sizes = [10_000, 20_000, 50_000] if arguments.quick else [10_000, 30_000, 100_000, 300_000, 1_000_000]
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((sizes[-1], arguments.features)), rng.random(sizes[-1])

@@ -7,7 +7,6 @@ temporary folder, handed on to workers) it runs once to fill it, and from then o
     python benchmarks/speed/grid_search.py [--repeats 3]
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import in_fresh_process, setting, table
 
 CHILD = """
@@ -35,11 +35,10 @@ print(json.dumps(time.perf_counter() - began))
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    arguments = read_options(
+        __doc__,
+        repeats=(3, "processes of each kind; medians are printed"),
     )
-    parser.add_argument("--repeats", type=int, default=3, help="processes of each kind; medians are printed")
-    arguments = parser.parse_args()
     print(setting("probsfa", "scikit-learn", "jax", "joblib"), "\n")
     rows = [("without the cache", *(median(arguments.repeats, None, n) for n in (1, 2)))]
     first, later = [], []

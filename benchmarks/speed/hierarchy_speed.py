@@ -8,16 +8,21 @@ slowly changing background, with noise in every pixel), made chunk by chunk and 
     python benchmarks/speed/hierarchy_speed.py --quick
 """
 
-import argparse
 import platform
 import resource
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 import probsfa
 from probsfa.sfa.hierarchical import HierarchicalSFA, escalante_wiskott_layers
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 CHUNK = 500
 
@@ -47,16 +52,15 @@ def images(n_samples: int, side: int, seed: int) -> Iterator[np.ndarray]:
 
 def main() -> None:
     """Print times and memory."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        samples=5000,
+        side=(100, "pixels along each axis"),
+        jobs=2,
+        storage={"choices": ("memory", "recompute"), "default": "recompute"},
+        quick=(False, "1,000 images of 32 x 32"),
+        seed=0,
     )
-    parser.add_argument("--samples", type=int, default=5000)
-    parser.add_argument("--side", type=int, default=100, help="pixels along each axis")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--storage", choices=("memory", "recompute"), default="recompute")
-    parser.add_argument("--quick", action="store_true", help="1,000 images of 32 x 32")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
     if options.quick:
         options.samples, options.side = 1000, 32
     n, side = options.samples, options.side

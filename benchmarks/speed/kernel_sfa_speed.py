@@ -14,11 +14,12 @@ Everything else (exponentials, centring, differences, choosing pivots, checks) i
     python benchmarks/speed/kernel_sfa_speed.py --quick
 """
 
-import argparse
 import platform
 import resource
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ from threadpoolctl import threadpool_info
 
 import probsfa
 from probsfa.sfa import KernelSFA
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 
 def timed(run: Callable[[], Any]) -> np.ndarray:
@@ -77,16 +82,15 @@ def products(X: np.ndarray, m: int, n_components: int, selection: bool) -> dict[
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        n=25_448,
+        m=2_500,
+        d=500,
+        components=200,
+        sigma=2.0,
+        quick=(False, "4,000 rows, 400 support vectors, 100 columns"),
     )
-    parser.add_argument("--n", type=int, default=25_448)
-    parser.add_argument("--m", type=int, default=2_500)
-    parser.add_argument("--d", type=int, default=500)
-    parser.add_argument("--components", type=int, default=200)
-    parser.add_argument("--sigma", type=float, default=2.0)
-    parser.add_argument("--quick", action="store_true", help="4,000 rows, 400 support vectors, 100 columns")
-    options = parser.parse_args()
     if options.quick:
         options.n, options.m, options.d, options.components = 4_000, 400, 100, 20
     X = np.ascontiguousarray(series(options.n, options.d))

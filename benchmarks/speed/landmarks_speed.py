@@ -16,12 +16,17 @@ import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import make_moons
 from sklearn.metrics import adjusted_rand_score
 
 from probsfa import DiffusionMap, LaplacianEigenmaps, SpectralClustering
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
+
+from common.options import read_options
 
 TRUTH = np.repeat([2.0, 6.0], [3, 5])
 
@@ -68,13 +73,12 @@ def compare(n: int) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        n=(50_000, "points"),
+        quick=(False, "21,000 points"),
+        one={"metavar": "KIND", "help": argparse.SUPPRESS},
     )
-    parser.add_argument("--n", type=int, default=50_000, help="points")
-    parser.add_argument("--quick", action="store_true", help="21,000 points")
-    parser.add_argument("--one", metavar="KIND", help=argparse.SUPPRESS)
-    options = parser.parse_args()
     n = 21_000 if options.quick else options.n
     if options.one:
         one_fit(options.one, n)

@@ -9,7 +9,6 @@ and read their rows from the file.
     python benchmarks/speed/panel_scale.py [--rows 1000000] [--repeats 3]
 """
 
-import argparse
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ from probsfa.statespace.posterior import expected_statistics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import setting, table
 
 D, K = 20, 3
@@ -78,12 +78,11 @@ def require_same(answer, wanted):
 
 def main():
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        rows=1_000_000,
+        repeats=3,
     )
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
     print(setting("jax", "numpy", "dask"))
     rng = np.random.default_rng(0)
     n_rows = options.rows // 1000 * 1000

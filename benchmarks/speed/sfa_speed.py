@@ -31,6 +31,7 @@ from probsfa.linalg import slow_directions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.options import read_options
 from common.side_by_side import alternate, peak_memory, require_close, setting, table
 
 SEED = 0
@@ -137,15 +138,14 @@ def print_memory(name: str, n_rows: int, n_features: int) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        rows=500_000,
+        features=64,
+        repeats=7,
+        quick=(False, "50,000 rows, 3 repeats"),
+        memory_of={"choices": list(FITS), "help": argparse.SUPPRESS},
     )
-    parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--features", type=int, default=64)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--quick", action="store_true", help="50,000 rows, 3 repeats")
-    parser.add_argument("--memory-of", choices=list(FITS), help=argparse.SUPPRESS)
-    options = parser.parse_args()
     if options.memory_of:
         return print_memory(options.memory_of, options.rows, options.features)
     if options.quick:

@@ -34,6 +34,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.floor import Machine, posterior_floor
+from common.options import read_options
 from common.side_by_side import Timing, alternate, duration, setting, table, timed
 from common.smoothers import CONTESTANTS, OURS, Answer, Problem, Run, Unable, draw_problem
 
@@ -178,23 +179,20 @@ def sweep(options: argparse.Namespace, machine: Machine) -> str:
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = read_options(
+        __doc__,
+        quick=(False, "T = 1,000, few cells, nothing slow to compile"),
+        table=(False, "the table alone"),
+        no_table=(False, "the comparison alone"),
+        repeats=7,
+        budget=(20.0, "seconds for one contestant on one problem"),
+        memory=(6.0, "GiB for one cell of the table"),
+        missing=(0.2, "share of missing cells in the table"),
+        components=[1, 2, 3, 5, 8, 12, 16, 32, 64, 128],
+        features=[5, 20, 50, 200],
+        rows=[100, 1_000, 10_000, 100_000, 1_000_000],
+        **{"try": {"dest": "tried", "choices": list(CONTESTANTS), "help": argparse.SUPPRESS}},
     )
-    parser.add_argument("--quick", action="store_true", help="T = 1,000, few cells, nothing slow to compile")
-    parser.add_argument("--table", action="store_true", help="the table alone")
-    parser.add_argument("--no-table", action="store_true", help="the comparison alone")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument(
-        "--budget", type=float, default=20.0, help="seconds for one contestant on one problem"
-    )
-    parser.add_argument("--memory", type=float, default=6.0, help="GiB for one cell of the table")
-    parser.add_argument("--missing", type=float, default=0.2, help="share of missing cells in the table")
-    parser.add_argument("--components", type=int, nargs="+", default=[1, 2, 3, 5, 8, 12, 16, 32, 64, 128])
-    parser.add_argument("--features", type=int, nargs="+", default=[5, 20, 50, 200])
-    parser.add_argument("--rows", type=int, nargs="+", default=[100, 1_000, 10_000, 100_000, 1_000_000])
-    parser.add_argument("--try", dest="tried", choices=list(CONTESTANTS), help=argparse.SUPPRESS)
-    options = parser.parse_args()
     if options.tried:
         problem = draw_problem(options.rows[0], 50, 5, options.missing)
         return print_alone(options.tried, problem, options.repeats, options.budget)
