@@ -26,6 +26,7 @@ The engine treats these as AR(1) factors with one loading each (:attr:`Parameter
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import FrozenInstanceError
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -42,6 +43,7 @@ _NONE.flags.writeable = False
 # Names of the arrays of every model, and of those of AR(1) noise.
 _ALWAYS = ("decay", "loadings", "noise_variance", "offset")
 _OF_NOISE = ("memory_decay", "memory_scale")
+_OF_ALL = frozenset((*_ALWAYS, *_OF_NOISE))
 # Maximum number of values of an array in a description.
 _MOST_SHOWN = 8
 
@@ -98,31 +100,33 @@ class Latents:
         """Number of processes whose starting values are those of an AR(1) factor."""
         return self.n_others - self.n_sought
 
-    @property
+    @cached_property
     def n_states(self) -> int:
         """Dimension of the state, the columns of the loadings."""
         return self.n_components + sum(kind.n_states * count for kind, count in self.counts.items())
 
-    @property
+    @cached_property
     def n_dynamics(self) -> int:
         """Number of free parameters of the dynamics."""
         return self.n_components + sum(kind.n_free() * count for kind, count in self.counts.items())
 
-    @property
+    @cached_property
     def n_seen(self) -> int:
         """Number of states with loadings on the columns."""
         return self.n_components + sum(len(kind.seen) * count for kind, count in self.counts.items())
 
-    @property
+    @cached_property
     def seen(self) -> NDArray[np.intp]:
         """Indices of the states with loadings on the columns, shape (n_seen,)."""
         parts = [np.arange(self.n_components)]
         for kind, states in self.states.items():
             own = np.arange(states.start, states.stop).reshape(-1, kind.n_states)
             parts.append(own[:, list(kind.seen)].ravel())
-        return np.concatenate(parts)
+        seen = np.concatenate(parts)
+        seen.flags.writeable = False  # the object is shared
+        return seen
 
-    @property
+    @cached_property
     def stationary(self) -> BoolArray:
         """Which states (n_states,) have loadings and a stationary variance: not those of trends."""
         found = np.zeros(self.n_states, dtype=bool)
@@ -131,7 +135,7 @@ class Latents:
             found[own] &= kind.stationary
         return found
 
-    @property
+    @cached_property
     def states(self) -> dict[type[Process], slice]:
         """States of each kind."""
         found, first = {}, self.n_components
@@ -140,7 +144,7 @@ class Latents:
             first += kind.n_states * count
         return found
 
-    @property
+    @cached_property
     def coordinates(self) -> dict[type[Process], slice]:
         """Positions of the free coordinates of each kind, after those of the decays."""
         found, first = {}, self.n_components
@@ -149,7 +153,7 @@ class Latents:
             first += kind.n_free() * count
         return found
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Number of states of each process, in their order."""
         others = (size for kind, count in self.counts.items() for size in (kind.n_states,) * count)
@@ -302,6 +306,10 @@ class Parameters:
         -------
         params : Parameters
         """
+        if changes.keys() <= _OF_ALL:
+            made = object.__new__(type(self))
+            made.__dict__.update(self.__dict__, **changes)
+            return made
         kept = {name: getattr(self, name) for name in (*_ALWAYS, *_OF_NOISE)}
         of_processes = {name: value for name, value in changes.items() if name not in {*kept, "processes"}}
         kept |= {name: value for name, value in changes.items() if name in kept}
@@ -412,7 +420,7 @@ class Parameters:
     @property
     def latents(self) -> Latents:
         """Number of latent processes of each kind."""
-        return Latents(len(self.decay), {type(one): len(one) for one in self.processes})
+        return _latents(len(self.decay), *((type(one), len(one)) for one in self.processes))
 
     @property
     def ar1_alone(self) -> Self:
@@ -517,6 +525,12 @@ class Parameters:
             np.arange(self.n_states + len(self.memory_scale)),
             slice(self.n_components, self.n_components + len(self.memory_scale)),
         )
+
+
+@cache
+def _latents(n_components: int, *counts: tuple[type[Process], int]) -> Latents:
+    """Return the numbers, one object for all models: a fit reads its properties some ten thousand times."""
+    return Latents(n_components, dict(counts))
 
 
 def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:

@@ -258,9 +258,8 @@ class Metric:
             self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
         zero = latent_spectra(params, np.zeros(1), evenly_sampled=even).values
         # The mean over a segment varies no more than a single value, however slow the process is.
-        zero = 1.0 / (1.0 / zero + complete.n_stretches / n)
-        at_zero = factor_spectra(params.replace(noise_variance=params.noise_variance / share), zero)
-        self.offset_within = at_zero.inverse[0]
+        zero = 1.0 / (1.0 / zero[0] + complete.n_stretches / n)
+        self.offset_within = np.linalg.inv(np.eye(q) + (scaled * zero) @ scaled.T)
         self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=even)
         self.noise_curvature, self.dynamics_curvature = _curvature(layout, params, gradient)
         self._remembered: tuple[tuple[float, bytes], tuple[Solver, Solver]] | None = None
@@ -355,9 +354,11 @@ class Metric:
         q, k = self.left.shape[1], self.layout.n_states
         damped = damping * self.moments
         if not self.coarse:
-            return factorise(self.within[0] + np.kron(np.eye(q), damped))
-        blocks = [factorise(block + damped) for block in self.within]
-        return lambda x: np.concatenate([solve(x[i * k : (i + 1) * k]) for i, solve in enumerate(blocks)])
+            within, blocks = self.within[0].copy(), np.arange(q)
+            within.reshape(q, k, q, k)[blocks, :, blocks] += damped
+            return factorise(within)
+        solvers = [factorise(block + damped) for block in self.within]
+        return lambda x: np.concatenate([solve(x[i * k : (i + 1) * k]) for i, solve in enumerate(solvers)])
 
     def _small(self, damping: float, beyond: Solver, within: Solver) -> FloatArray:
         """Return the Schur complement of noise and dynamics after elimination of the loadings."""
@@ -500,9 +501,10 @@ def factorise(matrix: FloatArray) -> Solver:
     scaled = matrix * scale[:, None]
     scaled *= scale
     ridge = 1e-14
-    ones = scaled[np.diag_indices(size)]
+    on_diagonal = np.einsum("ii->i", scaled)  # a view
+    ones = on_diagonal.copy()
     while True:
-        scaled[np.diag_indices(size)] = ones + ridge
+        on_diagonal[:] = ones + ridge
         # LAPACK directly: for these small matrices scipy.linalg's wrappers take longer than the computation.
         factor, info = dpotrf(scaled, lower=1, clean=0)
         if info == 0:

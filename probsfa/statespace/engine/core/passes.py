@@ -3,6 +3,7 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -33,7 +34,7 @@ class Scratch(threading.local):
 
     def array(self, name: str, *shape: int) -> FloatArray:
         """Return an uninitialized array of a shape."""
-        size = int(np.prod(shape))
+        size = prod(shape)
         if name not in self._arrays or self._arrays[name].size < size:
             self._arrays[name] = np.empty(size)
         return self._arrays[name][:size].reshape(shape)
