@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Parts of the package, by the beginnings of module paths; the first that matches.
 PARTS = {
     "Command line": ("cli/",),
-    "Input validation": ("_arrays", "_validation", "_times", "_index", "_like_input", "_frames"),
+    "Input validation": ("_arrays", "_validation", "_times", "_like_input", "_frames"),
     "Saving and loading": ("_saving", "_storage", "_models", "statespace/persistence", "bayes/persistence"),
     "ProbabilisticSFA": ("statespace/",),
     "BayesianSFA": ("bayes/",),

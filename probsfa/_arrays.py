@@ -10,15 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from probsfa._xarray import as_frame
-
 __all__ = [
     "LARGEST",
     "SCAN_ROWS",
     "SMALLEST_SPREAD",
     "as_float_array",
+    "as_frame",
     "check_array",
     "check_spread",
+    "is_data_array",
+    "labels_of_rows",
     "too_large",
 ]
 
@@ -355,3 +356,44 @@ def _first(test: Callable[[NDArray[np.float64]], NDArray[np.bool_]], values: NDA
 def _cell(place: tuple[int, int], names: Any) -> str:
     row, column = place
     return f"row {row}, column {column}" + ("" if names is None else f" ({str(names[column])!r})")
+
+
+# ------------------------------------------------------------------------------------------ labelled arrays
+
+# Labelled arrays of xarray, recognised without importing it.
+
+
+def is_data_array(X: Any) -> bool:
+    """Return whether `X` is a two-dimensional ``xarray.DataArray``: rows by columns."""
+    xarray = sys.modules.get("xarray")  # without the import there is no DataArray
+    return xarray is not None and isinstance(X, xarray.DataArray) and X.ndim == 2
+
+
+def as_frame(X: Any) -> Any:
+    """Return a two-dimensional DataArray as a DataFrame with the labels of its rows and columns.
+
+    Raises
+    ------
+    ValueError
+        If the second dimension alone has times, so that times would be read as columns.
+    """
+    if not is_data_array(X):
+        return X
+    rows, columns = (_has_times(X.indexes.get(dimension)) for dimension in X.dims)
+    if columns and not rows:
+        first, second = X.dims
+        raise ValueError(
+            f"The DataArray has the dimensions {X.dims}, and only the second has times. Rows are times: give "
+            f"it as .transpose({second!r}, {first!r})."
+        )
+    return X.to_pandas()
+
+
+def _has_times(index: Any) -> bool:
+    """Whether an index of pandas or xarray, or None, has dates, periods or durations."""
+    return type(index).__name__ in {"DatetimeIndex", "PeriodIndex", "TimedeltaIndex", "CFTimeIndex"}
+
+
+def labels_of_rows(X: Any) -> Any:
+    """Return the index of the first dimension of a DataArray, None if it has no coordinate."""
+    return X.indexes.get(X.dims[0])

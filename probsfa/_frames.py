@@ -9,9 +9,9 @@ import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from probsfa._arrays import as_frame, is_data_array
 from probsfa._like_input import like_array
 from probsfa._validation import is_list_of_sequences
-from probsfa._xarray import as_frame, is_data_array
 
 __all__ = ["lists_in_lists_out", "output_container"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from probsfa._arrays import is_data_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa._xarray import is_data_array
 
 __all__ = ["like_array", "like_input", "like_rows"]
 

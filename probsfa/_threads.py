@@ -1,4 +1,4 @@
-"""Number of processor cores, and number of threads of the linear algebra libraries.
+"""Processor cores, threads of the linear algebra libraries, and interrupts of long computations.
 
 The number of threads of a BLAS library is a setting of the whole process (OpenBLAS on POSIX threads, which
 the wheels of NumPy and SciPy contain) or of the calling thread (libraries on OpenMP, and MKL). Saving,
@@ -7,7 +7,10 @@ saves the value that the first has set, and may restore it permanently. Librarie
 therefore limited when the first thread enters and restored when the last one leaves.
 """
 
+import _thread
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -17,8 +20,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
-__all__ = ["n_cores", "on_two_threads", "one_blas_thread", "one_core"]
-
+__all__ = ["interrupts_kept", "n_cores", "on_two_threads", "one_blas_thread", "one_core"]
 
 _of_one_core: ContextVar[bool] = ContextVar("of_one_core", default=False)
 
@@ -227,3 +229,59 @@ def one_blas_thread() -> Iterator[None]:
         yield
     finally:
         limit.leave()
+
+
+# ----------------------------------------------------------------------------------------------- interrupts
+
+# Keyboard interrupts that are lost in callbacks are raised again.
+#
+# Python runs the handler of Ctrl-C at any point of the main thread. In a callback of the garbage collector,
+# of which JAX has one, or of a weak reference, exceptions are printed and ignored: the fit would continue.
+
+# Seconds after which a lost interrupt is raised again; the callback has ended by then.
+_AGAIN_AFTER = 0.05
+
+_lock = threading.Lock()
+_users = 0
+_previous: Any = None
+
+
+def _hook(unraisable: Any) -> None:
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        (_previous or sys.__unraisablehook__)(unraisable)
+        return
+    # Not immediately: it would be lost in this hook, too.
+    again = threading.Timer(_AGAIN_AFTER, _interrupt)
+    again.daemon = True
+    again.start()
+
+
+def _interrupt() -> None:
+    """Interrupt the main thread, also if it is waiting."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Raise again, a moment later, an interrupt that is lost in this block; also a decorator.
+
+    Examples
+    --------
+    >>> with interrupts_kept():
+    ...     total = sum(range(3))
+    """
+    global _users, _previous
+    with _lock:
+        if _users == 0:
+            _previous, sys.unraisablehook = sys.unraisablehook, _hook
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0 and sys.unraisablehook is _hook:
+                sys.unraisablehook = _previous

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._arrays import SCAN_ROWS, check_array, check_spread
-from probsfa._index import read_time_index
-from probsfa._times import TimeAxis
+from probsfa._times import TimeAxis, read_time_index
 
 __all__ = [
     "Sequences",
@@ -249,7 +248,7 @@ def check_sequences(
         check_spread(estimator, values, "X")
     names = getattr(estimator, "feature_names_in_", None)
     timed = None
-    if times is not None or index == "use":
+    if times is not None or (index == "use" and type(X) is not np.ndarray):  # an array has no index
         timed = read_time_index(X, sizes, as_list=is_list, times=times, axis=axis)
     if timed is None and index == "warn":
         _warn_of_uneven_index(estimator, X, sizes, is_list)

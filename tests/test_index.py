@@ -6,8 +6,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from probsfa import SFA, GraphSFA, HierarchicalSFA, KernelSFA
-from probsfa._index import read_time_index
-from probsfa._times import TimeAxis, duration_text
+from probsfa._times import TimeAxis, duration_text, read_time_index
 from probsfa._validation import check_sequences
 from probsfa.sfa.hierarchical import Layer
 

@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from probsfa import GraphSFA, KernelSFA, LaplacianEigenmaps, ProbabilisticSFA
-from probsfa._interrupts import interrupts_kept
+from probsfa._threads import interrupts_kept
 from probsfa.sfa import graph
 from probsfa.sfa.kernel import estimator as kernel
 from probsfa.sfa.spectral import eigenmaps

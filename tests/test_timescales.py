@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from tests.tolerances import EXACT
 
 

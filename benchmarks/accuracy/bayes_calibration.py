@@ -33,7 +33,7 @@ from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.structural import CYCLE_LOADING
 from probsfa.statespace import Parameters
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.posterior import draw_latents, simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

@@ -21,7 +21,7 @@ import pandas as pd
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.simulation import simulate
+from probsfa.statespace.posterior import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

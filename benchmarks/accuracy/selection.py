@@ -40,7 +40,7 @@ from probsfa.statespace import growth
 from probsfa.statespace.choice import search
 from probsfa.statespace.learning.objective import CountedEStep
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.simulation import simulate
+from probsfa.statespace.posterior import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

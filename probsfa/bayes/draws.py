@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Parameters
 

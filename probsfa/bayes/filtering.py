@@ -14,8 +14,7 @@ from probsfa.bayes.weights import degrees_of_draws
 from probsfa.statespace import student
 from probsfa.statespace.filtering import FilterRows, FilterState, run_filter
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import filter_rows
-from probsfa.statespace.prediction import check_finite
+from probsfa.statespace.posterior import check_finite, filter_rows
 from probsfa.statespace.student import StudentNoise
 
 __all__ = ["BayesianFilterResult", "BayesianFilterState", "filter_sequences"]

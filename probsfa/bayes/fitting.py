@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 
-from probsfa._interrupts import interrupts_kept
+from probsfa._threads import interrupts_kept
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.batches import constrain

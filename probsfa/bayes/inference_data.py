@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from numpyro.infer import Predictive
 from scipy.stats import norm
 
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.data import TargetData
@@ -36,8 +36,7 @@ from probsfa.bayes.predictive import panels_and_draws
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.engine.settings import engine_settings
-from probsfa.statespace.posterior import cells_left_out, smooth
-from probsfa.statespace.simulation import draw_latents
+from probsfa.statespace.posterior import cells_left_out, draw_latents, smooth
 
 #: Name of variables with an entry for each observed value: log densities and draws given all others.
 OBSERVED_VALUES = "observed_values"

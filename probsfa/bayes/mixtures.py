@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior, smooth
-from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.posterior import Posterior, observation_moments, smooth
 
 
 class RunningMean:

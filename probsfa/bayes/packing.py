@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import Series, from_panel

@@ -36,9 +36,15 @@ from probsfa.bayes.weights import WeightedDraw, degrees_of_draws, weighted_draws
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior, smooth
-from probsfa.statespace.prediction import Forecast, check_finite, forecast, observation_moments
-from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.posterior import (
+    Posterior,
+    check_finite,
+    draw_latents,
+    observation_moments,
+    simulate,
+    smooth,
+)
+from probsfa.statespace.prediction import Forecast, forecast
 from probsfa.statespace.student import StudentNoise, cell_moments, infer_weights, left_out_cells
 
 # Number of draws whose predictions are averaged for the comparison with linear interpolation.

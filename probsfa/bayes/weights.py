@@ -16,7 +16,7 @@ from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.sampling.gibbs import draw_weights
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.simulation import draw_latents
+from probsfa.statespace.posterior import draw_latents
 from probsfa.statespace.student import StudentNoise
 
 __all__ = ["WeightedDraw", "degrees_of_draws", "weighted_draws"]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Bunch
 
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa.datasets._masking import Seed, hide_blocks, hide_cells
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from probsfa._arrays import check_array
-from probsfa._index import read_time_index
+from probsfa._times import read_time_index
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.distributed._dask import compute, delayed, is_array, is_delayed

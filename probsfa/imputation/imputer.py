@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
+from probsfa._arrays import as_frame
 from probsfa._frames import lists_in_lists_out, output_container
 from probsfa._like_input import like_input
 from probsfa._saving import Saved
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_estimator_type, check_sequences
-from probsfa._xarray import as_frame
 from probsfa.statespace import ProbabilisticSFA
 
 __all__ = ["ProbabilisticImputer"]

@@ -14,8 +14,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from probsfa._arrays import as_float_array
-from probsfa._index import index_of, tells_times
-from probsfa._times import seconds_of
+from probsfa._times import index_of, seconds_of, tells_times
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
 

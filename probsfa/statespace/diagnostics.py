@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.filtering import standardised_errors
-from probsfa.statespace.gross_outliers import Outliers
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.posterior import observation_moments
 from probsfa.statespace.whiteness import (
     autocorrelation,
     heavy_tails,
@@ -38,8 +37,6 @@ __all__ = [
     "diagnose",
     "left_out_row_moments",
     "left_out_rows",
-    "misfit_clause",
-    "outlier_clause",
 ]
 
 #: Nominal probabilities of the calibration curves.
@@ -814,54 +811,3 @@ def _about_coverage(
                 "too, or try another number of latents (n_components, select_n_components).",
             )
     return ()
-
-
-def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
-    """Return a sentence for the status of a fit on strongly autocorrelated prediction errors, or "".
-
-    Parameters
-    ----------
-    innovations : ndarray of shape (N, D)
-        Standardised one-step prediction errors of some of the rows.
-    lengths : sequence of int
-        Rows of each sequence.
-    names : sequence of str or None
-        Names of the columns.
-    """
-    counts = np.count_nonzero(~np.isnan(innovations), axis=0)
-    judged = counts >= _FEWEST
-    if not judged.any():
-        return ""
-    first = autocorrelation(np.where(judged, innovations, np.nan), lengths, np.array([1]))
-    with np.errstate(invalid="ignore"):
-        gross = judged & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
-    size = np.nan_to_num(first.values[0])
-    if not gross.any():
-        return ""
-    worst = int(np.argmax(np.where(gross, np.abs(size), -1.0)))
-    who = str(worst) if names is None else repr(str(names[worst]))
-    number = f"{np.count_nonzero(gross)} of {gross.size} columns"
-    return (
-        f" Errors of predictions one row ahead are correlated from row to row in {number} (column {who}: "
-        f"{size[worst]:.2f}): forecasts suffer; diagnose(X) says more."
-    )
-
-
-def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
-    """Return a sentence for the status of a fit that gross outliers dominate, or an empty string."""
-    if not outliers.columns.any():
-        return ""
-
-    def name(j: int) -> str:
-        return str(j) if names is None else repr(str(names[j]))
-
-    worst = ", ".join(
-        f"row {row}, column {name(j)}: {size:.3g} robust standard deviations"
-        for (row, j), size in list(zip(outliers.cells, outliers.sizes, strict=True))[:3]
-    )
-    return (
-        f" Single cells of {np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns are far "
-        "beyond all others, and decide much of the fit"
-        + (f" (farthest off: {worst})" if worst else "")
-        + ": robust=True gives such cells little weight, and outlier_scores(X) ranks them."
-    )

@@ -11,17 +11,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from probsfa._optional_attributes import set_where_asked
 from probsfa._saving import Saved
-from probsfa._times import TimeAxis
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import TimeAxis, timescales_from_decay
 from probsfa._typing import Seed
 from probsfa._validation import Sequences, check_sequences
 from probsfa.statespace import persistence, streaming
-from probsfa.statespace.counts import counts_sentence
+from probsfa.statespace.columns import counts_sentence
 from probsfa.statespace.covariates import Regression, check_identified, names_of, with_exog
 from probsfa.statespace.default_model import fit_default_model
-from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.learning.budget import Size
 from probsfa.statespace.learning.maximum_likelihood import (
     InMemory,
@@ -33,7 +30,7 @@ from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.mapped import MappedModel, mapped
 from probsfa.statespace.methods import StateSpaceMethods
-from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import Parameters, make_parameters
 from probsfa.statespace.processes import KINDS
@@ -560,7 +557,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         }
         known = {name: of_processes.get(name) for kind in KINDS for name in kind.attribute_names}
         have = [(name in of_processes, {name: value}) for name, value in known.items()]
-        set_where_asked(self, [*have, (latents.has_memory, of_memory)])
+        self._set_optional([*have, (latents.has_memory, of_memory)])
 
     def _take_over_maps(self, model: MaximumLikelihoodModel) -> None:
         """Set the attributes of transforms and covariates that the model has."""

@@ -14,8 +14,8 @@ from probsfa._validation import Sequences
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
 from probsfa.statespace.panel import Panel, make_panel, whole_if_close
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Filtering, filter_rows
-from probsfa.statespace.prediction import check_probability, observation_moments
+from probsfa.statespace.posterior import Filtering, filter_rows, observation_moments
+from probsfa.statespace.prediction import check_probability
 
 # Maximum number of entries of the matrices that are inverted together.
 _MOST_ENTRIES = 2**22

@@ -7,7 +7,7 @@ noise, without noise, and of transformed columns) and of the models of :class:`p
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,28 +16,13 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
-from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.prediction import Forecast, Imputation
 from probsfa.statespace.summary import ParameterErrors
 
-__all__ = ["FittedModel", "MaximumLikelihoodModel", "parts_without"]
+__all__ = ["bayesian_criterion", "FittedModel", "parts_without"]
 
 # Number of random parts of the observed values for scores; each part is predicted from the others.
 _N_PARTS = 10
-# Fitted attributes and the standard errors of the same parameters.
-_ERRORS = {
-    "timescales_": "timescales",
-    "decay_": "decay",
-    "rhythm_periods_": "rhythm_periods",
-    "rhythm_decay_": "rhythm_decays",
-    "smooth_timescales_": "smooth_timescales",
-    "noise_decay_": "memory_decay",
-    "memory_scale_": "memory_scale",
-    "mean_": "offset",
-    "noise_variance_": "noise_variance",
-    "loadings_": "loadings",
-    "exog_coef_": "exog_coef",
-}
 
 
 class FittedModel:
@@ -211,62 +196,6 @@ class FittedModel:
         return {}
 
 
-class MaximumLikelihoodModel(FittedModel):
-    """A model with parameters that were fitted by maximum likelihood.
-
-    Attributes
-    ----------
-    fitted : MaximumLikelihood
-        Parameters, units, and how the fit ended.
-    """
-
-    fitted: MaximumLikelihood
-
-    @property
-    def time_unit(self) -> float:
-        """Unit of time of the decays."""
-        return self.fitted.time_unit
-
-    @property
-    def time_axis(self) -> TimeAxis:
-        """Type and unit of the times."""
-        return self.fitted.axis
-
-    @property
-    def n_states(self) -> int:
-        """Number of columns of `transform`."""
-        return self.fitted.params.n_states
-
-    @property
-    def state_names(self) -> tuple[str, ...]:
-        """Names of the states of stochastic cycles and smooth factors."""
-        return tuple(self.fitted.params.latents.names)
-
-    @property
-    def states_with_loadings(self) -> BoolArray:
-        """Which observed states are not those of trends."""
-        return self.fitted.params.latents.stationary
-
-    def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
-        """Return standard errors from the observed information; empty without the training data."""
-        if sequences is None:
-            return {}
-        errors = self.standard_errors(sequences)
-        return {
-            attribute: ParameterErrors(getattr(errors, name), *errors.interval(name, level))
-            for attribute, name in _ERRORS.items()
-            if np.size(getattr(errors, name, ()))
-        }
-
-    def beside_interpolation(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports if interpolation predicts observed values as well."""
-        return self
-
-    def with_gross_misfit(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports one-step predictions with very large errors."""
-        return self
-
-
 def parts_without(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequences]]:
     """Return disjoint random parts of the observed values, each with the rows from which it is removed."""
     rows, columns = np.nonzero(sequences.mask)
@@ -285,3 +214,32 @@ def _refusing(name: str, message: str) -> Callable[..., NoReturn]:
 
     refuse.__name__, refuse.__doc__ = name, f"Raise a ValueError: {message}"
     return refuse
+
+
+def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *, share: float = 1.0) -> float:
+    """Return the Bayesian information criterion; smaller is better (Schwarz 1978).
+
+    ``P log N - 2 log L``, with ``N`` rows in which any value is observed: values of one row are not
+    independent observations of the parameters, and those of different rows nearly are.
+
+    Parameters
+    ----------
+    log_likelihood : float
+        Log-likelihood in nats, of the data in their own units.
+    n_parameters : int
+        Number of free parameters, ``P``.
+    n_rows : int
+        Number of rows in which any value is observed, ``N``.
+    share : float, default=1.0
+        Share of these rows in the likelihood. The others are assumed to be as informative, so that models
+        fitted to a part of the rows are compared as if fitted to all.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    Schwarz (1978), Annals of Statistics 6:461, doi:10.1214/aos/1176344136.
+    """
+    return float(n_parameters * np.log(n_rows) - 2.0 * log_likelihood / share)

@@ -1,10 +1,11 @@
-"""Gross outliers: few values that dominate a Gaussian fit, while most errors are close to normal.
+"""Comparison with adjacent observations, and gross outliers: few values that dominate a Gaussian fit.
 
-Their size is measured relative to the errors of the other values, not to the fitted variances, which outliers
-inflate: four wrong rows in 15,000 can make these a hundred times too large. Columns whose errors are
-heavy-tailed throughout, such as rain or visibility, have no outliers in this sense.
+The size of outliers is measured relative to the errors of the other values, not to the fitted variances,
+which outliers inflate: four wrong rows in 15,000 can make these a hundred times too large. Columns whose
+errors are heavy-tailed throughout, such as rain or visibility, have no outliers in this sense.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,70 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.adjacent import MAD
 
-__all__ = ["Outliers", "gross_outliers", "suspicious_rows"]
+__all__ = [
+    "outlier_clause",
+    "MAD",
+    "Outliers",
+    "distance_from_adjacent",
+    "gross_outliers",
+    "robust_spread",
+    "suspicious_rows",
+]
+
+# Comparison of values with adjacent observations, by medians, which a few outliers hardly change.
+
+#: Median absolute deviation of a normal distribution of unit variance.
+MAD = 0.6744897501960817
+
+# Adjacent observations on each side of a value.
+_REACH = 2
+
+
+def distance_from_adjacent(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
+    """Return the distance of each value from the median of the four adjacent observations of its column.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, D)
+        Observations, NaN where missing.
+    lengths : sequence of int
+        Rows of each sequence.
+
+    Returns
+    -------
+    ndarray of shape (N, D)
+        NaN where missing, or if a sequence has too few values of the column.
+    """
+    out = np.full(values.shape, np.nan)
+    ends = np.cumsum(lengths)
+    for start, stop in zip(ends - lengths, ends, strict=True):
+        for j in range(values.shape[1]):
+            rows = start + np.flatnonzero(~np.isnan(values[start:stop, j]))
+            if len(rows) > 2 * _REACH:
+                out[rows, j] = values[rows, j] - _median_of_adjacent(values[rows, j])
+    return out
+
+
+def robust_spread(values: FloatArray) -> FloatArray:
+    """Return robust standard deviations (D,) of columns about zero; zero for columns without values."""
+    seen = ~np.isnan(values)
+    out = np.zeros(values.shape[1])
+    for j in np.flatnonzero(seen.any(axis=0)):
+        out[j] = np.median(np.abs(values[seen[:, j], j])) / MAD
+    return out
+
+
+def _median_of_adjacent(x: FloatArray) -> FloatArray:
+    """Return the median of the four adjacent numbers of each number; at the ends, of the four nearest."""
+    n = len(x)
+    at = np.arange(n)[:, None]
+    first = np.clip(at - _REACH, 0, n - 2 * _REACH - 1)
+    window = first + np.arange(2 * _REACH + 1)
+    return np.asarray(np.median(x[window[window != at].reshape(n, 2 * _REACH)], axis=1))
+
+
+# ---------------------------------------------------------------------------------------- outliers of a fit
 
 # Robust standard deviations beyond which a value is a gross outlier; the smallest share of the sum of squares
 # with which outliers dominate a fit; and the largest share of all values that outliers can be.
@@ -124,3 +186,23 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
             farthest.append((float(there[at]) * MAD / float(median), int(rows[at]), j))
     farthest.sort(reverse=True)
     return Outliers(columns, [(row, j) for _, row, j in farthest], [size for size, _, _ in farthest])
+
+
+def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
+    """Return a sentence for the status of a fit that gross outliers dominate, or an empty string."""
+    if not outliers.columns.any():
+        return ""
+
+    def name(j: int) -> str:
+        return str(j) if names is None else repr(str(names[j]))
+
+    worst = ", ".join(
+        f"row {row}, column {name(j)}: {size:.3g} robust standard deviations"
+        for (row, j), size in list(zip(outliers.cells, outliers.sizes, strict=True))[:3]
+    )
+    return (
+        f" Single cells of {np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns are far "
+        "beyond all others, and decide much of the fit"
+        + (f" (farthest off: {worst})" if worst else "")
+        + ": robust=True gives such cells little weight, and outlier_scores(X) ranks them."
+    )

@@ -29,7 +29,7 @@ from scipy.special import ndtr
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.datasets import hide_blocks, hide_cells
-from probsfa.statespace.adjacent import distance_from_adjacent, robust_spread
+from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 
 __all__ = [
     "CLOSE",

@@ -18,12 +18,11 @@ from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
-from probsfa.statespace.fitted_model import MaximumLikelihoodModel
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.regression import standard_errors_with
 from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
-from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.news import News
 from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import CellDistribution, Forecast, Imputation, ImputedCells

@@ -12,7 +12,7 @@ A new method is written here and in the models that have it. An estimator that c
 import inspect
 import numbers
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NoReturn
 
@@ -26,9 +26,8 @@ from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.statespace.covariates import Ahead, with_exog
-from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.diagnostics import Diagnostics
-from probsfa.statespace.fitted_model import FittedModel
+from probsfa.statespace.fitted_model import FittedModel, bayesian_criterion
 from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
 from probsfa.statespace.prediction import check_probability, ends_of
@@ -863,6 +862,17 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.allow_nan = True
         return tags
 
+    def _set_optional(self, groups: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
+        """Set fitted attributes that only some options have; delete those of an earlier fit.
+
+        Each group consists of a condition, and the values of its attributes by name.
+        """
+        for wanted, attributes in groups:
+            for name, value in attributes.items():
+                self.__dict__.pop(name, None)
+                if wanted:
+                    setattr(self, name, value)
+
     def _refuse_arguments(self, **arguments: Any) -> None:
         """Raise a TypeError for arguments that the estimator does not support."""
         for name, value in arguments.items():
@@ -883,7 +893,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         later: bool = False,
     ) -> Sequences:
         """Validate data of a method; with `later` covariates are added by the caller."""
-        check_is_fitted(self)
+        if "_model" not in vars(self):  # the check of scikit-learn takes as long as a short posterior
+            check_is_fitted(self)
         self._refuse_arguments(times=times)
         model = self._model
         allow_nan = model.takes_missing and not (factors_only and model.factors_of_complete_rows)
@@ -902,7 +913,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 index="use",
                 axis=model.time_axis,
             )
-            sequences = in_model_time(sequences, model.time_axis, model.time_unit)
+            axis = model.time_axis
+            if sequences.times is not None or not axis.even:
+                sequences = in_model_time(sequences, axis, model.time_unit)
         model.check(sequences)
         return sequences if later else self._with_exog(sequences, X, exog)[0]
 

@@ -22,11 +22,11 @@ from probsfa.statespace.choice.candidates import Candidate, Options, checked, ha
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import listed, searched
 from probsfa.statespace.choice.search import Search
+from probsfa.statespace.columns import counts_sentence
 from probsfa.statespace.comparison import by_interpolation, calibrated, worse_columns
-from probsfa.statespace.counts import counts_sentence
-from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.default_model import default_candidates
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
+from probsfa.statespace.fitted_model import bayesian_criterion
 from probsfa.statespace.held_out_values import (
     HeldOutValues,
     contenders,
@@ -36,7 +36,9 @@ from probsfa.statespace.held_out_values import (
 )
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.maximum_likelihood import (
+    FitStatus,
     InMemory,
+    Note,
     check_lengths_for_timescales,
     in_data_units,
     make_problem,
@@ -47,7 +49,6 @@ from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.leave_one_out import about_worse_columns
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.status import FitStatus, Note
 from probsfa.statespace.student_model import with_noise
 
 if TYPE_CHECKING:

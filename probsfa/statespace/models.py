@@ -8,7 +8,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._typing import FloatArray
+from probsfa._times import TimeAxis
+from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
 from probsfa.statespace.calibration import distance_to_observed
@@ -19,8 +20,6 @@ from probsfa.statespace.diagnostics import (
     diagnose,
     left_out_errors,
     left_out_rows,
-    misfit_clause,
-    outlier_clause,
 )
 from probsfa.statespace.filtering import (
     FilterResult,
@@ -30,8 +29,8 @@ from probsfa.statespace.filtering import (
     run_filter,
     standardised_errors,
 )
-from probsfa.statespace.fitted_model import MaximumLikelihoodModel
-from probsfa.statespace.gross_outliers import gross_outliers, suspicious_rows
+from probsfa.statespace.fitted_model import FittedModel
+from probsfa.statespace.gross_outliers import gross_outliers, outlier_clause, suspicious_rows
 from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning.budget import (
     STRETCHES,
@@ -59,20 +58,18 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import (
     Posterior,
     cells_left_out,
+    check_finite,
+    draw_latents,
     log_likelihood,
+    observation_moments,
+    simulate,
     smooth,
     visit_moments,
 )
-from probsfa.statespace.prediction import (
-    Forecast,
-    Imputation,
-    check_finite,
-    fill,
-    forecast,
-    observation_moments,
-)
-from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 from probsfa.statespace.smooth_alternatives import better_as_smooth
+from probsfa.statespace.summary import ParameterErrors
+from probsfa.statespace.whiteness import misfit_clause
 
 # Size of moments in bytes above which they are not stored: values are imputed chunk by chunk.
 _LARGE = 128 * 2**20
@@ -85,7 +82,79 @@ _SUSPECTS, _ROWS_BEFORE = 10, 30
 # Relative noise variance below which rounding errors affect one-step predictions.
 _LEAST_NOISE_LOOKED_AT = 1e-8
 
-__all__ = ["LinearGaussianModel"]
+__all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
+
+
+# Fitted attributes and the standard errors of the same parameters.
+_ERRORS = {
+    "timescales_": "timescales",
+    "decay_": "decay",
+    "rhythm_periods_": "rhythm_periods",
+    "rhythm_decay_": "rhythm_decays",
+    "smooth_timescales_": "smooth_timescales",
+    "noise_decay_": "memory_decay",
+    "memory_scale_": "memory_scale",
+    "mean_": "offset",
+    "noise_variance_": "noise_variance",
+    "loadings_": "loadings",
+    "exog_coef_": "exog_coef",
+}
+
+
+class MaximumLikelihoodModel(FittedModel):
+    """A model with parameters that were fitted by maximum likelihood.
+
+    Attributes
+    ----------
+    fitted : MaximumLikelihood
+        Parameters, units, and how the fit ended.
+    """
+
+    fitted: MaximumLikelihood
+
+    @property
+    def time_unit(self) -> float:
+        """Unit of time of the decays."""
+        return self.fitted.time_unit
+
+    @property
+    def time_axis(self) -> TimeAxis:
+        """Type and unit of the times."""
+        return self.fitted.axis
+
+    @property
+    def n_states(self) -> int:
+        """Number of columns of `transform`."""
+        return self.fitted.params.n_states
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the states of stochastic cycles and smooth factors."""
+        return tuple(self.fitted.params.latents.names)
+
+    @property
+    def states_with_loadings(self) -> BoolArray:
+        """Which observed states are not those of trends."""
+        return self.fitted.params.latents.stationary
+
+    def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
+        """Return standard errors from the observed information; empty without the training data."""
+        if sequences is None:
+            return {}
+        errors = self.standard_errors(sequences)
+        return {
+            attribute: ParameterErrors(getattr(errors, name), *errors.interval(name, level))
+            for attribute, name in _ERRORS.items()
+            if np.size(getattr(errors, name, ()))
+        }
+
+    def beside_interpolation(self, sequences: Sequences) -> Self:
+        """Return the model; its status reports if interpolation predicts observed values as well."""
+        return self
+
+    def with_gross_misfit(self, sequences: Sequences) -> Self:
+        """Return the model; its status reports one-step predictions with very large errors."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)

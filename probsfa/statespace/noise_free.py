@@ -16,23 +16,18 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.fitted_model import MaximumLikelihoodModel
-from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood, check_lengths_for_timescales
+from probsfa.statespace.learning.maximum_likelihood import (
+    FitStatus,
+    MaximumLikelihood,
+    check_lengths_for_timescales,
+)
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.models import MaximumLikelihoodModel
 from probsfa.statespace.noise_free_gaps import GapPosterior, draw_given_observed, smooth_given_observed
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior
-from probsfa.statespace.prediction import (
-    Forecast,
-    Imputation,
-    check_finite,
-    fill,
-    forecast,
-    observation_moments,
-)
-from probsfa.statespace.simulation import simulate
-from probsfa.statespace.status import FitStatus
+from probsfa.statespace.posterior import Posterior, check_finite, observation_moments, simulate
+from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 from probsfa.statespace.timeline import check_steps_of_limit
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]

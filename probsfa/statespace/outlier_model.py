@@ -17,8 +17,8 @@ import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.adjacent import distance_from_adjacent, robust_spread
 from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.models import LinearGaussianModel

@@ -15,15 +15,14 @@ from probsfa._saving import checked_sizes
 from probsfa._times import TimeAxis
 from probsfa.statespace.calibration import Calibration
 from probsfa.statespace.covariates import Regression
-from probsfa.statespace.fitted_model import MaximumLikelihoodModel
-from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood, Note
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, as_noise
 from probsfa.statespace.mapped import MappedModel
+from probsfa.statespace.models import MaximumLikelihoodModel
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.processes import KINDS
-from probsfa.statespace.status import FitStatus, Note
 from probsfa.statespace.student import MOST_DEGREES
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_plain

@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
 from probsfa.statespace.engine.choose import choose
-from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.dynamics import Transition, simulate_latents
 from probsfa.statespace.engine.moments import Filtering, Statistics
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 
 __all__ = [
+    "check_finite",
+    "observation_moments",
     "Filtering",
     "Posterior",
     "cells_left_out",
@@ -229,3 +232,98 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
     """
     states = params.state_space
     return choose(states).draw(states, panel, normals)
+
+
+# ---------------------------------------------------------------------------------------------------- draws
+
+# Simulation from the model, and simulation smoother.
+
+
+def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Draw a series from the model.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    n_steps : int
+        Length of the series.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    observations : ndarray of shape (n_steps, D)
+        The series.
+    latents : ndarray of shape (n_steps, K)
+        The factors.
+    """
+    latents = simulate_latents(params, n_steps, rng)
+    noise = rng.standard_normal((n_steps, params.n_features)) * np.sqrt(params.noise_variance)
+    return params.offset + latents @ params.loadings.T + noise, latents
+
+
+def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
+    """Draw factors from their joint posterior given the observations (simulation smoother).
+
+    Forward filtering, then sampling each state backwards given the next one
+    (Fruehwirth-Schnatter 1994), for all draws at once.
+
+    Parameters
+    ----------
+    params : Parameters
+        Parameters of the model.
+    panel : Panel
+        Packed observations.
+    n_draws : int
+        Number of draws.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Returns
+    -------
+    ndarray of shape (n_draws, N, K)
+    """
+    # One row after the other, without the padding, so that draws do not depend on the padded length.
+    normals = np.zeros((panel.values.shape[0], n_draws, params.n_states))
+    normals[: panel.n_rows] = rng.standard_normal((panel.n_rows, n_draws, params.n_states))
+    return draw_states(params, panel, normals)
+
+
+def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
+    """Raise a ValueError if a result is not finite; it names the value that is farthest from the model.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        The data, in the units of the parameters.
+    params : Parameters
+        Parameters of the model.
+    *results : ndarray or float
+        Results of inference.
+    """
+    # A finite sum has finite terms, and needs no additional memory.
+    if all(np.isfinite(np.sum(result)) or np.isfinite(result).all() for result in results):
+        return
+    deviation = np.abs(sequences.values - params.offset)
+    with np.errstate(all="ignore"):
+        std = np.sqrt(np.sum(params.loadings**2, axis=1) + params.noise_variance)
+        far = np.nan_to_num(deviation / std, nan=-1.0, posinf=np.finfo(np.float64).max)
+    row, column = np.unravel_index(int(np.argmax(far)), far.shape)
+    names = sequences.feature_names
+    called = "" if names is None else f" ({names[column]!r})"
+    raise ValueError(
+        f"X cannot be inferred by this model in double precision: row {row}, column {column}{called} is "
+        f"{sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard deviations from the model's "
+        "mean. Look at that value, or fit the model to data in these units."
+    )
+
+
+def observation_moments(
+    params: Parameters, means: FloatArray, covariances: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and variances (T, D) of new observations, noise included, from those of the states."""
+    n_steps, k = means.shape
+    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k)
+    explained = covariances.reshape(n_steps, k * k) @ outer.T
+    return params.offset + means @ params.loadings.T, np.maximum(explained, 0.0) + params.noise_variance

@@ -9,10 +9,10 @@ from scipy.special import ndtri
 
 from probsfa._like_input import like_rows
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences
 from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.leave_one_out import Comparison
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.posterior import observation_moments
 
 
 class CellDistribution(NamedTuple):
@@ -150,45 +150,6 @@ class Forecast:
             if values is not None
         }
         return replace(self, **made)
-
-
-def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
-    """Raise a ValueError if a result is not finite; it names the value that is farthest from the model.
-
-    Parameters
-    ----------
-    sequences : Sequences
-        The data, in the units of the parameters.
-    params : Parameters
-        Parameters of the model.
-    *results : ndarray or float
-        Results of inference.
-    """
-    # A finite sum has finite terms, and needs no additional memory.
-    if all(np.isfinite(np.sum(result)) or np.isfinite(result).all() for result in results):
-        return
-    deviation = np.abs(sequences.values - params.offset)
-    with np.errstate(all="ignore"):
-        std = np.sqrt(np.sum(params.loadings**2, axis=1) + params.noise_variance)
-        far = np.nan_to_num(deviation / std, nan=-1.0, posinf=np.finfo(np.float64).max)
-    row, column = np.unravel_index(int(np.argmax(far)), far.shape)
-    names = sequences.feature_names
-    called = "" if names is None else f" ({names[column]!r})"
-    raise ValueError(
-        f"X cannot be inferred by this model in double precision: row {row}, column {column}{called} is "
-        f"{sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard deviations from the model's "
-        "mean. Look at that value, or fit the model to data in these units."
-    )
-
-
-def observation_moments(
-    params: Parameters, means: FloatArray, covariances: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return means and variances (T, D) of new observations, noise included, from those of the states."""
-    n_steps, k = means.shape
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k)
-    explained = covariances.reshape(n_steps, k * k) @ outer.T
-    return params.offset + means @ params.loadings.T, np.maximum(explained, 0.0) + params.noise_variance
 
 
 def propagate(

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from probsfa._arrays import as_float_array, check_array
-from probsfa._index import read_time_index
-from probsfa._times import TimeAxis
+from probsfa._times import TimeAxis, read_time_index
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns

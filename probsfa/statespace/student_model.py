@@ -19,17 +19,15 @@ from probsfa.statespace import student
 from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, left_out_row_moments
 from probsfa.statespace.engine.dynamics import simulate_latents, transition_table
 from probsfa.statespace.filtering import FilterResult, FilterState, one_step, run_filter
-from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out_moments
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.outlier_model import OutlierModel
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import Posterior, smooth
-from probsfa.statespace.prediction import Imputation, check_finite, fill
-from probsfa.statespace.simulation import draw_latents
-from probsfa.statespace.status import FitStatus
+from probsfa.statespace.posterior import Posterior, check_finite, draw_latents, smooth
+from probsfa.statespace.prediction import Imputation, fill
 from probsfa.statespace.student import (
     CellMoments,
     Inferred,

@@ -12,8 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._index import CALENDARS, TICKS_PER_SECOND, calendar_seconds, index_of, tells_times
-from probsfa._times import TimeAxis, duration_text
+from probsfa._times import (
+    CALENDARS,
+    TICKS_PER_SECOND,
+    TimeAxis,
+    calendar_seconds,
+    duration_text,
+    index_of,
+    tells_times,
+)
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
 from probsfa.statespace.panel import whole_if_close

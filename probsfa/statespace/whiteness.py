@@ -16,6 +16,7 @@ from scipy.special import gammaln
 from probsfa._typing import FloatArray
 
 __all__ = [
+    "misfit_clause",
     "Peak",
     "Tails",
     "autocorrelation",
@@ -432,3 +433,34 @@ def without_rhythm(
             weights = np.linalg.lstsq(waves, errors[seen, j], rcond=None)[0]
             out[seen, j] -= waves[:, :2] @ weights[:2]
     return out
+
+
+def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
+    """Return a sentence for the status of a fit on strongly autocorrelated prediction errors, or "".
+
+    Parameters
+    ----------
+    innovations : ndarray of shape (N, D)
+        Standardised one-step prediction errors of some of the rows.
+    lengths : sequence of int
+        Rows of each sequence.
+    names : sequence of str or None
+        Names of the columns.
+    """
+    counts = np.count_nonzero(~np.isnan(innovations), axis=0)
+    judged = counts >= 50  # fewer values do not resolve a correlation of 0.3
+    if not judged.any():
+        return ""
+    first = autocorrelation(np.where(judged, innovations, np.nan), lengths, np.array([1]))
+    with np.errstate(invalid="ignore"):
+        gross = judged & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
+    size = np.nan_to_num(first.values[0])
+    if not gross.any():
+        return ""
+    worst = int(np.argmax(np.where(gross, np.abs(size), -1.0)))
+    who = str(worst) if names is None else repr(str(names[worst]))
+    number = f"{np.count_nonzero(gross)} of {gross.size} columns"
+    return (
+        f" Errors of predictions one row ahead are correlated from row to row in {number} (column {who}: "
+        f"{size[worst]:.2f}): forecasts suffer; diagnose(X) says more."
+    )

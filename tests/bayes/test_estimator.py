@@ -24,8 +24,7 @@ from probsfa.bayes.sampling import nuts, variational
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import smooth
-from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.posterior import observation_moments, smooth
 from tests.sampling import sparsely
 from tests.tolerances import mc_tolerance
 

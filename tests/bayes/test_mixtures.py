@@ -10,8 +10,7 @@ from probsfa.bayes.mixtures import (
     mixture_posteriors,
     mixture_quantile,
 )
-from probsfa.statespace.posterior import smooth
-from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.posterior import observation_moments, smooth
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, to_panel, to_parameters
 from tests.tolerances import EXACT, mc_tolerance

@@ -19,7 +19,7 @@ from probsfa.bayes.relabelling.ordering import aligned_with
 from probsfa.bayes.structural import _gammainc_3, log_likelihood
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.simulation import simulate
+from probsfa.statespace.posterior import simulate
 from tests.tolerances import EXACT
 
 T, D = 12, 3

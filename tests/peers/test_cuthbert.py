@@ -14,9 +14,8 @@ from scipy.stats import multivariate_normal
 
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.filtering import FilterState, run_filter
-from probsfa.statespace.posterior import filter_rows, log_likelihood
+from probsfa.statespace.posterior import draw_latents, filter_rows, log_likelihood, simulate
 from probsfa.statespace.prediction import propagate
-from probsfa.statespace.simulation import draw_latents, simulate
 from tests.oracles import statespace as oracle
 from tests.peers import adapters
 from tests.statespace.support import scaled_error, to_panel, to_parameters

@@ -16,9 +16,14 @@ from probsfa.statespace.filtering import run_filter
 from probsfa.statespace.learning.em import maximize
 from probsfa.statespace.learning.objective import Noise
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.posterior import expected_statistics, log_likelihood
-from probsfa.statespace.prediction import forecast, observation_moments
-from probsfa.statespace.simulation import draw_latents, simulate
+from probsfa.statespace.posterior import (
+    draw_latents,
+    expected_statistics,
+    log_likelihood,
+    observation_moments,
+    simulate,
+)
+from probsfa.statespace.prediction import forecast
 from tests.oracles import statespace as oracle
 from tests.peers import adapters
 from tests.statespace.support import scaled_error, to_panel, to_parameters

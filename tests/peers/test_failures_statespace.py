@@ -19,8 +19,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import log_likelihood, smooth
-from probsfa.statespace.simulation import draw_latents
+from probsfa.statespace.posterior import draw_latents, log_likelihood, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import to_model

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace.counts import looks_counted
+from probsfa.statespace.columns import looks_counted
 
 RNG = np.random.default_rng(0)
 N = 60

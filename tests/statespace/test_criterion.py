@@ -5,7 +5,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA, select_model, select_n_components
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace.criterion import bayesian_criterion
+from probsfa.statespace.fitted_model import bayesian_criterion
 
 
 def test_the_criterion_is_its_definition():

@@ -37,9 +37,8 @@ from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, Parameters
-from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.posterior import log_likelihood, simulate
 from probsfa.statespace.processes.rhythm import Rhythm
-from probsfa.statespace.simulation import simulate
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_model, to_panel
 

@@ -13,7 +13,7 @@ import pytest
 import probsfa
 from probsfa import ProbabilisticSFA, _saving
 from probsfa.statespace import persistence
-from probsfa.statespace.status import FitStatus
+from probsfa.statespace.learning.maximum_likelihood import FitStatus
 from probsfa.statespace.student_model import with_noise
 
 

@@ -5,8 +5,8 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from probsfa.statespace.posterior import smooth
-from probsfa.statespace.prediction import fill, forecast, observation_moments, propagate
+from probsfa.statespace.posterior import observation_moments, smooth
+from probsfa.statespace.prediction import fill, forecast, propagate
 from tests.oracles import statespace as oracle
 from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT

@@ -8,7 +8,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA, load
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace.status import FitStatus
+from probsfa.statespace.learning.maximum_likelihood import FitStatus
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.posterior import log_likelihood, simulate
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
-from probsfa.statespace.simulation import simulate
 from tests.statespace.support import to_panel
 
 START_OF_LINE, START_OF_SLOPE = 1e12, 1e8  # variances in units of those of a slope's steps

@@ -41,7 +41,7 @@ from probsfa.bayes.sampling.collapsed import CollapsedDensity, HamiltonianStep, 
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.simulation import draw_latents
+from probsfa.statespace.posterior import draw_latents
 from probsfa.statespace.student import FEWEST_DEGREES, MOST_DEGREES
 
 __all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]

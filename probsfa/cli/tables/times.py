@@ -13,8 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.tseries.api import guess_datetime_format
 
-from probsfa._index import CALENDARS, read_time_index
-from probsfa._times import duration_text
+from probsfa._times import CALENDARS, duration_text, read_time_index
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.table import Table

@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa._optional_attributes import set_where_asked
 from probsfa._random import generator
 from probsfa._saving import Saved
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import check_count, check_sequences
 from probsfa.extensions.emissions.columns import read_emission, read_link
@@ -296,7 +295,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
             "rhythm_decay_": params.rhythm_decay,
         }
         of_smooth = {"smooth_timescales_": params.smooth_timescales * unit}
-        set_where_asked(self, [(len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)])
+        self._set_optional([(len(params.rhythm_decay), of_rhythms), (len(params.smooth_rate), of_smooth)])
 
     # ---------------------------------------------------------------- inference
 

@@ -39,9 +39,8 @@ from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.fitted_model import FittedModel, parts_without
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import Posterior
+from probsfa.statespace.posterior import Posterior, draw_latents
 from probsfa.statespace.prediction import Forecast, Imputation, ImputedCells, propagate
-from probsfa.statespace.simulation import draw_latents
 
 __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
 

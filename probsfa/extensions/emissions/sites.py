@@ -30,8 +30,7 @@ from probsfa._validation import Sequences
 from probsfa.extensions.emissions.family import Expectation, Family
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import smooth
-from probsfa.statespace.prediction import observation_moments
+from probsfa.statespace.posterior import observation_moments, smooth
 
 __all__ = [
     "Block",

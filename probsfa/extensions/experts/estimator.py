@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._random import generator
 from probsfa._saving import Saved
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.expansions import Polynomial

@@ -15,8 +15,8 @@ from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
 from probsfa.statespace.choice.residuals import ResidualStructure, residual_structure
 from probsfa.statespace.comparison import predict_held_out, scores
-from probsfa.statespace.criterion import bayesian_criterion
 from probsfa.statespace.estimator import ProbabilisticSFA
+from probsfa.statespace.fitted_model import bayesian_criterion
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import CLOSE, SLIGHT, Evidence, HeldOutValues, units_of, weigh_draws
 from probsfa.statespace.learning.budget import integrates_ar1_noise, stretches

@@ -13,9 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from probsfa._interrupts import interrupts_kept
 from probsfa._processes import check_not_forked
-from probsfa._threads import one_blas_thread
+from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine import student
 from probsfa.statespace.engine.batched import MOST_UNROLLED

@@ -6,16 +6,16 @@ in memory (:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) o
 (:mod:`probsfa.distributed`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
-from probsfa._interrupts import interrupts_kept
+from probsfa._threads import interrupts_kept
 from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
@@ -45,8 +45,98 @@ from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, rescale
-from probsfa.statespace.status import FitStatus, Note
 from probsfa.statespace.student import StudentNoise
+
+__all__ = [
+    "FitProblem",
+    "FitStatus",
+    "InMemory",
+    "MaximumLikelihood",
+    "Note",
+    "Observations",
+    "TrainingData",
+    "check_lengths_for_timescales",
+    "in_data_units",
+    "make_problem",
+    "maximise",
+    "maximum_likelihood",
+    "start_of",
+]
+
+# --------------------------------------------------------------------------------------------------- status
+
+# Status of a fit: how it ended and its findings, as records with codes, and as one text.
+
+
+class Note(NamedTuple):
+    """One finding of a fit.
+
+    Attributes
+    ----------
+    code : str
+        Name of the kind of finding, such as ``"converged"`` or ``"constant_columns"``.
+    text : str
+        One or several sentences.
+    values : dict
+        Numbers and names of the text.
+    """
+
+    code: str
+    text: str
+    values: dict[str, Any]
+
+
+class FitStatus(str):
+    """A text that consists of notes.
+
+    Parameters
+    ----------
+    notes : iterable of Note
+        Those without a text are left out.
+
+    Attributes
+    ----------
+    notes : tuple of Note
+        The findings, in the order of the text.
+
+    Examples
+    --------
+    >>> status = FitStatus.of("converged", "Converged.").adding("size", "Selected 2.", n_components=2)
+    >>> status
+    'Converged. Selected 2.'
+    >>> status.codes, status.notes[-1].values
+    (('converged', 'size'), {'n_components': 2})
+    """
+
+    notes: tuple[Note, ...]
+
+    def __new__(cls, notes: Iterable[Note]) -> Self:
+        """Join the texts of the notes."""
+        kept = tuple(note for note in notes if note.text)
+        made = super().__new__(cls, " ".join(note.text.strip() for note in kept))
+        made.notes = kept
+        return made
+
+    def __getnewargs__(self) -> Any:
+        """Return the arguments from which copies are made."""
+        return (self.notes,)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of the notes."""
+        return tuple(note.code for note in self.notes)
+
+    def adding(self, code: str, text: str, **values: Any) -> Self:
+        """Return the status with one more note, or the same if the text is empty."""
+        return type(self)([*self.notes, Note(code, text, values)])
+
+    @classmethod
+    def of(cls, code: str, text: str, **values: Any) -> Self:
+        """Return a status of one note."""
+        return cls([Note(code, text, values)])
+
+
+# ------------------------------------------------------------------------------------------ record of a fit
 
 # Largest decay, and smallest share of the noise in a column's variance, of initial parameters from SFA.
 _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
@@ -55,20 +145,6 @@ _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
 _FEW_VALUES = 3.0
 # Maximum number of likelihood evaluations of the white-noise fit from which integrated AR(1) noise is fitted.
 _WHITE_EVALUATIONS = 15
-
-__all__ = [
-    "FitProblem",
-    "InMemory",
-    "MaximumLikelihood",
-    "Observations",
-    "TrainingData",
-    "check_lengths_for_timescales",
-    "in_data_units",
-    "maximise",
-    "maximum_likelihood",
-    "make_problem",
-    "start_of",
-]
 
 
 class Observations(NamedTuple):

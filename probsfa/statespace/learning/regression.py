@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probsfa._interrupts import interrupts_kept
-from probsfa._threads import one_blas_thread
+from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression

@@ -31,8 +31,8 @@ from scipy.optimize import minimize
 from probsfa._threads import one_blas_thread
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.adjacent import MAD, distance_from_adjacent, robust_spread
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.gross_outliers import MAD, distance_from_adjacent, robust_spread
 from probsfa.statespace.learning.coordinates import Coordinates, Limits, imposed
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fit import conform, fit

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.optimize
 from scipy.special import ndtri
 
-from probsfa._timescales import timescales_from_decay
+from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
 from probsfa.statespace.learning.coordinates import (

@@ -22,11 +22,10 @@ from probsfa.statespace.learning.starts import strongest_frequency, with_rhythm
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, Parameters, canonical
-from probsfa.statespace.posterior import expected_statistics, log_likelihood
+from probsfa.statespace.posterior import expected_statistics, log_likelihood, simulate
 from probsfa.statespace.processes import BlockMoments
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
-from probsfa.statespace.simulation import simulate
 from tests.oracles import block_processes as oracle
 from tests.sampling import sparsely
 from tests.statespace.engine.block_models import KINDS, make_data, make_model

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probsfa._interrupts import interrupts_kept
-from probsfa._threads import one_blas_thread
+from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.core.kernels import MOST_STATES, available, kernels
 from probsfa.statespace.engine.core.passes import Arrays, Chunk, PanelPass, scratch
