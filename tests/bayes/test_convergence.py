@@ -22,7 +22,7 @@ def by_arviz(draws):
         return (
             [float(arviz.rhat(x)) for x in each],
             [float(arviz.ess(x, method="bulk")) for x in each],
-            [float(arviz.ess(x, method="tail")) for x in each],
+            [float(arviz.ess(x, method="tail", prob=(0.05, 0.95))) for x in each],
         )
 
 
