@@ -16,6 +16,7 @@ faces    the horizontal position of faces of people never seen, with cluttered b
 landsat  which pixels changed between two images: no labels are learned from, nothing is tuned
 moons    two half-moons, clusters without labels; 1,000 points, ten draws
 clusters three affinities of SpectralClustering on other sets, each with its default settings
+labels   two graphs of GraphSFARegressor on simulated sets, 150 rows to learn from and 250 to judge
 
     python benchmarks/accuracy/supervised_peers.py --data FOLDER
     python benchmarks/accuracy/supervised_peers.py --data FOLDER --parts tecator vowels
@@ -44,6 +45,9 @@ from sklearn.datasets import (
     load_wine,
     make_blobs,
     make_circles,
+    make_friedman1,
+    make_friedman2,
+    make_friedman3,
     make_moons,
 )
 from sklearn.decomposition import PCA
@@ -87,7 +91,7 @@ def main() -> None:
         __doc__,
         data="all sets but digits and moons",
         parts={"nargs": "+", "choices": list(PARTS), "default": list(PARTS)},
-        splits=(3, "halves of digits and semeion"),
+        splits=(3, "halves of digits and semeion, draws of labels"),
         trials=(5, "draws of people, for faces"),
         folds=(False, "for tecator, five folds too"),
         quick=(False, "digits and moons, two splits"),
@@ -489,6 +493,52 @@ def clusters(options: Any) -> None:
         print(f"  {name:26}" + "  ".join(f"{mean:<{len(title)}.3f}" for title, mean in columns), flush=True)
 
 
+def simulated_labels(seed: int) -> dict[str, Rows]:
+    """Return rows and labels by the name of the set."""
+    rng = np.random.default_rng(seed)
+    n = 400
+
+    def spectra(noise: float) -> Rows:
+        x, shares = np.linspace(0, 1, 60), rng.dirichlet([1, 2, 3, 2], n)
+        lines = [(0.2, 0.1), (0.4, 0.15), (0.65, 0.1), (0.85, 0.2)]
+        curves = np.array([np.exp(-0.5 * ((x - centre) / width) ** 2) for centre, width in lines])
+        lengths = np.exp(0.2 * rng.standard_normal((n, 1)))
+        baseline = 0.1 * rng.standard_normal((n, 2)) @ np.array([np.ones(60), x])
+        return lengths * (shares @ curves) + baseline + noise * rng.standard_normal((n, 60)), shares[:, 0]
+
+    X, wide, small = rng.standard_normal((n, 8)), rng.standard_normal((n, 40)), 0.05 * rng.standard_normal(n)
+    return {
+        "spectra": spectra(1e-3),
+        "spectra, more noise": spectra(2e-2),
+        "linear": (X, X @ rng.standard_normal(8) + small),
+        "linear, more noise": (X, X @ rng.standard_normal(8) + 2 * rng.standard_normal(n)),
+        "products": (X, X[:, 0] * X[:, 1] + X[:, 2] + small),
+        "skewed labels": (X, np.exp(X[:, 0] + 0.5 * X[:, 1]) + small),
+        "rounded labels": (X, np.round(3 * X[:, 0] + X[:, 1] ** 2)),
+        "forty columns": (wide, wide[:, 0] + wide[:, 1] ** 2 + rng.standard_normal(n)),
+        "Friedman 1": make_friedman1(n, noise=0.5, random_state=seed),
+        "Friedman 2": make_friedman2(n, noise=20, random_state=seed),
+        "Friedman 3": make_friedman3(n, noise=0.05, random_state=seed),
+    }
+
+
+def labels(options: Any) -> None:
+    """Which graph suits labels that are numbers."""
+    names = ["sliding_window", "serial"]
+    print(f"\nlabels: root mean square error in standard deviations of the label, draws: {options.splits}")
+    print(f"  {'':22}" + "  ".join(f"{name:14}" for name in names))
+    draws = [simulated_labels(seed) for seed in range(options.splits)]
+    for title in draws[0]:
+        errors = []
+        for name in names:
+            found = []
+            for X, y in (draw[title] for draw in draws):
+                model = GraphSFARegressor(graph=name).fit(X[:150], y[:150])
+                found.append(rmse(model.predict(X[150:]), y[150:]) / y[150:].std())
+            errors.append(np.mean(found))
+        print(f"  {title:22}" + "  ".join(f"{error:<14.4f}" for error in errors), flush=True)
+
+
 def rmse(estimate: np.ndarray, truth: np.ndarray) -> float:
     """Return the root mean square error."""
     return float(np.sqrt(np.mean((estimate - truth) ** 2)))
@@ -505,6 +555,7 @@ PARTS: dict[str, Callable[[Any], None]] = {
     "landsat": landsat,
     "moons": moons,
     "clusters": clusters,
+    "labels": labels,
 }
 
 if __name__ == "__main__":
