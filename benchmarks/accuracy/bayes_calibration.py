@@ -30,7 +30,7 @@ from probsfa import BayesianSFA
 from probsfa._validation import Sequences
 from probsfa.bayes import Priors
 from probsfa.bayes.draws import parameters_of_draw
-from probsfa.bayes.structural import CYCLE_LOADING
+from probsfa.bayes.kinds import CYCLE_LOADING
 from probsfa.statespace import Parameters
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.posterior import draw_latents, simulate

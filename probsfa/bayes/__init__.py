@@ -33,7 +33,8 @@ Modules from the top down; each imports only modules below it:
                           images. ``batches``: parameters at many vectors
 ``packing``, ``draws``    data in the format of the model; draws of its parameters
 ``model``                 the NumPyro model: ``priors``, and ``distribution`` of a series given parameters
-``structural``            the NumPyro model with cycles, smooth factors and AR(1) noise
+``structural``            the NumPyro model with other processes and AR(1) noise; ``kinds``: the sites of each
+                          kind of processes
 ``tracing``               a lock and a workaround for tracing NumPyro's programs
 ========================  ==============================================================================
 """

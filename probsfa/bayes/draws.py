@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.processes import KINDS, Process
 
 
 class Draws(NamedTuple):
@@ -34,22 +35,37 @@ class Draws(NamedTuple):
     offset: FloatArray
 
 
-class StructuralDraws(NamedTuple):
-    """Parameters of many draws of a model with cycles, smooth factors or AR(1) noise.
+_NONE: FloatArray = np.zeros(0)
 
-    The arrays have the names and the order of those of :class:`probsfa.statespace.Parameters`, with the axes
-    of the draws before them.
+
+class StructuralDraws(NamedTuple):
+    """Parameters of many draws of a model with processes beside AR(1) factors, or with AR(1) noise.
+
+    The arrays have the names of those of :class:`probsfa.statespace.Parameters`, with the axes of the draws
+    before them. Those of kinds that the model lacks are empty.
     """
 
     decay: Any
     loadings: Any
     noise_variance: Any
     offset: Any
-    rhythm_decay: Any
-    rhythm_frequency: Any
-    smooth_rate: Any
-    memory_decay: Any
-    memory_scale: Any
+    level_start: Any = _NONE
+    rhythm_decay: Any = _NONE
+    rhythm_frequency: Any = _NONE
+    smooth_rate: Any = _NONE
+    line_ratio: Any = _NONE
+    smoother_rate: Any = _NONE
+    memory_decay: Any = _NONE
+    memory_scale: Any = _NONE
+
+    def of_kind(self, kind: type[Process]) -> list[Any]:
+        """Return the arrays of the processes of a kind."""
+        return [getattr(self, name) for name in kind.names.values()]
+
+    @property
+    def others(self) -> Latents:
+        """Numbers of processes beside AR(1) factors."""
+        return Latents(0, {kind: self.of_kind(kind)[0].shape[-1] for kind in KINDS})
 
 
 AnyDraws: TypeAlias = Draws | StructuralDraws

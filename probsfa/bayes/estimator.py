@@ -81,7 +81,11 @@ class BayesianSFA(Saved, StateSpaceMethods):
         Student-t noise with a weight for each value, by Gibbs sampling. Requires normal priors of loadings
         and offset, ``inference="nuts"`` and ``hierarchical=False``.
     rhythms, smooth : int, default=0
-        Numbers of stochastic cycles and of smooth factors (Matern-3/2) beside the AR(1) factors.
+        Numbers of stochastic cycles and of smooth factors beside the AR(1) factors.
+    smoothness : {1.5, 2.5}, default=1.5
+        Smooth factors are Matern-3/2 or Matern-5/2 processes.
+    trend : {0, "level", "linear"}, default=0
+        A random walk, or a local linear trend, with a diffuse start.
     standardize : bool, default=True
         Priors in units of each column; otherwise in data units.
     n_predictive : int, default=200
@@ -136,13 +140,13 @@ class BayesianSFA(Saved, StateSpaceMethods):
     The posterior does not change if factors are permuted or change sign. NUTS samples in coordinates in which
     these images coincide (:mod:`.rotation`, :mod:`.symmetry`); draws are then relabelled to be closest to the
     maximum a posteriori. Several cycles, or several smooth factors, are not relabelled: their periods or time
-    scales should differ. Decays are positive. `transform` has the AR(1) factors, then two states of each
-    cycle and smooth factor. Variational inference has one start with these, or with AR(1) noise.
+    scales should differ. Decays are positive. `transform` has the AR(1) factors, then the states of the
+    other processes. Variational inference has one start with these, or with AR(1) noise.
 
     With `robust`, predictions also average over the weights of the values; `filter` approximates them row by
     row, `log_likelihood` and `score` are lower bounds, log densities of rows in `posterior` are NaN, and
     :meth:`to_datatree` has no ``log_likelihood`` and ``prior_predictive``. `robust` and `hierarchical` cannot
-    be combined with ``noise="ar1"``, `rhythms` or `smooth`.
+    be combined with ``noise="ar1"``, `rhythms`, `smooth` or `trend`.
 
     References
     ----------
@@ -184,6 +188,8 @@ class BayesianSFA(Saved, StateSpaceMethods):
         robust: bool = False,
         rhythms: int = 0,
         smooth: int = 0,
+        smoothness: float = 1.5,
+        trend: int | str = 0,
         standardize: bool = True,
         n_predictive: int = 200,
         verbose: bool = True,
@@ -209,6 +215,8 @@ class BayesianSFA(Saved, StateSpaceMethods):
         self.robust = robust
         self.rhythms = rhythms
         self.smooth = smooth
+        self.smoothness = smoothness
+        self.trend = trend
         self.standardize = standardize
         self.n_predictive = n_predictive
         self.verbose = verbose
@@ -275,6 +283,8 @@ class BayesianSFA(Saved, StateSpaceMethods):
                 bool(self.robust),
                 int(self.rhythms),
                 int(self.smooth),
+                float(self.smoothness),
+                self.trend,
             ),
             InferenceSettings(
                 self.inference,

@@ -17,6 +17,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import Draws, StructuralDraws, in_data_units, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
+from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.modes import Modes, find_modes
 from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
@@ -27,7 +28,7 @@ from probsfa.bayes.sampling import nuts, variational
 from probsfa.bayes.sampling.gibbs import RobustProblem, sample_by_gibbs
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace
 from probsfa.bayes.start import Start, maximum_likelihood_start
-from probsfa.bayes.structural import Kinds
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters, rescale
@@ -47,13 +48,17 @@ class ModelSettings(NamedTuple):
     robust: bool = False
     rhythms: int = 0
     smooth: int = 0
+    smoothness: float = 1.5
+    trend: int | str = 0
 
     @property
     def kinds(self) -> Kinds | None:
         """Processes in addition to AR(1) factors; None if there are no others."""
         ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
-        kinds = Kinds(self.rhythms, self.smooth, ar_noise)
-        return kinds if any(kinds) else None
+        options = FitOptions(
+            0, rhythms=self.rhythms, smooth=self.smooth, smoothness=self.smoothness, trend=self.trend
+        )
+        return Kinds(options.latents, ar_noise) if options.n_others or ar_noise else None
 
 
 class InferenceSettings(NamedTuple):
@@ -247,6 +252,8 @@ def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
         robust=model.robust,
         rhythms=model.rhythms,
         smooth=model.smooth,
+        smoothness=model.smoothness,
+        trend=model.trend,
     )
     units = start.units
     if not model.standardize:

@@ -31,6 +31,7 @@ from probsfa.bayes.draws import (
     timescales,
 )
 from probsfa.bayes.fitted import FittedPosterior
+from probsfa.bayes.kinds import SITES, site_values
 from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.predictive import panels_and_draws
 from probsfa.bayes.tracing import handlers_lock
@@ -180,20 +181,18 @@ class _Maker:
         return self.dataset(variables, draws.decay.shape[:2])
 
     def _of_other_processes(self, draws: StructuralDraws) -> dict[str, Any]:
-        """Return the parameters of cycles, smooth factors and AR(1) noise; times in units of the model."""
+        """Return the parameters of other processes and AR(1) noise; times in units of the model."""
         lead, unit = ("chain", "draw"), self._fitted.units.time_unit
-        k, n = draws.decay.shape[-1], 2 * draws.rhythm_decay.shape[-1]
+        arrays, first = draws._asdict(), draws.decay.shape[-1]
+        values = site_values(arrays, draws.loadings, first)
         variables: dict[str, Any] = {}
-        if n:
-            variables["period"] = ((*lead, "cycle"), 2.0 * np.pi / draws.rhythm_frequency * unit)
-            variables["cycle_timescale"] = ((*lead, "cycle"), timescales_from_decay(draws.rhythm_decay, unit))
-            variables["cycle_loadings"] = (
-                (*lead, "feature", "cycle_state"),
-                draws.loadings[..., k : k + n],
-            )
-        if draws.smooth_rate.shape[-1]:
-            variables["smooth_timescale"] = ((*lead, "smooth"), np.sqrt(3.0) / draws.smooth_rate * unit)
-            variables["smooth_loadings"] = ((*lead, "feature", "smooth"), draws.loadings[..., k + n :: 2])
+        for kind in draws.others.counts:
+            sites = SITES[kind]
+            for name in sites.priors:
+                scale = unit if name in sites.times else 1.0
+                variables[name] = ((*lead, sites.dimension), values[name] * scale)
+            states = sites.dimension if len(kind.seen) == 1 else f"{sites.dimension}_state"
+            variables[sites.loadings] = ((*lead, "feature", states), values[sites.loadings])
         if draws.memory_scale.shape[-1]:
             variables["ar_noise_timescale"] = (
                 (*lead, "feature"),

@@ -7,12 +7,11 @@ import numpy as np
 from probsfa._times import timescales_from_decay
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.kinds import FASTEST, SLOWEST, site_values
 from probsfa.bayes.model import Series, from_panel
 from probsfa.statespace.panel import Panel, make_panel, padded_length
 from probsfa.statespace.parameters import Parameters
 
-# Limits of the decays of a start: time scales from a fifth of a step to a hundred thousand steps.
-_FASTEST, _SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
 # Smallest standard deviation of the AR(1) noise of a start, relative to that of the column.
 _LEAST_SCALE = 0.05
 #: Smallest noise variance of a start and of draws, relative to the variance of the column.
@@ -45,10 +44,8 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
 def start_values(params: Parameters, target: Target) -> dict[str, Any]:
     """Return the values of the model's sites at parameters, within the support of the priors."""
     noise = target.noise.of_groups(np.maximum(params.noise_variance, LEAST_NOISE))
-    pairs = params.loadings[:, params.n_components :]
-    n_cycle_states = 2 * len(params.rhythm_decay)
-    return {
-        "timescale": timescales_from_decay(np.clip(params.decay, _FASTEST, _SLOWEST)),
+    return site_values(params.to_arrays(), params.loadings, params.n_components) | {
+        "timescale": timescales_from_decay(np.clip(params.decay, FASTEST, SLOWEST)),
         "loadings": params.loadings[:, : params.n_components],
         "noise_std": np.sqrt(noise),
         "noise_variance": noise,
@@ -56,11 +53,6 @@ def start_values(params: Parameters, target: Target) -> dict[str, Any]:
         "noise_spread": 0.1,
         "noise_deviation": 0.0,
         "offset": params.offset,
-        "period": params.rhythm_periods,
-        "cycle_timescale": timescales_from_decay(np.clip(params.rhythm_decay, _FASTEST, _SLOWEST)),
-        "cycle_loadings": pairs[:, :n_cycle_states],
-        "smooth_timescale": params.smooth_timescales,
-        "smooth_loadings": pairs[:, n_cycle_states::2],
-        "ar_noise_timescale": timescales_from_decay(np.clip(params.memory_decay, _FASTEST, _SLOWEST)),
+        "ar_noise_timescale": timescales_from_decay(np.clip(params.memory_decay, FASTEST, SLOWEST)),
         "ar_noise_std": np.maximum(params.memory_scale, _LEAST_SCALE),
     }

@@ -19,21 +19,23 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import AnyDraws, Draws, StructuralDraws
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
+from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.packing import pack
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.matching import Relabelling
-from probsfa.bayes.structural import Kinds
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.processes import KINDS
 
 __all__ = ["from_arrays", "to_arrays"]
 
 # Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
-# States S; a letter for each kind of process other than AR(1) factors, absent in models of AR(1) factors
-# only.
+# States S; a name for each kind of process other than AR(1) factors, absent in models of AR(1) factors only.
 _OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
-_OF_KINDS = dict(rhythm_decay="Q", rhythm_frequency="Q", smooth_rate="M", memory_decay="E", memory_scale="E")
+_OF_KINDS = {name: kind.__name__ for kind in KINDS for name in kind.names.values()} | dict(
+    memory_decay="E", memory_scale="E"
+)
 _REQUIRED = {
     f"{kind}_{name}": shape for kind in ("draws", "raw") for name, shape in _OF_DRAWS.items()
 } | dict(
@@ -43,7 +45,7 @@ _REQUIRED = {
 _OPTIONAL = dict(
     times="T", known_noise="D", noise_groups="D", least_noise="D", degrees="CN", feature_names="D"
 ) | {
-    f"{part}_{name}": lead + size
+    f"{part}_{name}": (*lead, size)
     for name, size in _OF_KINDS.items()
     for part, lead in (("draws", "CN"), ("raw", "CN"), ("maximum", ""))
 }
@@ -171,8 +173,12 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
 
 
 def _draws(state: dict[str, Any], part: str) -> AnyDraws:
+    prefix = f"{part}_"
     kind = StructuralDraws if f"{part}_rhythm_decay" in state else Draws
-    return kind(*(state[f"{part}_{name}"] for name in kind._fields))
+    arrays = {name: state[prefix + name] for name in kind._fields if prefix + name in state}
+    # Files of earlier versions lack the kinds that are later than these.
+    empty = np.zeros((*arrays["decay"].shape[:2], 0))
+    return kind(**{name: arrays.get(name, empty) for name in kind._fields})
 
 
 def _noise(state: dict[str, Any], n_features: int) -> NoiseVariances:
@@ -188,10 +194,10 @@ def _noise(state: dict[str, Any], n_features: int) -> NoiseVariances:
 
 def _kinds(state: dict[str, Any]) -> Kinds | None:
     """Return the processes of the model other than AR(1) factors, or None."""
-    if "draws_rhythm_decay" not in state:
+    draws = _draws(state, "draws")
+    if isinstance(draws, Draws):
         return None
-    sizes = [state[f"draws_{name}"].shape[-1] for name in ("rhythm_decay", "smooth_rate", "memory_decay")]
-    return Kinds(sizes[0], sizes[1], bool(sizes[2]))
+    return Kinds(draws.others, bool(draws.memory_decay.shape[-1]))
 
 
 def _check(state: dict[str, Any]) -> dict[str, int]:

@@ -41,10 +41,16 @@ _POSITIVE = {
     "cycle_period": "LogNormal(2.7, 0.8)",
     "cycle_timescale": "LogNormal(3.4, 1)",
     "smooth_timescale": "LogNormal(2.3, 1)",
+    "level_ratio": "LogNormal(0, 3)",
     "ar_noise_timescale": "LogNormal(1, 1)",
     "ar_noise_std": "LogNormal(-1, 1)",
 }
-_REAL = {"loadings": "Normal(0, 1)", "offset": "Normal(0, 1)"}
+_REAL = {
+    "loadings": "Normal(0, 1)",
+    "offset": "Normal(0, 1)",
+    "level_steps": "Normal(0, 0.3)",
+    "slope_steps": "Normal(0, 0.01)",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +90,17 @@ class Priors:
     smooth_timescale : Distribution, default=LogNormal(2.3, 1)
         Time scale of a smooth factor, in sampling steps: the median is 10, and 95 % lie between 1.4 and 71.
         Loadings are standard normal.
+    level_steps : Distribution, default=Normal(0, 0.3)
+        Loadings of a random walk (``trend="level"``): standard deviations of its steps in each column, with a
+        sign. In 100 steps the level of a column then moves by 1.1 standard deviations of the column in the
+        median, and by up to 6.5 with a probability of 95 %. The level at the start has a flat prior.
+    slope_steps : Distribution, default=Normal(0, 0.01)
+        Loadings of a local linear trend (``trend="linear"``): standard deviations of the steps of the slope
+        in each column. In 100 steps the line departs from its tangent by 2.1 standard deviations of the
+        column in the median, and by up to 13 with a probability of 95 %.
+    level_ratio : Distribution, default=LogNormal(0, 3)
+        Variance of the separate steps of the level in units of that of the slope, for ``trend="linear"``: the
+        median is 1, which is a smooth trend, and 95 % lie between 0.003 and 360.
     ar_noise_timescale : Distribution, default=LogNormal(1, 1)
         Time scale of the AR(1) noise of a column, in sampling steps: the median is 2.7, and 95 % lie between
         0.4 and 19.
@@ -120,6 +137,9 @@ class Priors:
     cycle_period: Any = field(default_factory=lambda: dist.LogNormal(2.7, 0.8))
     cycle_timescale: Any = field(default_factory=lambda: dist.LogNormal(3.4, 1.0))
     smooth_timescale: Any = field(default_factory=lambda: dist.LogNormal(2.3, 1.0))
+    level_steps: Any = field(default_factory=lambda: dist.Normal(0.0, 0.3))
+    slope_steps: Any = field(default_factory=lambda: dist.Normal(0.0, 0.01))
+    level_ratio: Any = field(default_factory=lambda: dist.LogNormal(0.0, 3.0))
     ar_noise_timescale: Any = field(default_factory=lambda: dist.LogNormal(1.0, 1.0))
     ar_noise_std: Any = field(default_factory=lambda: dist.LogNormal(-1.0, 1.0))
 

@@ -9,7 +9,13 @@ from probsfa.bayes.priors import Priors, check_normal_priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
 from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.budget import most_components
-from probsfa.statespace.learning.options import as_noise, check_variances, is_number
+from probsfa.statespace.learning.options import (
+    TREND_KINDS,
+    FitOptions,
+    as_noise,
+    check_variances,
+    is_number,
+)
 from probsfa.statespace.noise import STRUCTURES
 
 # Limit of the cost of a gradient for n_components=None: a sampler evaluates a hundred thousand gradients,
@@ -72,6 +78,13 @@ def check_settings(model: Any) -> None:
     if model.robust and model.hierarchical:
         raise ValueError("robust=True is for one noise of all sequences; choose it or hierarchical=True.")
     structural = [name for name in ("rhythms", "smooth") if _is_positive(name, getattr(model, name))]
+    if not isinstance(model.trend, str) and (model.trend != 0 or isinstance(model.trend, bool)):
+        raise ValueError(
+            f"trend must be 0, {' or '.join(map(repr, TREND_KINDS))}; got {model.trend!r}. Several random "
+            "walks are supported by ProbabilisticSFA: their rotations have no effect on the likelihood."
+        )
+    FitOptions(1, smoothness=model.smoothness, trend=model.trend).check()
+    structural += ["trend"] if model.trend else []
     if isinstance(noise, str) and noise == "ar1":
         structural.append("noise='ar1'")
     for name in ("robust", "hierarchical"):

@@ -28,8 +28,7 @@ def maximum_likelihood_start(
     noise: Any,
     *,
     robust: bool = False,
-    rhythms: int = 0,
-    smooth: int = 0,
+    **processes: Any,
 ) -> Start:
     """Maximize the likelihood approximately.
 
@@ -43,8 +42,8 @@ def maximum_likelihood_start(
         As in :class:`probsfa.BayesianSFA`.
     robust : bool, default=False
         Whether noise is Student-t.
-    rhythms, smooth : int, default=0
-        Numbers of stochastic cycles and of smooth factors.
+    **processes : int, float or str
+        Options of :class:`~probsfa.ProbabilisticSFA` for processes other than AR(1) factors.
 
     Raises
     ------
@@ -57,10 +56,9 @@ def maximum_likelihood_start(
         n_components,
         noise=noise,
         robust=robust,
-        rhythms=rhythms,
-        smooth=smooth,
         max_iter=_MAX_ITER,
         tol=_TOL,
+        **processes,
     )
     fitted = maximum_likelihood(InMemory(sequences), options)
     if fitted.interrupted:

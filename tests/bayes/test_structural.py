@@ -1,65 +1,102 @@
-"""Models with cycles, smooth factors and AR(1) noise: their likelihood, their gradients, and fits."""
+"""Models with other processes and AR(1) noise: their likelihood, their gradients, and fits."""
 
 import warnings
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
-from scipy.special import gammainc
 from scipy.stats import multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 
 import probsfa
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
+from probsfa.bayes.coordinates.batches import constrain
+from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.symmetry import log_phase_weight
+from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import StructuralDraws, thinned
-from probsfa.bayes.model import from_panel
+from probsfa.bayes.fitting import ModelSettings
+from probsfa.bayes.model import Series, from_panel
+from probsfa.bayes.packing import start_values
+from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.ordering import aligned_with
-from probsfa.bayes.structural import _gammainc_3, log_likelihood
+from probsfa.bayes.structural import log_likelihood
+from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import simulate
+from probsfa.statespace.processes import trend
 from tests.tolerances import EXACT
 
 T, D = 12, 3
 
 
-def make_draws(rng, cycles, smooth, ar_noise):
-    """Parameters of a model with one AR(1) factor and so many other processes."""
+def make_draws(rng, ar_noise=False, **counts):
+    """Parameters of a model with one AR(1) factor and so many processes of each other kind, by name."""
     own = D if ar_noise else 0
-    loadings = rng.standard_normal((D, 1 + 2 * cycles + 2 * smooth))
-    loadings[:, 2 + 2 * cycles :: 2] = 0.0
-    return StructuralDraws(
-        np.array([0.8]),
-        loadings,
-        rng.uniform(0.2, 0.6, D),
-        rng.standard_normal(D),
-        rng.uniform(0.8, 0.95, cycles),
-        rng.uniform(0.5, 1.5, cycles),
-        rng.uniform(0.3, 0.8, smooth),
-        rng.uniform(0.3, 0.7, own),
-        rng.uniform(0.4, 0.8, own),
-    )
+    arrays = {
+        "level_start": rng.uniform(5.0, 20.0, counts.get("level", 0)),
+        "rhythm_decay": rng.uniform(0.8, 0.95, counts.get("cycle", 0)),
+        "rhythm_frequency": rng.uniform(0.5, 1.5, counts.get("cycle", 0)),
+        "smooth_rate": rng.uniform(0.3, 0.8, counts.get("matern32", 0)),
+        "line_ratio": rng.uniform(0.5, 2.0, counts.get("line", 0)),
+        "smoother_rate": rng.uniform(0.3, 0.8, counts.get("matern52", 0)),
+        "memory_decay": rng.uniform(0.3, 0.7, own),
+        "memory_scale": rng.uniform(0.4, 0.8, own),
+    }
+    seen = [True]
+    for kind, states in STATES.items():
+        seen += counts.get(kind, 0) * states
+    loadings = np.where(seen, rng.standard_normal((D, len(seen))), 0.0)
+    parts = np.array([0.8]), loadings, rng.uniform(0.2, 0.6, D), rng.standard_normal(D)
+    return StructuralDraws(*parts, **arrays)
+
+
+def kernels(params, times):
+    """Covariance (N, N) of each process in turn, with the place of its state in the loadings.
+
+    Those of cycles are pairs: of each state with itself, and of the second state with the first.
+    """
+    lag, signed, first = np.abs(times[:, None] - times), times[:, None] - times, 1
+    elapsed = times - times[0]
+    earlier, later = np.minimum.outer(elapsed, elapsed), np.maximum.outer(elapsed, elapsed)
+    for start in params.level_start:
+        yield first, 1.0 + earlier / start
+        first += 1
+    for rho, omega in zip(params.rhythm_decay, params.rhythm_frequency, strict=True):
+        yield first, tuple(rho**lag * f(omega * signed) for f in (np.cos, np.sin))
+        first += 2
+    for rate in params.smooth_rate:
+        yield first, (1.0 + rate * lag) * np.exp(-rate * lag)
+        first += 2
+    for ratio in params.line_ratio:
+        steps = ratio * earlier + earlier**2 * (3.0 * later - earlier) / 6.0
+        slopes = START_OF_SLOPE * np.outer(elapsed, elapsed)
+        yield first, (START_OF_LINE + slopes + steps) / START_OF_LINE
+        first += 2
+    for rate in params.smoother_rate:
+        d = rate * lag
+        yield first, (1.0 + d + d**2 / 3.0) * np.exp(-d)
+        first += 3
 
 
 def covariance(params, times):
     """Covariance (N D, N D) of the rows at times, by the kernels of the processes."""
     lag = np.abs(times[:, None] - times)
-    signed = times[:, None] - times
     out = np.kron(np.eye(len(times)), np.diag(params.noise_variance))
     c = params.loadings
     out += np.kron(params.decay[0] ** lag, np.outer(c[:, 0], c[:, 0]))
-    first = 1
-    for rho, omega in zip(params.rhythm_decay, params.rhythm_frequency, strict=True):
-        a, b = c[:, first], c[:, first + 1]
-        cos, sin = (rho**lag * f(omega * signed) for f in (np.cos, np.sin))
-        out += np.kron(cos, np.outer(a, a) + np.outer(b, b))
-        out += np.kron(sin, np.outer(b, a) - np.outer(a, b))
-        first += 2
-    for rate in params.smooth_rate:
-        out += np.kron((1.0 + rate * lag) * np.exp(-rate * lag), np.outer(c[:, first], c[:, first]))
-        first += 2
+    for at, kernel in kernels(params, times):
+        a = c[:, at]
+        if not isinstance(kernel, tuple):
+            out += np.kron(kernel, np.outer(a, a))
+            continue
+        b = c[:, at + 1]
+        out += np.kron(kernel[0], np.outer(a, a) + np.outer(b, b))
+        out += np.kron(kernel[1], np.outer(b, a) - np.outer(a, b))
     for d, (decay, scale) in enumerate(zip(params.memory_decay, params.memory_scale, strict=True)):
         unit = np.zeros((D, D))
         unit[d, d] = scale**2
@@ -67,13 +104,34 @@ def covariance(params, times):
     return out
 
 
-KINDS = [(1, 0, False), (0, 1, False), (0, 0, True), (2, 1, True)]
+# States of each kind of process, in the order of the loadings: whether columns have loadings on them.
+STATES = {
+    "level": [True],
+    "cycle": [True, True],
+    "matern32": [True, False],
+    "line": [True, False],
+    "matern52": [True, False, False],
+}
+# Variances of a trend at its start in units of its steps. A dense Gaussian loses all digits with those of the
+# package.
+START_OF_LINE, START_OF_SLOPE = 20.0, 5.0
+KINDS = [
+    {"cycle": 1, "level": 1},
+    {"matern32": 1, "line": 1},
+    {"matern52": 1},
+    {"ar_noise": True},
+    {"ar_noise": True, "cycle": 2, "matern32": 1, "matern52": 1, "level": 1},
+]
 
 
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("uneven", [False, True])
-def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(rng, kinds, uneven):
-    params = make_draws(rng, *kinds)
+def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
+    rng, kinds, uneven, monkeypatch
+):
+    monkeypatch.setattr(trend, "_START_OF_LINE", START_OF_LINE)
+    monkeypatch.setattr(trend, "_START_OF_SLOPE", START_OF_SLOPE)
+    params = make_draws(rng, **kinds)
     X = rng.standard_normal((T, D))
     X[rng.random(X.shape) < 0.25] = np.nan
     X[5] = np.nan
@@ -92,8 +150,8 @@ def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
     assert float(value) == pytest.approx(dense(params), rel=EXACT)
     for name, array in params._asdict().items():
         for index in np.ndindex(array.shape):
-            if name == "loadings" and index[1] > 2 * kinds[0] and (index[1] - 2 * kinds[0]) % 2 == 0:
-                continue  # the second state of a smooth factor, which no column sees
+            if name == "loadings" and array[index] == 0.0:
+                continue  # of a state without loadings, such as the derivative of a smooth factor
             ends = []
             for sign in (1.0, -1.0):
                 moved = array.copy()
@@ -103,19 +161,13 @@ def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
             assert getattr(gradient, name)[index] == pytest.approx(slope, rel=1e-5, abs=1e-6), (name, index)
 
 
-def test_the_incomplete_gamma_function_has_all_digits():
-    x = np.geomspace(1e-6, 30.0, 50)
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(_gammainc_3(jax.numpy.asarray(x)), gammainc(3.0, x), rtol=1e-12)
-
-
-def test_turning_a_cycle_or_a_smooth_factor_changes_nothing_and_is_undone(rng):
-    params = make_draws(rng, 1, 1, False)
+def test_turning_a_cycle_or_the_signs_of_other_processes_changes_nothing_and_is_undone(rng):
+    params = make_draws(rng, cycle=1, matern32=1, level=1)
     angle = 2.0
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     turned = params.loadings.copy()
-    turned[:, 1:3] = turned[:, 1:3] @ turn
-    turned[:, 3] *= -1.0
+    turned[:, 2:4] = turned[:, 2:4] @ turn
+    turned[:, [1, 4]] *= -1.0
     times = np.arange(float(T))
     other = params._replace(loadings=turned)
     np.testing.assert_allclose(covariance(other, times), covariance(params, times), atol=1e-12)
@@ -156,13 +208,15 @@ def cycle():
     return np.where(hidden, np.nan, X), X, hidden
 
 
-@pytest.fixture(scope="module")
-def fitted(cycle):
-    """A model fitted to it by NUTS."""
+@pytest.fixture(scope="module", params=["svi", pytest.param("nuts", marks=pytest.mark.exhaustive)])
+def fitted(cycle, request):
+    """A model fitted to it; by NUTS in the exhaustive set, as its programs take long to compile."""
     model = BayesianSFA(
         1,
         noise="ar1",
         rhythms=1,
+        inference=request.param,
+        n_steps_svi=30,
         n_warmup=60,
         n_draws=60,
         n_chains=2,
@@ -180,7 +234,7 @@ def test_a_cycle_with_ar_noise_is_found_with_its_uncertainty(fitted, cycle):
     draws = fitted.draws_
     period = 2.0 * np.pi / draws.rhythm_frequency[..., 0]
     assert abs(np.mean(period) - 9.0) < 4.0 * np.std(period) and np.std(period) < 0.5
-    assert draws.memory_decay.shape == (2, 60, 3) and draws.loadings.shape == (2, 60, 3, 3)
+    assert draws.memory_decay.shape[2:] == (3,) and draws.loadings.shape[2:] == (3, 3)
     # Without alignment of the phases the loadings of a cycle would average to zero.
     sizes = np.sqrt(np.sum(draws.loadings[..., 1:] ** 2, axis=-1))
     of_mean = np.sqrt(np.sum(fitted.loadings_[:, 1:] ** 2, axis=-1))
@@ -205,7 +259,7 @@ def test_the_methods_give_the_states_of_the_processes_that_columns_share(fitted,
     np.testing.assert_allclose(fitted.filter(X).means[-1], fitted.transform(X)[-1], atol=0.3)
     tree = fitted.to_datatree()
     assert tree["posterior"]["period"].dims == ("chain", "draw", "cycle")
-    assert tree["posterior"]["ar_noise_std"].shape == (2, 60, 3)
+    assert tree["posterior"]["ar_noise_std"].shape[2:] == (3,)
     assert len(fitted.get_feature_names_out()) == 3
     fitted.save(tmp_path / "model")
     loaded = probsfa.load(tmp_path / "model")
@@ -218,6 +272,10 @@ def test_the_methods_give_the_states_of_the_processes_that_columns_share(fitted,
     [
         ({"rhythms": -1}, "rhythms must"),
         ({"smooth": 0.5}, "smooth must"),
+        ({"smoothness": 2}, "smoothness must"),
+        ({"trend": "cubic"}, "trend must"),
+        ({"trend": 2}, "trend must be 0, 'level' or 'linear'"),
+        ({"trend": "level", "robust": True}, "robust=True is not supported with trend"),
         ({"rhythms": 1, "robust": True}, "robust=True is not supported with rhythms"),
         ({"noise": "ar1", "hierarchical": True}, "hierarchical=True is not supported with noise='ar1'"),
     ],
@@ -235,3 +293,67 @@ def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, 
     offset = draws.offset[:, thinned(draws, 20)].mean(axis=(0, 1))  # of the draws that predictions average
     hidden = np.isnan(X)
     np.testing.assert_allclose((parts.sum(axis=2) + offset)[hidden], fitted.impute(X)[hidden], atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{"trend": "linear"}, {"trend": "level", "smooth": 1, "smoothness": 2.5}])
+def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
+    """All sites have a value, and the model has the parameters of the start at these."""
+    model = ModelSettings(1, "diagonal", None, False, False, **options)
+    target = Target(1, NoiseVariances.diagonal(2), DEFAULT_PRIORS, kinds=model.kinds)
+    params = FitOptions(1, **options).latents
+    processes = [kind.silent(count) for kind, count in params.counts.items()]
+    loadings = np.zeros((2, params.n_states))
+    loadings[:, params.seen] = rng.standard_normal((2, len(params.seen)))
+    start = Parameters(np.array([0.8]), loadings, np.full(2, 0.3), rng.standard_normal(2), processes)
+    vector = target.to_vector(start_values(start, target))
+    series = Series(np.zeros((1, 2)), np.zeros((1, 2), bool), np.ones(1, np.int32), np.ones(1))
+    found = constrain(target, TargetData(series), vector[None])
+    for name, array in start.to_arrays().items():
+        np.testing.assert_allclose(getattr(found, name)[0], array, rtol=1e-9, err_msg=name)
+    assert found.others == model.kinds.others
+
+
+@pytest.mark.parametrize(("name", "n_times"), [("level", 1), ("linear", 2)])
+def test_the_start_of_a_trend_has_a_flat_prior_in_units_of_the_data(name, n_times):
+    """Without observations of more than its start, a trend's loadings have the density of their prior."""
+    model = ModelSettings(1, 1.0, None, False, False, trend=name)
+    target = Target(1, NoiseVariances.known(1), DEFAULT_PRIORS, kinds=model.kinds)
+    X = np.array([[0.7], [-0.4]])[:n_times]
+    data = TargetData(from_panel(make_panel(Sequences(X, (n_times,)), pad=False)), np.ones(1))
+    values = {"timescale": 0.1, "loadings": 0.0, "level_ratio": 1e-3, "offset": 0.0}
+    site = "level_steps" if name == "level" else "slope_steps"
+    vectors = [target.to_vector({**values, site: scale}) for scale in (0.3, 0.6)]
+    with jax.enable_x64(True):
+        potential = jax.jit(target.potential)
+        found = [float(potential(vector, data)) for vector in vectors]
+        prior = getattr(DEFAULT_PRIORS, site).log_prob(np.array([0.3, 0.6]))
+    assert found[0] - found[1] == pytest.approx(float(prior[1] - prior[0]), abs=1e-4)
+
+
+@pytest.mark.exhaustive
+def test_a_trend_is_found_with_its_uncertainty(rng, tmp_path):
+    level = np.cumsum(0.3 * rng.standard_normal(60))
+    X = level[:, None] * [1.0, -0.5] + 0.3 * rng.standard_normal((60, 2))
+    hidden = rng.random(X.shape) < 0.1
+    model = BayesianSFA(
+        1,
+        trend="level",
+        priors=Priors(timescale=dist.LogNormal(0.0, 0.3)),
+        standardize=False,
+        inference="svi",
+        n_draws=100,
+        n_steps_svi=15,
+        verbose=False,
+        random_state=0,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(np.where(hidden, np.nan, X))
+    steps = model.to_datatree()["posterior"]["level_steps"].to_numpy()[0, :, :, 0]
+    low, high = np.quantile(np.abs(steps), [0.02, 0.98], axis=0)
+    assert np.all(low < [0.3, 0.15]) and np.all(high > [0.3, 0.15]) and np.all(low > 0.02)
+    lower, upper = model.impute(np.where(hidden, np.nan, X), interval=0.9)[1:]
+    assert np.mean(((X > lower) & (X < upper))[hidden]) > 0.7
+    assert model.get_feature_names_out().tolist() == ["bayesiansfa0", "level0"]
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(probsfa.load(tmp_path / "model").transform(X), model.transform(X))

@@ -34,9 +34,10 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.offset_scale import scaled_offset
 from probsfa.bayes.coordinates.rotation import RotationFrame, diagonalize
 from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_phase_weight, log_weight
+from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.model import OBSERVATIONS, NoiseModel, Series, factorial_ar1_model
 from probsfa.bayes.priors import Priors
-from probsfa.bayes.structural import Kinds, structural_model
+from probsfa.bayes.structural import structural_model
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.noise import NoiseVariances

@@ -7,6 +7,7 @@ from probsfa._typing import FloatArray
 from probsfa.bayes.draws import AnyDraws, StructuralDraws
 from probsfa.bayes.relabelling.matching import Relabelling
 from probsfa.linalg import canonical_signs
+from probsfa.statespace.processes.rhythm import Rhythm
 
 
 def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
@@ -30,15 +31,17 @@ def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDra
 
     A rotation of the two states of a cycle and a change of sign of a smooth factor leave the model unchanged.
     """
-    loadings, first = draws.loadings.copy(), draws.decay.shape[-1]
-    for j in range(first, first + 2 * draws.rhythm_decay.shape[-1], 2):
-        phasor = loadings[..., j] + 1j * loadings[..., j + 1]
-        inner = np.sum(phasor * (reference[:, j] - 1j * reference[:, j + 1]), axis=-1, keepdims=True)
-        turned = phasor * np.exp(-1j * np.angle(inner))
-        loadings[..., j], loadings[..., j + 1] = turned.real, turned.imag
-    for j in range(first + 2 * draws.rhythm_decay.shape[-1], loadings.shape[-1], 2):
-        inner = np.sum(loadings[..., j] * reference[:, j], axis=-1, keepdims=True)
-        loadings[..., j] *= np.where(inner < 0.0, -1.0, 1.0)
+    loadings, k = draws.loadings.copy(), draws.decay.shape[-1]
+    for kind, states in draws.others.states.items():
+        for j in range(k + states.start, k + states.stop, kind.n_states):
+            if kind is Rhythm:
+                phasor = loadings[..., j] + 1j * loadings[..., j + 1]
+                inner = np.sum(phasor * (reference[:, j] - 1j * reference[:, j + 1]), axis=-1, keepdims=True)
+                turned = phasor * np.exp(-1j * np.angle(inner))
+                loadings[..., j], loadings[..., j + 1] = turned.real, turned.imag
+            else:
+                inner = np.sum(loadings[..., j] * reference[:, j], axis=-1, keepdims=True)
+                loadings[..., j] *= np.where(inner < 0.0, -1.0, 1.0)
     return draws._replace(loadings=loadings)
 
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import triangle
 from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.processes import Process
 
 if TYPE_CHECKING:
     from jax import Array
@@ -551,14 +552,25 @@ def transition_over(params: Parameters, gaps: FloatArray) -> Transition:
         alone = np.broadcast_to(decay, (gaps.shape[0], decay.shape[0]))
     else:
         alone = decay ** gaps[:, None]
-    by_size: dict[int, list[tuple[FloatArray, FloatArray]]] = {}
-    for process in params.processes:
-        by_size.setdefault(process.n_states, []).append(process.transitions(gaps))
-    groups = tuple(
-        Group(*(np.concatenate(x, axis=1) for x in zip(*by_size[size], strict=True)))
-        for size in sorted(by_size)
-    )
-    return Transition(alone, groups)
+    return Transition(alone, block_transitions(params.processes, gaps))
+
+
+def block_transitions(processes: Iterable[Process], gaps: AnyArray) -> tuple[Group, ...]:
+    """Return the transitions (U, P, B, B) of processes over gaps (U,), a group for each size of blocks.
+
+    Parameters of the processes may be arrays of NumPy or of JAX.
+    """
+    by_size: dict[int, list[Any]] = {}
+    for process in processes:
+        by_size.setdefault(process.n_states, []).append(process.transitions(gaps))  # type: ignore[arg-type]
+    groups = []
+    for size in sorted(by_size):
+        parts = list(zip(*by_size[size], strict=True))
+        # Parameters that are constants have arrays of NumPy beside those of JAX.
+        libraries = [_library(one) for part in parts for one in part]
+        library = next((one for one in libraries if one is not np), np)
+        groups.append(Group(*(library.concatenate(part, axis=1) for part in parts)))
+    return tuple(groups)
 
 
 def transition_table(params: Parameters, gaps: FloatArray) -> Transition:

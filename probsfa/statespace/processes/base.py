@@ -133,7 +133,10 @@ class Process(ABC):
 
     @abstractmethod
     def transitions(self, gaps: FloatArray) -> Transitions:
-        """Return ``A`` and ``Q``, both (U, N, B, B), over gaps (U,)."""
+        """Return ``A`` and ``Q``, both (U, N, B, B), over gaps (U,).
+
+        Parameters may be arrays of NumPy or of JAX.
+        """
 
     @abstractmethod
     def to_free(self) -> FloatArray:

@@ -7,10 +7,10 @@ stationary covariance is the identity.
 
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import gammainc
+from scipy.special import factorial
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.processes.base import Process, Transitions
@@ -23,6 +23,20 @@ SLOWEST_RATE, FASTEST_RATE = 1e-4, 50.0
 # Number of nodes of the integral for the innovations of Matern-5/2, and the limit of ``d`` beyond which its
 # integrand is below rounding, so that the innovations are the stationary covariance.
 _NODES, _WHOLE = 24, 20.0
+# Terms of the series of an incomplete gamma function below one: the next is 1e-17 of the first.
+_POWERS = np.arange(16.0)
+_COEFFICIENTS = 1.0 / factorial(3.0 + _POWERS)
+
+
+def _gammainc_3(x: Any) -> Any:
+    """Return the incomplete gamma function ``1 - exp(-x) (1 + x + x^2 / 2)``, accurate for small ``x``.
+
+    Arrays of NumPy or of JAX, which has no derivative of its own function that is as fast.
+    """
+    xp = x.__array_namespace__()
+    small, large = xp.where(x < 1.0, x, 0.5), xp.where(x < 1.0, 1.0, x)
+    series = small**3 * xp.exp(-small) * (small[..., None] ** _POWERS @ _COEFFICIENTS)
+    return xp.where(x < 1.0, series, 1.0 - xp.exp(-large) * (1.0 + large + 0.5 * large**2))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,11 +72,12 @@ class Matern32(Process):
         an incomplete gamma function.
         """
         d = self.rate * gaps[:, None]
-        a = np.exp(-d)
+        xp = d.__array_namespace__()
+        a = xp.exp(-d)
         cross = 2.0 * (a * d) ** 2
-        by_velocity = -np.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
-        matrix = np.stack([a * (1.0 + d), a * d, -a * d, a * (1.0 - d)], axis=2)
-        innovation = np.stack([gammainc(3.0, 2.0 * d), cross, cross, by_velocity], axis=2)
+        by_velocity = -xp.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
+        matrix = xp.stack([a * (1.0 + d), a * d, -a * d, a * (1.0 - d)], axis=2)
+        innovation = xp.stack([_gammainc_3(2.0 * d), cross, cross, by_velocity], axis=2)
         return matrix.reshape(*d.shape, 2, 2), innovation.reshape(*d.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
@@ -181,14 +196,13 @@ class Matern52(Matern32):
 
         def moved(d: FloatArray) -> FloatArray:
             d = d[..., None, None]
-            return np.exp(-d) * (np.eye(3) + nilpotent * d + nilpotent @ nilpotent * (0.5 * d**2))
+            return xp.exp(-d) * (np.eye(3) + nilpotent * d + nilpotent @ nilpotent * (0.5 * d**2))
 
         d = self.rate * gaps[:, None]
-        reach = 0.5 * np.minimum(d, _WHOLE)
+        xp = d.__array_namespace__()
+        reach = 0.5 * xp.minimum(d, _WHOLE)
         columns = moved(reach[..., None] * (1.0 + nodes)) @ shock
-        innovation = np.einsum(
-            "unq,q,unqi,unqj->unij", reach[..., None] * np.ones(_NODES), weights, columns, columns
-        )
+        innovation = xp.einsum("un,q,unqi,unqj->unij", reach, weights, columns, columns)
         return moved(d), innovation
 
     @classmethod

@@ -58,9 +58,10 @@ class Rhythm(Process):
         """See :class:`.Process`: a rotation with damping."""
         elapsed = gaps[:, None]
         size, angle = self.decay**elapsed, self.frequency * elapsed
-        c, s, zero = size * np.cos(angle), size * np.sin(angle), np.zeros_like(size)
-        spread = -np.expm1(2.0 * elapsed * np.log(self.decay))
-        both = np.stack([c, -s, s, c], axis=2), np.stack([spread, zero, zero, spread], axis=2)
+        xp = size.__array_namespace__()
+        c, s, zero = size * xp.cos(angle), size * xp.sin(angle), xp.zeros_like(size)
+        spread = -xp.expm1(2.0 * elapsed * xp.log(self.decay))
+        both = xp.stack([c, -s, s, c], axis=2), xp.stack([spread, zero, zero, spread], axis=2)
         return both[0].reshape(*size.shape, 2, 2), both[1].reshape(*size.shape, 2, 2)
 
     def to_free(self) -> FloatArray:

@@ -38,6 +38,8 @@ class LocalLevel(Process):
 
     option: ClassVar[str] = "trend"
     attribute_names: ClassVar[tuple[str, ...]] = ("trend_steps_",)
+    #: Standard deviation of the state at the start, in units of that of a step.
+    initial_std: ClassVar[float] = _START_OF_LEVEL**0.5
     label: ClassVar[str] = "level"
     n_states: ClassVar[int] = 1
     stationary: ClassVar[bool] = False
@@ -46,7 +48,8 @@ class LocalLevel(Process):
     def transitions(self, gaps: FloatArray) -> Transitions:
         """See :class:`.Process`."""
         steps = gaps[:, None] / self.start
-        return np.ones((*steps.shape, 1, 1)), steps[:, :, None, None]
+        steps = steps[:, :, None, None]
+        return steps.__array_namespace__().ones_like(steps), steps
 
     def to_free(self) -> FloatArray:
         """Return an empty array: nothing is free."""
@@ -107,6 +110,8 @@ class LocalLinearTrend(Process):
 
     option: ClassVar[str] = "trend"
     attribute_names: ClassVar[tuple[str, ...]] = ("trend_steps_", "trend_slope_steps_")
+    #: Standard deviation of the level at the start, in units of that of a step of the slope.
+    initial_std: ClassVar[float] = _START_OF_LINE**0.5
     label: ClassVar[str] = "line"
     n_states: ClassVar[int] = 2
     parts: ClassVar[tuple[str, ...]] = ("", "_slope")
@@ -116,16 +121,15 @@ class LocalLinearTrend(Process):
 
     def transitions(self, gaps: FloatArray) -> Transitions:
         """See :class:`.Process`."""
-        elapsed = gaps[:, None] * np.ones(len(self))
-        matrix = np.zeros((*elapsed.shape, 2, 2))
-        matrix[:, :, 0, 0] = matrix[:, :, 1, 1] = 1.0
-        matrix[:, :, 0, 1] = elapsed * np.sqrt(_START_OF_SLOPE / _START_OF_LINE)
-        innovation = np.empty_like(matrix)
-        innovation[:, :, 0, 0] = (self.ratio * elapsed + elapsed**3 / 3.0) / _START_OF_LINE
-        cross = 0.5 * elapsed**2 / np.sqrt(_START_OF_LINE * _START_OF_SLOPE)
-        innovation[:, :, 0, 1] = innovation[:, :, 1, 0] = cross
-        innovation[:, :, 1, 1] = elapsed / _START_OF_SLOPE
-        return matrix, innovation
+        xp = self.ratio.__array_namespace__()
+        elapsed = gaps[:, None] * xp.ones_like(self.ratio)
+        one, zero = xp.ones_like(elapsed), xp.zeros_like(elapsed)
+        drift = elapsed * (_START_OF_SLOPE / _START_OF_LINE) ** 0.5
+        level = (self.ratio * elapsed + elapsed**3 / 3.0) / _START_OF_LINE
+        cross = 0.5 * elapsed**2 / (_START_OF_LINE * _START_OF_SLOPE) ** 0.5
+        matrix = xp.stack([one, drift, zero, one], axis=2)
+        innovation = xp.stack([level, cross, cross, elapsed / _START_OF_SLOPE], axis=2)
+        return matrix.reshape(*elapsed.shape, 2, 2), innovation.reshape(*elapsed.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
         """Return the logarithms of the ratios."""

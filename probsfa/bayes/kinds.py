@@ -1,0 +1,166 @@
+"""Sites of the processes beside AR(1) factors: which parameters are sampled, with which priors.
+
+A new kind of :mod:`probsfa.statespace.processes` needs an entry of :data:`SITES` here, and its priors in
+:class:`probsfa.bayes.Priors`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from probsfa._times import timescales_from_decay
+from probsfa._typing import FloatArray
+from probsfa.bayes.priors import Priors
+from probsfa.statespace.parameters import Latents
+from probsfa.statespace.processes import KINDS, Process
+from probsfa.statespace.processes.matern import Matern32, Matern52
+from probsfa.statespace.processes.rhythm import Rhythm
+from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
+
+__all__ = ["SITES", "KindSites", "Kinds", "site_values"]
+
+#: Standard deviation of the loadings of each state of a cycle: a cycle has two, with unit variance together.
+CYCLE_LOADING = 0.5**0.5
+# Decays within which a start is kept: time scales from a fifth of a step to a hundred thousand steps.
+FASTEST, SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
+
+
+class Kinds(NamedTuple):
+    """Processes of a model beside AR(1) factors.
+
+    Attributes
+    ----------
+    others : Latents
+        Numbers of processes of each kind; without AR(1) factors.
+    ar_noise : bool
+        Whether each column has AR(1) noise.
+    """
+
+    others: Latents
+    ar_noise: bool = False
+
+
+class KindSites(NamedTuple):
+    """Sites of one kind of processes, and their relation to its parameters.
+
+    Attributes
+    ----------
+    priors : mapping of str to str
+        For each site with one positive number for each process, the field of :class:`.Priors` with its prior.
+    loadings : str
+        Site of the loadings (D, number of states with loadings).
+    prior_of_loadings : callable
+        Prior of a loading from the priors. That of cycles is normal: no other is independent of the phase.
+    unit : float
+        Loading of a state for each unit of the site: the standard deviation of steps of a trend is that of
+        its states over many thousands.
+    make : callable
+        Processes from the values of the sites, in the order of `priors`.
+    values : callable
+        The reverse: values of the sites from the arrays of parameters of the processes.
+    times : tuple of str
+        Sites in units of time.
+    dimension : str
+        Dimension of the sites in results for ArviZ.
+    """
+
+    priors: Mapping[str, str]
+    loadings: str
+    prior_of_loadings: Callable[[Priors], dist.Distribution]
+    unit: float
+    make: Callable[..., Process]
+    values: Callable[..., tuple[Any, ...]]
+    times: tuple[str, ...]
+    dimension: str
+
+    def loadings_of(self, kind: type[Process], site: Any) -> Any:
+        """Return loadings (D, N B) of all states from values (D, N S) of the site of those with loadings."""
+        d, seen = site.shape[0], len(kind.seen)
+        blocks = self.unit * site.reshape(d, -1, seen)
+        unseen = jnp.zeros((d, blocks.shape[1], 1), blocks.dtype)
+        states = [
+            blocks[:, :, [kind.seen.index(i)]] if i in kind.seen else unseen for i in range(kind.n_states)
+        ]
+        return jnp.concatenate(states, axis=2).reshape(d, -1)
+
+    def site_of(self, kind: type[Process], loadings: FloatArray) -> FloatArray:
+        """Return values (..., D, N S) of the site from loadings (..., D, N B) of all states."""
+        blocks = loadings.reshape(*loadings.shape[:-1], -1, kind.n_states)[..., list(kind.seen)]
+        return blocks.reshape(*loadings.shape[:-1], -1) / self.unit
+
+
+def _decay(timescale: Any) -> Any:
+    return jnp.exp(-1.0 / timescale)
+
+
+def _smooth(kind: type[Matern32]) -> KindSites:
+    return KindSites(
+        {"smooth_timescale": "smooth_timescale"},
+        "smooth_loadings",
+        lambda priors: dist.Normal(0.0, 1.0),  # noqa: ARG005
+        1.0,
+        lambda timescale: kind(kind.unit / timescale),
+        lambda rate: (kind.unit / rate,),
+        ("smooth_timescale",),
+        "smooth",
+    )
+
+
+#: Sites of each kind.
+SITES: dict[type[Process], KindSites] = {
+    Rhythm: KindSites(
+        {"period": "cycle_period", "cycle_timescale": "cycle_timescale"},
+        "cycle_loadings",
+        lambda priors: dist.Normal(0.0, CYCLE_LOADING),  # noqa: ARG005
+        1.0,
+        lambda period, timescale: Rhythm(_decay(timescale), 2.0 * jnp.pi / period),
+        lambda decay, frequency: (
+            2.0 * np.pi / np.abs(frequency),
+            timescales_from_decay(np.clip(decay, FASTEST, SLOWEST)),
+        ),
+        ("period", "cycle_timescale"),
+        "cycle",
+    ),
+    Matern32: _smooth(Matern32),
+    Matern52: _smooth(Matern52),
+    LocalLevel: KindSites(
+        {},
+        "level_steps",
+        lambda priors: priors.level_steps,
+        LocalLevel.initial_std,
+        lambda: LocalLevel.silent(1),
+        lambda start: (),
+        (),
+        "trend",
+    ),
+    LocalLinearTrend: KindSites(
+        {"level_ratio": "level_ratio"},
+        "slope_steps",
+        lambda priors: priors.slope_steps,
+        LocalLinearTrend.initial_std,
+        LocalLinearTrend,
+        lambda ratio: (ratio,),
+        (),
+        "trend",
+    ),
+}
+
+
+def site_values(arrays: Mapping[str, Any], loadings: FloatArray, first: int) -> dict[str, Any]:
+    """Return the values of the sites of all kinds, from arrays of parameters and loadings (..., D, S).
+
+    The states of other processes than AR(1) factors begin with the `first` one.
+    """
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        own = [arrays[name] for name in kind.names.values() if name in arrays]
+        if not own or not own[0].shape[-1]:
+            continue
+        sites, end = SITES[kind], first + kind.n_states * own[0].shape[-1]
+        found |= dict(zip(sites.priors, sites.values(*own), strict=True))
+        found[sites.loadings] = sites.site_of(kind, loadings[..., first:end])
+        first = end
+    return found
