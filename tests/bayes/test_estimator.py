@@ -213,16 +213,17 @@ def test_hierarchical_models_tell_the_noise_of_sequences_apart():
 
 def test_uneven_times():
     rng = np.random.default_rng(0)
-    times = np.cumsum(rng.choice([0.5, 1.0, 3.0], 120))
-    z = np.zeros(120)
-    for t in range(1, 120):
+    # As many rows and different gaps as in the test of lengths and times, which shares the compiled programs.
+    times = np.cumsum(rng.choice([0.5, 3.0], 80))
+    z = np.zeros(80)
+    for t in range(1, 80):
         a = np.exp(-(times[t] - times[t - 1]) / 20.0)
         z[t] = a * z[t - 1] + np.sqrt(1 - a**2) * rng.standard_normal()
-    X = z[:, None] * [1.0, -2.0, 1.5] + 0.3 * rng.standard_normal((120, 3))
+    X = z[:, None] * [1.0, -2.0, 1.5] + 0.3 * rng.standard_normal((80, 3))
     model = fit_anyhow(quick(), X, times=times)
     low, high = np.quantile(-model.time_unit_ / np.log(model.draws_.decay), [0.01, 0.99])
     assert low < 20.0 < high
-    assert model.transform(X, times=times).shape == (120, 1)
+    assert model.transform(X, times=times).shape == (80, 1)
 
 
 def test_known_noise(frame):
@@ -233,24 +234,19 @@ def test_known_noise(frame):
 
 
 @pytest.mark.parametrize("options", [{"hierarchical": True}, {"robust": True, "inference": "nuts"}])
-def test_a_new_structure_of_the_noise_needs_no_change_here(options, monkeypatch):
-    """Two columns share a variance, by an entry that no option has."""
+def test_other_priors_and_a_new_structure_of_the_noise(options, monkeypatch):
+    """Two columns share a variance, by an entry that no option has; the prior of the time scale is narrow."""
+    tight = Priors(timescale=dist.LogNormal(np.log(500.0), 0.01), noise_variance=dist.InverseGamma(3.0, 1.0))
     monkeypatch.setitem(STRUCTURES, "paired", lambda n_features: NoiseVariances((0, 0, 1)[:n_features]))
     x = make_slow_mixture(60, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     few = {"n_steps_svi": 3, "n_warmup": 10, "n_draws": 20, "n_chains": 1, "standardize": False}
-    model = fit_anyhow(quick(noise="paired", **few | options), [x[:30], x[30:]])
+    model = fit_anyhow(quick(noise="paired", priors=tight, **few | options), [x[:30], x[30:]])
     noise = model.draws_.noise_variance
     assert noise.shape[-1] == 3 and np.all(np.isfinite(noise))
     assert (np.max(np.abs(noise[..., 0] - noise[..., 1])) == 0.0) == ("hierarchical" not in options)
     assert np.min(np.abs(noise[..., 0] - noise[..., 2])) > 0.0
-    model.to_datatree()
-
-
-def test_priors_can_be_changed(frame):
-    X = frame[0].to_numpy()
-    tight = Priors(timescale=dist.LogNormal(np.log(500.0), 0.01), noise_variance=dist.InverseGamma(3.0, 1.0))
-    model = fit_anyhow(quick(priors=tight), X)
     assert abs(model.timescales_[0] - 500.0) < 20.0
+    model.to_datatree()
 
 
 @pytest.mark.parametrize(
