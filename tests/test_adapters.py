@@ -121,9 +121,9 @@ def test_what_a_forecaster_refuses(y):
         forecaster.fit(y.to_numpy())
     with pytest.raises(ValueError, match="give a forecasting horizon"):
         forecaster.fit(y).predict()
-    with pytest.raises(ValueError, match="coverage must be probabilities above 0 and below 1; got 95"):
+    with pytest.raises(ValueError, match="coverage"):
         forecaster.predict_interval([1], coverage=95)
-    with pytest.raises(ValueError, match="estimator must be .* with the method forecast"):
+    with pytest.raises(ValueError, match="estimator"):
         SeriesForecaster(SFA()).fit(y)
 
 

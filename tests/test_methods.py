@@ -113,7 +113,7 @@ def test_intervals_and_quantiles_are_those_of_the_predictions(X):
     assert [each.shape for each in model.forecast(X, 4, quantile=[0.1, 0.5])] == [(4, 3)] * 2
     with pytest.raises(ValueError, match="either quantile or return_std and interval"):
         model.impute(X, interval=0.9, quantile=0.5)
-    with pytest.raises(ValueError, match="interval must be a probability above 0 and below 1; got 90"):
+    with pytest.raises(ValueError, match="interval"):
         model.forecast(X, 2, interval=90)
 
 
@@ -177,7 +177,7 @@ def test_bilinear_forecast_is_the_posterior_of_rows_that_follow(X, bilinear):
     np.testing.assert_allclose(ahead.means, filled.values[-5:], atol=1e-6)
     np.testing.assert_allclose(ahead.std, filled.std[-5:], atol=1e-6)
     assert np.all((ahead.lower < ahead.means) & (ahead.means < ahead.upper))
-    with pytest.raises(ValueError, match="fh must be whole numbers of rows"):
+    with pytest.raises(ValueError, match="fh"):
         bilinear.forecast(X, fh=[0.5, 1.0])
 
 

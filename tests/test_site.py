@@ -115,19 +115,6 @@ def test_every_page_is_reached_from_the_front_page(pages, made):
     assert not missing, f"in no toctree: {missing}"
 
 
-def test_a_page_that_nobody_names_stands_last_in_the_guide(pages, tmp_path, monkeypatch):
-    guide = "# Guide\n\n```{toctree}\n:hidden:\n\none\n```\n"
-    for name, text in {
-        "guide": guide,
-        "one": "# One",
-        "new": "# New",
-        "index": "```{toctree}\nguide\n```",
-    }.items():
-        (tmp_path / f"{name}.md").write_text(text)
-    monkeypatch.setattr(pages, "DOCS", tmp_path)
-    assert toctrees(pages.complete_guide(guide)) == ["one", "new"]
-
-
 def anchors(text):
     """Anchors that the headings of a page of Markdown get, and those that it sets itself."""
     slugs = [
@@ -182,26 +169,6 @@ def test_links_to_what_is_not_on_the_site_keep_their_words(pages):
     assert pages.moved("![p](../docs/figures/a.png)", "benchmarks/R.md", "docs/project/r.md") == (
         "![p](../figures/a.png)"
     )
-
-
-def test_gallery_shows_title_picture_and_first_words_of_notebooks(pages, tmp_path, monkeypatch):
-    notebook = (
-        '{"cells": [{"cell_type": "markdown",'
-        ' "source": ["# A title\\n", "\\n", "First [words](../docs/fit.md)."]},'
-        ' {"cell_type": "code", "source": [], "outputs": [{"data": {"image/png": "aGFs\\n"}}]}]}'
-    )
-    (tmp_path / "tutorials").mkdir()
-    (tmp_path / "tutorials" / "01_one.ipynb").write_text(notebook)
-    monkeypatch.setattr(pages, "ROOT", tmp_path)
-    made = pages.tutorial_pages()
-    assert made["tutorials/pictures/01_one.png"] == b"hal"
-    index = made["tutorials/index.md"]
-    assert (
-        "{grid-item-card} A title" in index
-        and ":link: 01_one" in index
-        and "First [words](../fit.md)." in index
-    )
-    assert toctrees(index) == ["01_one"]
 
 
 # -----------------------------------------------------------------------------
@@ -270,10 +237,3 @@ def test_figures_of_the_evidence_are_those_of_recorded_results():
         for number in re.findall(r"(?<![\w.])\d+\.\d{3,}", re.sub(r"\([^()]*\.md[^()]*\)", "", here)):
             digits = len(number.partition(".")[2])
             assert any(f"{value:.{digits}f}" == number for value in known), (item, number)
-
-
-def test_the_page_of_messages_has_those_of_the_source(made):
-    page = made["project/messages.md"]
-    assert page.count("\n| ") > 500
-    assert "column {column}{called}; transforms={name\\_of(one)} requires values" in page
-    assert "there is no such file. | CommandError | `cli/" in page

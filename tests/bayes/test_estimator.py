@@ -319,7 +319,7 @@ def test_an_interrupt_of_chains_in_threads_keeps_what_all_of_them_have(sampled, 
 
 def test_an_interrupt_in_the_warm_up_leaves_laplaces_approximation(sampled, frame, monkeypatch):
     monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 1))
-    with pytest.warns(ConvergenceWarning, match="draws are those of Laplace's approximation"):
+    with pytest.warns(ConvergenceWarning, match="draws"):
         model = clone(sampled).fit(frame[0])
     assert not model.converged_ and model.draws_.decay.shape == (1, 150, 1)
 
@@ -378,7 +378,7 @@ def test_bad_input(sampled, frame):
         quick().fit(np.column_stack([X, np.full(80, np.nan)]))
     with pytest.raises(ValueError, match="infinity"):
         quick().fit(np.where(np.isnan(X), np.inf, X))
-    with pytest.raises(ValueError, match="interval must be"):
+    with pytest.raises(ValueError, match="interval"):
         sampled.impute(frame[0], interval=1.5)
     with pytest.raises(NotFittedError):
         BayesianSFA().transform(X)

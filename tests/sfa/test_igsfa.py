@@ -125,7 +125,7 @@ def test_default_keeps_everything(rng):
     Y = model.transform(X)
     assert Y.shape[1] == 6
     np.testing.assert_allclose(model.inverse_transform(Y), X, atol=SPECTRAL)
-    with pytest.raises(ValueError, match="n_components=7 is more than available"):
+    with pytest.raises(ValueError, match="n_components"):
         IGSFA(7, graph="serial", delta_threshold=1.0).fit(X, y)
 
 
@@ -141,9 +141,9 @@ def test_sequences_pickling_and_errors(rng):
     pieces = model.transform([X[:80], X[80:]])
     np.testing.assert_array_equal(np.concatenate(pieces), model.transform(X))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).transform(X), model.transform(X))
-    with pytest.raises(ValueError, match="delta_threshold must be a number of at least 0"):
+    with pytest.raises(ValueError, match="delta_threshold"):
         IGSFA(graph="serial", delta_threshold=-1).fit(X, y)
-    with pytest.raises(ValueError, match="scaling must be one of"):
+    with pytest.raises(ValueError, match="scaling"):
         IGSFA(graph="serial", scaling="none").fit(X, y)
     with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform needs the 4 outputs"):
         model.inverse_transform(np.ones((2, 3)))

