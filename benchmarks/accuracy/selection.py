@@ -31,10 +31,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from probsfa import ProbabilisticSFA, select_model, select_n_components
-from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.imputation import LinearInterpolation
 from probsfa.statespace import growth
 from probsfa.statespace.choice import search
@@ -44,6 +43,7 @@ from probsfa.statespace.posterior import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.data import records
 from common.options import read_options
 
 KINDS = {"plain": (2, 6, 0), "rhythm": (3, 8, 1), "heavy tails": (3, 8, 0), "gaps": (2, 6, 0)}
@@ -178,20 +178,6 @@ def sets(n_sets, n_seeds, with_others):
     print(f"largest work and all: {most}")
 
 
-def records(folder):
-    """Records by name."""
-
-    def air():
-        frame = pd.read_csv(folder / "air_quality_uci" / "AirQualityUCI.csv.gz").iloc[:, 2:15]
-        return frame.astype(float).replace(-200.0, np.nan).to_numpy()
-
-    return {
-        "weather": lambda: load_nyc_weather(drop_impossible=True).data.to_numpy(float),
-        "ETT": lambda: pd.read_csv(folder / "etth1" / "ETTh1.csv").select_dtypes("number").to_numpy(float),
-        "air quality": air,
-    }
-
-
 def real(name, X):
     """Print the rows of a record."""
     truth = X
@@ -236,9 +222,11 @@ def main():
         sets(options.sets, options.seeds, options.others)
     if options.records:
         print(f"\n{'':67} cells   blocks   seconds")
-    for name, read in records(options.data).items():
-        if name in options.records:
-            real(name, read())
+    found = records(options.data)
+    for name in options.records:
+        if found[name] is None:
+            raise FileNotFoundError(f"{options.data} does not hold the record {name!r}")
+        real(name, found[name])
 
 
 if __name__ == "__main__":

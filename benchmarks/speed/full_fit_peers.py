@@ -42,19 +42,12 @@ from probsfa import ProbabilisticSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import Timing, duration, setting, table
+from common.side_by_side import Timing, duration, setting, table, timed
 from common.smoothers import draw_problem
 
 PER_STEP = 1e-4  # nats of log-likelihood per time step that count as having arrived
 STATSMODELS_ITERATIONS, DYNAMAX_ITERATIONS = 5, 25  # of EM between two looks at the log-likelihood
 STALLED = 1e-7  # nats per step and iteration: less than this is no rise
-
-
-def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the processor seconds of a run, and what it returned."""
-    started = time.process_time()
-    result = run()
-    return time.process_time() - started, result
 
 
 class Ascent(NamedTuple):
@@ -106,7 +99,7 @@ def by_statsmodels(X: np.ndarray, n_factors: int, target: float, budget: float, 
 
     def step() -> tuple[float, list[float]]:
         nonlocal params
-        seconds, params = timed(lambda: model.fit_em(params, maxiter=n, **options))
+        seconds, params = timed(lambda: model.fit_em(params, maxiter=n, **options), time.process_time)
         # What the iterations before the last one reached is not known: they count as the last.
         return seconds, [-np.inf] * (n - 1) + [float(model.loglike(params))]
 
@@ -160,7 +153,7 @@ def by_dynamax(X: np.ndarray, n_factors: int, target: float, budget: float, *, h
 
         def step() -> tuple[float, list[float]]:
             nonlocal params
-            seconds, (params, values) = timed(lambda: jax.block_until_ready(run(params)))
+            seconds, (params, values) = timed(lambda: jax.block_until_ready(run(params)), time.process_time)
             return seconds, np.asarray(values).tolist()
 
         return follow(step, target, len(X), budget)
@@ -175,8 +168,8 @@ def compare(missing: float, options: argparse.Namespace) -> str:
     def fit() -> ProbabilisticSFA:
         return ProbabilisticSFA(K).fit(X)
 
-    first, model = timed(fit)
-    fits = [timed(fit)[0] for _ in range(options.repeats)]
+    first, model = timed(fit, time.process_time)
+    fits = [timed(fit, time.process_time)[0] for _ in range(options.repeats)]
     budget = max(options.budget, options.fits * min(fits))
     optimum = model.log_likelihood_
     target = optimum - PER_STEP * n
@@ -189,7 +182,7 @@ def compare(missing: float, options: argparse.Namespace) -> str:
         peers["dynamax, held to our model"] = lambda: by_dynamax(centred, K, target, budget, held=True)
         peers["dynamax, its larger model"] = lambda: by_dynamax(centred, K, np.inf, budget, held=False)
     courses = {name: run() for name, run in peers.items()}
-    ours = Timing.of([*fits, *(timed(fit)[0] for _ in range(options.repeats))])
+    ours = Timing.of([*fits, *(timed(fit, time.process_time)[0] for _ in range(options.repeats))])
     rows = [("probsfa", str(ours), "1.0", f"{model.n_evaluations_} posteriors", f"{optimum / n:.5f}")]
     for name, course in courses.items():
         arrived = course.best >= target

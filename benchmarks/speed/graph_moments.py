@@ -26,6 +26,7 @@ from probsfa import graphs
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.side_by_side import timed
 
 GRAPHS: dict[str, Callable[[np.ndarray], graphs.TrainingGraph]] = {
     "temporal": lambda y: graphs.temporal(len(y)),
@@ -86,12 +87,7 @@ def main() -> None:
 
 def fastest_of(run: Callable[[], object], repeats: int) -> float:
     """Return the shortest CPU time of some runs."""
-    times = []
-    for _ in range(repeats):
-        started = time.process_time()
-        run()
-        times.append(time.process_time() - started)
-    return min(times)
+    return min(timed(run, time.process_time)[0] for _ in range(repeats))
 
 
 def slopes(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
