@@ -26,6 +26,10 @@ Rows = NDArray[np.intp]
 PARTS = ("year", "month", "day", "hour", "minute", "second")
 CLOCK = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2}(?:\.\d+)?)?(?:\s*[AaPp][Mm])?"
 _QUARTER = re.compile(r"^(\d{4})[- ]?[Qq]([1-4])$")
+# 31.1.20 and 31-Jan-20
+_SHORT_YEAR = re.compile(r"^(\d\d?([-/. ])(?:\d\d?|[A-Za-z]{3,9})\2)(?=\d\d(?!\d))")
+# Minimum number of rows from which even distances determine the order of day and month.
+_MANY = 5
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -91,13 +95,13 @@ def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
 
 def _infer_format(text: str, dayfirst: bool) -> str:
     """Return the format of a date by pandas, also with a year of two digits or a time such as 10:30 PM."""
-    full = re.sub(r"^(\d\d?([-/.])\d\d?\2)(?=\d\d(?!\d))", r"\g<1>20", text)  # 31.1.20
+    full = re.sub(_SHORT_YEAR, r"\g<1>20", text)
     date = re.sub(r" ?[AaPp][Mm]$", "", full)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas, that 31/1/2020 begins with the day
         form = guess_datetime_format(date, dayfirst=dayfirst) if date else None
     if form is None or re.match("%Y.%d", form):
-        return "%b %Y"
+        return "%b %Y" if re.match(r"[A-Za-z]{3}\b", text) else "%B %Y"
     form = form.replace("%Y", "%y") if full != text else form
     return form.replace("%H", "%I") + full[len(date) : -2] + "%p" if date != full else form
 
@@ -147,12 +151,7 @@ def read_clock(
         return Clock(None, None, None, "rows are used as evenly spaced", None, sequences)
     reading = _read(table, columns, sequences, args)
     ordered = [_in_order(table, columns, reading, rows, args) for rows in sequences]
-    try:
-        return _make_clock(reading, ordered)
-    except ValueError as error:
-        raise CommandError(
-            f"{table.source}: the times cannot be used ({error}); name other columns with --time."
-        ) from None
+    return _make_clock(table, reading, ordered)
 
 
 def _read(
@@ -227,10 +226,13 @@ def _choose(
     sequences: Sequence[Rows],
     args: argparse.Namespace,
 ) -> Reading:
-    """Choose between day and month first: the order that puts the rows in order of time, if only one does."""
+    """Choose between day and month first: the only order in which rows are in order of time, or even too."""
     if len(readings) > 1 and not args.sort:
         in_order = [r for r in readings if all(increases(r.values[rows]) for rows in sequences)]
-        readings = in_order if len(in_order) == 1 else readings
+        readings = in_order or readings
+        if len(in_order) > 1 and min(map(len, sequences)) >= _MANY:
+            even = [r for r in in_order if _make_clock(table, r, sequences).times is None]
+            readings = even if len(even) == 1 else readings
     if len(readings) == 1:
         return readings[0]
     row = int(np.argmax(readings[0].values != readings[1].values))
@@ -264,15 +266,18 @@ def _in_order(
     )
 
 
-def _make_clock(reading: Reading, sequences: Sequence[Rows]) -> Clock:
+def _make_clock(table: Table, reading: Reading, sequences: Sequence[Rows]) -> Clock:
     """Make a clock of times in order, with the steps that the model will use."""
     pieces = [reading.values[rows] for rows in sequences]
     lengths = [len(piece) for piece in pieces]
-    if reading.values.dtype.kind == "M":
-        frames = [pd.DataFrame(index=pd.DatetimeIndex(piece)) for piece in pieces]
-        index = read_time_index(frames, lengths, as_list=True)
-    else:
-        index = read_time_index(None, lengths, as_list=True, times=pieces)
+    dated = reading.values.dtype.kind == "M"
+    frames = [pd.DataFrame(index=pd.DatetimeIndex(piece)) for piece in pieces] if dated else None
+    try:
+        index = read_time_index(frames, lengths, as_list=True, times=None if dated else pieces)
+    except ValueError as error:
+        raise CommandError(
+            f"{table.source}: the times cannot be used ({error}); name other columns with --time."
+        ) from None
     assert index is not None
     axis, step, size = index.axis, None, index.median_step or 1.0
     if axis.kind == "dates" and index.median_step is not None:
@@ -284,6 +289,6 @@ def _make_clock(reading: Reading, sequences: Sequence[Rows]) -> Clock:
     times = np.empty(len(reading.values))
     times[np.concatenate(sequences)] = (index.times - index.times.min()) / size
     if not np.all(np.isfinite(times)):
-        raise ValueError("they are too far apart")
+        raise CommandError(f"{table.source}: the times are too far apart; name other columns with --time.")
     note = f"rows are unevenly spaced, the median step is {step or f'{size:g}'}"
     return Clock(times, reading.values, step, note, reading.how, sequences)
