@@ -109,15 +109,6 @@ def index_after(panel: Panel, end: int) -> int:
     return int(panel.gap_index[end]) if end < panel.gap_index.shape[0] else panel.gaps.shape[0]
 
 
-class Forward(Protocol):
-    """Results of a forward pass that the backward pass uses, a tuple of arrays."""
-
-    @property
-    def last(self) -> Gaussian:
-        """Distribution of the last state given the rows."""
-        ...
-
-
 class Strategy(Protocol):
     """Interface of an algorithm for consecutive rows.
 
@@ -137,7 +128,8 @@ class Strategy(Protocol):
     def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:
         """Filter from the distribution of the state before the first row.
 
-        Returns a :class:`Forward` and the log density (T,) of each row given the rows before it.
+        Returns a tuple of arrays for the backward pass, whose ``last`` is the distribution of the last state
+        given the rows, and the log density (T,) of each row given the rows before it.
         """
         ...
 

@@ -80,15 +80,15 @@ class SpectralFactors(NamedTuple):
         ``L``.
     inverse : ndarray of shape (W, q, q)
         ``B^-1 = (1 + L F L')^-1``.
-    log_det : ndarray of shape (W,)
-        ``log |S|``.
+    core : ndarray of shape (W, q, q)
+        ``B``, with ``log |S| = log |B| + log |diag(r)|``.
     """
 
     root: FloatArray
     left: FloatArray
     scaled: FloatArray
     inverse: FloatArray
-    log_det: FloatArray
+    core: FloatArray
 
 
 def factor_spectra(params: Parameters, spectrum: FloatArray) -> SpectralFactors:
@@ -97,13 +97,7 @@ def factor_spectra(params: Parameters, spectrum: FloatArray) -> SpectralFactors:
     left, singular, right = np.linalg.svd(params.seen_loadings * root[:, None], full_matrices=False)
     scaled = singular[:, None] * right
     core = np.eye(len(singular)) + (scaled * spectrum[:, None, :]) @ scaled.T
-    return SpectralFactors(
-        root,
-        left,
-        scaled,
-        np.linalg.inv(core),
-        np.linalg.slogdet(core)[1] + float(np.sum(np.log(params.noise_variance))),
-    )
+    return SpectralFactors(root, left, scaled, np.linalg.inv(core), core)
 
 
 # ---------------------------------------------------------------------------------- metric with white noise

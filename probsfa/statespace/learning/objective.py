@@ -607,7 +607,8 @@ class WhittleObjective:
         spectra = latent_spectra(params, self.data.frequencies, evenly_sampled=even)
         spectrum = spectra.values
         weights = self.data.weights
-        root, left, scaled, inverse, log_det = factor_spectra(params, spectrum)
+        root, left, scaled, inverse, core = factor_spectra(params, spectrum)
+        log_det = np.linalg.slogdet(core)[1] + float(np.sum(np.log(params.noise_variance)))
         # S^-1 = root (1 - left left' + left inverse left') root: rows beyond the span of the loadings are
         # residuals, rows within it are shrunk.
         rows = self.data.rows * root

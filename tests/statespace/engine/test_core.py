@@ -160,8 +160,7 @@ def test_rows_that_are_read_when_they_are_asked_for(rng):
 
 @KINDS
 def test_rows_that_are_read_have_weights(rng, monkeypatch, kind):
-    monkeypatch.setattr(passes, "_READ_BYTES", 0)
-    monkeypatch.setattr(passes, "_FEWEST_READ_ROWS", 32)
+    monkeypatch.setattr(passes, "_READ_BYTES", 32 * 4 * 8)
     model = model_of(rng)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
     weights = np.where(np.isnan(X), 0.0, rng.uniform(0.2, 3.0, X.shape))

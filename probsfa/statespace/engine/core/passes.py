@@ -19,9 +19,9 @@ from probsfa.statespace.parameters import Parameters
 Arrays = dict[str, FloatArray]
 _T = TypeVar("_T", Precisions, Roots)
 
-# Bytes of a chunk's values that are read from a file, and minimum rows of such a chunk: 16 MiB are read at
-# the speed of the disk, and use little memory.
-_READ_BYTES, _FEWEST_READ_ROWS = 16 * 2**20, 256
+# Bytes of a chunk's values that are read from a file: they are read at the speed of the disk, and use little
+# memory.
+_READ_BYTES = 16 * 2**20
 # Rows times products of a row at which a second thread saves more time than its start takes (some 50 us).
 _LEAST_WORK = 1e7
 
@@ -209,8 +209,8 @@ class PanelPass:
         self.resident = resident_bytes(panel.values) is not None
         rows = kind.rows_of_chunk(self.n_states, shown)
         if not self.resident:
-            rows = min(rows, max(_READ_BYTES // (8 * self.n_features), _FEWEST_READ_ROWS))
-        rows -= rows % 8  # whole chunks then fill each SIMD lane of each group
+            rows = min(rows, _READ_BYTES // (8 * self.n_features))
+        rows = max(rows - rows % 8, 8)  # whole chunks then fill each SIMD lane of each group
         n = panel.n_rows
         self.parts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
         self._tables: dict[Any, Any] = {}

@@ -13,8 +13,8 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Recursions"]
 
-# Bytes of a chunk's gains and roots, and minimum rows of a chunk.
-_CHUNK_BYTES, _FEWEST_CHUNK_ROWS = 64 * 2**20, 256
+# Bytes of a chunk's gains and roots.
+_CHUNK_BYTES = 64 * 2**20
 
 
 class Recursions(Chunk):
@@ -23,7 +23,7 @@ class Recursions(Chunk):
     @classmethod
     def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
         """Return the number of rows of a chunk."""
-        return max(_CHUNK_BYTES // (16 * n_states**2), _FEWEST_CHUNK_ROWS)
+        return _CHUNK_BYTES // (16 * n_states**2)
 
     @classmethod
     def prior(cls, n_states: int) -> State:
