@@ -18,11 +18,13 @@ from probsfa.statespace import use_strategy
 from probsfa.statespace.filtering import filter_all
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents, Parameters
-from probsfa.statespace.posterior import smooth
+from probsfa.statespace.posterior import Filtering, Posterior, smooth
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from tests.oracles import extended_precision as oracle
+
+SAME = 1e-6  # posterior standard deviations of means, relative to variances, and nats
 
 
 class Case(NamedTuple):
@@ -110,12 +112,30 @@ def steady_rows(noise_variance):
     return Case(params, rng.standard_normal((6, 1)), np.arange(6.0), (1,) * 6)
 
 
-def errors_of(case, wanted=None):
+def errors_of(case, wanted):
     """Return the largest errors of the selected algorithm, see :func:`errors`."""
-    if wanted is None:
-        wanted = oracle.posterior(case.params, case.values, case.times, case.sequence)
     panel = make_panel(Sequences(case.values, case.lengths, times=case.times))
     return errors(wanted, smooth(case.params, panel), filter_all(case.params, panel)[0])
+
+
+def without_digits(case, wanted, found, same):
+    """Return the errors of at least `same` that rounding of the values does not explain.
+
+    Values of a trend may be 1e10 times the standard deviation of their noise. Then the exact posterior itself
+    moves by more than `same` if each value moves to an adjacent double, up or down at random. An algorithm
+    rounds a value a few times: eight times the largest of four such moves is allowed.
+    """
+    large = {name: error for name, error in found.items() if not error < same}
+    if not large:
+        return {}
+    rng, explained = np.random.default_rng(0), dict.fromkeys(found, 0.0)
+    for _ in range(4):
+        moved = np.nextafter(case.values, np.where(rng.random(case.values.shape) < 0.5, np.inf, -np.inf))
+        other = oracle.posterior(case.params, moved, case.times, case.sequence)
+        smoothed = Posterior(other.means, other.covariances, other.lag_one, other.row_log_likelihoods)
+        filtered = Filtering(other.filtered_means, other.filtered_covariances, other.row_log_likelihoods)
+        explained = {name: max(e, explained[name]) for name, e in errors(wanted, smoothed, filtered).items()}
+    return {name: error for name, error in large.items() if not error < 8.0 * explained[name]}
 
 
 def errors(wanted, smoothed, filtered):
@@ -153,19 +173,27 @@ def main():
     parser.add_argument("--strategies", nargs="+", default=["default", "recursions"])
     options = parser.parse_args()
     worst = {name: {} for name in options.strategies}
+    beyond = []
     for seed in range(options.models):
         case = random_case(seed)
         wanted = oracle.posterior(case.params, case.values, case.times, case.sequence)
         for name, largest in worst.items():
             with nullcontext() if name == "default" else use_strategy(name):
-                for quantity, error in errors_of(case, wanted).items():
-                    if not error <= largest.get(quantity, (-1.0, 0))[0]:  # also NaN
-                        largest[quantity] = error, seed
+                found = errors_of(case, wanted)
+            if not all(error < SAME for error in found.values()):  # also NaN
+                beyond.append((seed, name, found, without_digits(case, wanted, found, SAME)))
+                continue
+            for quantity, error in found.items():
+                largest[quantity] = max(largest.get(quantity, (0.0, seed)), (error, seed))
         if seed % 25 == 24:
             jax.clear_caches()  # few models share a compiled program
     for name, largest in worst.items():
         for quantity, (error, seed) in largest.items():
             sys.stdout.write(f"{name:12s} {quantity:24s} {error:.1e}  (model {seed})\n")
+    for seed, name, found, unexplained in beyond:
+        shown = ", ".join(f"{quantity} {error:.1e}" for quantity, error in found.items())
+        reason = f"not explained: {', '.join(unexplained)}" if unexplained else "by rounding of the values"
+        sys.stdout.write(f"{name:12s} model {seed}, {reason}: {shown}\n")
 
 
 if __name__ == "__main__":
