@@ -5,9 +5,11 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.scipy.special import logsumexp
 
 from probsfa.bayes.coordinates.data import TargetData
+from probsfa.bayes.sampling import variational
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
 from probsfa.bayes.sampling.variational import Guide, GuideFit, Mode, draw_from_guides, fit_guide, mix
 from tests.bayes.sampling.gaussian import GaussianTarget
@@ -100,3 +102,26 @@ def test_the_same_seed_gives_the_same_guide():
     )
     np.testing.assert_array_equal(one.root, same.root)
     assert not np.array_equal(one.root, other.root)
+
+
+class HeavyTarget(GaussianTarget):
+    """Independent Student-t variables with ten degrees of freedom."""
+
+    def potential(self, vector, data):
+        del data
+        return 5.5 * jnp.sum(jnp.log1p(vector**2 / 10.0))
+
+
+def test_proposals_wider_than_the_guide_have_weights_of_lighter_tails(monkeypatch):
+    target = HeavyTarget(6)
+    laplace = LaplaceApproximation(np.zeros(6), np.eye(6), 0.0, 0)
+    modes = mix([(laplace, fit_guide(target, target.data(), laplace, n_steps=60, seed=0))])
+
+    def drawn(seed):
+        return draw_from_guides(target, target.data(), modes, 2000, np.random.default_rng(seed))
+
+    wide = [drawn(seed) for seed in range(5)]
+    assert np.std([one.vectors for one in wide]) == pytest.approx(np.sqrt(10.0 / 8.0), rel=0.02)
+    monkeypatch.setattr(variational, "_WIDENED", 0.0)
+    narrow = [drawn(seed).pareto_k for seed in range(5)]
+    assert np.mean([one.pareto_k for one in wide]) < np.mean(narrow) - 0.15
