@@ -68,8 +68,16 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
 
 
 def _labelled(estimator: Any, X: Any, result: Any) -> Any:
-    """Add the coordinates of the rows of `X`, if it has some, to the outputs of an estimator."""
-    if not is_data_array(X) or not isinstance(result, np.ndarray) or len(result) != len(X):
+    """Return the outputs of an estimator with the labels of the rows of `X`.
+
+    All estimators do so for a DataArray; for frames those that define `_frames_for_frames`, unless arrays
+    were chosen by ``set_output``.
+    """
+    as_chosen = "transform" in getattr(estimator, "_sklearn_output_config", {})
+    is_frame = hasattr(X, "columns") or hasattr(X, "column_names")
+    for_frames = is_frame and getattr(estimator, "_frames_for_frames", False) and not as_chosen
+    wanted = is_data_array(X) or for_frames
+    if not wanted or not isinstance(result, np.ndarray) or len(result) != len(X):
         return result
     return like_array(X, result, estimator.get_feature_names_out(), ())
 

@@ -10,7 +10,7 @@ from probsfa._arrays import is_data_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["like_array", "like_input", "like_rows"]
+__all__ = ["like_array", "like_input", "like_rows", "rows_of"]
 
 #: Names of the nullable types of pandas that hold numbers; values become "Float64".
 _NULLABLE = re.compile(r"boolean|U?Int\d+|Float\d+")
@@ -97,6 +97,11 @@ def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequenc
         names = x.column_names if columns is None else list(columns)
         return type(x).from_arrays(list(values.T), names=names)
     return values
+
+
+def rows_of(X: Any, rows: slice) -> Any:
+    """Return some of the rows of an array, DataFrame or Table, of its type."""
+    return X.iloc[rows] if _is_pandas(X) else X[rows]
 
 
 def _is_pandas(x: Any) -> bool:

@@ -43,6 +43,58 @@ def test_a_list_of_frames_gives_frames_with_the_index_of_each(estimator, frames)
             assert_array_equal(result.to_numpy(), values)
 
 
+def known_model(**options):
+    loadings = np.array([[2.0, 0.5], [1.0, -1.0], [-1.0, 0.3]])
+    return ProbabilisticSFA.from_parameters([0.95, 0.5], loadings, 0.3, **options)
+
+
+@pytest.fixture
+def model():
+    return known_model(time_unit="1h", feature_names=["a", "b", "c"])
+
+
+def test_methods_of_a_model_return_frames_for_frames(frames, model):
+    whole = pd.concat(frames)
+    as_arrays, arrays = known_model(), whole.to_numpy()
+    posterior, wanted = model.posterior(whole), as_arrays.posterior(arrays)
+    filtered, causal = model.filter(whole), as_arrays.filter(arrays)
+    of_factors = [
+        (model.transform(whole), as_arrays.transform(arrays)),
+        (posterior.means, wanted.means),
+        (posterior.std, wanted.std),
+        (filtered.means, causal.means),
+        (filtered.std, causal.std),
+    ]
+    of_values = [
+        (filtered.predictions, causal.predictions),
+        (filtered.prediction_std, causal.prediction_std),
+        (filtered.innovations, causal.innovations),
+        (filtered.quantile(0.9), causal.quantile(0.9)),
+    ]
+    for found, names in ((of_factors, model.get_feature_names_out()), (of_values, whole.columns)):
+        for frame, array in found:
+            assert isinstance(frame, pd.DataFrame) and type(array) is np.ndarray
+            assert list(frame.columns) == list(names) and frame.index.equals(whole.index)
+            assert_array_equal(frame.to_numpy(), array)
+    assert_array_equal(posterior.covariances, wanted.covariances)
+    assert posterior.log_likelihood == wanted.log_likelihood
+
+
+def test_frames_of_several_sequences_have_the_index_of_each(frames, model):
+    whole = pd.concat(frames)
+    for found in (model.posterior(frames), model.filter(frames), model.filter(whole, lengths=LENGTHS)):
+        assert all(each.means.index.equals(frame.index) for each, frame in zip(found, frames, strict=True))
+    first = model.filter(frames[0])
+    later = model.filter(frames[1], first.state)  # continues from the state, whose times precede these
+    assert_allclose(later.means, model.filter(whole).means.iloc[LENGTHS[0] :], rtol=EXACT)
+
+
+def test_arrays_are_available_for_frames(frames, model):
+    model.set_output(transform="default")
+    assert all(type(values) is np.ndarray for values in model.transform(frames))
+    assert type(model.filter(frames[0]).arrays.predictions) is np.ndarray
+
+
 @pytest.mark.parametrize("container", ["pandas", "polars"])
 @pytest.mark.parametrize(
     "estimator",
@@ -96,7 +148,8 @@ def test_a_list_with_times_gives_frames(frames, times):
     model = ProbabilisticSFA(2, max_iter=3)
     expected = model.fit(frames, times=times).transform(frames, times=times)
     without = model.transform(frames)
-    assert max(np.abs(a - b).max() for a, b in zip(expected, without, strict=True)) > 1e-3
+    assert all(isinstance(each, pd.DataFrame) for each in expected)
+    assert max(np.abs(a - b).to_numpy().max() for a, b in zip(expected, without, strict=True)) > 1e-3
     model.set_output(transform="pandas")
     for results in (model.transform(frames, times=times), model.fit_transform(frames, times=times)):
         for result, frame, values in zip(results, frames, expected, strict=True):

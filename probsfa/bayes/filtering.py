@@ -1,11 +1,12 @@
 """Filtering with uncertain parameters: a Kalman filter for each draw, and the mixture of their results."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
+from probsfa._like_input import like_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.draws import parameters_of_draws, posterior_mean, thinned
@@ -46,7 +47,7 @@ class BayesianFilterResult(NamedTuple):
 
     Attributes
     ----------
-    means : ndarray of shape (T, K)
+    means : ndarray or frame of shape (T, K)
         Means of the factors given the rows up to the current one.
     covariances : ndarray of shape (T, K, K)
         Their covariances, including the uncertainty of the parameters.
@@ -70,15 +71,15 @@ class BayesianFilterResult(NamedTuple):
     (40, 1)
     """
 
-    means: FloatArray
+    means: Any
     covariances: FloatArray
     row_log_likelihoods: FloatArray
     state: BayesianFilterState
 
     @property
-    def std(self) -> FloatArray:
-        """Standard deviations of the factors, shape (T, K)."""
-        return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+    def std(self) -> Any:
+        """Standard deviations of the factors, shape (T, K); a frame if the means are one."""
+        return like_array(self.means, np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2)))
 
     @property
     def log_likelihood(self) -> float:

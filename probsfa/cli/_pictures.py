@@ -76,7 +76,8 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     posterior = model.posterior(blocks.seen)
     n = min(3, posterior.means.shape[1])
     axes = below.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
-    plots.plot_slow_features(posterior.means[:, :n], posterior.std[:, :n], times=times, axes=axes)
+    means, std = (np.asarray(values)[:, :n] for values in (posterior.means, posterior.std))
+    plots.plot_slow_features(means, std, times=times, axes=axes)
     axes[0].set_title("The slowest features of the year", loc="left", fontsize="medium")
     return figure
 

@@ -387,7 +387,7 @@ class ProcessMonitor(Saved, BaseEstimator):
             if isinstance(model, ProbabilisticSFA):
                 slow = np.arange(model.params_.n_states) < self.n_slow_
                 slow[model.params_.n_components :] = True  # cycles and smooth factors
-                result = cast(FilterResult, model.filter(x, times=times))
+                result = cast(FilterResult, model.filter(x, times=times)).arrays
                 lacking: BoolArray = np.asarray(np.isnan(values).all(axis=1))
                 charts.append(charts_of_latents(result, slow, lacking))
             else:

@@ -1,14 +1,15 @@
 """Kalman filter that can be resumed: the distribution of each state given the rows so far."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from probsfa._like_input import like_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
@@ -102,7 +103,7 @@ class FilterResult:
 
     Attributes
     ----------
-    means : ndarray of shape (T, K)
+    means : ndarray or frame of shape (T, K)
         Means of the factors given the rows so far.
     covariances : ndarray of shape (T, K, K)
         Their covariances.
@@ -110,11 +111,11 @@ class FilterResult:
         Log density of each row given the rows before it, in nats; zero for rows without observations.
     state : FilterState
         State from which to continue; includes AR(1) noise.
-    predictions : ndarray of shape (T, D)
+    predictions : ndarray or frame of shape (T, D)
         Means of the observations given the rows before. Computed at first use, like the next two.
-    prediction_std : ndarray of shape (T, D)
+    prediction_std : ndarray or frame of shape (T, D)
         Standard deviations of these predictions, noise included.
-    innovations : ndarray of shape (T, D)
+    innovations : ndarray or frame of shape (T, D)
         Standardized prediction errors, ``(x - predictions) / prediction_std``; NaN where a value is missing.
         If the model is right, they are independent and standard normal in each column.
 
@@ -123,39 +124,51 @@ class FilterResult:
     probsfa.ProbabilisticSFA.diagnose : Tests of the innovations.
     """
 
-    means: FloatArray
+    means: Any
     covariances: FloatArray
     row_log_likelihoods: FloatArray
     state: FilterState
     _filtered: _Filtered = field(repr=False)
+    # Rows of the user, of whose type results are: an array, or a frame.
+    _like: Any = field(default=None, repr=False, kw_only=True)
+
+    def like(self, x: Any, factors: Any) -> Self:
+        """Return the result with arrays of the type of the rows `x`; `factors` names the factors."""
+        return replace(self, means=like_array(x, self.means, factors, ()), _like=x)
+
+    @property
+    def arrays(self) -> Self:
+        """The result with arrays instead of frames."""
+        return replace(self, means=np.asarray(self.means), _like=None)
 
     @property
     def _one_step(self) -> OneStep:
         return self._filtered.one_step
 
     @property
-    def predictions(self) -> FloatArray:
+    def predictions(self) -> Any:
         """Means of the observations given the previous rows, shape (T, D)."""
-        return self._one_step.means
+        return like_array(self._like, self._one_step.means)
 
     @property
-    def prediction_std(self) -> FloatArray:
+    def prediction_std(self) -> Any:
         """Standard deviations of the observations given the previous rows, shape (T, D)."""
-        return self._one_step.std
+        return like_array(self._like, self._one_step.std)
 
     @property
-    def innovations(self) -> FloatArray:
+    def innovations(self) -> Any:
         """Standardised prediction errors, shape (T, D); NaN where a value is missing."""
-        return self._filtered.innovations
+        return like_array(self._like, self._filtered.innovations)
 
-    def quantile(self, probability: float) -> FloatArray:
+    def quantile(self, probability: float) -> Any:
         """Return quantiles of the observations given the previous rows, shape (T, D)."""
-        return self.predictions + float(ndtri(check_probability(probability))) * self.prediction_std
+        means, std = self._one_step
+        return like_array(self._like, means + float(ndtri(check_probability(probability))) * std)
 
     @property
-    def std(self) -> FloatArray:
+    def std(self) -> Any:
         """Standard deviations of the factors, shape (T, K)."""
-        return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+        return like_array(self.means, np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2)))
 
     @property
     def log_likelihood(self) -> float:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._like_input import like_array
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
@@ -75,16 +76,16 @@ class MappedFilterResult(FilterResult):
         )
 
     @property
-    def innovations(self) -> FloatArray:
+    def innovations(self) -> Any:
         """Standardised prediction errors of the transformed columns, shape (T, D); NaN where missing."""
-        return self._inner.innovations
+        return like_array(self._like, self._inner.innovations)
 
-    def quantile(self, probability: float) -> FloatArray:
+    def quantile(self, probability: float) -> Any:
         """Return quantiles of the predictions in data units: ndarray of shape (T, D)."""
         cells = CellDistribution(
             self._inner.predictions + self._effects, self._inner.prediction_std, self._transforms.inverse
         )
-        return cells.quantile(probability)
+        return like_array(self._like, cells.quantile(probability))
 
 
 @dataclass(frozen=True, eq=False)

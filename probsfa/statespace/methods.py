@@ -21,12 +21,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_input
+from probsfa._like_input import like_array, like_input, rows_of
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.statespace.covariates import Ahead, with_exog
 from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.filtering import FilterResult
 from probsfa.statespace.fitted_model import FittedModel, bayesian_criterion
 from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
@@ -76,6 +77,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     """
 
     _model: Any
+    _frames_for_frames: ClassVar[bool] = True  # `transform` returns frames for frames
     _without: ClassVar[Mapping[str, str]] = {}
     _without_arguments: ClassVar[Mapping[str, str]] = {}
     _renamed: ClassVar[Mapping[str, str]] = {}
@@ -121,9 +123,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Returns
         -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
-            Posterior means, slowest first, as named by `get_feature_names_out`; of
-            :class:`probsfa.BayesianSFA` averaged over the posterior of the parameters. With ``noise=0.0``
+        ndarray or frame (T, K), or list of them (T_i, K)
+            Posterior means, slowest first; of :class:`probsfa.BayesianSFA` averaged over the posterior of the
+            parameters. For a frame a frame with its index, whose columns are named by
+            `get_feature_names_out`; ``set_output(transform="default")`` gives arrays. With ``noise=0.0``
             rows must be complete; use `posterior` for rows with missing values.
         """
         sequences = self._check(X, lengths, times, exog, factors_only=True)
@@ -141,7 +144,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Returns
         -------
-        ndarray (T, K), or list of ndarrays (T_i, K)
+        ndarray or frame (T, K), or list of them (T_i, K)
             As from ``fit(X, ...).transform(X, ...)``, with the same `lengths`, `times` and `exog`.
         """
         given = {name: value for name, value in {"times": times, "exog": exog}.items() if value is not None}
@@ -163,11 +166,18 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             rows (of :class:`probsfa.EmissionSFA` lower bounds). Of :class:`probsfa.BayesianSFA` the moments
             of the mixture over the draws; of :class:`probsfa.BilinearSFA` a ``BilinearPosterior``, with
             probabilities of the gates; of :class:`probsfa.ProductOfExpertsSFA` means and standard deviations.
+            For a frame, means and standard deviations are frames with its index; all others are arrays.
         """
         sequences = self._check(X, lengths, times, exog)
-        return self._posteriors(X, sequences, self._model)
+        found = self._posteriors(sequences, self._model)
+        if type(X) is np.ndarray:
+            return found
+        names = self.get_feature_names_out()
+        if not sequences.is_list:
+            return _labelled(found, X, names)
+        return [_labelled(one, x, names) for one, x in zip(found, X, strict=True)]
 
-    def _posteriors(self, X: Any, sequences: Sequences, model: FittedModel) -> Any:
+    def _posteriors(self, sequences: Sequences, model: FittedModel) -> Any:
         return model.posteriors(sequences) if sequences.is_list else model.posterior(sequences)
 
     def filter(
@@ -195,6 +205,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         FilterResult, BayesianFilterResult or EmissionFilter, or list of them
             Filtered means and covariances, log-likelihoods of the rows, one-step predictions (not of
             :class:`probsfa.BayesianSFA`), and the state from which to continue; a list if `lengths` is given.
+            For a frame, means, standard deviations and predictions are frames with its index.
             With `robust` and of :class:`probsfa.EmissionSFA` each row is approximated from this row and the
             rows before; log-likelihoods are lower bounds.
 
@@ -212,6 +223,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _filtered(self, X: Any, sequences: Sequences, lengths: Any, model: FittedModel, state: Any) -> Any:
         results = model.filter(sequences, state)
+        if type(X) is not np.ndarray:
+            names = self.get_feature_names_out()
+            frames = X if sequences.is_list else [rows_of(X, rows) for rows in sequences.slices]
+            results = [_labelled(one, x, names) for one, x in zip(results, frames, strict=True)]
         return results if sequences.is_list or lengths is not None else results[0]
 
     def impute(
@@ -958,6 +973,17 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _generator(self, random_state: Seed) -> np.random.Generator:
         given = getattr(self, "random_state", None) if random_state is None else random_state
         return generator(given)
+
+
+def _labelled(result: Any, x: Any, names: Any) -> Any:
+    """Return distributions with values (T, K) of factors and (T, D) of columns like the rows `x`."""
+    if isinstance(result, FilterResult):
+        return result.like(x, names)
+    values = {name: getattr(result, name) for name in result._fields}
+    of_factors = {name: like_array(x, values[name], names, ()) for name in ("means", "std") if name in values}
+    of_values = ("predictions", "prediction_std", "residuals")
+    predicted = {name: like_array(x, values[name]) for name in of_values if name in values}
+    return result._replace(**of_factors, **predicted)
 
 
 def _probabilities(interval: float | None, quantile: Any) -> list[float]:

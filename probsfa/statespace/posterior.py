@@ -5,11 +5,12 @@ are used in the form :attr:`.Parameters.state_space`: moments are of all its sta
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from probsfa._like_input import like_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.choose import choose
@@ -41,8 +42,8 @@ class Posterior(NamedTuple):
 
     Attributes
     ----------
-    means : ndarray of shape (T, K)
-        Posterior means.
+    means : ndarray or frame of shape (T, K)
+        Posterior means; a frame if the rows are one.
     covariances : ndarray of shape (T, K, K)
         Posterior covariances of the factors at each row.
     lag_one_covariances : ndarray of shape (T - 1, K, K)
@@ -51,7 +52,7 @@ class Posterior(NamedTuple):
         Log density of each row given the rows before it, in nats; zero for rows without observations.
     """
 
-    means: FloatArray
+    means: Any
     covariances: FloatArray
     lag_one_covariances: FloatArray
     row_log_likelihoods: FloatArray
@@ -62,9 +63,9 @@ class Posterior(NamedTuple):
         return float(np.sum(self.row_log_likelihoods))
 
     @property
-    def std(self) -> FloatArray:
-        """Posterior standard deviations, shape (T, K)."""
-        return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+    def std(self) -> Any:
+        """Posterior standard deviations, shape (T, K); a frame if the means are one."""
+        return like_array(self.means, np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2)))
 
     def of(self, states: NDArray[np.intp]) -> "Posterior":
         """Return the distribution of some of the states."""

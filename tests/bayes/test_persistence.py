@@ -157,7 +157,7 @@ def test_a_filter_mixes_those_of_the_draws(model, data):
     spread = np.mean([part.covariances for part in parts], axis=0)[:, 0, 0] + means[:, :, 0].var(axis=0)
     np.testing.assert_allclose(result.covariances[:, 0, 0], spread, atol=EXACT)
     assert result.log_likelihood == pytest.approx(model.log_likelihood(frame), abs=1e-8)
-    np.testing.assert_allclose(result.means[-1], model.transform(frame)[-1], atol=1e-8)
+    np.testing.assert_allclose(result.means.iloc[-1], model.transform(frame).iloc[-1], atol=1e-8)
     np.testing.assert_allclose(
         result.row_log_likelihoods, model.posterior(frame).row_log_likelihoods, atol=1e-8
     )

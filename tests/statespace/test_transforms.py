@@ -215,8 +215,8 @@ def test_predictions_one_row_ahead_are_in_data_units(amounts):
     )
     plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays()).filter(y)
     means, std = plain.predictions[:, 0], plain.prediction_std[:, 0]
-    np.testing.assert_allclose(result.predictions[:, 0], np.exp(means + 0.5 * std**2), rtol=1e-9)
-    np.testing.assert_allclose(result.quantile(0.5)[:, 0], np.exp(means), rtol=1e-9)
+    np.testing.assert_allclose(result.predictions["rain"], np.exp(means + 0.5 * std**2), rtol=1e-9)
+    np.testing.assert_allclose(result.quantile(0.5)["rain"], np.exp(means), rtol=1e-9)
     np.testing.assert_allclose(result.innovations, plain.innovations, rtol=1e-8)
     np.testing.assert_allclose(row_errors(result).distances, row_errors(plain).distances, rtol=1e-8)
     np.testing.assert_allclose(gains(result), gains(plain), rtol=1e-8)

@@ -119,7 +119,7 @@ def test_forecasts_are_frames_that_go_on(fitted):
     assert ahead.means.index[0] == frame.index[-1] + pd.Timedelta("1h") and ahead.means.shape == (5, 6)
     assert list(ahead.latent_means.columns) == ["emissionsfa0"]
     assert np.all(ahead.lower.iloc[:, :5] <= ahead.upper.iloc[:, :5])
-    last = model.posterior(frame).means[-1]
+    last = model.posterior(frame).means.to_numpy()[-1]
     wanted = model.decay_[0] ** np.arange(1, 6) * last[0]
     np.testing.assert_allclose(ahead.latent_means["emissionsfa0"], wanted, atol=1e-8)
     far = model.forecast(frame, fh=[1.0, 5.0])
