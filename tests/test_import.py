@@ -163,7 +163,10 @@ def test_dir_lists_public_names_only():
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        *[("statespace", name) for name in ("load", "innovation_parameters", "make_innovation_parameters")],
+        *[
+            ("statespace", name)
+            for name in ("load", "Parameters", "innovation_parameters", "make_innovation_parameters")
+        ],
         *[("imputation", name) for name in ("Errors", "Hiding", "Method", "Progress")],
         *[("imputation", name) for name in ("fit_quietly", "hide", "score")],
         *[("expansions", "is_stateless"), ("graphs", "MomentStream")],

@@ -31,7 +31,7 @@ from probsfa._validation import Sequences
 from probsfa.bayes import Priors
 from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.kinds import CYCLE_LOADING
-from probsfa.statespace import Parameters
+from probsfa.statespace import StateSpace
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.posterior import draw_latents, simulate
 
@@ -56,7 +56,7 @@ class Model(NamedTuple):
 MODELS = {"factors": Model(4, 2), "ar1": Model(3, 1, ar_noise=True), "cycle": Model(3, 1, 1)}
 
 
-def prior_draw(model: Model, rng: np.random.Generator) -> Parameters:
+def prior_draw(model: Model, rng: np.random.Generator) -> StateSpace:
     """Parameters from the priors."""
     d, k, r = model.n_features, model.n_components, model.n_cycles
     own = d if model.ar_noise else 0
@@ -67,7 +67,7 @@ def prior_draw(model: Model, rng: np.random.Generator) -> Parameters:
             key = jax.random.key(int(rng.integers(2**31)))
             return np.asarray(getattr(priors, name).sample(key, shape), np.float64)
 
-    return Parameters(
+    return StateSpace(
         np.exp(-1.0 / draw("timescale", k)),
         np.hstack([draw("loadings", d, k), CYCLE_LOADING * rng.standard_normal((d, 2 * r))]),
         draw("noise_std", d) ** 2,
@@ -79,7 +79,7 @@ def prior_draw(model: Model, rng: np.random.Generator) -> Parameters:
     )
 
 
-def canonical(params: Parameters, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def canonical(params: StateSpace, latents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Parameters side by side (P,) and factors (T, S) in one labelling."""
     k, loadings, latents = len(params.decay), params.loadings.copy(), latents.copy()
     order = np.argsort(-params.decay)

@@ -26,7 +26,7 @@ import pandas as pd
 
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import load_nowcast
-from probsfa.statespace import Parameters, make_parameters
+from probsfa.statespace import StateSpace, make_parameters
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -207,7 +207,7 @@ def loaded(columns: pd.Index, shared: int) -> np.ndarray:
     return np.stack([np.ones(len(columns), dtype=bool)] * shared + of_blocks, axis=1)
 
 
-def memories_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> Parameters:
+def memories_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> StateSpace:
     """Where to start noise with memory: at the correlation of what the latents leave of each series.
 
     Growth of noisy amounts comes back the month after: these memories are negative, and a climb that starts

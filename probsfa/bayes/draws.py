@@ -41,7 +41,7 @@ _NONE: FloatArray = np.zeros(0)
 class StructuralDraws(NamedTuple):
     """Parameters of many draws of a model with processes beside AR(1) factors, or with AR(1) noise.
 
-    The arrays have the names of those of :class:`probsfa.statespace.Parameters`, with the axes of the draws
+    The arrays have the names of those of :class:`probsfa.statespace.StateSpace`, with the axes of the draws
     before them. Those of kinds that the model lacks are empty.
     """
 

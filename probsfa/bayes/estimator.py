@@ -102,7 +102,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
     draws_, raw_draws_ : Draws
         Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), ``loadings``
         (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D), and the parameters of other
-        processes, as named in :class:`probsfa.statespace.Parameters`.
+        processes, as named in :class:`probsfa.statespace.StateSpace`.
     params_, map_ : Parameters
         Posterior means, and maximum a posteriori in the coordinates of the sampler.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray

@@ -1,6 +1,6 @@
 """The NumPyro model with cycles, smooth factors, trends and AR(1) noise, its states integrated out.
 
-It is the model of :class:`probsfa.statespace.Parameters`. AR(1) factors, the processes of
+It is the model of :class:`probsfa.statespace.StateSpace`. AR(1) factors, the processes of
 :mod:`probsfa.statespace.processes` and the AR(1) noise of each column are blocks of one linear Gaussian
 state-space model, whose likelihood is exact with missing values.
 """

@@ -56,7 +56,7 @@ from probsfa.statespace.noise_free_likelihood import noise_free_log_likelihood a
 from probsfa.statespace.noise_free_likelihood import (
     noise_free_maximum_likelihood as noise_free_maximum_likelihood,
 )
-from probsfa.statespace.parameters import Parameters as Parameters
+from probsfa.statespace.parameters import StateSpace as StateSpace
 from probsfa.statespace.parameters import make_parameters as make_parameters
 from probsfa.statespace.posterior import Posterior as Posterior
 from probsfa.statespace.prediction import Forecast as Forecast
@@ -73,11 +73,11 @@ __all__ = [
     "ModelSelection",
     "News",
     "NoiseFreeLogLikelihood",
-    "Parameters",
     "Posterior",
     "ProbabilisticSFA",
     "Selection",
     "StandardErrors",
+    "StateSpace",
     "Summary",
     "TimescaleProfile",
     "calendar_terms",
@@ -96,6 +96,7 @@ __getattr__ = deprecated(
     __name__,
     {
         "load": ("probsfa:load", "Use probsfa.load."),
+        "Parameters": ("probsfa.statespace.parameters:StateSpace", "Use probsfa.statespace.StateSpace."),
         "innovation_parameters": ("probsfa.statespace.innovations:innovation_parameters", _INTERNAL),
         "make_innovation_parameters": (
             "probsfa.statespace.innovations:make_innovation_parameters",

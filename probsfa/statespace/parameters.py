@@ -187,11 +187,12 @@ class Latents:
         return [name for kind, count in self.counts.items() for name in kind.labels(count)]
 
 
-class Parameters:
-    """Parameters of a model with ``K`` AR(1) factors, processes of other kinds, and ``D`` columns.
+class StateSpace:
+    """A state-space model: its latent processes, their loadings on the columns, noise and offset.
 
-    Immutable; :meth:`replace` returns changed parameters. Two instances are equal only if they are the same
-    object: compare the arrays.
+    It has ``K`` AR(1) factors, processes of other kinds, and ``D`` columns. :meth:`describe` returns it as
+    text, :meth:`to_arrays` as arrays by name. Immutable; :meth:`replace` returns changed parameters. Two
+    instances are equal only if they are the same object: compare the arrays.
 
     Parameters
     ----------
@@ -292,7 +293,7 @@ class Parameters:
 
     def __repr__(self) -> str:
         """Return the arrays of the model by name."""
-        return f"Parameters({', '.join(f'{name}={array!r}' for name, array in self.to_arrays().items())})"
+        return f"StateSpace({', '.join(f'{name}={array!r}' for name, array in self.to_arrays().items())})"
 
     def replace(self, **changes: Any) -> Self:
         """Return the same parameters with some arrays changed.
@@ -543,6 +544,9 @@ def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
     if left:
         raise TypeError(f"there are no parameters named {', '.join(sorted(left))}.")
     return tuple(made)
+
+
+Parameters = StateSpace  # the name in the modules of this package
 
 
 def make_parameters(

@@ -5,7 +5,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import (
-    Parameters,
+    StateSpace,
     make_parameters,
     noise_free_log_likelihood,
 )
@@ -164,4 +164,4 @@ def test_lags_are_whole_numbers():
     theta = make_innovation_parameters([0.5], [[1.0]])
     with pytest.raises(ValueError, match="sequence of integers"):
         theta.autocovariance([0.5])
-    assert isinstance(theta.unit_variance(), Parameters)
+    assert isinstance(theta.unit_variance(), StateSpace)

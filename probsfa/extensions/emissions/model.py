@@ -85,7 +85,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     Attributes
     ----------
     decay, loadings, offset, rhythm_decay, rhythm_frequency, smooth_rate : ndarray
-        As in :class:`~probsfa.statespace.Parameters`, of the predictors.
+        As in :class:`~probsfa.statespace.StateSpace`, of the predictors.
     shapes : tuple of ndarray
         Shape parameters of each block of model columns.
     columns : tuple of Column

@@ -111,7 +111,7 @@ class Process(ABC):
     longest_steps : tuple of float
         Longest optimizer step in each coordinate.
     names : dict of str
-        Names of the fields in files and in :class:`~probsfa.statespace.parameters.Parameters`.
+        Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`.
     label : str
         Prefix of the names of states.
     attribute_names : tuple of str
