@@ -34,6 +34,7 @@ from probsfa.bayes.mixtures import (
 from probsfa.bayes.packing import panels_of
 from probsfa.bayes.weights import WeightedDraw, degrees_of_draws, weighted_draws
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
+from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import (
@@ -45,7 +46,7 @@ from probsfa.statespace.posterior import (
     smooth,
 )
 from probsfa.statespace.prediction import Forecast, forecast
-from probsfa.statespace.student import StudentNoise, cell_moments, infer_weights, left_out_cells
+from probsfa.statespace.student import cell_moments, infer_weights, left_out_cells
 
 # Number of draws whose predictions are averaged for the comparison with linear interpolation.
 _COMPARED_DRAWS = 8

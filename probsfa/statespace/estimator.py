@@ -31,11 +31,11 @@ from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.mapped import MappedModel, mapped
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
+from probsfa.statespace.noise.student import FEWEST_DEGREES
 from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import Parameters, make_parameters
 from probsfa.statespace.processes import KINDS
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.student import FEWEST_DEGREES
 from probsfa.statespace.student_model import model_of, with_noise
 from probsfa.statespace.timeline import (
     describe_index,

@@ -21,8 +21,10 @@ from probsfa.statespace.diagnostics import (
     left_out_errors,
     left_out_rows,
 )
+from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.filtering import (
     FilterResult,
+    FilterRows,
     FilterState,
     filter_all,
     one_step,
@@ -60,14 +62,15 @@ from probsfa.statespace.posterior import (
     cells_left_out,
     check_finite,
     draw_latents,
+    filter_rows,
     log_likelihood,
     observation_moments,
-    simulate,
     smooth,
     visit_moments,
 )
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 from probsfa.statespace.smooth_alternatives import better_as_smooth
+from probsfa.statespace.student import Inferred
 from probsfa.statespace.summary import ParameterErrors
 from probsfa.statespace.whiteness import misfit_clause
 
@@ -230,9 +233,17 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def _posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of all states, including those of AR(1) noise."""
-        whole = smooth(self._states, self._panel(sequences))
+        panel, inferred = self._infer(sequences)
+        whole = smooth(self._states, panel)
         check_finite(sequences, self._states, *whole)
-        return whole
+        if inferred is None:
+            return whole
+        beside = inferred.weights.beside(self._states, panel)
+        return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + beside)
+
+    def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred | None]:
+        """Return packed rows and, if noise variances differ between values, their inferred weights."""
+        return self._panel(sequences), None
 
     def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return leave-one-out means and variances (N, D) of observed values, noise included."""
@@ -270,7 +281,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         timed = self.varying(sequences).retimed(self.fitted.time_unit)
         predictive = self.fitted.predictive_params
         results = [
-            run_filter(self.fitted.params, timed.one(i), state, predictive=predictive)
+            run_filter(
+                self.fitted.params,
+                timed.one(i),
+                state,
+                predictive=predictive,
+                filter_rows=self._filter_rows,
+            )
             for i in range(len(timed.lengths))
         ]
         for result in results:
@@ -278,6 +295,11 @@ class LinearGaussianModel(MaximumLikelihoodModel):
                 sequences, self._states, result.means, result.covariances, result.row_log_likelihoods
             )
         return results
+
+    @property
+    def _filter_rows(self) -> FilterRows:
+        """Function that filters the rows under this noise."""
+        return filter_rows
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Return the log-likelihood of all rows, in nats."""
@@ -471,8 +493,16 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
         """Draw observations and latent states from the model."""
-        values, states = simulate(self.fitted.predictive_params, n_steps, rng)
+        params = self.fitted.predictive_params
+        states = simulate_latents(params, n_steps, rng)
+        values = (
+            params.offset + states @ params.loadings.T + self._draw_noise((n_steps, params.n_features), rng)
+        )
         return values, states[:, self.fitted.params.shared_states]
+
+    def _draw_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+        """Draw noise of new rows."""
+        return rng.standard_normal(shape) * np.sqrt(self.fitted.predictive_params.noise_variance)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of the latent states from their joint distribution given the data."""
@@ -483,7 +513,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of all states, including those of AR(1) noise."""
-        drawn = draw_latents(self._states, self._panel(sequences), n_draws, rng)
+        drawn = draw_latents(self._states, self._infer(sequences)[0], n_draws, rng)
         check_finite(sequences, self._states, drawn)
         return drawn
 

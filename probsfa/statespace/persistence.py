@@ -20,10 +20,10 @@ from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, as_noise
 from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import MaximumLikelihoodModel
+from probsfa.statespace.noise.student import MOST_DEGREES
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.processes import KINDS
-from probsfa.statespace.student import MOST_DEGREES
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_plain
 

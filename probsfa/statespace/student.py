@@ -1,10 +1,5 @@
-r"""Student-t noise: Gaussian noise whose precision differs between values, or between rows.
+r"""Weights of the values of a panel under Student-t noise (:mod:`probsfa.statespace.noise.student`).
 
-With ``w_td`` a weight for each value, or one weight ``w_t`` for all values of a row,
-
-    x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ Gamma(nu / 2, nu / 2),
-
-each noise is Student-t with ``nu`` degrees of freedom and scale ``sqrt(r_d)`` (Lange, Little & Taylor 1989).
 The posterior is approximated by ``q(z) q(w)``. Alternating updates of the two factors maximise a lower bound
 of the log-likelihood (Tipping & Lawrence 2005):
 
@@ -24,8 +19,6 @@ variance ``r / w``; this module adds the difference.
 
 References
 ----------
-Lange, K. L., Little, R. J. A. & Taylor, J. M. G. (1989). Robust statistical modeling using the t
-distribution. JASA 84, 881-896. https://doi.org/10.1080/01621459.1989.10478852
 Tipping, M. E. & Lawrence, N. D. (2005). Variational inference for Student-t models. Neurocomputing 69,
 123-141. https://doi.org/10.1016/j.neucom.2005.02.016
 """
@@ -33,37 +26,26 @@ Tipping, M. E. & Lawrence, N. D. (2005). Variational inference for Student-t mod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import betaln, digamma, gammaincinv, gammaln, logsumexp, ndtr, ndtri
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.choose import choose
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.moments import Filtering
 from probsfa.statespace.leave_one_out import left_out_moments
+from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import visit_moments
 
 __all__ = [
-    "FEWEST_DEGREES",
-    "MOST_DEGREES",
     "CellMoments",
     "Inferred",
-    "LeftOut",
-    "StudentNoise",
     "Weights",
     "cell_moments",
     "infer_weights",
     "left_out_cells",
-    "normal_scores",
 ]
 
-#: Limits of the degrees of freedom: the variance is finite above two, and the upper limit is nearly Gaussian.
-FEWEST_DEGREES, MOST_DEGREES = 2.1, 1000.0
-# Nodes of integrals over the weight of a value in sums over many values, and values per batch.
-_FEWER_NODES, _CELLS_AT_ONCE = 48, 8192
 # Expected remaining gain in nats below which the iteration of weights stops; maximum number of rounds.
 _WORTH_A_ROUND, _MOST_ROUNDS = 1e-6, 200
 
@@ -147,80 +129,15 @@ class Weights(NamedTuple):
         return np.asarray(self.constant + 0.5 * surplus @ np.log(2.0 * np.pi * params.noise_variance))
 
 
-class StudentNoise(NamedTuple):
-    """Degrees of freedom of the noise, and which values share a weight.
-
-    Attributes
-    ----------
-    degrees_of_freedom : float
-        ``nu``.
-    by_row : bool, default=False
-        Whether all values of a row share one weight, or each has its own.
-    """
-
-    degrees_of_freedom: float
-    by_row: bool = False
-
-    @property
-    def variance(self) -> float:
-        """Marginal variance of the noise, in units of ``r``: ``nu / (nu - 2)``."""
-        return self.degrees_of_freedom / (self.degrees_of_freedom - 2.0)
-
-    def shared(self, cells: FloatArray) -> FloatArray:
-        """Return sums (N, 1) or (N, D) over the values (N, D) that share a weight."""
-        return cells.sum(axis=1, keepdims=True) if self.by_row else cells
-
-    def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
-        """Return ``E[w]`` of every value (N, D), including missing ones."""
-        s, n = self.shared(discrepancies), self.shared(mask)
-        nu = self.degrees_of_freedom
-        return np.asarray(np.broadcast_to((nu + n) / (nu + s), mask.shape))
-
-    def expected_variances(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
-        """Return ``E[1 / w]`` of every value (N, D): the variance of its noise, in units of ``r``."""
-        s, n = self.shared(discrepancies), self.shared(mask)
-        nu = self.degrees_of_freedom
-        return np.asarray(np.broadcast_to((nu + s) / (nu + n - 2.0), mask.shape))
-
-    def log_density(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
-        """Return ``log t(s)`` without ``-n/2 log(2 pi r)``, in nats, summed over each row: (N,)."""
-        s, n = self.shared(discrepancies), self.shared(mask)
-        nu = self.degrees_of_freedom
-        terms = _log_norm(n, nu) - 0.5 * (nu + n) * np.log1p(s / nu)
-        return np.asarray(np.sum(terms, axis=1))
-
-    def weights(self, discrepancies: FloatArray, panel: Panel) -> Weights:
-        """Return the optimal ``q(w)`` for discrepancies (N, D), for all rows of the panel."""
-        n_rows = panel.n_rows
-        mask = np.asarray(panel.mask[:n_rows])
-        expected = self.expected_weights(discrepancies, mask) * mask
-        values = np.zeros(panel.values.shape)
-        values[:n_rows] = expected
-        constant = self.log_density(discrepancies, mask) + 0.5 * np.sum(expected * discrepancies, axis=1)
-        return Weights(values, constant)
-
-    def at_best_degrees(self, discrepancies: FloatArray, mask: FloatArray) -> "StudentNoise":
-        """Return the noise with the degrees of freedom that maximise the bound, within their limits."""
-        s, n = self.shared(discrepancies), self.shared(mask)
-        s, n = s[n > 0.0], n[n > 0.0]
-        sizes, counts = np.unique(n, return_counts=True)
-
-        def loss(log_nu: float) -> float:
-            nu = float(np.exp(log_nu))
-            return float(0.5 * np.sum((nu + n) * np.log1p(s / nu)) - counts @ _log_norm(sizes, nu))
-
-        limits = (np.log(FEWEST_DEGREES), np.log(MOST_DEGREES))
-        end = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-6})
-        known = min(max(self.degrees_of_freedom, FEWEST_DEGREES), MOST_DEGREES)
-        tried = [float(end.x), *limits, float(np.log(known))]
-        return self._replace(degrees_of_freedom=float(np.exp(min(tried, key=loss))))
-
-
-def _log_norm(n: FloatArray, nu: float) -> FloatArray:
-    """Return ``log Gamma((nu + n) / 2) - log Gamma(nu / 2) - n/2 log(nu / 2)``, accurate at large ``nu``."""
-    half = 0.5 * np.maximum(n, 1.0)  # the result for n = 0 is set to zero below
-    ratio = gammaln(half) - betaln(0.5 * nu, half)
-    return np.where(n > 0.0, ratio - half * np.log(0.5 * nu), 0.0)
+def weights_at(noise: StudentNoise, discrepancies: FloatArray, panel: Panel) -> Weights:
+    """Return the optimal ``q(w)`` for discrepancies (N, D), for all rows of the panel."""
+    n_rows = panel.n_rows
+    mask = np.asarray(panel.mask[:n_rows])
+    expected = noise.expected_weights(discrepancies, mask) * mask
+    values = np.zeros(panel.values.shape)
+    values[:n_rows] = expected
+    constant = noise.log_density(discrepancies, mask) + 0.5 * np.sum(expected * discrepancies, axis=1)
+    return Weights(values, constant)
 
 
 class Inferred(NamedTuple):
@@ -297,13 +214,13 @@ def infer_weights(
         moments = cell_moments(params, panel.weighted(weights))
         history.append(bound_at(params, panel, moments, weights, noise))
         s = moments.discrepancies(params, panel)
-        weights = noise.weights(s, panel).values
+        weights = weights_at(noise, s, panel).values
         if len(history) > 1:
             last, gain = gain, history[-1] - history[-2]
             rate = min(max(gain / last, 0.0), 0.999) if np.isfinite(last) and last > 0.0 else 0.5
             if gain * rate / (1.0 - rate) < worth or gain <= 1e-15 * abs(history[-1]):
                 break
-    return Inferred(noise.weights(s, panel), s, history[-1], tuple(history))
+    return Inferred(weights_at(noise, s, panel), s, history[-1], tuple(history))
 
 
 def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> FloatArray:
@@ -328,69 +245,6 @@ def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> Floa
     judged = np.zeros(panel.values.shape)  # a new array: `weighted` made the other read-only
     judged[:n] = noise.expected_weights(s * mask, mask) * mask
     return judged
-
-
-class LeftOut(NamedTuple):
-    """Leave-one-out predictions of some values.
-
-    Attributes
-    ----------
-    errors : ndarray of shape (M,)
-        Values less the means of their noise-free parts given the other values.
-    explained : ndarray of shape (M,)
-        Variances of the noise-free parts given the other values.
-    columns : ndarray of int of shape (M,)
-        Column of each value.
-    """
-
-    errors: FloatArray
-    explained: FloatArray
-    columns: NDArray[np.intp]
-
-    def log_density(self, scales: FloatArray, degrees: float) -> tuple[float, FloatArray, float]:
-        """Compute the log density of the errors and its derivatives, by quadrature over the weights.
-
-        ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
-        rule is applied in ``log w``; derivatives are expectations over the distribution of ``w`` given ``e``.
-
-        Parameters
-        ----------
-        scales : ndarray of shape (D,)
-            Squared scale of the noise of each column, ``r``.
-        degrees : float
-            ``nu``.
-
-        Returns
-        -------
-        value : float
-            Log density in nats.
-        by_log_scales : ndarray of shape (D,)
-            Derivative by ``log r``.
-        by_log_degrees : float
-            Derivative by ``log nu``.
-        """
-        r = scales[self.columns]
-        farthest = float(np.max(self.errors**2 / (self.explained + r), initial=0.0))
-        weights, log_p = _log_gamma_nodes(degrees, farthest)
-        about_degrees = 0.5 * (
-            1.0 + np.log(0.5 * degrees) - digamma(0.5 * degrees) + np.log(weights) - weights
-        )
-        value, slope, by_scales = 0.0, 0.0, np.zeros(self.errors.size)
-        for first in range(0, self.errors.size, _CELLS_AT_ONCE):
-            cells = slice(first, first + _CELLS_AT_ONCE)
-            noise = r[cells] / weights[:, None]
-            variance = self.explained[cells] + noise
-            power = self.errors[cells] ** 2 / variance
-            log_q = log_p[:, None] - 0.5 * (power + np.log(2.0 * np.pi * variance))
-            largest = log_q.max(axis=0)
-            q = np.exp(log_q - largest)
-            total = q.sum(axis=0)
-            value += float(np.sum(largest + np.log(total)))
-            slope += float(np.sum((about_degrees @ q) / total))
-            by_scales[cells] = 0.5 * np.sum(q * noise * (power - 1.0) / variance, axis=0) / total
-        by_column = np.zeros(scales.size)
-        np.add.at(by_column, self.columns, by_scales)
-        return value, by_column, degrees * slope
 
 
 def left_out_cells(
@@ -422,73 +276,6 @@ def left_out_cells(
     with np.errstate(over="ignore", invalid="ignore"):
         means, variances = left_out_moments(values, moments.means, moments.explained + own, own)
     return means, np.maximum(variances - own, 0.0)
-
-
-def _log_gamma_nodes(nu: float, farthest: float) -> tuple[FloatArray, FloatArray]:
-    """Return nodes of ``w ~ Gamma(nu / 2, nu / 2)`` and logarithms of their probabilities.
-
-    The nodes cover the distribution of ``w`` given a value whose squared error, in units of its variance, is
-    at most `farthest`.
-    """
-    half = 0.5 * nu
-    ends = np.log(gammaincinv(half, [1e-8, 1.0 - 1e-12]) / half)
-    low = min(float(ends[0]), float(np.log(1e-3 * (nu + 1.0) / (nu + farthest))) if farthest > nu else 0.0)
-    grid = np.linspace(low, float(ends[1]), _FEWER_NODES)
-    log_p = half * grid - half * np.exp(grid)
-    return np.exp(grid), log_p - logsumexp(log_p)
-
-
-def normal_scores(
-    errors: FloatArray,
-    explained: FloatArray,
-    scale: FloatArray,
-    degrees_of_freedom: float | FloatArray,
-) -> FloatArray:
-    """Return normal scores of errors: standard normal if the predicted distribution is right.
-
-    The distribution is that of the sum of a normal variable and an independent Student-t variable,
-    ``F(e) = integral of Phi(e / sqrt(v + r / w)) p(w) dw`` with ``w ~ Gamma(nu / 2, nu / 2)``. The integral
-    is computed by the trapezoidal rule in ``log w``, where the integrand is smooth and decays at both ends.
-
-    Parameters
-    ----------
-    errors : ndarray of shape (N, D)
-        Values less predicted means, NaN where missing.
-    explained : ndarray of shape (N, D)
-        Variances of the normal part, ``v``.
-    scale : ndarray of shape (D,) or (N, D)
-        Squared scales of the Student-t part, ``r``.
-    degrees_of_freedom : float or ndarray of shape (N, D)
-        ``nu``.
-
-    Returns
-    -------
-    ndarray of shape (N, D)
-        ``Phi^-1(F(e))``; NaN where an input is NaN or the total variance is zero.
-    """
-    out = np.full(errors.shape, np.nan)
-    r, nu = np.broadcast_to(scale, errors.shape), np.broadcast_to(degrees_of_freedom, errors.shape)
-    there = ~np.isnan(errors) & ~np.isnan(explained) & (explained + r > 0.0)
-    for degrees in np.unique(nu[there]):
-        here = there & (nu == degrees)
-        weights, probabilities = _gamma_nodes(float(degrees))
-        e, v, noise = np.abs(errors[here]), np.maximum(explained[here], 0.0), r[here]
-        tail = np.zeros_like(e)
-        for w, p in zip(weights, probabilities, strict=True):
-            tail += p * ndtr(-e / np.sqrt(v + noise / w))
-        out[here] = -np.sign(errors[here]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
-    return out
-
-
-def _gamma_nodes(nu: float, n_nodes: int = 120) -> tuple[FloatArray, FloatArray]:
-    """Return nodes, evenly spaced in ``log w``, and probabilities of ``w ~ Gamma(nu / 2, nu / 2)``."""
-    half = 0.5 * nu
-    # The lower tail must cover squared errors up to 1e10.
-    ends = np.log(gammaincinv(half, [1e-30, 1.0 - 1e-14]) / half)
-    grid = np.linspace(ends[0], ends[1], n_nodes)
-    log_p = half * grid - half * np.exp(grid)
-    p = np.exp(log_p - log_p.max())
-    return np.exp(grid), p / p.sum()
 
 
 def filter_rows(

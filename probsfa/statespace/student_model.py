@@ -17,25 +17,19 @@ from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
 from probsfa.statespace import student
 from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, left_out_row_moments
-from probsfa.statespace.engine.dynamics import simulate_latents, transition_table
-from probsfa.statespace.filtering import FilterResult, FilterState, one_step, run_filter
+from probsfa.statespace.engine.dynamics import transition_table
+from probsfa.statespace.filtering import FilterRows, one_step
 from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out_moments
 from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.outlier_model import OutlierModel
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import Posterior, check_finite, draw_latents, smooth
+from probsfa.statespace.posterior import check_finite, draw_latents, smooth
 from probsfa.statespace.prediction import Imputation, fill
-from probsfa.statespace.student import (
-    CellMoments,
-    Inferred,
-    StudentNoise,
-    cell_moments,
-    infer_weights,
-    normal_scores,
-)
+from probsfa.statespace.student import CellMoments, Inferred, cell_moments, infer_weights
 
 __all__ = ["StudentModel", "model_of", "with_noise"]
 
@@ -62,6 +56,11 @@ class StudentModel(LinearGaussianModel):
         return StudentNoise(self.fitted.degrees_of_freedom, self.fitted.options.by_row)
 
     @property
+    def _scale(self) -> FloatArray:
+        """Squared scales (D,) of the noise; zero for constant columns."""
+        return self.fitted.predictive_params.noise_variance / self.noise.variance
+
+    @property
     def n_parameters(self) -> int:
         """Number of free parameters: that with Gaussian noise, and the degrees of freedom."""
         return super().n_parameters + 1
@@ -77,34 +76,9 @@ class StudentModel(LinearGaussianModel):
         check_finite(sequences, self._states, inferred.bound, inferred.discrepancies)
         return panel.weighted(inferred.weights.values), inferred
 
-    def _posterior(self, sequences: Sequences) -> Posterior:
-        """Return the distribution ``q(z)`` of all states given all rows; log-likelihoods are lower bounds."""
-        panel, inferred = self._infer(sequences)
-        whole = smooth(self._states, panel)
-        check_finite(sequences, self._states, *whole)
-        beside = inferred.weights.beside(self._states, panel)
-        return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + beside)
-
-    def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
-        """Return the approximate filtered distribution of the latent states of each sequence."""
-        if state is not None and len(sequences.lengths) > 1:
-            raise ValueError("state goes on with one sequence; X holds several.")
-        timed = self.varying(sequences).retimed(self.fitted.time_unit)
-        results = [
-            run_filter(
-                self.fitted.params,
-                timed.one(i),
-                state,
-                predictive=self.fitted.predictive_params,
-                filter_rows=partial(student.filter_rows, self.noise),
-            )
-            for i in range(len(timed.lengths))
-        ]
-        for result in results:
-            check_finite(
-                sequences, self._states, result.means, result.covariances, result.row_log_likelihoods
-            )
-        return results
+    @property
+    def _filter_rows(self) -> FilterRows:
+        return partial(student.filter_rows, self.noise)
 
     def log_likelihood(self, sequences: Sequences) -> float:
         """Return a lower bound of the log-likelihood of all rows, in nats."""
@@ -166,37 +140,9 @@ class StudentModel(LinearGaussianModel):
         """Return the same model: Student-t noise allows for large errors."""
         return self
 
-    def sample(
-        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
-    ) -> tuple[FloatArray, ...]:
-        """Draw observations and latent states from the model."""
-        params = self._states
-        states = simulate_latents(params, n_steps, rng)
-        noise = self._draw_noise(np.zeros((n_steps, params.n_features)), None, rng)
-        return params.offset + states @ params.loadings.T + noise, states[:, self.fitted.params.shared_states]
-
-    def _draw_noise(
-        self, like: FloatArray, inferred: tuple[FloatArray, FloatArray] | None, rng: np.random.Generator
-    ) -> FloatArray:
-        """Draw noise of new values (..., N, D), given discrepancies and mask of the same rows."""
-        nu, by_row = self.noise.degrees_of_freedom, self.noise.by_row
-        shape = (*like.shape[:-1], 1) if by_row else like.shape
-        a: FloatArray = np.array(0.5 * nu)
-        b = a
-        if inferred is not None and by_row:
-            s, mask = inferred
-            a = 0.5 * (nu + mask.sum(axis=1, keepdims=True))
-            b = 0.5 * (nu + s.sum(axis=1, keepdims=True))
-        weights = rng.gamma(np.broadcast_to(a, shape)) / b
-        variance = self.fitted.predictive_params.noise_variance / self.noise.variance
-        return np.asarray(rng.standard_normal(like.shape) * np.sqrt(variance / weights))
-
-    def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw paths of all states from ``q(z)``."""
-        panel, _ = self._infer(sequences)
-        drawn = draw_latents(self._states, panel, n_draws, rng)
-        check_finite(sequences, self._states, drawn)
-        return drawn
+    def _draw_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
+        """Draw noise of new rows."""
+        return self.noise.draw(shape, self._scale, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values with Student-t noise around draws of the latent states."""
@@ -204,8 +150,8 @@ class StudentModel(LinearGaussianModel):
         panel, inferred = self._infer(sequences)
         drawn = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
         check_finite(sequences, params, drawn)
-        told = inferred.discrepancies, sequences.mask.astype(np.float64)
-        drawn += self._draw_noise(drawn, told, rng)
+        mask = sequences.mask.astype(np.float64)
+        drawn += self.noise.draw(drawn.shape, self._scale, rng, inferred.discrepancies, mask)
         return np.where(np.isnan(values), drawn, values)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
@@ -222,9 +168,9 @@ class StudentModel(LinearGaussianModel):
         check_finite(sequences, params, ahead.means)
 
         def scores(data: FloatArray, means: FloatArray, explained: FloatArray) -> FloatArray:
-            return normal_scores(data - means, explained, scale, noise.degrees_of_freedom)
+            return noise.scores(data - means, explained, scale)
 
-        scale = fitted.predictive_params.noise_variance / noise.variance
+        scale = self._scale
         by_kind = {"one step": scores(values, ahead.means, ahead.std**2 - noise.variance * scale)}
         sample = self.sample_of(sequences)
         by_kind["cells"], by_kind["rows"] = self._scores_left_out(sample, scale)
@@ -244,16 +190,16 @@ class StudentModel(LinearGaussianModel):
         whole = smooth(params, panel)
         weights = np.asarray(panel.cell_weights[: sample.n_rows])
         means, explained = left_out_row_moments(params, values, whole.means, whole.covariances, weights)
-        rows = normal_scores(values - means, explained, scale, noise.degrees_of_freedom)
+        rows = noise.scores(values - means, explained, scale)
         mean, left = self._without_own(sample, cell_moments(params, panel), inferred)
         if not noise.by_row:
-            return normal_scores(values - mean, left, scale, noise.degrees_of_freedom), rows
+            return noise.scores(values - mean, left, scale), rows
         # The weight of a row is inferred from its other values.
         mask, s, nu = sample.mask.astype(np.float64), inferred.discrepancies, noise.degrees_of_freedom
         others = mask.sum(axis=1, keepdims=True) - mask
         power = np.maximum(s.sum(axis=1, keepdims=True) - s, 0.0)
         degrees = nu + others
-        return normal_scores(values - mean, left, scale * (nu + power) / degrees, degrees), rows
+        return noise.scores(values - mean, left, scale * (nu + power) / degrees, degrees), rows
 
 
 def model_of(

@@ -17,19 +17,11 @@ from probsfa.statespace import use_strategy
 from probsfa.statespace.learning import robust
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
+from probsfa.statespace.noise.student import MOST_DEGREES, LeftOut, StudentNoise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
-from probsfa.statespace.student import (
-    MOST_DEGREES,
-    LeftOut,
-    StudentNoise,
-    bound_at,
-    cell_moments,
-    infer_weights,
-    left_out_cells,
-    normal_scores,
-)
+from probsfa.statespace.student import bound_at, cell_moments, infer_weights, left_out_cells, weights_at
 from tests.oracles import statespace as oracle
 from tests.oracles import student as definition
 from tests.sampling import sparsely
@@ -128,7 +120,7 @@ def test_bound_is_that_of_the_definition(rng, by_row):
         definition.bound(model, x, dense, gammas, nu), rel=EXACT
     )
     # With q(z) at its best for these Gammas.
-    best = noise.weights(moments.discrepancies(params, panel), panel)
+    best = weights_at(noise, moments.discrepancies(params, panel), panel)
     shared = np.full(x.shape, 1.0)
     for cells, a, b in gammas:
         for cell in cells:
@@ -159,7 +151,7 @@ def test_gradient_at_given_weights_is_that_of_the_bound(rng):
     panel, params = to_panel(oracle.simulate(rng, model, [30])), to_parameters(model)
     e_step = robust._WeightedEStep(panel)
     moments = cell_moments(params, panel)
-    e_step.set_weights(StudentNoise(3.0).weights(moments.discrepancies(params, panel), panel))
+    e_step.set_weights(weights_at(StudentNoise(3.0), moments.discrepancies(params, panel), panel))
     stats = e_step(params)
     by_log_noise = 0.5 * (stats.residual_power / params.noise_variance - stats.counts)
     for d in range(3):
@@ -493,7 +485,7 @@ def test_draws_have_the_moments_of_the_posterior(recording, kind):
 def test_normal_scores_are_those_of_the_definition(nu):
     errors = np.array([[0.0, -0.3, 2.0, 9.0, -40.0]])
     explained = np.array([[0.5, 1e-3, 2.0, 0.1, 1.0]])
-    scores = normal_scores(errors, explained, np.full(5, 0.4), nu)
+    scores = StudentNoise(nu).scores(errors, explained, np.full(5, 0.4))
     for e, v, z in zip(errors[0], explained[0], scores[0], strict=True):
         tail = definition.distribution(-abs(e), v, 0.4, nu)
         assert norm.cdf(-abs(z)) == pytest.approx(tail, rel=1e-6)

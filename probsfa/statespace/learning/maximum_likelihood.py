@@ -43,9 +43,9 @@ from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
 from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood
+from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters, rescale
-from probsfa.statespace.student import StudentNoise
 
 __all__ = [
     "FitProblem",

@@ -56,10 +56,11 @@ from probsfa.statespace.learning.standard_errors import (
     observed_information,
 )
 from probsfa.statespace.noise.gaussian import Noise
+from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics, smooth
-from probsfa.statespace.student import StudentNoise, infer_weights
+from probsfa.statespace.student import infer_weights
 
 __all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]
 

@@ -47,19 +47,17 @@ from probsfa.statespace.learning.objective import (
 from probsfa.statespace.learning.options import Given
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
+from probsfa.statespace.noise.student import FEWEST_DEGREES, MOST_DEGREES, LeftOut, StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.student import (
-    FEWEST_DEGREES,
-    MOST_DEGREES,
-    LeftOut,
-    StudentNoise,
     Weights,
     bound_at,
     cell_moments,
     infer_weights,
     left_out_cells,
+    weights_at,
 )
 
 __all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_out"]
@@ -286,7 +284,7 @@ def _reweighted(
     s = moments.discrepancies(params, panel)
     better = student if hold_degrees else student.at_best_degrees(s, mask)
     value = bound_at(params, panel, moments, weights, better) + evaluate.log_prior(params)
-    return _State(params, better, better.weights(s, panel), value)
+    return _State(params, better, weights_at(better, s, panel), value)
 
 
 class _Alternation(NamedTuple):
