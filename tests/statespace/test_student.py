@@ -32,8 +32,7 @@ STRATEGIES = {
     "recursions": {"strategy": "recursions"},
     "segmented": {"strategy": "segmented", "n_segments": 8},
     "scan": {"strategy": "scan", "n_segments": 8},
-    "default": {},
-    "chunks": {"strategy": "recursions", "chunk_rows": 16},
+    "core": {"strategy": "core"},
 }
 
 
@@ -66,7 +65,7 @@ def weighted():
     return model, x, weights, definition.weighted_posterior(model, x, weights)
 
 
-@sparsely("way", list(STRATEGIES), shown=["recursions", "default", "chunks"])
+@sparsely("way", list(STRATEGIES), shown=["recursions", "core"])
 def test_weights_are_noise_of_other_variances_in_every_strategy(weighted, way):
     model, x, weights, dense = weighted
     params, panel = to_parameters(model), to_panel([x])
