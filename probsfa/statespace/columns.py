@@ -23,10 +23,6 @@ __all__ = [
 
 # Number of rows per block.
 _BLOCK_ROWS = 65_536
-# The noise variance implied by a column's resolution is at most this fraction of the one that explains the
-# error of linear interpolation: a column that stays on one of few levels for long is interpolated nearly
-# without error, and the distance of the levels does not measure its noise.
-_OF_INTERPOLATION = 0.01
 # Number of rows for the resolution of columns, in so many segments: sorting more rows is slow.
 _RESOLUTION_ROWS, _RESOLUTION_SEGMENTS = 20_000, 8
 
@@ -165,7 +161,10 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
         steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(seen)]
         errors = seen[1:-1] - 0.5 * (seen[:-2] + seen[2:])
         if steps.size:
-            largest = _OF_INTERPOLATION * float(np.mean(errors**2)) / 1.5
+            # The noise variance implied by a column's resolution is at most this fraction of the one that
+            # explains the error of linear interpolation: a column that stays on one of few levels for long is
+            # interpolated nearly without error, and the distance of the levels does not measure its noise.
+            largest = 0.01 * float(np.mean(errors**2)) / 1.5
             out[j] = min(float(steps.min()) ** 2 / 12.0, largest)
     return out
 

@@ -30,8 +30,6 @@ __all__ = [
 ]
 
 _DAY, _YEAR = 86_400.0, 365.2425 * 86_400.0
-# Smallest share of a covariate's standard deviation that the others must not explain.
-_LEAST_LEFT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +284,8 @@ def _collinear(exog: FloatArray) -> int | None:
     left = np.zeros(exog.shape[1])
     n = min(triangle.shape)
     left[:n] = np.abs(np.diag(triangle)[:n]) / np.sqrt(len(exog))
-    return int(order[int(np.argmin(left))]) if left.min() < _LEAST_LEFT else None
+    # Smallest share of a covariate's standard deviation that the others must not explain.
+    return int(order[int(np.argmin(left))]) if left.min() < 1e-9 else None
 
 
 # ------------------------------------------------------------------------------- calendar

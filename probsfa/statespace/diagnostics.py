@@ -61,8 +61,6 @@ _HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
 _MOST_RHYTHMS = 3
 # Largest ratio by which a fit may change a period (`PERIOD_RANGE` of learning).
 _PERIOD_RANGE = 1.25
-# Smallest relative eigenvalue at which leave-one-row-out moments are not lost to rounding errors.
-_LEAST_LEFT = 1e-7
 # Columns with fewer values are not tested.
 _FEWEST = 50
 
@@ -380,7 +378,8 @@ def left_out_row_moments(
     root = axes * np.sqrt(np.maximum(power, 0.0))[:, None, :]
     turned = np.swapaxes(root, 1, 2)
     left, vectors = np.linalg.eigh(np.eye(k) - turned @ information @ root)
-    fine = np.min(left, axis=1, initial=1.0) > _LEAST_LEFT
+    # Smallest relative eigenvalue at which leave-one-row-out moments are not lost to rounding errors.
+    fine = np.min(left, axis=1, initial=1.0) > 1e-7
     left = np.where(fine[:, None], left, 1.0)
     inflated = root @ vectors / np.sqrt(left)[:, None, :]
     covariance = inflated @ np.swapaxes(inflated, 1, 2)

@@ -18,9 +18,6 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import Filtering, filter_rows, observation_moments
 from probsfa.statespace.prediction import check_probability
 
-# Maximum number of entries of the matrices that are inverted together.
-_MOST_ENTRIES = 2**22
-
 #: Function that filters rows, such as :func:`probsfa.statespace.posterior.filter_rows`.
 FilterRows = Callable[[Parameters, Panel, FloatArray, FloatArray, Transition | None], Filtering]
 
@@ -261,7 +258,8 @@ def row_errors(result: FilterResult) -> RowErrors:
     n, d = errors.shape
     distances, cell_errors = np.full(n, np.nan), np.full((n, d), np.nan)
     diagonal = np.arange(d)
-    block = max(1, _MOST_ENTRIES // d**2)
+    # Maximum number of entries of the matrices that are inverted together.
+    block = max(1, (2**22) // d**2)
     for start in range(0, n, block):
         rows = slice(start, start + block)
         loaded = whole.params.loadings / scale[rows, :, None]

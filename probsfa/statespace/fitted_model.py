@@ -21,9 +21,6 @@ from probsfa.statespace.summary import ParameterErrors
 
 __all__ = ["bayesian_criterion", "FittedModel", "parts_without"]
 
-# Number of random parts of the observed values for scores; each part is predicted from the others.
-_N_PARTS = 10
-
 
 class FittedModel:
     """A fitted model, in the units of the data.
@@ -201,7 +198,8 @@ def parts_without(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequenc
     rows, columns = np.nonzero(sequences.mask)
     order = np.random.default_rng(0).permutation(len(rows))  # the same at each call
     found = []
-    for part in np.array_split(order, min(_N_PARTS, len(order)) or 1):
+    # Number of random parts of the observed values for scores; each part is predicted from the others.
+    for part in np.array_split(order, min(10, len(order)) or 1):
         hidden = np.zeros(sequences.values.shape, dtype=bool)
         hidden[rows[part], columns[part]] = True
         found.append((hidden, replace(sequences, values=np.where(hidden, np.nan, sequences.values))))

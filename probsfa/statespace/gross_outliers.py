@@ -81,9 +81,6 @@ def _median_of_adjacent(x: FloatArray) -> FloatArray:
 # Robust standard deviations beyond which a value is a gross outlier; the smallest share of the sum of squares
 # with which outliers dominate a fit; and the largest share of all values that outliers can be.
 _GROSS, _LEAST_SHARE, _MOST_CELLS = 7.0, 0.3, 0.1
-# Ratio of the quantiles at 90 and 50 % of the sizes of errors: 2.4 for normal ones, 3.6 for Student-t ones of
-# two degrees of freedom.
-_MOST_RATIO = 3.5
 # Columns with fewer errors are not tested; maximum number of rows for medians.
 _FEWEST, _MANY_ROWS = 50, 50_000
 
@@ -166,7 +163,9 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
         if len(size) < _FEWEST:
             continue
         median, high = np.quantile(size, [0.5, 0.9])
-        if not 0.0 < high <= _MOST_RATIO * median:
+        # Ratio of the quantiles at 90 and 50 % of the sizes of errors: 2.4 for normal ones, 3.6 for Student-t
+        # ones of two degrees of freedom.
+        if not 0.0 < high <= 3.5 * median:
             continue
         limit = _GROSS * median / MAD
         wild = size > limit

@@ -21,8 +21,6 @@ __all__ = ["IdiosyncraticPosterior"]
 
 # Number of draws for variances: the part due to the factors has a relative error of sqrt(2 / number).
 _DRAWS = 32
-# Minimum number of draws for covariances of the factors, which have no exact part.
-_DRAWS_FOR_COVARIANCES = 64
 # Smallest leave-one-out precision of a value, relative to that given the factors.
 _LEAST_LEFT = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
@@ -130,7 +128,8 @@ class IdiosyncraticPosterior:
         Log densities of single rows would require states; each row has an equal share of the log-likelihood.
         """
         n, k = self.means.shape
-        n_draws = max(_DRAWS_FOR_COVARIANCES, 4 * k)
+        # Minimum number of draws for covariances of the factors, which have no exact part.
+        n_draws = max(64, 4 * k)
         here, lagged = np.zeros((n, k, k)), np.zeros((max(n - 1, 0), k, k))
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
             here += np.einsum("rti,rtj->tij", factors, factors)

@@ -34,11 +34,6 @@ __all__ = [
     "worse_than_interpolation",
 ]
 
-# Posterior variance over noise variance of a value is below one; if it is within this part of one, the
-# information of the other values is lost to rounding.
-_LEAST_LEFT = 1e-7
-# Noise variance, relative to the explained variance, below which rounding dominates leave-one-out moments.
-_NEAR_ZERO = 1e-5
 # Fewer values do not give a reliable comparison.
 _FEWEST = 20
 
@@ -105,7 +100,9 @@ def left_out_moments(
         left = 1.0 - explained / noise_variance  # v / v'
         without = (means - values * (explained / noise_variance)) / left
         variance = explained / left + noise_variance
-    told = (left > _LEAST_LEFT) & ~np.isnan(values)
+    # Posterior variance over noise variance of a value is below one; if it is within this part of one, the
+    # information of the other values is lost to rounding.
+    told = (left > 1e-7) & ~np.isnan(values)
     return np.where(told, without, np.nan), np.where(told, variance, np.nan)
 
 
@@ -115,7 +112,9 @@ def near_zero_noise(params: Parameters) -> BoolArray:
     Their leave-one-out moments are computed by :func:`.cells_left_out` instead.
     """
     noise, explained = params.noise_variance, np.sum(params.loadings**2, axis=1)
-    return np.asarray((noise > 0.0) & (noise < _NEAR_ZERO * explained))
+    # Noise variance, relative to the explained variance, below which rounding dominates leave-one-out
+    # moments.
+    return np.asarray((noise > 0.0) & (noise < 1e-5 * explained))
 
 
 def interpolated(sequences: Sequences) -> FloatArray:

@@ -76,14 +76,10 @@ from probsfa.statespace.whiteness import misfit_clause
 
 # Size of moments in bytes above which they are not stored: values are imputed chunk by chunk.
 _LARGE = 128 * 2**20
-# Number of rows that are compared with linear interpolation even if their moments exceed a quarter of this.
-_FEWEST_COMPARED = 1000
 # Rows checked for gross misfit after a fit, and maximum number of states for which this check is fast.
 _ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
 # Additional rows in this check that may have outliers, and rows filtered before each of them.
 _SUSPECTS, _ROWS_BEFORE = 10, 30
-# Relative noise variance below which rounding errors affect one-step predictions.
-_LEAST_NOISE_LOOKED_AT = 1e-8
 
 __all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
 
@@ -394,7 +390,9 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """
         params = self._states
         affordable = affordable_rows(params.n_states, params.n_features)
-        affordable = min(affordable, max(_LARGE // (4 * self._bytes_of_moments(1)), _FEWEST_COMPARED))
+        # Number of rows that are compared with linear interpolation even if their moments exceed a quarter of
+        # this.
+        affordable = min(affordable, max(_LARGE // (4 * self._bytes_of_moments(1)), 1000))
         if sequences.n_rows <= affordable:
             return sequences
         sample = stretches(sequences.mask, sequences.lengths, affordable, 3 * STRETCHES)
@@ -415,7 +413,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """
         params = self._states
         noise = params.noise_variance / self.fitted.scale**2
-        if params.n_states > _MOST_STATES_LOOKED_AT or noise.min() < _LEAST_NOISE_LOOKED_AT:
+        # Relative noise variance below which rounding errors affect one-step predictions.
+        if params.n_states > _MOST_STATES_LOOKED_AT or noise.min() < 1e-8:
             return self
         rows = sequences
         if sequences.n_rows > _ROWS_LOOKED_AT:

@@ -30,9 +30,6 @@ __all__ = ["OutlierModel", "far_from_neighbours", "spread_of_dominated"]
 
 # Robust standard deviations from the median of adjacent values beyond which a value may be an outlier.
 _FAR = 6.0
-# Nats by which an outlier is less likely than its prediction: five standard deviations, which one in two
-# million normal errors exceeds.
-_NATS = 12.5
 # A few values dominate a column if at most this share of them has at least this share of the sum of squared
 # distances from adjacent values.
 _FEW, _DOMINANT = 0.02, 0.5
@@ -99,7 +96,9 @@ class OutlierModel(LinearGaussianModel):
         assert predicted.std is not None
         scores = np.zeros(far.shape)
         scores[far] = (sequences.values[far] - predicted.values[far]) / predicted.std[far]
-        out = 0.5 * scores**2 > _NATS
+        # Nats by which an outlier is less likely than its prediction: five standard deviations, which one in
+        # two million normal errors exceeds.
+        out = 0.5 * scores**2 > 12.5
         if not out.any():
             return sequences
         return replace(sequences, values=np.where(out, np.nan, sequences.values))

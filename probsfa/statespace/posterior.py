@@ -33,9 +33,6 @@ __all__ = [
     "visit_moments",
 ]
 
-# Noise variance, relative to the variance that the latent states explain, below which it is rounding error.
-_LEAST_NOISE = 1e-13
-
 
 class Posterior(NamedTuple):
     """Distribution of the factors given all observations (Kalman smoother).
@@ -208,7 +205,9 @@ def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatA
     """
     states = params.state_space
     scores, precisions = choose(states).leave_one_out(states, panel)
-    resolved = states.noise_variance > _LEAST_NOISE * np.sum(states.loadings**2, axis=1)
+    # Noise variance, relative to the variance that the latent states explain, below which it is rounding
+    # error.
+    resolved = states.noise_variance > 1e-13 * np.sum(states.loadings**2, axis=1)
     seen = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
     with np.errstate(divide="ignore", invalid="ignore"):
         means = panel.values[: panel.n_rows] - scores / precisions

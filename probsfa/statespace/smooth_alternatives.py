@@ -17,11 +17,6 @@ __all__ = ["better_as_smooth"]
 # Time scales of the smooth factor that are tried, as parts of that of the AR(1) factor. An AR(1) fit to a
 # smooth path under noise has a time scale one to eight times as long.
 _PARTS = (1.0, 0.5, 0.25, 0.125)
-# Shortest time scale, in units of time, at which paths of the two kinds can be distinguished.
-_SHORTEST = 2.0
-# If the model is right, the likelihood ratio of another model exceeds 1 / p with a probability of at most p
-# (Markov's inequality). This p is therefore the rate of false alarms.
-_FALSE_ALARMS = 0.01
 # Lags at which the prediction errors of both models are compared.
 _LAGS = 10
 
@@ -49,11 +44,14 @@ def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
     with np.errstate(divide="ignore", invalid="ignore"):
         timescales = np.where(params.decay > 0.0, -1.0 / np.log(params.decay), 0.0)
     pairs = ((k, part * timescale) for k, timescale in enumerate(timescales) for part in _PARTS)
-    trials = [(k, timescale) for k, timescale in pairs if timescale >= _SHORTEST]
+    # Shortest time scale, in units of time, at which paths of the two kinds can be distinguished.
+    trials = [(k, timescale) for k, timescale in pairs if timescale >= 2.0]
     if not trials:
         return none
     panel = make_panel(timed)
-    least = log_likelihood(params.state_space, panel) + np.log(len(trials) / _FALSE_ALARMS)
+    # If the model is right, the likelihood ratio of another model exceeds 1 / p with a probability of at most
+    # p (Markov's inequality). This p is therefore the rate of false alarms.
+    least = log_likelihood(params.state_space, panel) + np.log(len(trials) / 0.01)
     best: dict[int, tuple[float, float]] = {}
     for k, timescale in trials:
         value = log_likelihood(_with_smooth(params, {k: timescale}).state_space, panel)

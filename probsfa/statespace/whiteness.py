@@ -30,10 +30,6 @@ __all__ = [
 
 # Minimum number of periods in the longest sequence, and bins on each side that estimate the background.
 _FEWEST_CYCLES, _LEAST_BINS, _MOST_BINS = 4, 30, 200
-# Maximum length of the time grid of a spectrum.
-_LONGEST_GRID = 2**22
-# Errors are clipped at this many standard deviations, so that a single outlier does not cause a peak.
-_MOST_ERROR = 4.0
 # Trial degrees of freedom of Student's t.
 _DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
 
@@ -323,7 +319,8 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     if apart.size == 0:
         return nothing
     step = float(np.median(apart))
-    if max(float(times[rows[-1]] - times[rows[0]]) for rows in pieces) > _LONGEST_GRID * step:
+    # Maximum length of the time grid of a spectrum.
+    if max(float(times[rows[-1]] - times[rows[0]]) for rows in pieces) > (2**22) * step:
         return nothing
     grids = [np.rint((times[rows] - times[rows[0]]) / step).astype(np.int64) for rows in pieces]
     spans = np.array([int(grid[-1]) + 1 for grid in grids])
@@ -366,7 +363,8 @@ def _cut(errors: FloatArray) -> FloatArray:
         if not seen.any():
             continue
         x = errors[seen, j] - np.median(errors[seen, j])
-        most = _MOST_ERROR * 1.4826 * float(np.median(np.abs(x)))
+        # Errors are clipped at this many standard deviations, so that a single outlier does not cause a peak.
+        most = 4.0 * 1.4826 * float(np.median(np.abs(x)))
         x = np.clip(x, -most, most) if most > 0.0 else x
         out[seen, j] = x - x.mean()
     return out

@@ -35,8 +35,6 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 #: Largest factor by which a learned period may become longer or shorter than its initial value.
 PERIOD_RANGE = 1.25
-# Weight of squared distances of decays, relative to those of loadings in standard deviations of the columns.
-_WEIGHT_OF_DECAYS = 0.1
 
 
 class Limits(NamedTuple):
@@ -118,7 +116,9 @@ def imposed(params: Parameters, limits: Limits) -> Parameters:
     before, k, d = np.sum(params.loadings**2, axis=1), params.n_components, params.n_features
     slow, held = params.loadings[:, :k], limits.loadings[:, :k]
     apart = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
-    order = closest_order(slow, held, _WEIGHT_OF_DECAYS * np.where(np.isnan(apart), 0.0, apart))
+    # Weight of squared distances of decays, relative to those of loadings in standard deviations of the
+    # columns.
+    order = closest_order(slow, held, 0.1 * np.where(np.isnan(apart), 0.0, apart))
     decay = params.decay[order]
     parts, processes = [slow[:, order] * closest_signs(slow[:, order], held)], []
     for one in params.processes:

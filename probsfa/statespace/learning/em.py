@@ -222,16 +222,10 @@ def warm_up(
 # Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algorithm. Journal of
 # Computational and Graphical Statistics 10, 422-439.
 
-# Rows times draws: sums over so many have an error of 1 to 2 percent.
-_ROWS_DRAWN = 3000
-# Error of posterior means during the fit, in posterior standard deviations.
-_TOLERANCE = 1e-2
 # Conjugate gradient iterations of the regressions, and scoring steps of the noise, in each iteration of EM.
 _REGRESSION_ITERATIONS, _SCORING_STEPS = 3, 2
 # Initial fraction of the white noise that becomes AR(1) noise, and its initial decay.
 _SHARE, _DECAY = 0.5, 0.8
-# Gain in nats per free parameter below which EM stops: the draws cannot resolve less.
-_WORTH_OF_A_PARAMETER = 5e-3
 # Ranges of the noise: variances of AR(1) noise, in variances of a column, and atanh of decays.
 _LEAST_VARIANCE, _MOST_VARIANCE, _MOST_ATANH = 1e-8, 1e2, 6.5
 # Largest scoring step, in each coordinate.
@@ -278,7 +272,8 @@ class EMIteration:
     def __init__(self, panel: Panel, params: Parameters, noise: Noise, n_draws: int | None = None) -> None:
         self.panel, self.params, self.noise = panel, params, noise
         self.steps = Steps.of(panel)
-        self.n_draws = n_draws or -(-_ROWS_DRAWN // panel.n_rows)
+        # Rows times draws: sums over so many have an error of 1 to 2 percent.
+        self.n_draws = n_draws or -(-3000 // panel.n_rows)
         self._values = np.ascontiguousarray(panel.values[: panel.n_rows].T)
         self._seen = self.steps.weights
         self._counts = self._seen.sum(axis=1)
@@ -296,7 +291,8 @@ class EMIteration:
         self.system = FactorSystem(self.params, self.steps)
         factors, _, values = self.system.simulate(np.random.default_rng(0), self.n_draws)
         right = self.system.information(np.concatenate([self.centred()[None], values]))
-        found = self.system.solve(right, self._solutions, tol=_TOLERANCE)
+        # Error of posterior means during the fit, in posterior standard deviations.
+        found = self.system.solve(right, self._solutions, tol=1e-2)
         self._solutions = found.values
         self.means, self.deviations = found.values[0], factors - found.values[1:]
 
@@ -518,7 +514,8 @@ def fit_monte_carlo_em(
         start = with_ar1_noise(start)
     start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
     n_parameters = start.n_components * (start.n_features + 1) + 4 * start.n_features
-    least = max(tol, _WORTH_OF_A_PARAMETER * n_parameters)
+    # Gain in nats per free parameter below which EM stops: the draws cannot resolve less.
+    least = max(tol, 5e-3 * n_parameters)
     gains: list[float] = []
     status: Status = "max_iter"
     with one_blas_thread():

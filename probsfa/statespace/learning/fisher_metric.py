@@ -108,10 +108,6 @@ Solver = Callable[[FloatArray], FloatArray]
 # Size beyond which only diagonal blocks of the matrix of the loadings within the span (q K by q K) are used:
 # factorising all of it would take longer than the optimizer steps that it saves.
 MOST_WITHIN = 400
-# Number of noise coordinates beyond which these are not coupled to other coordinates.
-_MOST_NOISES = 256
-# Largest number of coordinates for which the whole matrix is formed if some loadings are held.
-_MOST_APART = 2000
 
 
 class CompleteData(NamedTuple):
@@ -208,7 +204,8 @@ class Metric:
         )
         q = left.shape[1]
         self.left = left
-        self.coarse = q * k > most_within or layout.n_noise > _MOST_NOISES
+        # Number of noise coordinates beyond which these are not coupled to other coordinates.
+        self.coarse = q * k > most_within or layout.n_noise > 256
         self.moments = complete.moments
         # The information on a noise variance is proportional to how often its column is observed.
         self.share = np.sqrt(share)
@@ -334,7 +331,8 @@ class Metric:
         """Solve for a subset of coordinates that excludes some loadings or offsets."""
         kept = np.flatnonzero(free)
         step = np.zeros_like(gradient)
-        if len(kept) <= _MOST_APART:
+        # Largest number of coordinates for which the whole matrix is formed if some loadings are held.
+        if len(kept) <= 2000:
             matrix = self.to_dense(damping)[kept[:, None], kept]
             step[kept] = factorise(matrix)(gradient[kept])
             return step
@@ -549,10 +547,6 @@ def _curvature(
 # the matrix is formed as a whole. It has as many rows as there are parameters, which is cheap relative to a
 # posterior with a state for each factor and each column.
 
-# Information added to that on the decay of AR(1) noise: where noise is too weak for the data to determine its
-# decay, steps would otherwise be unbounded and shorten all others.
-_LEAST_INFORMATION = 1.0
-
 
 class ColouredSpectra(NamedTuple):
     """Inverse of the spectral matrix ``S`` at ``W`` frequencies, and derivatives of ``S``.
@@ -707,7 +701,9 @@ class AR1NoiseMetric(DenseMetric):
 
         own = layout.memories
         added = np.zeros(size)
-        added[own] += _LEAST_INFORMATION
+        # Information added to that on the decay of AR(1) noise: where noise is too weak for the data to
+        # determine its decay, steps would otherwise be unbounded and shorten all others.
+        added[own] += 1.0
         if gradient is not None:
             even = layout.evenly_sampled
             added[dynamics] += dynamics_curvature(params, gradient[dynamics], evenly_sampled=even)

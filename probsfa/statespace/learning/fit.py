@@ -52,14 +52,8 @@ from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
 from probsfa.statespace.posterior import visit_moments
 
 _WHITTLE_EVALUATIONS = 80
-# Tolerance on Whittle's likelihood, an approximation, in nats for each free parameter.
-_WHITTLE_WORTH = 0.003
-# Starts whose log-likelihoods differ by less than this (nats) count as one optimum.
-_SAME_OPTIMUM = 0.05
 # Refined starts whose exact log-likelihood is farther (nats) below the best are dropped.
 _TOO_LOW = 30.0
-# Evaluations of the first optimization run from each start, if there are several.
-_TRIAL_EVALUATIONS = 12
 # Most EM steps before quasi-Newton steps, and the gain (nats) below which they end.
 _EM_STEPS, _EM_WORTH = 5, 2.0
 # Most imputations by the model before optimization, and the gain (nats) below which they end.
@@ -68,11 +62,6 @@ _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 _SHORTEST_FOR_SPECTRA = 8
 # Factors of the initial loadings with which other processes are added to a model with AR(1) factors alone.
 _STRENGTHS = (0.3, 0.03)
-# Share of each column's noise that is AR(1) noise in the last start from a model with white noise.
-_WEAK = 0.1
-# Largest relative change of a cycle's frequency on Whittle's likelihood. With too few latent factors, a cycle
-# would otherwise become slow and replace one that is not in the model.
-_LARGEST_DRIFT = 0.1
 
 
 def fit(
@@ -350,7 +339,8 @@ class _Search:
         if np.any(sign < 0.0):
             made.append(with_ar1_noise(nested, sign=sign))
         firsts = [self.conform(params, layout) for params in made]
-        weak = self.conform(with_ar1_noise(nested, _WEAK), layout)
+        # Share of each column's noise that is AR(1) noise in the last start from a model with white noise.
+        weak = self.conform(with_ar1_noise(nested, 0.1), layout)
         return [*self.refined_all(layout, firsts), weak]
 
     def process_candidates(self, layout: Coordinates, nested: FitResult | None) -> list[Parameters]:
@@ -414,7 +404,9 @@ class _Search:
                 refined = [self.refined(layout._replace(latents=one.latents), one, data) for one in tried]
                 params = max(refined, key=lambda pair: pair[0])[1]
                 sought = np.append(before, frequency)
-                if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(sought) - 1.0) > _LARGEST_DRIFT):
+                # Largest relative change of a cycle's frequency on Whittle's likelihood. With too few latent
+                # factors, a cycle would otherwise become slow and replace one that is not in the model.
+                if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(sought) - 1.0) > 0.1):
                     params = tried[0]
         if n_rhythms == 0 and data is not None:
             params = self.refined(layout, params, data)[1]
@@ -430,7 +422,8 @@ class _Search:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A very long step may overflow; the optimizer then shortens it.
             warnings.simplefilter("ignore", RuntimeWarning)
-            worth = max(0.1, _WHITTLE_WORTH * layout.size)
+            # Tolerance on Whittle's likelihood, an approximation, in nats for each free parameter.
+            worth = max(0.1, 0.003 * layout.size)
             end = ascend(objective, to_vector(even, params), make_box(even, self.noise), tol=worth)
         refined = from_vector(even, end.vector, params)
         value = end.history[-1] if end.history else -np.inf
@@ -471,7 +464,8 @@ class _Search:
                 break
             stats = self.evaluate(params)
             value = stats.log_likelihood
-            if np.isfinite(value) and all(abs(value - other.value) > _SAME_OPTIMUM for other in ranked):
+            # Starts whose log-likelihoods differ by less than this (nats) count as one optimum.
+            if np.isfinite(value) and all(abs(value - other.value) > 0.05 for other in ranked):
                 ranked.append(_RankedStart(value, params, stats))
         if not ranked:
             raise ValueError(
@@ -517,7 +511,8 @@ class _Search:
             if results and evaluate.count >= limit:
                 break
             alone = len(promising) == 1
-            evaluate.limit = limit if alone else min(limit, evaluate.count + _TRIAL_EVALUATIONS)
+            # Evaluations of the first optimization run from each start, if there are several.
+            evaluate.limit = limit if alone else min(limit, evaluate.count + 12)
             try:
                 params, stats = warm_up(
                     evaluate, params, stats, self.noise, _EM_STEPS, _EM_WORTH, layout.loaded

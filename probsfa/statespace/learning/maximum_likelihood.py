@@ -143,8 +143,6 @@ _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
 # Observed values for each free parameter below which a fit reports it: 90 % intervals of imputed values
 # covered 70 % in windows of 10 rows, and 85 % in those of 20.
 _FEW_VALUES = 3.0
-# Maximum number of likelihood evaluations of the white-noise fit from which integrated AR(1) noise is fitted.
-_WHITE_EVALUATIONS = 15
 
 
 class Observations(NamedTuple):
@@ -629,13 +627,15 @@ def _maximise_integrated(problem: FitProblem, start: Parameters | None, report: 
     noise = problem.learned_noise
     in_data_units = None if report is None else _InDataUnits(report, problem.log_volume)
     if start is None:
+        # Maximum number of likelihood evaluations of the white-noise fit from which integrated AR(1) noise is
+        # fitted.
         white = fit(
             panel,
             options.latents,
             noise,
             None,
             solver=options.solver,
-            max_iter=min(options.max_iter, _WHITE_EVALUATIONS),
+            max_iter=min(options.max_iter, 15),
             tol=problem.tol,
             report=in_data_units,
         )

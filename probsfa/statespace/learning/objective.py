@@ -53,9 +53,6 @@ from probsfa.statespace.posterior import expected_statistics
 # gradients of earlier iterations are rotated too (Absil, Mahony & Sepulchre 2008, Optimization algorithms on
 # matrix manifolds, chapters 4 and 8, on retractions and vector transport).
 
-# Lower bound of the sums of two eigenvalues of ``G``, relative to the largest: factors are degenerate below.
-_LEAST_PART = 1e-10
-
 
 @dataclass(frozen=True, eq=False)
 class Turn:
@@ -118,7 +115,9 @@ def rotate_along(
     crossed = crossed - crossed.T
     power, basis = np.linalg.eigh(scaled.T @ scaled)
     weights = power[:, None] + power
-    least = max(_LEAST_PART * float(weights.max(initial=0.0)), np.finfo(np.float64).tiny)
+    # Lower bound of the sums of two eigenvalues of ``G``, relative to the largest: factors are degenerate
+    # below.
+    least = max(1e-10 * float(weights.max(initial=0.0)), np.finfo(np.float64).tiny)
     generator = basis @ ((basis.T @ crossed @ basis) / np.maximum(weights, least)) @ basis.T
     generator = 0.5 * (generator - generator.T)
     turn = Turn(layout, expm(generator))
@@ -440,11 +439,6 @@ def fit_quasi_newton(
 # these rows with D-by-K matrices. Its maximum differs from the exact one by edge terms, so it yields good
 # initial values: many can be compared at the cost of one posterior.
 
-# Size as in :class:`.Metric`, smaller because an evaluation is cheaper here than with the exact likelihood.
-_MOST_WITHIN = 144
-# Number of frequencies of one band and sequence beyond which the band is reduced before the next one.
-_MANY_FREQUENCIES = 4096
-
 
 class Periodogram(NamedTuple):
     """Periodogram averaged over bands.
@@ -522,7 +516,9 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
             scaled = transform[i:j] * np.sqrt(weight[i:j, None])
             rows[band] += [scaled.real, scaled.imag]
-            if j - i > _MANY_FREQUENCIES:  # a band of a long sequence may be as large as the sequence
+            # Number of frequencies of one band and sequence beyond which the band is reduced before the next
+            # one.
+            if j - i > 4096:  # a band of a long sequence may be as large as the sequence
                 rows[band] = [_shortened(np.concatenate(rows[band]))]
             weights[band] += weight[i:j].sum()
             moments[band] += weight[i:j] @ omega[i:j]
@@ -638,7 +634,9 @@ class WhittleObjective:
         slope = slope_for_metric(
             evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
         )
-        return Metric(self.layout, params, self._complete, slope, _MOST_WITHIN)
+        # Size as in :class:`.Metric`, smaller because an evaluation is cheaper here than with the exact
+        # likelihood.
+        return Metric(self.layout, params, self._complete, slope, 144)
 
 
 class AR1NoiseWhittleObjective(WhittleObjective):

@@ -66,12 +66,8 @@ __all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "stan
 
 # Maximum number of rounds; least evaluations after the first fit; maximum of conjugate gradient steps.
 _MOST_ROUNDS, _FEWEST_EVALUATIONS, _MOST_STEPS = 12, 12, 60
-# Gain that the least squares may leave unrealised, as a fraction of the tolerance.
-_LEFT_OVER = 1e-4
 # Size beyond which only diagonal blocks of the preconditioner are used.
 _MOST_WITHIN = 1000
-# Least fraction of a column's variance that covariates may leave unexplained.
-_LEAST_LEFT = 1e-20
 
 
 class _Design(NamedTuple):
@@ -245,7 +241,8 @@ class _Joint:
         if result.degrees_of_freedom is not None:
             student = StudentNoise(result.degrees_of_freedom, self.problem.options.by_row)
             panel = panel.weighted(infer_weights(params, panel, student).weights.values)
-        return least_squares(params, panel, self.design.rows, _LEFT_OVER * self.problem.tol)
+        # Gain that the least squares may leave unrealised, as a fraction of the tolerance.
+        return least_squares(params, panel, self.design.rows, 1e-4 * self.problem.tol)
 
     def climb_from(self, start: _State) -> _State:
         """Alternate both steps until the gain is below the tolerance."""
@@ -432,7 +429,8 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
         origin = x.mean()
         solution = np.linalg.lstsq(rows[seen], x - origin, rcond=None)[0]
         scatter, left = np.sum((x - origin) ** 2), np.sum((x - origin - rows[seen] @ solution) ** 2)
-        if 0.0 < scatter and left <= _LEAST_LEFT * scatter:
+        # Least fraction of a column's variance that covariates may leave unexplained.
+        if 0.0 < scatter and left <= 1e-20 * scatter:
             names = sequences.feature_names
             called = "" if names is None else f" ({names[d]!r})"
             raise ValueError(

@@ -67,12 +67,8 @@ __all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_ou
 _FROM_NEIGHBOURS, _FROM_COLUMN, _MOST_SUSPECTS = 6.0, 8.0, 0.25
 # Fraction of equal values from which on a column is repetitive, and lower bound of its noise variance.
 _REPETITIVE, _NOISE_OF_REPETITIVE = 0.4, 0.1
-# Robust standard deviations at which values are clipped before the scale of a column is estimated.
-_CUT = 6.0
 # Maximum number of posterior evaluations at fixed weights, and of rounds; initial degrees of freedom.
 _EVALUATIONS_A_ROUND, _MOST_ROUNDS, _FIRST_DEGREES = 5, 200, 4.0
-# Number of consecutive rounds with a predicted gain below the tolerance that ends the fit.
-_PROMISES = 2
 # Maximum number of leave-one-out updates of degrees of freedom and scales, rounds of optimization in between,
 # change of their logarithms below which they have converged, and maximum number of values for the estimate.
 _MOST_LEFT_OUT_ROUNDS, _ROUNDS_BETWEEN, _SAME, _MOST_CELLS = 8, 2, 0.02, 2**17
@@ -91,7 +87,9 @@ def clipped(sequences: Sequences) -> FloatArray:
         seen = values[~np.isnan(values[:, j]), j]
         if seen.size:
             centre = np.median(seen)
-            reach = _CUT * np.median(np.abs(seen - centre)) / MAD
+            # Robust standard deviations at which values are clipped before the scale of a column is
+            # estimated.
+            reach = 6.0 * np.median(np.abs(seen - centre)) / MAD
             if reach > 0.0:
                 values[:, j] = np.clip(values[:, j], centre - reach, centre + reach)
     return values
@@ -336,7 +334,8 @@ class _Alternation(NamedTuple):
                     break
                 gains.append(history[-1] - history[-2])
                 promising = promising + 1 if _promised(gains) < tol else 0
-                done = promising >= _PROMISES or gains[-1] <= rounding(history[-1], panel.n_rows)
+                # Number of consecutive rounds with a predicted gain below the tolerance that ends the fit.
+                done = promising >= 2 or gains[-1] <= rounding(history[-1], panel.n_rows)
                 if not done:
                     continue
                 status = "converged"

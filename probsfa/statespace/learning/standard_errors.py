@@ -30,14 +30,6 @@ from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
 
-# Step of the differences, in expected standard errors.
-_STEP = 0.01
-# Relative distance at which a coordinate is at the end of its range.
-_AT_END = 1e-9
-# Fraction of a column's variance below which the scale of AR(1) noise is zero and its decay not identified.
-_LEAST_MEMORY = 1e-8
-
-
 # Names of errors that are attributes, not fields of the tuple.
 _BESIDE = ("rhythm_decays", "rhythm_periods", "smooth_timescales", "memory_decay", "memory_scale")
 
@@ -214,7 +206,8 @@ def observed_information(
     columns = []
     for i in indices:
         step = np.zeros_like(vector)
-        step[i] = _STEP / np.sqrt(max(float(expected[i]), 1.0))
+        # Step of the differences, in expected standard errors.
+        step[i] = 0.01 / np.sqrt(max(float(expected[i]), 1.0))
         ahead, behind = (
             _score_at(layout, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
         )
@@ -240,14 +233,17 @@ def free_coordinates(
             loadings[:, np.searchsorted(layout.latents.seen, first + 2 * j + 1)] = True
     if layout.n_ar1_noise:
         own = layout.memories
-        heard = np.diagonal(params.seen_loadings[:, own]) ** 2 > _LEAST_MEMORY
+        # Fraction of a column's variance below which the scale of AR(1) noise is zero and its decay not
+        # identified.
+        heard = np.diagonal(params.seen_loadings[:, own]) ** 2 > 1e-8
         loadings[:, own] &= heard
         free[own] = heard
     free[layout.slices[1]] = loadings[layout.loaded]
     free[layout.slices[2]] = layout.variances.totals(at_floor.astype(np.float64)) == 0.0
     lower, upper = layout.bounds
     vector = to_vector(layout, params)
-    ends = (np.isclose(vector, end, rtol=_AT_END, atol=0.0) for end in (lower, upper))
+    # Relative distance at which a coordinate is at the end of its range.
+    ends = (np.isclose(vector, end, rtol=1e-9, atol=0.0) for end in (lower, upper))
     return free & ~(np.any(list(ends), axis=0) | (lower == upper))
 
 
@@ -381,8 +377,6 @@ def errors_of(
 _MOST_STEPS, _CLOSE = 25, 2e-3
 # Least curvature of a direction, relative to the largest, and least decay that counts as positive.
 _FLATTEST, _FASTEST = 1e-10, 1e-4
-# Maximum number of evaluations for the other parameters at one decay.
-_MOST_EVALUATIONS = 60
 
 
 class TimescaleProfile(NamedTuple):
@@ -483,7 +477,8 @@ class _Profile:
                 return 1e100, np.zeros_like(u)
             return self.best - value, -self.factor.T @ gradient[self.rest]
 
-        options: Any = {"maxfun": _MOST_EVALUATIONS, "ftol": 1e-10, "gtol": 1e-4}
+        # Maximum number of evaluations for the other parameters at one decay.
+        options: Any = {"maxfun": 60, "ftol": 1e-10, "gtol": 1e-4}
         end = scipy.optimize.minimize(
             objective, np.zeros(len(self.rest)), jac=True, method="L-BFGS-B", options=options
         )

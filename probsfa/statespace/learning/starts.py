@@ -196,8 +196,6 @@ def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tupl
 #
 # Other kinds replace the AR(1) factors of :mod:`.starts` that explain most, by :meth:`.Process.like_ar1`.
 
-# Fewest periods of a detected stochastic cycle that a series must contain.
-_FEWEST_PERIODS = 3.0
 # Initial damping times of a stochastic cycle, in periods; the better one is used.
 MEMORIES = (10.0, 60.0)
 # Number of frequencies at which the background of a periodogram is computed, and its smallest half-width.
@@ -280,7 +278,8 @@ def _strongest(
     """Return the index of the frequency with most power above background, away from cycles of the model."""
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
-    longest = 2.0 * np.pi * _FEWEST_PERIODS / max(len(x) for x in sequences)
+    # Fewest periods of a detected stochastic cycle that a series must contain.
+    longest = 2.0 * np.pi * 3.0 / max(len(x) for x in sequences)
     apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
     power[(omega < min(longest, 0.5 * np.pi)) | np.any(apart, axis=1)] = -np.inf
     power[-1] = -np.inf  # it has no phase
@@ -377,8 +376,6 @@ def silent_processes(latents: Latents, like: Parameters, given: Given) -> Parame
 _HALF, _TENTH = 0.5, 0.1
 # Fraction of a column's variance that is much noise, and lag-one correlation of alternating noise.
 _MUCH_NOISE, _ALTERNATING = 0.1, -0.2
-# Initial decay.
-_DECAY = 0.8
 
 
 def with_ar1_noise(params: Parameters, share: float = _HALF, sign: FloatArray | float = 1.0) -> Parameters:
@@ -421,8 +418,9 @@ def with_silent_ar1_noise(params: Parameters) -> Parameters:
 
 def _with(params: Parameters, share: float, sign: FloatArray | float = 1.0) -> Parameters:
     variance: FloatArray = params.noise_variance
+    # Initial decay.
     return params.replace(
         noise_variance=(1.0 - share) * variance,
-        memory_decay=np.full(params.n_features, _DECAY) * sign,
+        memory_decay=np.full(params.n_features, 0.8) * sign,
         memory_scale=np.sqrt(share * variance),
     )

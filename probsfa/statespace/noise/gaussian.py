@@ -47,9 +47,6 @@ LEAST_WHITE_NOISE = 1e-6
 LEAST_KNOWN_NOISE = 1e-12
 #: Relative noise variance below which the weak prior falls.
 WEAK_PRIOR = 1e-4
-# Curvature of the posterior density by ``log rho`` added to the expected information, in units of the prior's
-# slope: twice the curvature that the likelihood has where the prior balances it.
-_PRIOR_CURVATURE = 2.0
 #: Lower bound for single columns in earlier versions and in files saved by them.
 FORMER_FLOOR = 1e-3
 # Columns with a noise variance below the first are Heywood cases if the median is above the second.
@@ -167,5 +164,7 @@ def slope_for_metric(
     if noise is None:
         return gradient
     slope = gradient.copy()
-    slope[place] -= _PRIOR_CURVATURE * noise.prior_slope(noise_variance)
+    # Curvature of the posterior density by ``log rho`` added to the expected information, in units of the
+    # prior's slope: twice the curvature that the likelihood has where the prior balances it.
+    slope[place] -= 2.0 * noise.prior_slope(noise_variance)
     return slope

@@ -30,8 +30,6 @@ _SHARE_OF_CLOSEST, _LEAST_MARGIN, _MOST_OF_RANGE, _MOST_OF_MEDIAN = 0.5, 1e-3, 0
 _FEWEST, _FEWEST_VALUES = 50, 10
 _LEAST_GAIN, _LEAST_GAIN_PER_CELL, _LEAST_MARGINAL_GAIN = 10.0, 0.05, 2.0
 _GAIN_OF_LOG_PER_CELL = 0.1
-# Largest share of the observed values that are equal (other than zero): with more ties there is no density.
-_MOST_TIED = 0.2
 
 
 def make_transform(
@@ -122,7 +120,9 @@ def choose_transform(cells: FloatArray, sequences: Sequences) -> Transform | Non
     if seen.size < _FEWEST or seen.min() < 0.0:
         return None
     values, counts = np.unique(seen, return_counts=True)
-    if values.size < _FEWEST_VALUES or counts[values != 0.0].max() > _MOST_TIED * seen.size:
+    # Largest share of the observed values that are equal (other than zero): with more ties there is no
+    # density.
+    if values.size < _FEWEST_VALUES or counts[values != 0.0].max() > 0.2 * seen.size:
         return None
     candidates: list[Transform] = [Sqrt(1.0)]
     candidates += [Bounds(0.0, top, 0.0) for top in (1.0, 100.0) if 0.9 * top < seen.max() <= top]
