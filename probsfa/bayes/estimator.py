@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from probsfa._random import generator
 from probsfa._saving import Saved
+from probsfa._times import describe_index
 from probsfa._typing import Seed
 from probsfa._validation import check_sequences
 from probsfa.bayes import inference_data, persistence
@@ -33,7 +34,6 @@ from probsfa.bayes.settings import (
     refuse,
 )
 from probsfa.statespace.methods import StateSpaceMethods
-from probsfa.statespace.timeline import describe_index
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._saving import Saved
-from probsfa._times import TimeAxis, timescales_from_decay
+from probsfa._times import TimeAxis, describe_index, timescales_from_decay
 from probsfa._typing import Seed
 from probsfa._validation import Sequences, check_sequences
 from probsfa.statespace import persistence, streaming
@@ -37,10 +37,7 @@ from probsfa.statespace.parameters import Parameters, make_parameters
 from probsfa.statespace.processes import KINDS
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.student_model import model_of, with_noise
-from probsfa.statespace.timeline import (
-    describe_index,
-    refuse_uneven,
-)
+from probsfa.statespace.timeline import refuse_uneven
 from probsfa.statespace.transforms import make_transforms
 
 __all__ = ["ProbabilisticSFA"]

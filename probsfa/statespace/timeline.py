@@ -28,39 +28,11 @@ from probsfa.statespace.panel import whole_if_close
 __all__ = [
     "Horizon",
     "check_steps_of_limit",
-    "describe_index",
     "followed_by_empty_rows",
     "in_model_time",
     "make_horizon",
     "refuse_uneven",
 ]
-
-
-def describe_index(axis: TimeAxis, time_unit: float) -> str:
-    """Return a sentence, with a space before it, on dates that were used as times and on the unit of time.
-
-    Parameters
-    ----------
-    axis : TimeAxis
-        Type and unit of the times.
-    time_unit : float
-        Unit of time of the model. It is one median step; models of earlier versions have seconds.
-    """
-    if axis.kind != "dates":
-        return ""
-    seconds = axis.unit * time_unit
-    length = duration_text(seconds)
-    if axis.calendar == "business day":
-        length = f"{seconds / CALENDARS['business day']:g} business day"
-    elif axis.calendar == "month":
-        months = round(seconds / CALENDARS["month"])
-        length = {1: "1 month", 3: "1 quarter", 12: "1 year"}.get(months, f"{months} months")
-    source = "The index of X is used as times" if axis.from_index else "Times are dates or durations"
-    spacing = (
-        f"evenly spaced, {length} apart" if axis.even else f"unevenly spaced, {length} apart at the median"
-    )
-    scales = "in such steps (time_unit_)" if time_unit == 1.0 else "in seconds"
-    return f" {source}: rows are {spacing}, and time scales are {scales}."
 
 
 def refuse_uneven(sequences: Sequences) -> Sequences:

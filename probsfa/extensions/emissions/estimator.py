@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._random import generator
 from probsfa._saving import Saved
-from probsfa._times import timescales_from_decay
+from probsfa._times import describe_index, timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import check_count, check_sequences
 from probsfa.extensions.emissions.columns import read_emission, read_link
@@ -18,7 +18,6 @@ from probsfa.extensions.emissions.model import EmissionFit, EmissionModel, fit_m
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.progress import Progress
-from probsfa.statespace.timeline import describe_index
 
 __all__ = ["EmissionSFA"]
 
