@@ -1,15 +1,16 @@
 """Model choice for a fit in which neither the number of factors nor the noise is specified.
 
-Three candidates are fitted to a copy of the data from which some observed values are hidden: as many factors
-as columns with white noise, up to sixteen factors with AR(1) noise of each column, and up to four with AR(1)
-noise. The one that fills the hidden values best is then fitted to all values.
+Four candidates are fitted to a copy of the data from which some observed values are hidden: as many factors
+as columns with white noise, and up to sixteen, up to four, or no factors with AR(1) noise of each column.
+Stochastic cycles are added to the best of them as long as hidden values are predicted better. The model that
+predicts the hidden values best is then fitted to all values.
 
 With AR(1) noise of each column, linear interpolation is a limit of the model, and the factors explain what
 columns share.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,19 +19,32 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.calibration import HeldOut
 from probsfa.statespace.comparison import calibrated, predict_held_out, scores, worse_columns
-from probsfa.statespace.held_out_values import SLIGHT, HeldOutValues, hide_for_choice, units_of
+from probsfa.statespace.growth import enlarged
+from probsfa.statespace.held_out_values import (
+    SLIGHT,
+    HeldOutValues,
+    hide_for_choice,
+    standard_errors,
+    units_of,
+)
 from probsfa.statespace.learning.budget import (
     Size,
     affordable_rows,
     ar1_noise_affordable,
+    integrates_ar1_noise,
     stretches,
 )
 from probsfa.statespace.learning.maximum_likelihood import InMemory
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, count_of
 from probsfa.statespace.leave_one_out import about_worse_columns
 from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.panel import make_panel
+from probsfa.statespace.parameters import Latents, Parameters, rescale
+from probsfa.statespace.processes.rhythm import Rhythm
+from probsfa.statespace.residual_structure import gain_for_a_cycle, power_of_a_cycle
 
 __all__ = ["default_candidates", "fit_default_model"]
 
@@ -50,6 +64,8 @@ _FITS = 3
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MOST_EVALUATIONS = 40
 
+# Maximum number of stochastic cycles, as in `select_model`.
+_MOST_CYCLES = 3
 # Upper limit of the score of a hidden value, in standard deviations, in the test for outliers.
 _LARGEST_SCORE = 6.0
 
@@ -58,22 +74,33 @@ Fit = Callable[[Sequences, FitOptions, Size, Parameters | None], LinearGaussianM
 
 
 class _Candidate(NamedTuple):
-    """Noise and size of a model."""
+    """Noise, size and number of stochastic cycles of a model."""
 
     noise: str
     size: Size
+    n_cycles: int = 0
 
     @property
     def words(self) -> str:
         """Description in the status."""
-        return f"{self.size.n_components} with {'AR(1)' if self.noise == 'ar1' else 'white'} noise"
+        cycles = f" and {self.n_cycles} cycle{'s' if self.n_cycles > 1 else ''}" if self.n_cycles else ""
+        return f"{self.size.n_components}{cycles} with {'AR(1)' if self.noise == 'ar1' else 'white'} noise"
+
+    def may_have_cycles(self, options: FitOptions, rows: Sequences) -> bool:
+        """Return whether a cycle may be added: no process is specified, and AR(1) noise has states."""
+        if count_of(options.rhythms) or options.smooth or options.trend:
+            return False
+        return self.noise != "ar1" or not integrates_ar1_noise(
+            rows.n_rows, self.size.n_components, rows.n_features
+        )
 
     def asked(self, options: FitOptions, n_features: int) -> FitOptions:
         """Return the options of the fit to all values."""
-        of_a_column = self.size.n_components + (4 if self.noise == "ar1" else 2)
-        n_parameters = self.size.n_components + of_a_column * n_features
+        of_a_column = self.size.n_components + 2 * self.n_cycles + (4 if self.noise == "ar1" else 2)
+        n_parameters = self.size.n_components + 2 * self.n_cycles + of_a_column * n_features
         tol = max(_LEAST_GAIN, _WORTH * n_parameters) if options.tol == "auto" else options.tol
-        return replace(options, noise=self.noise, tol=tol)
+        rhythms = self.n_cycles if self.n_cycles else options.rhythms
+        return replace(options, noise=self.noise, rhythms=rhythms, tol=tol)
 
     def compared(self, options: FitOptions, n_features: int) -> FitOptions:
         """Return the options of the fit in the comparison."""
@@ -158,6 +185,124 @@ def _without_outliers(
     return (None if cleaned is data.sequences else (cleaned, spread)), of_all
 
 
+@dataclass
+class _Comparison:
+    """Candidates that are fitted without the held-out values, and their predictions of these.
+
+    Attributes
+    ----------
+    rows : Sequences
+        Rows with all values.
+    options : FitOptions
+        Options of the user.
+    fit : callable
+        Function that fits one candidate.
+    draws : list of HeldOutValues
+        Held-out values of each draw.
+    candidates : list of _Candidate
+        Candidates so far.
+    models : list of LinearGaussianModel
+        The fit of each to the rest of the first draw.
+    held_out : list of HeldOut
+        Predictions of the values of all draws.
+    interrupted : LinearGaussianModel or None
+        The fit that the keyboard interrupted.
+    """
+
+    rows: Sequences
+    options: FitOptions
+    fit: Fit
+    draws: list[HeldOutValues] = field(default_factory=list)
+    candidates: list[_Candidate] = field(default_factory=list)
+    models: list[LinearGaussianModel] = field(default_factory=list)
+    held_out: list[HeldOut] = field(default_factory=list)
+    interrupted: LinearGaussianModel | None = None
+
+    def __post_init__(self) -> None:
+        self.draws = _draws(self.rows)
+        self.units = units_of(self.rows.values)
+
+    def add(
+        self,
+        candidate: _Candidate,
+        model: LinearGaussianModel | None = None,
+        start: Parameters | None = None,
+    ) -> None:
+        """Fit a candidate to the rest of each draw and predict held-out values.
+
+        The fit to the first draw is given as `model`, or begins at `start`.
+        """
+        compared = candidate.compared(self.options, self.rows.n_features)
+        parts: list[HeldOut] = []
+        for hidden in self.draws:
+            rest = replace(self.rows, values=hidden.seen(self.rows.values))
+            start = self.models[-1].fitted.params if parts else start
+            if model is None or parts:
+                model = self.fit(rest, compared, Size(candidate.size.n_components), start)
+            if model.fitted.interrupted:
+                self.interrupted = model
+                return
+            parts.append(predict_held_out(model, rest, hidden, self.rows.values, self.units))
+            if len(parts) == 1:
+                self.models.append(model)
+        self.candidates.append(candidate)
+        self.held_out.append(HeldOut.joined(parts))
+
+    @property
+    def means(self) -> FloatArray:
+        """Mean score of each candidate."""
+        return np.array([np.mean(scores(each)) for each in self.held_out])
+
+    @property
+    def best(self) -> int:
+        """Index of the candidate with the smallest mean score, or of the one without factors.
+
+        Without factors, values are filled about as by linear interpolation. Factors are used if they predict
+        held-out values better by more than the standard error of the difference.
+        """
+        values = [scores(each) for each in self.held_out]
+        best = int(np.argmin(self.means))
+        for j, candidate in enumerate(self.candidates):
+            difference = values[j] - values[best]
+            error = float(standard_errors(difference[None], self.held_out[j].gaps)[0])
+            if candidate.size.n_components == 0 and difference.mean() <= error:
+                return j
+        return best
+
+    def add_cycles(self) -> None:
+        """Add stochastic cycles to the best candidate as long as held-out values are predicted better.
+
+        Cycles are added beside its factors if the residual periodogram has a peak that BIC would explain.
+        """
+        n_observed = int(np.count_nonzero(self.rows.mask.any(axis=1)))
+        required = gain_for_a_cycle(self.rows.n_features, n_observed)
+        rest = replace(self.rows, values=self.draws[0].seen(self.rows.values))
+        while self.interrupted is None:
+            best, means = self.best, self.means
+            candidate = self.candidates[best]
+            if candidate.n_cycles == _MOST_CYCLES or not candidate.may_have_cycles(self.options, self.rows):
+                return
+            if power_of_a_cycle(self.models[best], rest) < required:
+                return
+            larger = candidate._replace(n_cycles=candidate.n_cycles + 1)
+            self.add(larger, start=_with_another_cycle(self.models[best], rest))
+            if self.interrupted is None and not self.means[-1] < (1.0 - SLIGHT) * means[best]:
+                # A small difference may be due to chance, and each cycle makes fits and inference slower.
+                for each in (self.candidates, self.models, self.held_out):
+                    each.pop()
+                return
+
+
+def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> Parameters:
+    """Return the parameters of a model with one more stochastic cycle, started from its residuals."""
+    fitted = model.fitted
+    params = fitted.standardised_params
+    panel = make_panel(rest.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
+    latents = Latents(params.n_components, {Rhythm: params.latents.counts.get(Rhythm, 0) + 1})
+    noise = Noise(NoiseVariances.diagonal(params.n_features), np.zeros(params.n_features))
+    return rescale(enlarged(params, panel, latents, noise), fitted.shift, fitted.scale)
+
+
 def _fit_best(
     data: InMemory, options: FitOptions, fit: Fit, last_compared: LinearGaussianModel | None = None
 ) -> LinearGaussianModel:
@@ -167,40 +312,27 @@ def _fit_best(
         model = fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
         return calibrated(model, data.sequences.mask, None)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
-    draws, units = _draws(rows), units_of(rows.values)
-    held_out: list[list[HeldOut]] = [[] for _ in candidates]
-    models: list[LinearGaussianModel] = []
-    for i, hidden in enumerate(draws):
-        rest = replace(rows, values=hidden.seen(rows.values))
-        for j, candidate in enumerate(candidates):
-            if last_compared is not None and i == 0 and candidate is candidates[-1]:
-                model = last_compared
-            else:
-                start = models[j].fitted.params if i else None
-                compared, size = candidate.compared(options, n_features), Size(candidate.size.n_components)
-                model = fit(rest, compared, size, start)
-            if model.fitted.interrupted:
-                return model
-            held_out[j].append(predict_held_out(model, rest, hidden, rows.values, units))
-            if not i:
-                models.append(model)
-    joined = [HeldOut.joined(each) for each in held_out]
-    mean = np.array([np.mean(scores(each)) for each in joined])
-    best = int(np.argmin(mean))
-    constant = models[best].fitted.constant
-    varied = constant is None or np.array_equal(constant, data.columns.constant)
+    comparison = _Comparison(rows, options, fit)
+    for candidate in candidates:
+        comparison.add(candidate, last_compared if candidate is candidates[-1] else None)
+        if comparison.interrupted is not None:
+            return comparison.interrupted
+    comparison.add_cycles()
+    best, means = comparison.best, comparison.means
+    chosen, compared = comparison.candidates[best], comparison.models[best].fitted
+    varied = compared.constant is None or np.array_equal(compared.constant, data.columns.constant)
     # Constant columns have zero loadings, at which the gradient by the loadings is zero.
-    start = models[best].fitted.params if varied else None
-    model = fit(data.sequences, candidates[best].asked(options, n_features), candidates[best].size, start)
-    table = ", ".join(f"{c.words} {s:.3g}" for c, s in zip(candidates, mean, strict=True))
+    start = compared.params if varied else None
+    model = fit(data.sequences, chosen.asked(options, n_features), chosen.size, start)
+    by_name = {c.words: float(s) for c, s in zip(comparison.candidates, means, strict=True)}
+    table = ", ".join(f"{name} {score:.3g}" for name, score in by_name.items())
     sentence = f"Mean error (CRPS) of held-out values, by number of factors: {table}."
-    by_name = {c.words: float(s) for c, s in zip(candidates, mean, strict=True)}
     status = model.fitted.status.adding("candidates", sentence, **by_name)
-    lost = worse_columns(rows, draws, joined[best], units)
+    lost = worse_columns(rows, comparison.draws, comparison.held_out[best], comparison.units)
     text = about_worse_columns(lost, rows.feature_names)
     status = status.adding("worse_than_interpolation", text, columns=lost.tolist())
     model = replace(model, fitted=replace(model.fitted, status=status))
-    return calibrated(model, data.sequences.mask, joined[best])
+    return calibrated(model, data.sequences.mask, comparison.held_out[best])
 
 
 def default_candidates(data: InMemory) -> list[dict[str, Any]]:
@@ -216,8 +348,10 @@ def _candidates(data: InMemory) -> list[_Candidate]:
     if n_values < _FEWEST_VALUES or not ar1_noise_affordable(*data.sequences.mask.shape):
         return [white]
     many = data.default_size(ar1_noise=True)
-    numbers = sorted({min(many.n_components, _FEW), many.n_components})
-    return [*(_Candidate("ar1", many._replace(n_components=k)) for k in numbers), white]
+    numbers = {min(many.n_components, _FEW), many.n_components}
+    if not integrates_ar1_noise(data.sequences.n_rows, 1, data.sequences.n_features):
+        numbers.add(0)
+    return [*(_Candidate("ar1", many._replace(n_components=k)) for k in sorted(numbers)), white]
 
 
 def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:

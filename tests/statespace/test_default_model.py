@@ -8,6 +8,7 @@ import pytest
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather
+from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.default_model import fit_default_model
 from probsfa.statespace.learning.budget import ar1_noise_affordable
 from probsfa.statespace.learning.maximum_likelihood import InMemory
@@ -72,9 +73,36 @@ def test_of_candidates_that_fill_alike_the_simplest_is_taken(rng):
 
     data = InMemory(Sequences(x, (60,)))
     model = fit_default_model(data, FitOptions.of(ProbabilisticSFA()).check(), fit)
-    assert asked[-1] == asked[0] == ("ar1", 3)
+    assert asked[-1] == asked[0] == ("ar1", 0)
     assert {noise for noise, _ in asked} == {"ar1", "diagonal"}
     assert "3 with AR(1) noise" in model.fitted.status
+
+
+@pytest.mark.filterwarnings("ignore:Observed values left out")
+def test_a_cycle_is_added_if_held_out_values_need_it():
+    """The phase of a daily cycle is known in a block of missing rows; factors forget it."""
+    rng = np.random.default_rng(3)
+    phases = rng.uniform(0.0, 2.0 * np.pi, 4)
+    daily = np.cos(2.0 * np.pi * np.arange(600)[:, None] / 24.0 + phases)
+    whole = daily + 0.5 * ar1(rng, 600, np.full(4, 0.9)) + 0.1 * rng.standard_normal((600, 4))
+    hidden = np.zeros(whole.shape, dtype=bool)
+    hidden[200:236] = hidden[400:436] = True
+    seen = np.where(hidden, np.nan, whole)
+    model = ProbabilisticSFA().fit(seen)
+    assert model.rhythm_periods_[0] == pytest.approx(24.0, rel=0.01) and "1 cycle" in model.status_
+    without = ProbabilisticSFA(4, noise="ar1").fit(seen)
+    assert error_of(model.impute(seen), whole, hidden) < 0.8 * error_of(without.impute(seen), whole, hidden)
+
+
+@pytest.mark.filterwarnings("ignore:Observed values left out")
+def test_independent_random_walks_are_filled_like_by_interpolation():
+    walks = np.random.default_rng(5).standard_normal((300, 4)).cumsum(axis=0)
+    hidden = hide_blocks(walks, 10, random_state=0)
+    seen = np.where(hidden, np.nan, walks)
+    model = ProbabilisticSFA().fit(seen)
+    assert model.loadings_.shape == (4, 0)
+    by_lines = LinearInterpolation().fill(seen).values
+    assert error_of(model.impute(seen), walks, hidden) <= 1.02 * error_of(by_lines, walks, hidden)
 
 
 def test_white_noise_alone_where_ar1_noise_of_all_columns_is_not_affordable():

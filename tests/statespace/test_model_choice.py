@@ -14,8 +14,6 @@ from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.calibration import HeldOut, small_sample_factors
 from probsfa.statespace.choice import candidates, clock, proposals
-from probsfa.statespace.choice.residuals import ResidualStructure as Structure
-from probsfa.statespace.choice.residuals import residual_structure
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.comparison import predict_held_out
 from probsfa.statespace.growth import enlarged, reduced
@@ -39,6 +37,8 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, Parameters
 from probsfa.statespace.posterior import log_likelihood, simulate
 from probsfa.statespace.processes.rhythm import Rhythm
+from probsfa.statespace.residual_structure import ResidualStructure as Structure
+from probsfa.statespace.residual_structure import residual_structure
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_model, to_panel
 

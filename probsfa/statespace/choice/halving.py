@@ -62,8 +62,8 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     rows = min(n_rows, max(_FEWEST_ROWS, 100 * n_latents))
     rungs = [Rung(n_candidates, rows, _FIRST_EVALUATIONS)]
     while len(rungs) < 2 or rows < n_rows:
-        # Use all rows if the next round would have at least one and a half times as many.
-        rows = n_rows if 2 * _GROWTH * rows >= 3 * n_rows else _GROWTH * rows
+        # Use all rows if the next round would have at least two thirds of them.
+        rows = n_rows if 3 * _GROWTH * rows >= 2 * n_rows else _GROWTH * rows
         kept = min(rungs[-1].n_candidates, max(_FEWEST_KEPT, round(_KEPT * rungs[-1].n_candidates)))
         rungs.append(Rung(min(kept, _MOST_KEPT) if rows >= n_rows else kept, rows, _LATER_EVALUATIONS))
     return rungs

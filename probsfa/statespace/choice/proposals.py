@@ -13,6 +13,7 @@ from probsfa.statespace.choice.candidates import Options
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.held_out_values import CLOSE
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.residual_structure import gain_for_a_cycle
 
 if TYPE_CHECKING:
     from probsfa.statespace.choice.search import Search
@@ -148,9 +149,8 @@ def _is_worth(search: "Search", best: dict[str, Any], options: Options) -> bool:
     """Return whether a number of cycles is worth a fit: what remains of the best model must have a peak."""
     if set(options) != {"rhythms"} or not isinstance(options["rhythms"], int):
         return True
-    n_parameters = 2 * search.n_features + 1
-    asked = 0.5 * n_parameters * float(np.log(search.n_observed))
-    return max(search.residual_structure_of(best)) > _WORTH_A_FIT * asked
+    required = gain_for_a_cycle(search.n_features, search.n_observed)
+    return max(search.residual_structure_of(best)) > _WORTH_A_FIT * required
 
 
 def _number(options: Options) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from probsfa.statespace.choice.candidates import Candidate, Options, has_no_peak
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
-from probsfa.statespace.choice.residuals import ResidualStructure, residual_structure
 from probsfa.statespace.comparison import predict_held_out, scores
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.fitted_model import bayesian_criterion
@@ -30,6 +29,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.parameters import Parameters, rescale
+from probsfa.statespace.residual_structure import ResidualStructure, residual_structure
 from probsfa.statespace.student_model import with_noise
 
 __all__ = ["Round", "Search"]

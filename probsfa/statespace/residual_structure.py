@@ -16,7 +16,7 @@ from probsfa.statespace.panel import make_panel
 from probsfa.statespace.student_model import StudentModel
 from probsfa.statespace.whiteness import autocorrelation
 
-__all__ = ["ResidualStructure", "residual_structure"]
+__all__ = ["ResidualStructure", "gain_for_a_cycle", "power_of_a_cycle", "residual_structure"]
 
 # Lags of the autocorrelation, and maximum number of rows, because one-step prediction errors are slow.
 _LAGS, _ROWS = np.arange(1, 6), 2000
@@ -53,11 +53,27 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
     """
     if isinstance(model, StudentModel):
         return ResidualStructure(np.inf, np.inf)
+    return ResidualStructure(power_of_a_cycle(model, sequences), _correlation(model, sequences))
+
+
+def power_of_a_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
+    """Return the approximate gain in log-likelihood from another stochastic cycle, in nats."""
     fitted = model.fitted
     timed = sequences.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit)
     params = fitted.standardised_params.state_space
     centred = [rows - params.offset for rows in on_even_grid(make_panel(timed))]
-    return ResidualStructure(power_of_a_rhythm(params, centred), _correlation(model, sequences))
+    return power_of_a_rhythm(params, centred)
+
+
+def gain_for_a_cycle(n_features: int, n_observed: int) -> float:
+    """Return the gain in log-likelihood, in nats, for which BIC includes another stochastic cycle.
+
+    Parameters
+    ----------
+    n_features, n_observed : int
+        Numbers of columns, and of rows with at least one observed value.
+    """
+    return (n_features + 0.5) * float(np.log(n_observed))
 
 
 def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:
