@@ -173,9 +173,8 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         Number of slow features for the final step. By default, or with "auto", chosen by cross-validation
         from 1, 2, 3, 5, 8 ... 64, up to the rank of the data.
     graph : TrainingGraph, str or callable, optional
-        As in :class:`GraphSFA`. By default "sliding_window", which does not round labels to groups; for
-        angles :func:`probsfa.graphs.ring`. For several targets, the union of one named graph for each target
-        is used.
+        As in :class:`GraphSFA`. By default "serial"; for angles :func:`probsfa.graphs.ring`. For several
+        targets, the union of one named graph for each target is used.
     expansion : "auto", transformer or None, default="auto"
         As in :class:`GraphSFAClassifier`.
     n_labels : int, optional
@@ -411,7 +410,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
 
     def _graph_of(self) -> Any:
         if self.graph is None:
-            name = "sliding_window" if self.period is None else "ring"
+            name = "serial" if self.period is None else "ring"
         elif isinstance(self.graph, str) and self.graph in LABEL_GRAPHS:
             name = self.graph
         else:
