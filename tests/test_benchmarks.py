@@ -203,6 +203,13 @@ def test_tsibench_scores_hidden_cells_in_standard_deviations(program):
     np.testing.assert_allclose(by_column, (0.25, 4.0))
 
 
+def test_em_of_the_benchmark_of_learning_rises(program, rng):
+    X = np.cumsum(rng.standard_normal((60, 4)), axis=0)
+    em = program("learning").em_from_slow_features
+    (few, n_few), (more, n_more) = em(X, 3), em(X, 10)
+    assert (n_few, n_more) == (3, 10) and more > few
+
+
 def test_nowcast_sees_a_quarter_in_its_own_months_alone(program):
     nowcast = program("nowcast")
     june = nowcast.load_nowcast().june

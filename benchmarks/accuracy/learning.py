@@ -22,6 +22,7 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.objective import CountedEStep
 from probsfa.statespace.learning.starts import interpolate, starts
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
@@ -39,7 +40,8 @@ def em_from_slow_features(X: np.ndarray, steps: int) -> tuple[float, int]:
     mean, scale = X.mean(axis=0), X.std(axis=0)
     panel = make_panel(Sequences((X - mean) / scale, (len(X),)))
     start = next(starts(interpolate(panel), np.zeros(X.shape[1]), Latents(3)))
-    noise = Noise("diagonal", np.full(X.shape[1], FLOOR))
+    variances = NoiseVariances.of_option("diagonal", X.shape[1])
+    noise = Noise(variances, np.full(X.shape[1], FLOOR))
     fitted = fit_em(CountedEStep(panel, steps), start, noise, tol=0.0)
     return fitted.log_likelihood - len(X) * float(np.log(scale).sum()), fitted.n_evaluations
 
