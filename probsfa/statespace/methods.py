@@ -169,16 +169,19 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             For a frame, means and standard deviations are frames with its index; all others are arrays.
         """
         sequences = self._check(X, lengths, times, exog)
-        found = self._posteriors(sequences, self._model)
-        if type(X) is np.ndarray:
-            return found
-        names = self.get_feature_names_out()
-        if not sequences.is_list:
-            return _labelled(found, X, names)
-        return [_labelled(one, x, names) for one, x in zip(found, X, strict=True)]
+        model: FittedModel = self._model
+        if sequences.is_list:
+            return self._labelled(model.posteriors(sequences), X, sequences)
+        return self._labelled([model.posterior(sequences)], X, sequences)[0]
 
-    def _posteriors(self, sequences: Sequences, model: FittedModel) -> Any:
-        return model.posteriors(sequences) if sequences.is_list else model.posterior(sequences)
+    def _labelled(self, results: list[Any], X: Any, sequences: Sequences) -> list[Any]:
+        """Return distributions with values (T, K) of factors and (T, D) of columns like the rows `X`."""
+        if type(X) is np.ndarray:
+            return results
+        names, whole = self.get_feature_names_out(), [slice(0, sequences.n_rows)]
+        parts = sequences.slices if len(results) > 1 else whole
+        frames = X if sequences.is_list else [rows_of(X, rows) for rows in parts]
+        return [_like(one, x, names) for one, x in zip(results, frames, strict=True)]
 
     def filter(
         self,
@@ -223,10 +226,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _filtered(self, X: Any, sequences: Sequences, lengths: Any, model: FittedModel, state: Any) -> Any:
         results = model.filter(sequences, state)
-        if type(X) is not np.ndarray:
-            names = self.get_feature_names_out()
-            frames = X if sequences.is_list else [rows_of(X, rows) for rows in sequences.slices]
-            results = [_labelled(one, x, names) for one, x in zip(results, frames, strict=True)]
+        results = self._labelled(results, X, sequences)
         return results if sequences.is_list or lengths is not None else results[0]
 
     def impute(
@@ -975,7 +975,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return generator(given)
 
 
-def _labelled(result: Any, x: Any, names: Any) -> Any:
+def _like(result: Any, x: Any, names: Any) -> Any:
     """Return distributions with values (T, K) of factors and (T, D) of columns like the rows `x`."""
     if isinstance(result, FilterResult):
         return result.like(x, names)

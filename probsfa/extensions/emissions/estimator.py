@@ -235,6 +235,10 @@ class EmissionSFA(Saved, StateSpaceMethods):
             smooth=self.smooth,  # type: ignore[arg-type]
             max_iter=min(self.max_iter, _MOST_START_EVALUATIONS),
         ).check()
+        if n_components == 0 and not options.n_others:
+            raise ValueError(
+                "n_components=0 needs a stochastic cycle or a smooth factor: rhythms= or smooth=."
+            )
         with Progress(self.verbose, self.max_iter) as report:
             fit = fit_model(
                 sequences,
@@ -323,7 +327,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         -------
         Posterior, or list of Posterior
             Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and the lower bound of the
-            log-likelihood.
+            log-likelihood. For a frame, means and standard deviations are frames with its index.
 
         Notes
         -----
@@ -334,7 +338,9 @@ class EmissionSFA(Saved, StateSpaceMethods):
         """
         sequences = self._check(X, lengths, times, exog)
         whole = self._model.posterior(sequences, level_and_scale=bool(level_and_scale))
-        return whole.split(sequences.slices) if sequences.is_list else whole
+        if sequences.is_list:
+            return self._labelled(whole.split(sequences.slices), X, sequences)
+        return self._labelled([whole], X, sequences)[0]
 
     def filter(
         self,
@@ -363,7 +369,8 @@ class EmissionSFA(Saved, StateSpaceMethods):
         -------
         EmissionFilter, or list of EmissionFilter
             Causal means and covariances, bounds of the rows, predictions, quantile residuals, and the state
-            for later rows. An array with `lengths` returns a list.
+            for later rows. An array with `lengths` returns a list. For a frame, means, predictions and
+            residuals are frames with its index.
 
         Raises
         ------
@@ -382,7 +389,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         sequences = self._check(X, lengths, times, exog)
         given = self.random_state if random_state is None else random_state
         rng = generator(0 if given is None else given)
-        results = self._model.filter(sequences, state, rng)
+        results = self._labelled(self._model.filter(sequences, state, rng), X, sequences)
         return results if sequences.is_list or lengths is not None else results[0]
 
     def level_probabilities(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:

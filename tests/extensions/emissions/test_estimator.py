@@ -135,7 +135,7 @@ def test_predictive_density_of_cells_adds_up(fitted):
     def density(column, value):
         values = np.full((N, 6), np.nan)
         values[:, column] = value
-        parts = inner.params, inner.columns, inner.shapes, posterior.means, posterior.covariances
+        parts = inner.params, inner.columns, inner.shapes, posterior.means.to_numpy(), posterior.covariances
         return np.exp(log_predictive(*parts, values)[:, column])
 
     np.testing.assert_allclose(sum(density(0, k) for k in (0, 1)), 1.0, atol=1e-8)
