@@ -31,7 +31,7 @@ LARGEST, SMALLEST_SPREAD = 1e150, 1e-140
 
 # Advice for estimators without a model of missing values; others define the attribute `_advice_on_missing`.
 _ADVICE_ON_MISSING = (
-    'Leave incomplete rows out with SFA(missing="skip"), or fill them with ProbabilisticSFA.impute.'
+    'Omit incomplete rows with SFA(missing="skip"), or impute them with ProbabilisticSFA.impute.'
 )
 # Texts that begin like a date.
 _LIKE_A_DATE = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
@@ -67,7 +67,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     array([ 1., nan])
     """
     X = _fill_masked(X)
-    _check_cells_of(X, name, "give an array of numbers.")
+    _check_cells_of(X, name, "use an array of numbers.")
     try:
         if not hasattr(X, "isna") or np.asarray(X).dtype.kind in "biuf":
             return np.asarray(_without_na(X), dtype=np.float64)
@@ -76,7 +76,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
             return np.column_stack(columns) if columns else np.empty(X.shape)
         return _with_nan(X)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{name} must hold numbers: {error}") from None
+        raise type(error)(f"{name} must contain numbers: {error}") from None
 
 
 def _with_nan(cells: Any) -> NDArray[np.float64]:
@@ -168,7 +168,7 @@ def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None
         called = "" if names is None else f" ({str(names[column])!r})"
         raise ValueError(
             f"{name} varies by only {spread:.3g} in column {column}{called}, which underflows when squared. "
-            "Rescale the column, or leave it out."
+            "Rescale or remove the column."
         )
 
 
@@ -222,19 +222,19 @@ def _check_kind(X: Any, name: str) -> None:
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a Bunch, or a dictionary of columns
         keys = ", ".join(repr(key) for key in list(X)[:6])
         raise TypeError(
-            f"{name} is a {type(X).__name__} with the keys {keys}. Give a table of shape "
-            f"(n_rows, n_features), such as {name}['data'] or pandas.DataFrame({name})."
+            f"{name} is a {type(X).__name__} with the keys {keys}. Use a table of shape (n_rows, "
+            f"n_features), such as {name}['data'] or pandas.DataFrame({name})."
         )
     array = _check_cells_of(
         X,
         name,
-        "give an array (n_rows, n_features), or a list of 2-dimensional arrays for several sequences.",
+        "use an array (n_rows, n_features), or a list of 2-dimensional arrays for several sequences.",
     )
     if array is None:
         return
     if array.ndim == 2:
         return
-    came = f"{name} is {array.ndim}-dimensional, shape {array.shape}; wanted shape (n_rows, n_features)."
+    came = f"{name} is {array.ndim}-dimensional, shape {array.shape}; expected shape (n_rows, n_features)."
     if array.ndim == 1:
         if hasattr(X, "to_frame"):
             raise ValueError(f"{came} One column over time is {name}.to_frame().")
@@ -244,7 +244,7 @@ def _check_kind(X: Any, name: str) -> None:
         )
     if array.ndim == 3:
         raise ValueError(
-            f"{came} For several sequences give a list of 2-dimensional arrays: [np.asarray(x) for x in X]."
+            f"{came} For several sequences use a list of 2-dimensional arrays: [np.asarray(x) for x in X]."
         )
     raise ValueError(came)
 
@@ -277,19 +277,19 @@ def _check_collected(X: Any, name: str) -> None:
             if hasattr(member, "collect"):
                 _check_collected(member, f"{name}[{i}]")
     elif hasattr(X, "collect") and not hasattr(X, "shape"):
-        raise ValueError(
-            f"{name} is a {type(X).__name__}, which is not collected yet. Give {name}.collect()."
-        )
+        raise ValueError(f"{name} is a {type(X).__name__}, which is not collected. Use {name}.collect().")
 
 
 def _check_cells(array: NDArray[Any], name: str, column: Any = None) -> None:
     """Raise an error for values that are not numbers; `column` is the label of a column of a DataFrame."""
     kind = array.dtype.kind
     if kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; wanted real numbers.")
+        raise ValueError(
+            f"Complex data not supported: {name} has dtype {array.dtype}; expected real numbers."
+        )
     if kind in "Mm":
         raise ValueError(
-            f"{name} holds dates or durations ({array.dtype}); wanted numbers.{_remedy(column, None)}"
+            f"{name} contains dates or durations ({array.dtype}); expected numbers.{_remedy(column, None)}"
         )
     if kind not in "OUST":
         return
@@ -301,22 +301,22 @@ def _check_cells(array: NDArray[Any], name: str, column: Any = None) -> None:
             text = isinstance(cell, (str, bytes))
             remedy = _remedy(column, cell)
             raise ValueError(
-                f"{name} holds {'text' if text else 'a date or duration'} ({str(cell)!r})"
-                f"{where and f' in {where}'}; wanted numbers, NaN where missing.{remedy}"
+                f"{name} contains {'text' if text else 'a date or duration'} "
+                f"({str(cell)!r}){where and f' in {where}'}; expected numbers, NaN where missing.{remedy}"
             )
 
 
 def _remedy(column: Any, cell: Any) -> str:
     """Return what to do with a text or a date among the values, in a column of a DataFrame or elsewhere."""
     if not isinstance(cell, (str, bytes)) and column is None:
-        return " Give times as the index of a DataFrame of pandas, or as times=."
+        return " Pass times as the index of a pandas DataFrame, or as times=."
     if not isinstance(cell, (str, bytes)):
-        return f" Give times as the index, X.set_index({column!r}), or as times=X[{column!r}]."
+        return f" Pass times as the index, X.set_index({column!r}), or as times=X[{column!r}]."
     if column is None:
         return ""
     if _LIKE_A_DATE.match(str(cell)):
         return f" Times are the index: X.set_index({column!r}), then X.index = pandas.to_datetime(X.index)."
-    return f" Convert the column by pandas.to_numeric, or leave it out: X.drop(columns=[{column!r}])."
+    return f" Convert the column by pandas.to_numeric, or remove it: X.drop(columns=[{column!r}])."
 
 
 def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_nan: bool) -> None:
@@ -383,8 +383,8 @@ def as_frame(X: Any) -> Any:
     if columns and not rows:
         first, second = X.dims
         raise ValueError(
-            f"The DataArray has the dimensions {X.dims}, and only the second has times. Rows are times: give "
-            f"it as .transpose({second!r}, {first!r})."
+            f"The DataArray has the dimensions {X.dims}, and only the second has times. Rows must be times: "
+            f"use .transpose({second!r}, {first!r})."
         )
     return X.to_pandas()
 

@@ -110,12 +110,12 @@ def _make_private(folder: Path) -> None:
     if status.st_uid != os.geteuid():
         raise PermissionError(
             f"{folder} belongs to user {status.st_uid}, not to user {os.geteuid()}, who would run the "
-            "programs in it. Give a folder of your own."
+            "programs in it. Use a folder of your own."
         )
     if status.st_mode & stat.S_IWOTH:
         raise PermissionError(
             f"{folder} can be written to by any user, who could put programs there. Run chmod 700 {folder}, "
-            "or give another folder."
+            "or use another folder."
         )
 
 

@@ -77,7 +77,7 @@ class InvertibleTransformer(RowTransformer):
         Y = check_array(as_float_array(Y, "Y"), ensure_all_finite=self._finite_outputs, input_name="Y")
         if Y.shape[1] != self._n_features_out:
             raise ValueError(
-                f"Y has {Y.shape[1]} columns; inverse_transform needs the {self._n_features_out} outputs."
+                f"Y has {Y.shape[1]} columns; inverse_transform requires the {self._n_features_out} outputs."
             )
         return self._inputs(Y)
 

@@ -200,7 +200,7 @@ def _restore(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Any:
         raise ValueError("it was changed after it was saved")
     estimator = _decode(header["tree"], arrays)
     if not isinstance(estimator, BaseEstimator):
-        raise ValueError(f"it contains a {type(estimator).__name__}, which is no estimator")
+        raise ValueError(f"it contains a {type(estimator).__name__}, which is not an estimator")
     check_is_fitted(estimator)
     if "probe" in header and not _reproduces(estimator, header["probe"], arrays):
         raise ValueError(
@@ -310,9 +310,9 @@ class _Arrays:
             home, name = cls.__module__.split(".")[0], cls.__qualname__
             what = f"a function ({name})" if callable(value) else f"a {name} of {home}"
             raise ValueError(
-                f"{where} is {what}, which cannot be saved: numbers, text, arrays, lists of such, and "
-                "estimators of probsfa and scikit-learn that are made of these can. If it is a parameter, "
-                "give it by its name, or set it to None after the fit."
+                f"{where} is {what}, which cannot be saved. Supported are numbers, text, arrays, lists of "
+                "these, and estimators of probsfa and scikit-learn with such attributes. If it is a "
+                "parameter, use its name, or set it to None after the fit."
             )
         members = {key: self.encode(item, f"{where}.{key}") for key, item in state.items()}
         return {kind: f"{cls.__module__}:{cls.__qualname__}", "state": members}
@@ -362,17 +362,17 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
             or not isinstance(value, _PLAIN)
             or dtype.itemsize > max(4 * longest, 16)
         ):
-            raise ValueError(f"{node!r:.60} is no number or text of its type")
+            raise ValueError(f"{node!r:.60} is not a number or text of its type")
         return np.asarray(value, dtype=dtype)[()]
     if kind == "file":  # of version 1
         content = arrays[node["file"]].astype(np.uint8).tobytes()
         header, inner = _read(io.BytesIO(content), len(content), "a model within it")
         if header["kind"] not in _VERSION1:  # nor can a file contain itself
-            raise ValueError("a model within it is of a kind that is never saved so")
+            raise ValueError("it contains a model of an unexpected kind")
         return _restore(header, inner)
     if kind == "sparse":
         if node["sparse"] not in _SPARSE:
-            raise ValueError(f"{node['sparse']!r:.40} is no kind of sparse matrix")
+            raise ValueError(f"{node['sparse']!r:.40} is not a kind of sparse matrix")
         parts = tuple(_decode_array(part, arrays) for part in node["parts"])
         matrix = getattr(scipy.sparse, node["sparse"])(parts, shape=tuple(node["shape"]))
         matrix.check_format(full_check=True)
@@ -388,7 +388,7 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if kind in ("model", "estimator", "record", "object"):
         state = {str(key): _decode(item, arrays) for key, item in node["state"].items()}
         return _build(kind, _class(kind, str(node[kind])), state)
-    raise ValueError(f"{node!r:.40} is no node of a model")
+    raise ValueError(f"{node!r:.40} is not a node of a model")
 
 
 def _decode_array(node: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
@@ -396,7 +396,7 @@ def _decode_array(node: Any, arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
     if "of" in node:
         dtype = np.dtype(str(node["of"]))
         if dtype.kind not in "bOM":
-            raise ValueError(f"{node['of']!r:.40} is no type of saved arrays")
+            raise ValueError(f"{node['of']!r:.40} is not a type of saved arrays")
         array = array.astype(dtype)
     if node.get("read_only"):
         array = array.copy()
@@ -433,7 +433,7 @@ def _class(kind: str, name: str) -> Any:
     module, _, path = name.partition(":")
     packages = _RECORDS if kind in ("record", "object") else _PACKAGES
     if not _is_in(module, packages):
-        raise ValueError(f"{module!r:.60} is no module that models are saved from")
+        raise ValueError(f"{module!r:.60} is not a module of saved models")
     found: Any = None
     for place in _places(module):
         try:
@@ -497,7 +497,7 @@ def checked_sizes(
         if is_text != (array.dtype.kind in "OU"):
             raise ValueError(f"{name} must contain {'texts' if is_text else 'numbers'}")
         if not is_text and (np.isinf(array) if name == "values" else ~np.isfinite(array)).any():
-            raise ValueError(f"{name} has a value that is no finite number")
+            raise ValueError(f"{name} has a value that is not finite")
         if name.endswith("decay") and np.any(np.abs(array) >= 1.0):
             raise ValueError(f"{name} must lie between -1 and 1")
         if name in positive and not np.all(array > 0.0):
@@ -544,14 +544,15 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
             whole = sum(member.file_size for member in members)
             if whole > max(_MOST_BYTES, _MOST_RATIO * size) or len(members) > _MOST_MEMBERS:
                 raise _TooLarge(
-                    f"its {size} bytes contain {len(members)} arrays of {whole} bytes; no model does."
+                    f"its {size} bytes contain {len(members)} arrays of {whole} bytes, which is impossible "
+                    "for a model."
                 )
             arrays = {member.filename.removesuffix(".npy"): _unpack(archive, member) for member in members}
         if len(arrays) != len(members):
             raise ValueError("two arrays have one name")
         header = json.loads(str(arrays.pop("header")))
     except _TooLarge as error:
-        raise ValueError(f"{name} is not read: {error}") from None
+        raise ValueError(f"{name} cannot be read: {error}") from None
     # At arbitrary bytes, NumPy, zipfile, zlib and json raise a dozen kinds of errors.
     except Exception as error:
         raise ValueError(f"{name} is broken, or is not a model saved by probsfa.") from error

@@ -87,7 +87,7 @@ def seconds_of(duration: Any, name: str = "duration") -> float:
             return (float(parts[1]) if parts[1] else 1.0) * _NAMED[parts[2]]
         except ValueError:
             pass
-    raise ValueError(f"{name} has {duration!r}, which is no duration such as '24h', '1D' or '30min'.")
+    raise ValueError(f"{name} has {duration!r}, which is not a duration such as '24h', '1D' or '30min'.")
 
 
 class TimeAxis(NamedTuple):
@@ -234,7 +234,7 @@ def read_times(
         pieces = [_ticks(t, n, label) for t, n, label in zip(times, lengths, labels, strict=True)]
         kinds = {_unit(p) for p in pieces}
         if len(kinds) > 1:
-            raise ValueError(f"{name} mixes {' and '.join(sorted(kinds))}; give all sequences the same kind.")
+            raise ValueError(f"{name} mixes {' and '.join(sorted(kinds))}. Use one kind for all sequences.")
     checked = []
     for piece, label in zip(pieces, labels, strict=True):
         _check_increasing(piece, label)
@@ -273,7 +273,7 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
     if isinstance(times, np.ma.MaskedArray) and np.ma.getmaskarray(times).any():
         row = int(np.argmax(np.ma.getmaskarray(times)))
         raise ValueError(
-            f"{name} must be finite; row {row} is masked. Every row needs a time, even an empty one."
+            f"{name} must be finite; row {row} is masked. Every row requires a time, even an empty one."
         )
     array = np.asarray(times)
     if array.ndim != 1 or array.shape[0] != n_rows:
@@ -282,7 +282,7 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
         try:
             array = np.array([_naive_utc(t) for t in array], dtype="datetime64[us]")
         except (AttributeError, TypeError, ValueError):
-            raise ValueError(f"{name} mixes dates with something else; give dates only.") from None
+            raise ValueError(f"{name} mixes dates with other types. Use dates only.") from None
     if array.dtype.kind == "O" and n_rows and all(type(t) is date for t in array):
         array = np.array(array, dtype="datetime64[D]")
     if array.dtype.kind in "OUS":
@@ -290,24 +290,24 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
         text = next((t for t in array if isinstance(t, (str, bytes))), None)
         if text is not None:
             raise ValueError(
-                f"{name} holds text ({str(text)!r}); give numbers or dates, for example by "
+                f"{name} holds text ({str(text)!r}). Use numbers or dates, for example by "
                 f"pandas.to_datetime({name})."
             )
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError):
             periods = hasattr(array[0], "to_timestamp")
-            asked = " Give the dates at which the periods start: times.to_timestamp()." if periods else ""
+            asked = " Use the dates at which the periods start: times.to_timestamp()." if periods else ""
             raise ValueError(
-                f"{name} must hold numbers or dates; got {type(array[0]).__name__}.{asked}"
+                f"{name} must contain numbers or dates; got {type(array[0]).__name__}.{asked}"
             ) from None
     if array.dtype.kind not in "iufMm":
-        raise ValueError(f"{name} must hold numbers or dates; got dtype {array.dtype}.")
+        raise ValueError(f"{name} must contain numbers or dates; got dtype {array.dtype}.")
     missing = np.isnat(array) if array.dtype.kind in "Mm" else ~np.isfinite(array)
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(
-            f"{name} must be finite; row {row} is {array[row]}. Every row needs a time, even an empty one."
+            f"{name} must be finite; row {row} is {array[row]}. Every row requires a time, even an empty one."
         )
     return array
 
@@ -346,14 +346,14 @@ def _check_told_apart(
         return
     if kind in "iu":
         raise ValueError(
-            f"{name} has rows that are {nearest:g} apart: times are numbers in double precision, which so "
-            f"far from zero are resolved to {resolved:g} only. Give times since the first row: "
+            f"{name} has rows that are {nearest:g} apart: times are numbers in double precision, whose "
+            f"resolution at such large values is only {resolved:g}. Use times since the first row: "
             f"{name} - {name}[0]."
         )
     raise ValueError(
-        f"{name} has rows that are {duration_text(nearest)} apart: times are seconds in double precision, "
-        f"which so far from zero are resolved to {duration_text(resolved)} only. Give durations since the "
-        "first row, such as times = dates - dates[0]."
+        f"{name} has rows that are {duration_text(nearest)} apart, but seconds since 1970 in double "
+        f"precision resolve only {duration_text(resolved)}. Use durations since the first row, such as "
+        "times = dates - dates[0]."
     )
 
 
@@ -488,8 +488,8 @@ def _read_index(
     if silent is not None:
         told = next(i for i, index in enumerate(indexes) if tells_times(index))
         raise ValueError(
-            f"X[{told}] has an index of times and X[{silent}] has none; give all sequences an index of "
-            "times, or times= with one array for each."
+            f"X[{told}] has an index of times and X[{silent}] has no such index. Add it to all sequences, "
+            "or pass times= with one array for each."
         )
     if not as_list:
         edges = np.cumsum([0, *lengths])
@@ -578,7 +578,7 @@ def _stamps(index: Any, label: str) -> Any:
         return wanted(index)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{label} mixes dates that cannot be compared: {error}. Give one time zone."
+            f"{label} mixes dates that cannot be compared: {error}. Convert them to one time zone."
         ) from None
 
 
@@ -594,12 +594,12 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
         of_array = ".indexes[" in label
         drop = "the dates: X.drop_vars(X.dims[0])" if of_array else "the index: X.reset_index(drop=True)"
         clocks = (
-            " Where clocks are set back, tz_localize(zone, ambiguous='infer') tells the repeated hours apart."
+            " Where clocks are set back, tz_localize(zone, ambiguous='infer') distinguishes repeated hours."
             if "repeats" in str(error) and getattr(stamps, "tz", True) is None
             else ""
         )
         raise ValueError(
-            f"{error}{clocks} To take the rows as evenly spaced in the order that they have, drop {drop}."
+            f"{error}{clocks} To treat the rows as evenly spaced in their order, drop {drop}."
         ) from None
 
 
@@ -661,13 +661,13 @@ def _warn_of_unread(index: Any, label: str) -> None:
         if level is not None:
             other = 1 if level == 0 else 0
             why = (
-                "has several levels, one of them of times; they are not read. Give a list of frames, one for "
-                f"each series, such as [x.droplevel({other}) for _, x in X.groupby(level={other})], or "
+                "has several levels, one of them with times, and is not used. Use a list of frames, one "
+                f"for each series, such as [x.droplevel({other}) for _, x in X.groupby(level={other})], or "
                 f"times={label}.get_level_values({level}) and lengths="
             )
     elif index.inferred_type == "string" and _LOOKS_LIKE_A_DATE.match(str(index[0])):
         why = (
-            f"holds text such as {str(index[0])!r}, which is not read as times. Set X.index = "
+            f"contains text such as {str(index[0])!r}, which is not used as times. Set X.index = "
             "pandas.to_datetime(X.index)"
         )
     elif index.inferred_type == "floating" or (index.inferred_type == "integer" and index.hasnans):
@@ -677,12 +677,12 @@ def _warn_of_unread(index: Any, label: str) -> None:
         uneven = np.abs(steps - np.median(steps)) > 1e-6 * np.abs(np.median(steps)) if steps.size else steps
         if not finite.all():
             row = int(np.argmin(finite))
-            why = f"holds {values[row]} in row {row}. Where its numbers are times, give all of them by times="
+            why = f"holds {values[row]} in row {row}. If its numbers are times, pass them as times="
         elif np.all(steps > 0.0) and np.any(uneven):
-            why = f"holds numbers that are unevenly spaced, which are not read as times. Give times={label}"
+            why = f"contains unevenly spaced numbers, which are not used as times. Pass times={label}"
     if why is not None:
         warnings.warn(
-            f"{label} {why}; as it is, rows are taken as evenly spaced in their order.",
+            f"{label} {why}; otherwise rows are treated as evenly spaced in their order.",
             UserWarning,
             stacklevel=2,
         )

@@ -237,8 +237,8 @@ def check_sequences(
         sizes = tuple(len(a) for a in arrays)
         if sum(sizes) < min_rows:
             raise ValueError(
-                f"X holds {sum(sizes)} rows in {len(sizes)} sequences; "
-                f"{type(estimator).__name__} needs at least {min_rows}."
+                f"X has {sum(sizes)} rows in {len(sizes)} sequences; {type(estimator).__name__} requires at "
+                f"least {min_rows}."
             )
         values = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
     else:
@@ -278,9 +278,9 @@ def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_l
         why = str(error).partition(":")[0]
     if why is not None:
         warnings.warn(
-            f"{type(estimator).__name__} takes rows as evenly spaced in their order and does not use the "
-            f"index of X, although {why}. Sort and resample the rows, cut the series at its gaps (lengths=), "
-            "or use ProbabilisticSFA, which takes times as they are.",
+            f"{type(estimator).__name__} treats rows as evenly spaced in their order and ignores the index "
+            f"of X, although {why}. Sort and resample the rows, split the series at its gaps (lengths=), or "
+            "use ProbabilisticSFA, which supports uneven times.",
             UserWarning,
             stacklevel=5,
         )
@@ -298,19 +298,21 @@ def is_list_of_sequences(X: Any) -> bool:
     if not isinstance(X, (list, tuple)):
         return False
     if len(X) == 0:
-        raise ValueError("X is an empty list; wanted an array (n_rows, n_features) or a list of such arrays.")
+        raise ValueError(
+            "X is an empty list; expected an array (n_rows, n_features) or a list of such arrays."
+        )
     dims = [len(x.shape) if hasattr(x, "shape") else None for x in X]
     if 2 not in dims:
         if set(dims) == {1} and len({x.shape for x in X}) > 1:
             raise ValueError(
                 "X is a list of 1-dimensional arrays of unequal length; every sequence must have the shape "
-                "(n_rows, n_features): use [x.reshape(-1, 1) for x in X] where one variable was measured."
+                "(n_rows, n_features): use [x.reshape(-1, 1) for x in X] for a single variable."
             )
         return False
     if isinstance(X, tuple):
         raise ValueError(
-            f"X is a tuple of {len(X)} arrays, which could mean several sequences or a pair of aligned "
-            "arrays; give several sequences as a list."
+            f"X is a tuple of {len(X)} arrays, which is ambiguous: several sequences, or a pair of aligned "
+            "arrays. Use a list for several sequences."
         )
     odd = next((i for i, d in enumerate(dims) if d != 2), None)
     if odd is not None:
@@ -398,5 +400,5 @@ def check_observed(sequences: Sequences) -> None:
     listed = ", ".join(f"{j}" if names is None else f"{j} ({names[j]!r})" for j in empty[:5])
     more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
     raise ValueError(
-        f"X has nothing observed in column {listed}{more}: every value is NaN. Leave such columns out."
+        f"X has no observed value in column {listed}{more}: every value is NaN. Remove such columns."
     )

@@ -293,7 +293,7 @@ class SeriesForecaster(BaseEstimator):
     def _forecast(self, fh: Any, X: Any) -> Any:
         check_is_fitted(self)
         if fh is None and self.fh is None:
-            raise ValueError("fh is None, here and in fit; give a forecasting horizon such as fh=[1, 2, 3].")
+            raise ValueError("fh is None, here and in fit. Pass a forecasting horizon such as fh=[1, 2, 3].")
         self.fh = self.fh if fh is None else fh
         given = {}
         if self._X is not None:
@@ -343,7 +343,7 @@ def _series_of(X: Any) -> Any:
     codes = X.index.codes[0]
     starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
     if len(starts) > len(np.unique(codes)):
-        raise ValueError("X has the rows of a series apart from each other; sort them: X.sort_index().")
+        raise ValueError("X has rows of one series that are not consecutive. Sort them: X.sort_index().")
     pieces = np.split(np.arange(len(X)), starts[1:])
     return [X.iloc[rows].droplevel(0) for rows in pieces]
 

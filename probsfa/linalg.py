@@ -389,10 +389,10 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
 
 def _check_rank(n_components: int | None, rank: int, n_features: int) -> None:
     if rank == 0:
-        raise RankError("Every column of X is constant: the rank is 0. Give columns that vary.")
+        raise RankError("Every column of X is constant: the rank is 0. Use columns that vary.")
     if n_components is not None and n_components > rank:
         tolerance = ", or lower rank_tol if the smallest directions are real" if rank < n_features else ""
         raise RankError(
-            f"n_components={n_components} exceeds the numerical rank {rank} of the {n_features} columns of X."
-            f" Ask for at most {rank}{tolerance}."
+            f"n_components={n_components} exceeds the numerical rank {rank} of the {n_features} columns of "
+            f"X. Use at most {rank}{tolerance}."
         )

@@ -312,7 +312,9 @@ def coverage(
         raise ValueError("std must not be negative.")
     chosen = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std)) & _chosen(mask, truth.shape)
     if not chosen.any():
-        raise ValueError("truth, mean and std have no value in common: in every place at least one is NaN.")
+        raise ValueError(
+            "truth, mean and std have no value in common: at every position at least one is NaN."
+        )
     width = scipy.special.ndtri((1 + level) / 2)
     return float(np.mean(np.abs(truth - mean)[chosen] <= width * std[chosen]))
 
@@ -453,13 +455,13 @@ def _errors(
     truth, estimate = _same_shape(truth=truth, estimate=estimate)
     chosen = ~np.isnan(truth) & ~np.isnan(estimate) & _chosen(mask, truth.shape)
     if not chosen.any():
-        raise ValueError("truth and estimate have no value in common: in every place at least one is NaN.")
+        raise ValueError("truth and estimate have no value in common: at every position at least one is NaN.")
     errors: FloatArray = (estimate - truth)[chosen]
     if scale is None:
         return errors
     scale = np.broadcast_to(as_float_array(scale, "scale"), truth.shape)[chosen]
     if not (scale > 0).all():
-        raise ValueError("scale must be positive. Leave out constant columns.")
+        raise ValueError("scale must be positive. Remove constant columns.")
     return errors / scale
 
 

@@ -83,7 +83,7 @@ class TrajectorySplit(BaseEstimator):
         n = len(X)
         if n < n_splits:
             raise ValueError(
-                f"X has {n} {'trajectories' if several else 'rows'}; n_splits={n_splits} needs more."
+                f"X has {n} {'trajectories' if several else 'rows'}; n_splits={n_splits} requires more."
             )
         borders = np.linspace(0, n, n_splits + 1).round().astype(int)
         for start, stop in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
@@ -95,6 +95,6 @@ class TrajectorySplit(BaseEstimator):
             train = after if len(after) > len(before) else before
             if len(train) < 2:
                 raise ValueError(
-                    f"gap={gap} leaves {len(train)} of {n} rows to learn from; take a smaller gap."
+                    f"gap={gap} leaves {len(train)} of {n} rows for training. Use a smaller gap."
                 )
             yield train, held_out

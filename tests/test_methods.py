@@ -111,7 +111,7 @@ def test_intervals_and_quantiles_are_those_of_the_predictions(X):
     np.testing.assert_allclose(ahead.upper - ahead.means, 1.2815515655446004 * ahead.std, rtol=EXACT)
     np.testing.assert_array_equal(model.forecast(X, 4, quantile=0.9), ahead.quantile(0.9))
     assert [each.shape for each in model.forecast(X, 4, quantile=[0.1, 0.5])] == [(4, 3)] * 2
-    with pytest.raises(ValueError, match="either quantile or return_std and interval"):
+    with pytest.raises(ValueError, match="quantile cannot be combined with return_std or interval"):
         model.impute(X, interval=0.9, quantile=0.5)
     with pytest.raises(ValueError, match="interval"):
         model.forecast(X, 2, interval=90)
@@ -218,7 +218,9 @@ def test_bayesian_diagnostics_are_those_at_the_posterior_means(X, bayesian):
 
 def test_hierarchical_noise_has_no_single_model(X):
     model = probsfa.BayesianSFA(1, hierarchical=True, verbose=False, **SVI).fit([X[:30], X[30:]])
-    with pytest.raises(ValueError, match="one noise for all sequences; hierarchical=True has several"):
+    with pytest.raises(
+        ValueError, match="one noise variance for all sequences; hierarchical=True has several"
+    ):
         model.diagnose([X[:30], X[30:]])
 
 

@@ -109,7 +109,7 @@ def test_no_difference_across_a_hole(rng):
 
 
 def test_splits_that_cannot_be():
-    with pytest.raises(ValueError, match="X has 3 rows; n_splits=5 needs more"):
+    with pytest.raises(ValueError, match="X has 3 rows; n_splits=5 requires more"):
         list(TrajectorySplit(5).split(np.zeros((3, 1))))
     with pytest.raises(ValueError, match="gap"):
         list(TrajectorySplit(2, gap=50).split(np.zeros((20, 1))))

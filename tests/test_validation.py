@@ -148,7 +148,7 @@ def test_infinity_is_refused_even_among_missing_cells(value, allow_nan):
 def test_column_with_nothing_observed_is_named_at_fit_only():
     bad = X.copy()
     bad[:, 1] = np.nan
-    refused("nothing observed in column 1:", bad, allow_nan=True)
+    refused("no observed value in column 1:", bad, allow_nan=True)
     refused(r"column 1 \('b'\)", pd.DataFrame(bad, columns=["a", "b"]), allow_nan=True)
     fitted = BaseEstimator()
     check(X, estimator=fitted)
@@ -187,16 +187,16 @@ def test_empty_and_short():
     refused(r"0 sample\(s\)", np.zeros((0, 2)))
     refused(r"0 feature\(s\)", np.zeros((5, 0)))
     refused(r"X: .*1 sample\(s\).*minimum of 2", X[:1], min_rows=2)
-    refused("X holds 2 rows in 2 sequences.*at least 3", [X[:1], X[:1]], min_rows=3)
+    refused("X has 2 rows in 2 sequences.*at least 3", [X[:1], X[:1]], min_rows=3)
     refused(r"X\[1\]: .*0 sample\(s\)", [X, X[:0]])
     assert check([X[:1], X[:1]], min_rows=2).n_rows == 2
 
 
 def test_text_is_refused_with_its_place_even_where_it_looks_like_a_number():
-    refused("holds text.*'1'.*row 0, column 0", [["1", "2"], ["3", "4"]])
-    refused("holds text.*'x'.*row 1, column 0", np.array([[1.0, 2.0], ["x", 3.0]], dtype=object))
-    refused("column 'b' of X holds text.*'n/a'.*row 1", pd.DataFrame({"a": [1, 2], "b": [1, "n/a"]}))
-    refused("holds text", pd.DataFrame({"a": ["1", "2"]}))
+    refused("contains text.*'1'.*row 0, column 0", [["1", "2"], ["3", "4"]])
+    refused("contains text.*'x'.*row 1, column 0", np.array([[1.0, 2.0], ["x", 3.0]], dtype=object))
+    refused("column 'b' of X contains text.*'n/a'.*row 1", pd.DataFrame({"a": [1, 2], "b": [1, "n/a"]}))
+    refused("contains text", pd.DataFrame({"a": ["1", "2"]}))
 
 
 def test_columns_of_text_and_single_columns_name_what_helps():
@@ -209,8 +209,8 @@ def test_complex_dates_and_sparse_are_refused():
     refused("Complex data not supported: X", X + 1j)
     refused("Complex data not supported: X", np.ma.array(X + 1j))
     dated = pd.DataFrame({"when": pd.date_range("2024", periods=3), "a": 1.0})
-    refused(r"column 'when' of X holds dates.*set_index\('when'\)", dated)
-    refused("holds dates or durations", X.astype("timedelta64[s]"))
+    refused(r"column 'when' of X contains dates.*set_index\('when'\)", dated)
+    refused("contains dates or durations", X.astype("timedelta64[s]"))
     refused("[Ss]parse", scipy.sparse.csr_array(X), error=TypeError)
 
 

@@ -101,7 +101,7 @@ def report(fitted: FittedPosterior) -> FitReport:
 def relabelling_sentence(relabelling: Relabelling) -> str:
     """Return a message about the relabelling of the draws."""
     return (
-        "Each draw has the signed permutation of its latents closest to the maximum a posteriori: "
+        "Each draw has the signed permutation of its factors closest to the maximum a posteriori: "
         f"{relabelling.n_permuted} of {len(relabelling.permutations)} draws were permuted, "
         f"{relabelling.n_flipped} had signs changed. Labels are ordered by median time scale."
     )
@@ -109,21 +109,21 @@ def relabelling_sentence(relabelling: Relabelling) -> str:
 
 def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatArray) -> str:
     if interrupted:
-        return f"Interrupted: {n_draws} draws from the Gaussian approximation of the steps so far."
+        return f"Interrupted: {n_draws} draws from the Gaussian approximation of the completed steps."
     several = ""
     if len(shares) > 1:
         listed = ", ".join(f"{share:.2f}" for share in shares)
         several = (
-            f" The posterior has {len(shares)} modes, with shares {listed} of the draws: posterior means lie "
-            "between them. Compare the modes in draws_; a further factor may represent what each leaves out."
+            f" The posterior has {len(shares)} modes, with shares {listed} of the draws, so that posterior "
+            "means lie between modes. Compare the modes in draws_, or add a factor."
         )
     advice = ""
     if pareto_k > UNRELIABLE:
-        advice = f" Above {UNRELIABLE} the weights do not correct it: use inference='nuts'"
-        advice += ", with a chain or more in each mode." if len(shares) > 1 else "."
+        advice = f" Above {UNRELIABLE} importance weights are unreliable: use inference='nuts'"
+        advice += ", with at least one chain in each mode." if len(shares) > 1 else "."
     kind = "a Gaussian approximation" if len(shares) == 1 else f"a mixture of {len(shares)} Gaussians"
     return (
-        f"{n_draws} draws from {kind} in whitened coordinates, by importance weights of tail index "
+        f"{n_draws} draws from {kind} in whitened coordinates, with importance weights of tail index "
         f"{pareto_k:.2f}.{several}{advice}"
     )
 
@@ -132,25 +132,23 @@ def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
     """Return advice from the R-hat of each parameter and from the similarity of time scales."""
     worst = max(rhat, key=lambda name: float(np.nanmax(rhat[name], initial=1.0)))
     if float(np.nanmax(rhat[worst], initial=1.0)) > _DISAGREEING:
-        apart = f" The chains do not agree, most of all on {worst}."
+        apart = f" The chains disagree, most in {worst}."
         if alike:
             return (
-                f"{apart} Two factors have time scales too close to tell apart: lower n_components, or give "
-                "them priors of their own."
+                f"{apart} Two factors have similar time scales: use a lower n_components, or separate priors."
             )
         return (
-            f"{apart} Compare the chains in draws_. If each stays at values of its own, there are several "
-            "modes: longer chains do not join them, a narrower prior of time scales or noise may. Else raise "
-            "n_warmup and n_draws."
+            f"{apart} Compare the chains in draws_. If each stays at different values, the posterior has "
+            "several modes: use a narrower prior of time scales or noise, because longer chains do not "
+            "help. Otherwise increase n_warmup and n_draws."
         )
-    return f" Raise n_draws: {MIN_ESS:.0f} effective draws and an R-hat of {MAX_RHAT} are wanted."
+    return f" Raise n_draws (required: {MIN_ESS:.0f} effective draws, R-hat at most {MAX_RHAT})."
 
 
 def _doubts(draws: AnyDraws) -> tuple[str, ...]:
     every = timescales(draws)
     return tuple(
-        f"Latents {i} and {j} have time scales too close to tell apart: the second is the slower one "
-        f"with probability {slower:.2f}. Their loadings may be mixed with each other; look at the "
-        "two together, or use fewer components."
+        f"Factors {i} and {j} have similar time scales: the second is slower with probability {slower:.2f}. "
+        "Their loadings may be mixed; interpret both together, or use fewer components."
         for i, j, slower in close_pairs(every.reshape(-1, every.shape[-1]))
     )

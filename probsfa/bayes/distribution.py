@@ -111,7 +111,7 @@ class FactorialAR1(dist.Distribution):
         self.noise_variance = _per_feature("noise_variance", noise_variance, d, dtype)
         self.offset = _per_feature("offset", offset, d, dtype)
         if mask is None and n_steps is None:
-            raise ValueError("give n_steps, the number of rows of a series, or a mask.")
+            raise ValueError("n_steps and mask are None; pass the number of rows of a series, or a mask.")
         self.observed = jnp.ones((n_steps, d), bool) if mask is None else jnp.asarray(mask, bool)
         if (
             self.observed.ndim < 2
@@ -223,8 +223,8 @@ def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[i
         whole = (*batch_shape, *event_shape)
         raise ValueError(
             f"offset of shape {offset.shape} may have a mean for each of {n_steps} series or for each of "
-            f"{n_steps} rows. Broadcast it to shape {whole}: offset[..., None, :] where it is one of each "
-            "series, offset[None] where it is one of each row."
+            f"{n_steps} rows. Broadcast it to shape {whole}: offset[..., None, :] for means of series, "
+            "offset[None] for means of rows."
         )
     return by_row
 
@@ -236,9 +236,8 @@ def _check_decay_between_steps(decay: Array, gaps: Array) -> None:
     between = np.asarray(gaps)[np.asarray(gaps) != np.rint(gaps)]
     if len(between) and np.any(np.asarray(decay) < 0.0):
         raise ValueError(
-            f"decay has the negative value {np.min(decay):.4g} and gaps has {between[0]:.4g}: a process that "
-            "alternates from step to step has no value between steps. Use decays in (0, 1), or gaps that are "
-            "whole numbers."
+            f"decay has the negative value {np.min(decay):.4g} and gaps has {between[0]:.4g}: a process "
+            "with a negative decay is not defined between steps. Use decays in (0, 1), or integer gaps."
         )
 
 

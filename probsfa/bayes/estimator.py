@@ -164,9 +164,9 @@ class BayesianSFA(Saved, StateSpaceMethods):
     """
 
     _without: ClassVar[Mapping[str, str]] = {
-        "lower_bound": "its likelihood is computed by log_likelihood, with robust=True its lower bound.",
-        "standard_errors": "use the posterior standard deviations, of draws_ or in summary().",
-        "profile_timescale": "use quantiles of the posterior, of draws_ or in summary().",
+        "lower_bound": "use log_likelihood, which with robust=True returns a lower bound.",
+        "standard_errors": "use the posterior standard deviations of draws_ or summary().",
+        "profile_timescale": "use posterior quantiles of draws_ or summary().",
     }
     _without_arguments: ClassVar[Mapping[str, str]] = {"exog": INSTEAD["exog"]}
 
@@ -267,7 +267,9 @@ class BayesianSFA(Saved, StateSpaceMethods):
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
         )
         if self.hierarchical and len(sequences.lengths) < 2:
-            raise ValueError("hierarchical=True needs several sequences, as a list or by lengths; got one.")
+            raise ValueError(
+                "hierarchical=True requires several sequences, as a list or by lengths; got one."
+            )
         n_components = self.n_components
         if n_components is None:
             n_components = default_n_components(sequences, self.inference)

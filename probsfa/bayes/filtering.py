@@ -109,14 +109,14 @@ def filter_sequences(
         If a state is given with several sequences, or belongs to another model.
     """
     if state is not None and len(sequences.lengths) > 1:
-        raise ValueError("state goes on with one sequence; X holds several.")
+        raise ValueError("state continues one sequence; X has several.")
     timed = fitted.units.retimed(sequences)
     n_noises = len(sequences.lengths) if fitted.hierarchical else 1
     draws = list(parameters_of_draws(fitted.draws, n_noises, thinned(fitted.draws, n_predictive)))
     if state is not None and len(state.means) != len(draws):
         raise ValueError(
-            f"state is of {len(state.means)} draws, and this model mixes {len(draws)}; it needs the state "
-            "of its own filter, with the same n_predictive."
+            f"state has {len(state.means)} draws, but this model uses {len(draws)}. Use a state of this "
+            "model's filter, with the same n_predictive."
         )
     ways: list[FilterRows] = [filter_rows] * len(draws)
     if fitted.degrees is not None:

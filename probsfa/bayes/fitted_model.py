@@ -82,8 +82,8 @@ class BayesianModel(FittedModel):
         n = self.fitted.target.n_sequences
         if n is not None and len(sequences.lengths) != n:
             raise ValueError(
-                f"A hierarchical model knows the noise of the {n} sequences it was fitted to; X has "
-                f"{len(sequences.lengths)}. Give those sequences, in the same order."
+                f"X has {len(sequences.lengths)} sequences; a hierarchical model has noise variances only "
+                f"for the {n} sequences of the fit. Pass those sequences, in the same order."
             )
 
     @cached_property
@@ -91,8 +91,8 @@ class BayesianModel(FittedModel):
         """The linear-Gaussian or Student-t model at the posterior means of the parameters."""
         if self.fitted.hierarchical:
             raise ValueError(
-                "diagnose, news and bic need one noise for all sequences; hierarchical=True has several. Use "
-                "to_datatree() with ArviZ, or fit with hierarchical=False."
+                "diagnose, news and bic require one noise variance for all sequences; hierarchical=True "
+                "has several. Use to_datatree() with ArviZ, or fit with hierarchical=False."
             )
         degrees = None if self.fitted.degrees is None else float(np.mean(self.fitted.degrees))
         return model_of(

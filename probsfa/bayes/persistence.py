@@ -214,7 +214,7 @@ def _check(state: dict[str, Any]) -> dict[str, int]:
     if sizes["L"] != sizes["C"] * sizes["N"] or np.any(orders != np.arange(sizes["K"])):
         raise ValueError("permutations must be an order of the factors for each draw")
     if ("degrees" in state) != bool(state["options"].get("robust", False)):
-        raise ValueError("degrees must be given if noise is robust, and only then")
+        raise ValueError("degrees must be present for robust noise only")
     return sizes
 
 
@@ -240,8 +240,8 @@ def _describe(prior: Any) -> Any:
         if type(again) is type(prior) and again.shape() == prior.shape():
             return described
     raise ValueError(
-        f"A prior that is a {name} cannot be saved: distributions of NumPyro that are made of numbers by "
-        "their name can, such as Normal or LogNormal."
+        f"A prior of type {name} cannot be saved. Use a distribution of NumPyro with numeric parameters, "
+        "such as Normal or LogNormal."
     )
 
 
@@ -258,6 +258,6 @@ def _rebuild(described: Any) -> Any:
         return described
     kind = getattr(dist, str(described["distribution"]), None)
     if not (isinstance(kind, type) and issubclass(kind, dist.Distribution)):
-        raise ValueError(f"a prior that is a {described['distribution']!r:.80} is unknown")
+        raise ValueError(f"a prior of type {described['distribution']!r:.80} is unknown")
     numbers_of = {name: np.asarray(x, dtype=np.float64) for name, x in described["parameters"].items()}
     return kind(**{name: float(x) if x.ndim == 0 else x for name, x in numbers_of.items()})

@@ -170,10 +170,10 @@ def _check_prior(name: str, prior: Any) -> None:
         base = base.base_dist
     kind = type(base).__name__
     if isinstance(base, dist.Delta):
-        known = "Give known noise variances by noise=. " if name.startswith("noise_") else ""
+        known = "Pass known noise variances as noise=. " if name.startswith("noise_") else ""
         raise ValueError(
-            f"Priors({name}={kind}): a single value has no density to draw from. {known}Use a narrow "
-            f"distribution of the same family as {fix}."
+            f"Priors({name}={kind}): a single value has no density. {known}Use a narrow distribution of the "
+            f"same family as {fix}."
         )
     support: Any = prior.support
     if support.is_discrete:
@@ -209,7 +209,7 @@ def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) ->
             return expanded.to_event(len(shape))
     if whole != shape:
         raise ValueError(
-            f"The prior of {name} has shape {whole}, but {name} has shape {shape}. Give a prior of a single "
+            f"The prior of {name} has shape {whole}, but {name} has shape {shape}. Use a prior of a single "
             f"number, or one of shape {shape}."
         )
     return prior.to_event(len(prior.batch_shape)) if prior.batch_shape else prior
@@ -218,13 +218,14 @@ def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) ->
 def check_normal_priors(priors: Priors) -> None:
     """Raise a ValueError unless loadings and offset have normal priors, as required by Gibbs sampling."""
     if priors.shrinkage is not None:
-        raise ValueError("robust=True needs normal loadings; shrinkage makes their prior another one.")
+        raise ValueError(
+            "robust=True requires a normal prior of the loadings; shrinkage changes it. Set shrinkage=None."
+        )
     for name in ("loadings", "offset"):
         prior = getattr(priors, name)
         if type(prior) is not dist.Normal:
             raise ValueError(
-                f"robust=True draws {name} from a normal distribution: the prior must be numpyro's Normal; "
-                f"got {type(prior).__name__}."
+                f"robust=True requires numpyro's Normal as the prior of {name}; got {type(prior).__name__}."
             )
 
 

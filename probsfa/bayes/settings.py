@@ -34,15 +34,15 @@ _COUNTS = (
 
 # Replacements of arguments that only other estimators have.
 INSTEAD = {
-    "exog": "Give it X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample coefficients "
-    "in a NumPyro model of your own: probsfa.bayes.FactorialAR1 has an offset for each row.",
+    "exog": "Fit it to X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample "
+    "coefficients in a NumPyro model: probsfa.bayes.FactorialAR1 has an offset for each row.",
 }
 
 
 def refuse(where: str, unsupported: dict[str, Any]) -> None:
     """Raise a TypeError that names the first unsupported argument and its replacement."""
     for name in unsupported:
-        fix = INSTEAD.get(name, "Its parameters are in help(BayesianSFA).")
+        fix = INSTEAD.get(name, "See help(BayesianSFA) for its parameters.")
         raise TypeError(f"{where} does not support the argument {name!r}. {fix}")
 
 
@@ -72,11 +72,11 @@ def check_settings(model: Any) -> None:
         )
     if model.robust and model.inference != "nuts":
         raise ValueError(
-            "robust=True draws weights of cells with the parameters, which no Gaussian approximation holds: "
-            "it needs inference='nuts', the default, whose place a Gibbs sampler then takes."
+            "robust=True is not supported with inference='svi', because weights of the values are sampled. "
+            "Use inference='nuts', which then is a Gibbs sampler."
         )
     if model.robust and model.hierarchical:
-        raise ValueError("robust=True is for one noise of all sequences; choose it or hierarchical=True.")
+        raise ValueError("robust=True and hierarchical=True cannot be combined. Set one of them to False.")
     structural = [name for name in ("rhythms", "smooth") if _is_positive(name, getattr(model, name))]
     if not isinstance(model.trend, str) and (model.trend != 0 or isinstance(model.trend, bool)):
         raise ValueError(
@@ -90,8 +90,8 @@ def check_settings(model: Any) -> None:
     for name in ("robust", "hierarchical"):
         if structural and getattr(model, name):
             raise ValueError(
-                f"{name}=True is not supported with {structural[0]}. Set {name}=False, or use AR(1) factors "
-                "and white noise alone."
+                f"{name}=True is not supported with {structural[0]}. Set {name}=False, or use only AR(1) "
+                "factors and white noise."
             )
     check_option("chain_method", model.chain_method, CHAIN_METHODS)
     for name in _COUNTS:

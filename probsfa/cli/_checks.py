@@ -44,11 +44,9 @@ def check_arguments(args: argparse.Namespace) -> None:
     check_outputs([*tables, plot] if plot is not None else tables, force=args.force, inputs=inputs)
     for path in tables:
         if args.command != "fit" and path.suffix.lower() in _BINARY_TABLES:
-            raise CommandError(
-                f"{path}: is not a name of a CSV file; let the name end in .csv, .csv.gz or .zip."
-            )
+            raise CommandError(f"{path}: is not a CSV file name; use an extension .csv, .csv.gz or .zip.")
     if plot is not None and plot.suffix.lower() not in PICTURES:
-        raise CommandError(f"{plot}: is not a name of a figure; let the name end in .png, .pdf or .svg.")
+        raise CommandError(f"{plot}: is not a figure file name; use an extension .png, .pdf or .svg.")
 
 
 def _check_input(path: Path) -> None:
@@ -85,8 +83,8 @@ def _check_reading_options(args: argparse.Namespace) -> None:
     if thousands is not None and (len(thousands) != 1 or thousands.isalnum() or thousands in '+-"\n\r'):
         raise CommandError(f"--thousands must be one character, such as ',' or ' ', got {thousands!r}.")
     if thousands is not None and thousands == (decimal or "."):
-        raise CommandError(f"--thousands and --decimal are both {thousands!r}; give another --decimal.")
+        raise CommandError(f"--thousands and --decimal are both {thousands!r}; use another --decimal.")
     if args.sort and args.even:
-        raise CommandError("--sort needs times, which --even does not use; give one of them.")
+        raise CommandError("--sort requires times, but --even ignores them; use one of them.")
     if args.date_format is not None and args.epoch is not None:
-        raise CommandError("--date-format is for texts and --epoch for numbers; give one of them.")
+        raise CommandError("--date-format is for texts and --epoch for numbers; use one of them.")

@@ -121,11 +121,11 @@ def _ending(model: Any) -> str:
 def _advice(model: Any) -> str:
     """Return advice for a fit that did not converge."""
     if model.n_evaluations_ < model.max_iter:
-        return "the fit stopped before it had converged. 'probsfa compare' measures how well it fills values."
-    text = f"the fit stopped after {model.max_iter} iterations (--max-iter) and had not converged. "
+        return "the fit stopped before convergence. 'probsfa compare' measures the error of filled values."
+    text = f"the fit stopped after {model.max_iter} iterations (--max-iter) without convergence. "
     if model.max_iter <= ENOUGH:
-        return text + "Filled values are mostly good enough; 'probsfa compare' measures that."
-    return text + "Raise --max-iter, or use fewer slow features with -k."
+        return text + "Filled values are mostly accurate; 'probsfa compare' measures their error."
+    return text + "Increase --max-iter, or use fewer slow features with -k."
 
 
 def _without_noise(model: Any, series: "Input") -> list[str]:

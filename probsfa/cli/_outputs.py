@@ -62,10 +62,10 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
         if place in read:
             raise CommandError(f"{path}: is the input file; write to another one.")
         if place in seen:
-            raise CommandError(f"{path}: is given for two outputs.")
+            raise CommandError(f"{path}: is the name of two outputs.")
         seen.add(place)
         if path.is_dir():
-            raise CommandError(f"{path}: is a folder; give the name of a file.")
+            raise CommandError(f"{path}: is a folder; use the name of a file.")
         if not place.parent.is_dir():
             raise CommandError(f"{path}: there is no folder {place.parent}.")
         if not os.access(place.parent, os.W_OK):
@@ -78,7 +78,7 @@ def _check_node(path: Path, force: bool) -> None:
     """Raise an error for a device or pipe that cannot be written to."""
     mode = path.stat().st_mode
     if stat.S_ISSOCK(mode):
-        raise CommandError(f"{path}: is a socket; give the name of a file.")
+        raise CommandError(f"{path}: is a socket; use the name of a file.")
     if stat.S_ISBLK(mode) and not force:
         raise CommandError(f"{path}: is a disk; overwrite its content with --force.")
     if not os.access(path, os.W_OK):

@@ -36,7 +36,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if not args.dry_run and args.command != "compare" and args.output is None:
         parser.error("the following arguments are required: -o/--output (or --dry-run)")
     if args.json and any(str(output) == "-" for output in (args.output, getattr(args, "std", None))):
-        parser.error("--json and an output of - both write to standard output; give one of them a file")
+        parser.error("--json and an output of - both write to standard output; use a file for one of them")
     return args
 
 
@@ -178,15 +178,17 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CODE",
-        help="number or text that means missing, such as -200; several are separated by commas "
-        "(semicolons if "
-        "commas are decimal marks) or given one by one; empty values, NA, NaN and null always do; '' if "
-        "numbers that look like such codes are values",
+        help="number or text that means missing, such as -200; separate several by commas (semicolons if "
+        "commas are decimal marks) or repeat the option; empty values, NA, NaN and null are always "
+        "missing; '' if numbers that look like such codes are values",
     )
     group.add_argument(
-        "--columns", action="append", metavar="A,B,...", help="columns of data; the others are only kept"
+        "--columns",
+        action="append",
+        metavar="A,B,...",
+        help="columns of data; other columns are copied unchanged",
     )
-    group.add_argument("--exclude", action="append", metavar="A,B,...", help="columns that are no data")
+    group.add_argument("--exclude", action="append", metavar="A,B,...", help="columns that are not data")
     group.add_argument(
         "--time",
         action="append",
@@ -204,8 +206,8 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--dayfirst",
         action=argparse.BooleanOptionalAction,
-        help="whether the day comes before the month in dates such as 01/02/2020 (default: if rows are in "
-        "order of time one way alone, that way)",
+        help="whether the day is before the month in dates such as 01/02/2020 (default: the order in which "
+        "rows increase in time)",
     )
     group.add_argument(
         "--epoch",
@@ -216,7 +218,7 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         "--sort", action="store_true", help="sort the rows by time; the output keeps their order"
     )
     group.add_argument(
-        "--even", action="store_true", help="use the rows as evenly spaced, whatever the times are"
+        "--even", action="store_true", help="treat the rows as evenly spaced, and ignore the times"
     )
     group.add_argument(
         "--delimiter", metavar="CHAR", help="character between values, 'tab' for a tab (default: inferred)"
@@ -254,7 +256,7 @@ def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = ENOUGH) 
         metavar="N",
         help=f"maximum number of iterations of the fit (default: {max_iter})",
     )
-    group.add_argument("--seed", type=int, default=0, help="seed of everything random (default: 0)")
+    group.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default: 0)")
 
 
 def _add_masks(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         f"hourly weather of 2013 at three airports: {X.shape[0]} rows of {X.shape[1]} columns, "
         f"{100.0 * np.isnan(X).mean():.1f} % of the values missing"
     )
-    screen.note("one impossible reading, a wind of 1048 miles per hour, counts as missing")
+    screen.note("one impossible reading, a wind of 1048 miles per hour, is treated as missing")
     screen.note(
         "single values and blocks are hidden at the same time, and each method is fitted to the others"
     )

@@ -52,7 +52,7 @@ def make_half_moons(n_samples: int = 2000, *, noise: float = 0.1, random_state: 
     ((200, 2), 100)
     """
     if int(n_samples) != n_samples or n_samples < 2:
-        raise ValueError(f"n_samples must be a whole number of at least 2, got {n_samples!r}.")
+        raise ValueError(f"n_samples must be an integer of at least 2, got {n_samples!r}.")
     if not 0.0 <= noise < np.inf:
         raise ValueError(f"noise must be a standard deviation of at least 0, got {noise!r}.")
     rng = np.random.default_rng(random_state)

@@ -103,7 +103,7 @@ def hide_blocks(
     _check_fraction(fraction)
     n_rows, n_columns = observed.shape
     if not isinstance(length, numbers.Integral) or not 1 <= length <= n_rows:
-        raise ValueError(f"length must be a whole number from 1 to the {n_rows} rows of X, got {length!r}.")
+        raise ValueError(f"length must be an integer from 1 to the {n_rows} rows of X, got {length!r}.")
     rng = np.random.default_rng(random_state)
     hidden = np.zeros_like(observed)
     wanted = fraction * np.count_nonzero(observed)

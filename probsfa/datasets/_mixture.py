@@ -143,7 +143,9 @@ def _draw_missing(
 def _check_decay(decay: ArrayLike | None, timescales: ArrayLike | None) -> FloatArray:
     if timescales is not None:
         if decay is not None:
-            raise ValueError("Give decay or timescales, not both: one follows from the other.")
+            raise ValueError(
+                "decay and timescales cannot both be set: one follows from the other. Use one of them."
+            )
         scales = np.atleast_1d(np.asarray(timescales, dtype=np.float64))
         if scales.ndim != 1 or scales.size == 0 or not np.all(scales > 0.0):
             raise ValueError(f"timescales must be positive numbers, one for each factor, got {timescales!r}.")
@@ -158,7 +160,7 @@ def _check_lengths(n_steps: int, lengths: Sequence[int] | None) -> tuple[int, ..
     rows = (n_steps,) if lengths is None else tuple(lengths)
     if not rows or not all(int(n) == n and n >= 1 for n in rows):
         name, got = ("n_steps", n_steps) if lengths is None else ("lengths", lengths)
-        raise ValueError(f"{name} must be positive whole numbers, got {got!r}.")
+        raise ValueError(f"{name} must be positive integers, got {got!r}.")
     return tuple(int(n) for n in rows)
 
 

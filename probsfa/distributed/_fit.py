@@ -123,13 +123,13 @@ def _graph(estimator: GraphSFA, rows: DistributedRows, y: Any) -> TrainingGraph:
         return estimator.graph
     if needs_rows(estimator.graph):
         raise ValueError(
-            f"graph={estimator.graph!r} is built from all rows of X, which are on the cluster. Give a "
+            f"graph={estimator.graph!r} is built from all rows of X, which are on the cluster. Use a "
             "TrainingGraph, or a graph of time or of labels."
         )
     if rows.lengths is None:
         raise ValueError(
-            "X has delayed sequences, whose numbers of rows are not known and cannot be matched with labels. "
-            "Give a dask array, or a list of dask arrays."
+            "X has delayed sequences, whose numbers of rows are not known and cannot be matched with "
+            "labels. Use a dask array, or a list of dask arrays."
         )
     shape = np.broadcast_to(
         0.0, (sum(rows.lengths), 1)

@@ -71,12 +71,13 @@ def sum_graph_moments(graph: TrainingGraph, rows: DistributedRows, expander: Any
     if rows.lengths is None:
         raise ValueError(
             "X has delayed sequences, whose numbers of rows are not known; a training graph has one vertex "
-            "for each row. Give dask arrays, or use graph='temporal'."
+            "for each row. Use dask arrays, or graph='temporal'."
         )
     n = sum(rows.lengths)
     if n != graph.n_vertices:
         raise ValueError(
-            f"graph has {graph.n_vertices} vertices, and X has {n} rows. Give one vertex for each row."
+            f"graph has {graph.n_vertices} vertices, and X has {n} rows. Use a graph with one vertex for "
+            "each row."
         )
     if isinstance(graph, TemporalGraph) and np.array_equal(graph.joined, _inside(rows.lengths, graph.lag)):
         return of_time(sum_moments(rows, expander, graph.lag, skip_incomplete=False).moments)

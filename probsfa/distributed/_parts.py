@@ -192,7 +192,7 @@ def _array_parts(
 
 def _check_known(X: Any, name: str) -> None:
     if X.ndim != 2:
-        raise ValueError(f"{name} is {X.ndim}-dimensional, shape {X.shape}; wanted (n_rows, n_features).")
+        raise ValueError(f"{name} is {X.ndim}-dimensional, shape {X.shape}; expected (n_rows, n_features).")
     if np.isnan(X.shape).any():
         raise ValueError(
             f"{name} has chunks of unknown size. Call {name}.compute_chunk_sizes() first, or make it with "

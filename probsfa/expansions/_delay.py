@@ -186,9 +186,9 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
             if n <= self._n_lost:
                 which = f"X[{i}]" if len(sequences.lengths) > 1 else "X"
                 raise ValueError(
-                    f"{which} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, need at least "
-                    f"{self._n_lost + 1} in a sequence. Use a DelayEmbedding "
-                    "before an estimator in a pipeline, not as its expansion."
+                    f"{which} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, require at "
+                    f"least {self._n_lost + 1} in a sequence. Use a DelayEmbedding before an estimator in a "
+                    "pipeline, not as its expansion."
                 )
 
 

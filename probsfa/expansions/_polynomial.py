@@ -81,13 +81,13 @@ class Polynomial(Expansion):
         if not self.whiten:
             return
         if len(values) < 2:
-            raise ValueError("whiten=True needs the variance of at least 2 rows; got n_samples = 1.")
+            raise ValueError("whiten=True requires at least 2 rows; got n_samples = 1.")
         Z = monomials(values, degree)
         self.mean_ = Z.mean(axis=0)
         Z -= self.mean_
         self.whitening_ = whiten(Z.T @ Z / len(Z), rank_tol=self.rank_tol).matrix
         if self.whitening_.shape[1] == 0:
-            raise ValueError("Every column of X is constant, so there is nothing to whiten: the rank is 0.")
+            raise ValueError("Every column of X is constant: the rank is 0. Remove constant columns.")
 
     def _names_out(self, names: list[str]) -> list[str]:
         if self.whiten:

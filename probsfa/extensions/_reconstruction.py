@@ -101,7 +101,7 @@ class Reconstruction(InvertibleTransformer):
             check_sequences(self, X, reset=True, allow_nan=False, min_rows=2).values
         )
         if np.all(values == values[0]):
-            raise ValueError("Every column of X is constant, so there is nothing to represent.")
+            raise ValueError("Every column of X is constant. Use rows that vary.")
         # Relative to the first row, so that a large offset loses no digits.
         return values, values[0] + (values - values[0]).mean(axis=0)
 

@@ -37,7 +37,7 @@ def status_sentence(
     """
     sentences = {
         "converged": f"Converged in {n_iter} rounds{criterion}.",
-        "max_iter": f"Stopped after max_iter={max_iter} rounds{unfinished}. Give {remedy}.",
-        "interrupted": f"Interrupted after {n_iter} rounds; {best} so far.",
+        "max_iter": f"Stopped after max_iter={max_iter} iterations{unfinished}. Use {remedy}.",
+        "interrupted": f"Interrupted after {n_iter} iterations; {best} so far.",
     }
     return sentences[ending]

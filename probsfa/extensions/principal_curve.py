@@ -263,7 +263,7 @@ class PrincipalCurve(Reconstruction):
             best.status,
             self.n_iter_,
             self.max_iter,
-            unfinished="; the objective was still falling",
+            unfinished="; the objective was still decreasing",
             best="this is the best curve",
         )
 

@@ -96,7 +96,7 @@ def exact_label(
         raise ValueError(f"Y must have shape (n_samples, n_labels); got shape {np.shape(Y)}.")
     v = check_node_weights(node_weights, np.ones(len(labels), dtype=np.float64))
     if isinstance(node_weights, str):
-        raise ValueError("node_weights must be an array or None: this graph has no degrees before it.")
+        raise ValueError("node_weights must be an array or None, because node degrees depend on them.")
     responses = _decorrelated(labels, v / v.sum(), check_count("degree", degree))
     n_responses = responses.shape[1]
     if delta_values is None:
@@ -140,9 +140,9 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
         column = taken(centred[:, j] / scale) if scale > 1e-14 * np.abs(labels[:, j]).max() else None
         if column is None:
             raise ValueError(
-                f"Label {j} is constant or a linear function of the labels before it; leave it out."
+                f"Label {j} is constant or a linear function of previous labels. Remove it."
                 if len(scales) > 1
-                else f"y has only one value, {labels[0, j]}; a graph of labels needs at least two."
+                else f"y has only one value, {labels[0, j]}; a graph of labels requires at least two."
             )
         of_label.append(column)
     for _ in range(degree - 1):

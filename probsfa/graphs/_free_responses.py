@@ -88,8 +88,8 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     v = graph.node_weights
     if not (v > 0).all():
         raise ValueError(
-            f"{int((v <= 0).sum())} vertices have node weight 0, so that functions are undetermined there. "
-            f"Use the graph of the other vertices."
+            f"{int((v <= 0).sum())} vertices have node weight 0, where functions are not determined. Use "
+            "the graph of the other vertices."
         )
     root = np.sqrt(v / graph.Q)
 

@@ -208,7 +208,7 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     sizes = np.bincount(classes, weights=sample_weight).astype(np.float64)
     check_masses(sizes)
     if len(sizes) < 2:
-        raise ValueError("y has one class; a graph of classes needs at least two.")
+        raise ValueError("y has one class; a graph of classes requires at least two.")
     _warn_of_numbers(np.asarray(y), len(sizes))
     by_classes = check_option("weighting", weighting, ("samples", "classes")) == "classes"
     inside = 1.0 / sizes**2 if by_classes else 1.0 / sizes
@@ -225,8 +225,8 @@ def _warn_of_numbers(labels: NDArray[Any], n_classes: int) -> None:
     kind = labels.dtype.kind
     if kind == "f" and 2 * n_classes > len(labels) and (labels != np.round(labels)).any():
         warnings.warn(
-            f"y holds {n_classes} different numbers for {len(labels)} samples, and each is treated as a "
-            f"class. Use serial, mixed or sliding_window for numeric labels.",
+            f"y has {n_classes} different numbers for {len(labels)} samples, and each is treated as a "
+            "class. Use serial, mixed or sliding_window for numeric labels.",
             stacklevel=3,
         )
     if kind == "i" and n_classes > 2 and labels.min() == -1 and (labels == 0).any():
@@ -436,7 +436,7 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
     joined = sequence[lag:] == sequence[:-lag]
     if not joined.any():
         raise ValueError(
-            f"No sequence has two states {lag} apart (lag={lag}); the longest has {max(sizes)}. Give longer "
+            f"No sequence has two states {lag} apart (lag={lag}); the longest has {max(sizes)}. Use longer "
             "sequences or a smaller lag."
         )
     before, after = state_numbers[:-lag][joined], state_numbers[lag:][joined]

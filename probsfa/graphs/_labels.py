@@ -68,7 +68,7 @@ def check_labels(y: Any) -> NDArray[np.float64]:
             ) from None
     labels = check_array(labels, ensure_2d=False, dtype=np.float64, input_name="y")
     if len(labels) < 2:
-        raise ValueError(f"y has {len(labels)} label; a graph needs at least two samples.")
+        raise ValueError(f"y has {len(labels)} label; a graph requires at least two samples.")
     return labels
 
 
@@ -76,7 +76,7 @@ def check_classes(y: Any) -> NDArray[np.intp]:
     """Return which of the sorted distinct labels every sample has, shape (N,); labels may be strings."""
     labels = column_or_1d(check_complete(y))
     if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
-        raise ValueError("y contains NaN or infinity; every sample needs a class.")
+        raise ValueError("y contains NaN or infinity; every sample requires a class.")
     return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
 
@@ -196,7 +196,7 @@ def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
 
 def _check_different(labels: NDArray[np.float64], n_distinct: int) -> None:
     if n_distinct < 2:
-        raise ValueError(f"y has only one value, {labels[0]}; a graph of labels needs at least two.")
+        raise ValueError(f"y has only one value, {labels[0]}; a graph of labels requires at least two.")
 
 
 def default_groups(n: float) -> int:
@@ -218,7 +218,7 @@ def warn_of_heavy_samples(graph: TrainingGraph, advice: str) -> None:
     heavy = int((ratio > _HEAVY).sum())
     if heavy:
         warnings.warn(
-            f"{heavy} of {graph.n_vertices} samples weigh more than {_HEAVY} times the mean, up to "
+            f"{heavy} of {graph.n_vertices} samples have more than {_HEAVY} times the mean weight, up to "
             f"{ratio.max():.3g} times: their labels are rare, and these few samples dominate the features; "
             f"{advice}",
             stacklevel=3,

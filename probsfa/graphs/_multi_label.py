@@ -59,7 +59,9 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     columns = _columns(Y)
     kinds = list(graph) if isinstance(graph, (list, tuple)) else [graph] * len(columns)
     if len(kinds) != len(columns):
-        raise ValueError(f"graph must be one, or {len(columns)}, one for each label; got {len(kinds)}.")
+        raise ValueError(
+            f"graph must be one graph, or a list of {len(columns)}, one for each label; got {len(kinds)}."
+        )
     members = [on_labelled_rows(kind, column, X) for kind, column in zip(kinds, columns, strict=True)]
     return equal_parts(members, weights)
 
@@ -88,7 +90,7 @@ def on_labelled_rows(graph: Any, y: Any, X: Any = None, *, missing: Any = None) 
         absent = absent | (labels == missing)
     rows = np.flatnonzero(~absent)
     if len(rows) < 2:
-        raise ValueError(f"y has {len(rows)} labels that are not missing; a graph needs at least two.")
+        raise ValueError(f"y has {len(rows)} labels that are not missing; a graph requires at least two.")
     values = np.empty((len(labels), 0)) if X is None else np.asarray(X)
     check_consistent_length(values, labels)
     built = build_graph(graph, values[rows], labels[rows])
@@ -176,8 +178,8 @@ def semi_supervised(
         raise ValueError(f"weight must be a positive number; got {weight!r}.")
     if needs_labels(unlabelled):
         raise ValueError(
-            f"unlabelled must be a graph that needs no labels, such as 'nearest_neighbors' or 'temporal'; "
-            f"got {unlabelled!r:.80}."
+            "unlabelled must be a graph that requires no labels, such as 'nearest_neighbors' or "
+            f"'temporal'; got {unlabelled!r:.80}."
         )
     of_labels = on_labelled_rows(graph, y, rows, missing=missing)
     of_all = build_graph(unlabelled, rows, None, lengths=lengths)

@@ -186,7 +186,10 @@ def build_graph(
     else:
         built = LABEL_GRAPHS[graph](y)
     if built.n_vertices != len(X):
-        raise ValueError(f"graph has {built.n_vertices} vertices; X has {len(X)} rows; both must agree.")
+        raise ValueError(
+            f"graph has {built.n_vertices} vertices; X has {len(X)} rows. Use a graph with one "
+            "vertex for each row."
+        )
     return built
 
 
@@ -220,15 +223,15 @@ def check_joined(graph: TrainingGraph) -> TrainingGraph:
     alone = counts & (np.bincount(component)[component] == 1)
     if alone.sum() == counts.sum():
         raise ValueError(
-            "No sample is joined to another by this graph, so all outputs are equally slow and meaningless. "
-            "A class needs two samples or more. Use graph='serial' or 'sliding_window' for numeric labels, "
-            "and a larger bandwidth for neighbours."
+            "No edge of this graph joins two samples, so that slowness is not defined. A class requires at "
+            "least two samples. Use graph='serial' or 'sliding_window' for numeric labels, and a larger "
+            "bandwidth for neighbours."
         )
     if 2 * alone.sum() > counts.sum():
         warnings.warn(
-            f"{int(alone.sum())} of {int(counts.sum())} samples are joined to no other by this graph: "
-            f"outputs on them do not affect slowness. A class needs two samples or more. Use graph='serial' "
-            f"or 'sliding_window' for numeric labels.",
+            f"{int(alone.sum())} of {int(counts.sum())} samples have no edges in this graph: outputs on "
+            "them do not affect slowness. A class requires at least two samples. Use graph='serial' or "
+            "'sliding_window' for numeric labels.",
             stacklevel=3,
         )
     return graph

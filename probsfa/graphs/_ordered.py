@@ -57,7 +57,7 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
     sizes = check_lengths(lengths, n)
     if max(sizes) <= lag:
         raise ValueError(
-            f"No sequence has two samples {lag} apart (lag={lag}); the longest has {max(sizes)}. Give longer "
+            f"No sequence has two samples {lag} apart (lag={lag}); the longest has {max(sizes)}. Use longer "
             "sequences or a smaller lag."
         )
     sequence = np.repeat(np.arange(len(sizes)), sizes)
@@ -372,12 +372,12 @@ def ring(
     period = check_positive("period", period)
     n = len(labels)
     if n < 3:
-        raise ValueError(f"y has {n} positions; a ring needs at least three samples.")
+        raise ValueError(f"y has {n} positions; a ring requires at least three samples.")
     positions = np.mod(labels, period)
     positions[positions >= period] = 0.0  # rounding of small negative ones
     if np.all(positions == positions[0]):
         raise ValueError(
-            f"y has only one position, {positions[0]}, on the circle; a ring needs at least two."
+            f"y has only one position, {positions[0]}, on the circle; a ring requires at least two."
         )
     d, shape = check_window(n, half_width, weights, most=(n - 1) // 2)
     order, sizes = order_of_labels(positions)

@@ -53,8 +53,8 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
             row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
             what = "infinity" if np.isinf(block[row, column]) else "a missing value"
             raise ValueError(
-                f"{name} contains {what} in row {start + row}, column {column}; "
-                f"wanted {'finite numbers, NaN where missing' if allow_nan else 'complete rows'}."
+                f"{name} contains {what} in row {start + row}, column {column}; expected "
+                f"{'finite numbers, NaN where missing' if allow_nan else 'complete rows'}."
             )
     return rows
 
@@ -67,7 +67,7 @@ def check_unmasked(labels: Any, name: str = "y") -> Any:
     hidden = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, dtype=bool)
     if hidden.any():
         place = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1)))
-        raise ValueError(f"{name}[{place}] is masked; every sample needs a label.")
+        raise ValueError(f"{name}[{place}] is masked; every sample requires a label.")
     return labels
 
 

@@ -192,9 +192,8 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
     edges = radius_neighbors_graph(values - exact_shift(values), reach, mode="distance")
     if edges.nnz == 0:
         raise ValueError(
-            f"bandwidth={bandwidth!r} joins no sample to another: all edge weights are below the rounding "
-            f"error of the largest, because the smallest distance of two samples is {reach:.3g}. Use a "
-            f"larger bandwidth."
+            f"bandwidth={bandwidth!r} gives no edges: all edge weights are below the rounding error of the "
+            f"largest, because the smallest distance of two samples is {reach:.3g}. Use a larger bandwidth."
         )
     edges.data = np.exp(-0.5 * (edges.data / width) ** 2)
     return from_sparse(edges, node_weights)

@@ -80,7 +80,7 @@ class Moments:
     def covariance(self) -> FloatArray:
         """``B``: covariance with 1/T, shape (D, D)."""
         if self.n_rows == 0:
-            raise ValueError("X has no complete row, so there is no covariance.")
+            raise ValueError("X has no complete row; the covariance requires complete rows.")
         return self.scatter / self.n_rows
 
     @property
@@ -89,7 +89,7 @@ class Moments:
         if self.n_differences == 0:
             raise ValueError(
                 f"X has no two complete rows {self.lag} apart (lag={self.lag}) in one sequence, so that no "
-                f"differences can be computed. Give longer sequences or a smaller lag."
+                "differences can be computed. Use longer sequences or a smaller lag."
             )
         return self.difference_scatter / self.n_differences
 

@@ -87,7 +87,7 @@ class TrainingGraph(ABC):
         if not self.Q > 0:
             raise ValueError("node_weights are all zero; at least one must be positive.")
         if not self.R > 0:
-            raise ValueError("This graph has no edges; it needs at least one.")
+            raise ValueError("This graph has no edges; at least one is required.")
 
     @abstractmethod
     def to_sparse(self) -> scipy.sparse.csr_array:
@@ -228,8 +228,8 @@ class TrainingGraph(ABC):
             raise ValueError(f"teleport must lie between 0 and 1; got {teleport!r}.")
         if not self.is_consistent():
             raise ValueError(
-                "This graph has no Markov chain: a chain that follows its edges visits the samples in "
-                "proportion to their degrees, which are not its node weights. Use graph.repaired()."
+                "This graph has no Markov chain: the stationary distribution of a random walk on its edges "
+                "is proportional to node degrees, which differ from its node weights. Use graph.repaired()."
             )
         if teleport is None:
             teleport = 0.0 if self.component_labels().max() == 0 else n_steps**-0.5
@@ -297,7 +297,7 @@ def check_edges(n_edges: float, instead: str) -> None:
     if n_edges > _MOST_EDGES:
         raise MemoryError(
             f"This graph has {n_edges:.3g} edges, {16 * n_edges / 2**30:.3g} GiB as a sparse matrix. "
-            f"laplacian_matmul and graph_moments do without them, and {instead}."
+            f"laplacian_matmul and graph_moments do not require the matrix, and {instead}."
         )
 
 

@@ -216,7 +216,7 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
     truth, seen, values = _joined(truth, "truth"), _joined(seen, "seen"), _joined(filled.values, name)
     hidden = np.isnan(seen) & ~np.isnan(truth)
     if not hidden.any():
-        raise ValueError("Too few observed values to hide some of them. Give more rows.")
+        raise ValueError("Too few observed values to hide some of them. Use more rows.")
     if values.shape != truth.shape or np.isnan(values[hidden]).any():
         raise ValueError(f"{name} left values missing; each hidden value must be imputed.")
     scales = np.nanstd(seen, axis=0)

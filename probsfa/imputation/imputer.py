@@ -147,7 +147,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         low, high = np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
         self.empty_features_ = np.isnan(low)
         if self.empty_features_.all():
-            raise ValueError("X has nothing observed: every value is NaN. Give rows with observed values.")
+            raise ValueError("X has no observed value: every value is NaN. Pass rows with observed values.")
         self.modelled_features_ = low < high
         constants = np.where(self.empty_features_, 0.0, low)
         self.fill_values_ = np.where(self.modelled_features_, np.nan, constants)
@@ -352,7 +352,7 @@ def _by_group(groups: Any, n_rows: int) -> tuple[NDArray[np.intp], list[int]]:
     codes, found = pd.factorize(labels)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
-        raise ValueError(f"groups[{row}] is missing. Give a label for every row of X.")
+        raise ValueError(f"groups[{row}] is missing. Pass a label for every row of X.")
     return np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(found)).tolist()
 
 

@@ -106,8 +106,8 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
         limits = np.maximum(limits, tail_limits(held_out, rate))
     if beyond == 0:
         warnings.warn(
-            f"{n} normal rows are few for alpha={alpha:g} with {n_statistics} statistics: limits are the "
-            "largest values or above. Give more rows or a larger alpha.",
+            f"{n} normal rows are too few for alpha={alpha:g} with {n_statistics} statistics: limits are "
+            "the largest values or above. Use more rows or a larger alpha.",
             UserWarning,
             stacklevel=3,
         )

@@ -175,7 +175,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         )
         if sequences.n_rows < 2 * self.n_folds:
             raise ValueError(
-                f"n_folds={self.n_folds} needs {2 * self.n_folds} rows or more; got {sequences.n_rows}."
+                f"n_folds={self.n_folds} requires at least {2 * self.n_folds} rows; got {sequences.n_rows}."
             )
         rows = _Rows.of(X, sequences, times)
         self.model_ = rows.fit(clone(template))
@@ -195,7 +195,7 @@ class ProcessMonitor(Saved, BaseEstimator):
                 raise ValueError(
                     f"X gives the charts {', '.join(self.statistics_)} with all rows, and "
                     f"{', '.join(charts[0])} without one of the n_folds segments: a column varies in that "
-                    "segment only, or there are about as many columns as rows. Leave such columns out, give "
+                    "segment only, or there are about as many columns as rows. Remove such columns, use "
                     "more rows, or set n_components of the model."
                 )
             parts.append(self._statistics(held_out, charts))
@@ -204,7 +204,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         if not judged.any():
             raise ValueError(
                 f"window={self.window} leaves no row with a statistic: all segments of the "
-                f"n_folds={self.n_folds} folds are shorter. Give a shorter window or longer sequences."
+                f"n_folds={self.n_folds} folds are shorter. Use a shorter window or longer sequences."
             )
         limits = control_limits(values, self.alpha, joint=self.joint)
         self.limits_ = dict(zip(self.statistics_, limits.tolist(), strict=True))
@@ -369,7 +369,7 @@ class ProcessMonitor(Saved, BaseEstimator):
             by_rule = slower_than_columns(model.delta_values_, change[varies] / variance[varies])
         if self.n_slow is not None and self.n_slow > most:
             raise ValueError(
-                f"n_slow={self.n_slow} is more than the {most} features of the model. Give at most {most}."
+                f"n_slow={self.n_slow} is more than the {most} features of the model. Use at most {most}."
             )
         return min(by_rule, most) if self.n_slow is None else self.n_slow
 

@@ -223,7 +223,7 @@ def _colored(
         if values.dtype.kind not in "biuf":
             raise ValueError(
                 f"labels have {len(kinds)} different values; at most {len(PALETTE)} colours are "
-                "distinguishable. Merge some labels, or give numbers."
+                "distinguishable. Merge some labels, or use numbers."
             )
         drawn = ax.scatter(x, y, s=size, c=values.astype(np.float64), cmap="viridis", linewidths=0, zorder=2)
         ax.figure.colorbar(drawn, ax=ax)

@@ -66,7 +66,7 @@ def plot_control_charts(
     names = list(statistics.columns)
     absent = [name for name in names if name not in limits]
     if absent:
-        raise ValueError(f"limits has no entry for {absent}; give one for each statistic.")
+        raise ValueError(f"limits has no entry for {absent}. Pass one for each statistic.")
     n = len(statistics)
     when = row_times(statistics.index if times is None else times, n)
     if axes is None:

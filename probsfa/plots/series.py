@@ -84,7 +84,7 @@ def plot_slow_features(
     when = row_times(times, len(means))
     n = means.shape[1]
     if names is not None and len(names) != n:
-        raise ValueError(f"names must have {n} entries, one for each feature; got {len(names)}.")
+        raise ValueError(f"names must have {n} entries, one for each column; got {len(names)}.")
     if axes is None:
         axes = figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     axes = check_axes(axes, n, "one for each feature")

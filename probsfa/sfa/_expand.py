@@ -104,7 +104,7 @@ class Expander:
             return rows
         if not hasattr(self.transformer, "inverse_transform"):
             raise ValueError(
-                f"inverse_transform needs expansion=None or an expansion that has an inverse; "
+                "inverse_transform requires expansion=None or an expansion with an inverse; "
                 f"{type(self.transformer).__name__} has none."
             )
         return np.asarray(self.transformer.inverse_transform(rows), dtype=np.float64)

@@ -38,7 +38,7 @@ def _takes_batches(gsfa: Any) -> bool:
     """Return whether `partial_fit` is available, or raise an AttributeError with the reason."""
     if isinstance(gsfa.shrinkage, str):
         raise AttributeError(
-            'shrinkage="auto" is estimated from all rows at once, which partial_fit does not have. Use a '
+            'shrinkage="auto" requires all rows and is not supported by partial_fit. Use a '
             "number from 0 to below 1."
         )
     return True
@@ -395,8 +395,7 @@ def set_fitted(
     intensity = gsfa.shrinkage if intensity is None else intensity
     if isinstance(intensity, str):
         raise ValueError(
-            'shrinkage="auto" is estimated from rows, and only moments are available here. Use a number '
-            "from 0 to below 1."
+            'shrinkage="auto" requires rows, and only moments are available. Use a number from 0 to below 1.'
         )
     shrinkage = 0.0 if intensity is None else float(intensity)
     set_linear_map(gsfa, shrunk_moments(moments, shrinkage, gsfa.shrinkage_target), expander)

@@ -313,7 +313,7 @@ def _warn_of_rows(lengths: Sequence[int], lag: int, rank: int, n_rows: int) -> N
         )
     if rank >= n_rows - 1:
         warnings.warn(
-            f"The {n_rows} rows have rank {rank}, so that outputs can fit any time course. Use fewer columns "
-            f"(or a smaller expansion) or more rows.",
+            f"The {n_rows} rows have rank {rank}, so that outputs can fit any time series. Use fewer "
+            "columns (or a smaller expansion) or more rows.",
             stacklevel=4,
         )

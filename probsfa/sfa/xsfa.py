@@ -190,8 +190,8 @@ class XSFA(RowTransformer):
             raise RankError("Every column of X is constant: the rank is 0. Remove constant columns.")
         if white.rank >= len(scaled) - 1:
             warnings.warn(
-                f"The {len(scaled)} rows have rank {white.rank} after the expansion, so that outputs can fit "
-                f"any time course. Use a smaller expansion or more rows.",
+                f"The {len(scaled)} rows have rank {white.rank} after the expansion, so that outputs can "
+                "fit any time series. Use a smaller expansion or more rows.",
                 stacklevel=2,
             )
         self.expansion_ = expander.transformer

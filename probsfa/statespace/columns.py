@@ -80,7 +80,7 @@ class ColumnMoments(NamedTuple):
         """
         stds = np.where(self.constant, 0.0, self.stds)
         if not np.any(stds > 0.0):
-            raise ValueError("X has only constant columns; there is nothing to find time scales of.")
+            raise ValueError("X has only constant columns. Add columns that vary.")
         if by_feature:
             return self.means, np.where(stds > 0.0, stds, 1.0)
         return self.means, np.full_like(stds, np.sqrt(np.mean(stds**2)))

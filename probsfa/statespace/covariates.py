@@ -159,8 +159,8 @@ def with_exog(
     several = isinstance(exog, list) and len(exog) > 0 and hasattr(exog[0], "shape")
     if several and len(exog) != len(sequences.lengths):
         raise ValueError(
-            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences. Give one for each "
-            "sequence."
+            f"exog is a list of {len(exog)}, and X has {len(sequences.lengths)} sequences. Pass one for "
+            "each sequence."
         )
     by_label = index_of(exog) is not None and index_of(X[0] if sequences.is_list else X) is not None
     if not several and by_label and sequences.is_list:
@@ -210,7 +210,7 @@ def _refuse_stacked(sequences: Sequences, X: Any, exog: Any) -> None:
     if shared:
         raise ValueError(
             f"exog is one table of {len(exog)} rows for all sequences, and {shared} of its row labels occur "
-            "in several sequences of X, so that rows cannot be matched. Give a list with one DataFrame for "
+            "in several sequences of X, so that rows cannot be matched. Pass a list with one DataFrame for "
             "each sequence."
         )
 

@@ -216,13 +216,13 @@ class Diagnostics:
                 continue
             worst = int(np.nanargmin(covered))
             lines.append(
-                f"90 % intervals, {kind}: hold {100 * np.nanmean(covered):.0f} % in the mean over columns, "
+                f"90 % intervals, {kind}: cover {100 * np.nanmean(covered):.0f} % in the mean over columns, "
                 f"{100 * covered[worst]:.0f} % in {self.feature_names[worst]!r}."
             )
         return "\n".join([*lines, "", *(self.advice or (_QUIET,))])
 
 
-_QUIET = "Nothing stands out: prediction errors are white, normal and steady, as the model takes them."
+_QUIET = "No misfit found: prediction errors are white, normal and of constant variance."
 
 
 def diagnose(
@@ -551,9 +551,9 @@ def _advise(
         who = say.who(told, size)
         worst = say.worst(told, size)
         advice.append(
-            f"The level of {who} moves away from what the model predicts (by {size[worst]:.2g} standard "
-            "deviations of its errors between parts of the record): take a trend out before the fit, or fit "
-            "to a record that has such levels in it."
+            f"The level of {who} deviates from the predictions (by {size[worst]:.2g} standard deviations of "
+            "its errors between parts of the series): remove a trend before the fit, use trend=1, or fit "
+            "to a series with such levels."
         )
 
     if advice:  # this misfit explains wrong coverage
@@ -642,9 +642,9 @@ def _about_smoothness(told: BoolArray, first: FloatArray, n_smooth: int, say: _S
     one, worst = np.count_nonzero(told) == 1, say.worst(told, first)
     path, verb = ("path", "is") if one else ("paths", "are")
     return (
-        f"The {path} of {say.who(told, first)} {verb} smooth: increments go on as those before, which those "
-        "of AR(1) latents do not, and errors of predictions one row ahead are correlated from row to row "
-        f"({first[worst]:.2f}): smooth={n_smooth}."
+        f"The {path} of {say.who(told, first)} {verb} smooth: increments are positively correlated, unlike "
+        f"those of AR(1) factors, and one-step prediction errors are autocorrelated ({first[worst]:.2f}): "
+        f"smooth={n_smooth}."
     )
 
 
@@ -652,9 +652,9 @@ def _about_smoother(latents: Sequence[int] | NDArray[np.intp], n_smooth: int, n_
     one = len(latents) == 1
     listed = ", ".join(str(int(k)) for k in latents)
     return (
-        f"{'Latent' if one else 'Latents'} {listed} {'has a path' if one else 'have paths'} with a "
-        f"derivative: the likelihood is higher with {'a smooth latent' if one else 'smooth latents'} in "
-        f"{'its' if one else 'their'} place: smooth={n_smooth} with n_components={n_components}."
+        f"{'Factor' if one else 'Factors'} {listed} {'has a path' if one else 'have paths'} with a "
+        f"derivative: the likelihood is higher with {'a smooth factor' if one else 'smooth factors'} "
+        f"instead: smooth={n_smooth} with n_components={n_components}."
     )
 
 
@@ -697,8 +697,8 @@ def _about_rhythms(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds
     unit = "" if seconds is not None else " units of time"
     quoted = ", ".join(repr(label) if seconds is not None else label for label in often)
     return (
-        f"{who[0].upper()}{who[1:]} {verb} {noun} of {', '.join(often)}{unit} that no latent carries: "
-        f"rhythms=[{quoted}]."
+        f"{who[0].upper()}{who[1:]} {verb} {noun} of {', '.join(often)}{unit} that the model does not "
+        f"include: rhythms=[{quoted}]."
     )
 
 
@@ -706,9 +706,9 @@ def _about_spread(told: BoolArray, ratio: FloatArray, spreads: FloatArray, say: 
     worst = say.worst(told, ratio)
     least, most = np.nanmin(spreads[:, worst]), np.nanmax(spreads[:, worst])
     return (
-        f"The noise of {say.who(told, ratio)} changes over the record (standard deviation of the prediction "
-        f"errors {least:.2g} to {most:.2g} between parts of it): fit stretches that are alike by themselves, "
-        "or take the logarithm of a column whose spread grows with its level."
+        f"The noise of {say.who(told, ratio)} changes over the series (standard deviation of the prediction "
+        f"errors {least:.2g} to {most:.2g} between parts of it): fit similar segments separately, or use "
+        "the logarithm of a column whose variance grows with its level."
     )
 
 
@@ -753,12 +753,12 @@ def _about_memory(
         smallest = int(np.argmin(np.where(told, np.abs(size), np.inf)))
         listed = [f"{size[smallest]:.2f}", f"{size[worst]:.2f}"]
     how = f"at lag {at[worst]} ({' to '.join(listed)})"
-    more = f"more latents than {n_components} can carry it (n_components, select_n_components)."
+    more = f"use more factors than {n_components} (n_components, select_n_components)."
     if memory:
-        return f"Beyond that of an AR(1) process, the noise of {who} has memory {how}: {more}"
+        return f"The noise of {who} is autocorrelated {how} beyond an AR(1) process: {more}"
     return (
-        f"The noise of {who} has memory {how}, and the model takes it as white: where columns keep a memory "
-        f"of their own, noise='ar1' carries it; where they share it, {more}"
+        f"The noise of {who} is autocorrelated {how}, but white in the model: use noise='ar1' for noise of "
+        f"single columns; for shared noise, {more}"
     )
 
 
@@ -771,14 +771,13 @@ def _about_tails(
     rows = [str(row) for row in sorted(np.argsort(-size.max(axis=1))[:3].tolist())]
     if robust:
         return (
-            f"The noise of {who} has tails that are heavier still than those of its Student's t (largest "
-            f"errors in rows {', '.join(rows)}): set artefacts to NaN, which count as missing."
+            f"The noise of {who} has heavier tails than its Student's t (largest errors in rows "
+            f"{', '.join(rows)}): set artefacts to NaN."
         )
     return (
-        f"The noise of {who} has heavy tails (a t distribution with {degrees[worst]:.1f} degrees of freedom, "
-        f"largest errors in rows {', '.join(rows)}), and the model takes it as normal: robust=True gives "
-        "outliers little weight; or set artefacts to NaN, which count as missing, and take the logarithm of "
-        "a column that is skewed."
+        f"The noise of {who} has heavy tails (a t distribution with {degrees[worst]:.1f} degrees of "
+        f"freedom, largest errors in rows {', '.join(rows)}), but normal in the model: robust=True gives "
+        "outliers little weight; or set artefacts to NaN, and use the logarithm of a skewed column."
     )
 
 
@@ -805,8 +804,8 @@ def _about_coverage(
             worst = say.worst(told, 1.0 - share)
             where = {"one step": "one step ahead", "cells": "for single cells", "rows": "for whole rows"}
             return (
-                f"90 % intervals of {who} hold {100.0 * share[worst]:.0f} % "
-                f"{where.get(kind, 'for blocks of rows')}: they are too narrow. Fit to rows like these "
-                "too, or try another number of latents (n_components, select_n_components).",
+                f"90 % intervals of {who} cover {100.0 * share[worst]:.0f} % "
+                f"{where.get(kind, 'for blocks of rows')}: they are too narrow. Fit to these rows, too, or "
+                "try another number of factors (n_components, select_n_components).",
             )
     return ()

@@ -84,14 +84,13 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     solver : {"auto", "lbfgs", "em"}, default="auto"
         Quasi-Newton method ("auto" too), or EM algorithm.
     max_iter : int, default=200
-        Maximum number of likelihood evaluations, for each of the models that are fitted.
+        Maximum number of likelihood evaluations of each fitted model.
     tol : float or "auto", default="auto"
-        Smallest expected gain in nats for which a step is taken. Use 1e-4 for digits that agree across
-        machines.
+        Smallest expected gain of a step, in nats. Use 1e-4 for digits that agree across machines.
     noise_floor : float or "auto", default="auto"
         Lower bound of noise variances, as a fraction of each column's variance.
     n_init : int, default=1
-        Number of optimization runs; the best is kept.
+        Number of optimization runs; the best is used.
     noise_prior : {"weak"} or None, default="weak"
         Prior that keeps noise variances away from zero; None is maximum likelihood.
     fixed : dict or None, default=None
@@ -180,7 +179,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
 
     _model: MaximumLikelihoodModel
     _without: ClassVar[Mapping[str, str]] = {
-        "lower_bound": "its likelihood is computed by log_likelihood, with robust= its lower bound.",
+        "lower_bound": "use log_likelihood, which with robust= returns a lower bound.",
     }
     _renamed: ClassVar[Mapping[str, str]] = {"rhythm_decays_": "rhythm_decay_"}
 
@@ -300,7 +299,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         if exog is not None:
             if options.noise_free:
                 raise ValueError(
-                    "exog needs observation noise; noise=0.0 is the limit of slow features alone."
+                    "exog requires observation noise; noise=0.0 is the noise-free limit. Use "
+                    "noise='diagonal'."
                 )
             names = names_of(exog)
             sequences, _ = with_exog(sequences, X, exog, names)
@@ -378,14 +378,13 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         options = self._options()
         if options.noise_free:
             raise ValueError(
-                "noise=0.0 is slow feature analysis itself; use SFA.partial_fit on blocks of rows."
+                "noise=0.0 is equivalent to slow feature analysis; use SFA.partial_fit on blocks of rows."
             )
         if exog is not None:
-            raise ValueError("fit_stream reads rows as they lie and takes no exog; fit in memory.")
+            raise ValueError("fit_stream does not support exog. Fit in memory.")
         if self.transforms is not None:
             raise ValueError(
-                "fit_stream reads rows as they lie and takes no transforms; transform the columns before, or "
-                "fit in memory."
+                "fit_stream does not support transforms. Transform the columns before, or fit in memory."
             )
         data = streaming.InBlocks(self, X, lengths, times)
         model = self._maximise(data, options.with_times(data.axis))
@@ -460,12 +459,14 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             options = {"noise": "ar1", **options}
         estimator = cls(params.n_components, **options)
         if estimator.transforms is not None:
-            raise ValueError("from_parameters takes no transforms, which are learned from data; use fit.")
+            raise ValueError(
+                "from_parameters does not support transforms, which are learned from data. Use fit."
+            )
         checked = FitOptions.of(estimator).check().with_noise_named()
         if checked.has_memory != params.has_memory:
-            raise ValueError("noise='ar1' takes memory_decay and memory_scale, and these take noise='ar1'.")
+            raise ValueError("noise='ar1', memory_decay and memory_scale must be set together.")
         if bool(checked.robust) != (degrees_of_freedom is not None):
-            raise ValueError("robust and degrees_of_freedom, of Student-t noise, go together.")
+            raise ValueError("robust=True and degrees_of_freedom must be set together.")
         if degrees_of_freedom is not None and not (
             is_number(degrees_of_freedom) and FEWEST_DEGREES <= degrees_of_freedom < np.inf
         ):
@@ -488,7 +489,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             names = np.asarray(feature_names, dtype=object)
             if names.shape != (params.n_features,):
                 raise ValueError(
-                    f"feature_names must be {params.n_features} names, one for each feature; got shape "
+                    f"feature_names must be {params.n_features} names, one for each column; got shape "
                     f"{names.shape}."
                 )
             estimator.feature_names_in_ = names
@@ -613,10 +614,10 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     def _advice_on_missing(self) -> str:
         """Advice of the error on missing values, which only noise=0.0 does not support."""
         if hasattr(self, "params_"):
-            return "Fill them with impute first."
+            return "Impute them with impute first."
         return (
-            "With noise=0.0 fit to complete rows, or let the model learn the noise (noise='diagonal'): then "
-            "values may be missing."
+            "noise=0.0 requires complete rows. Missing values are supported with learned noise "
+            "(noise='diagonal')."
         )
 
 

@@ -395,8 +395,8 @@ def run_filter(
 def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:
     if state.mean.shape != (n_states,) or state.covariance.shape != (n_states, n_states):
         raise ValueError(
-            f"state has a mean of shape {state.mean.shape}; a model with {n_states} components needs the "
-            "state that its own filter returned."
+            f"state has a mean of shape {state.mean.shape}; a model with {n_states} components requires a "
+            "state of its own filter."
         )
     if (times is None) != (state.time is None):
         raise ValueError("state and X must both have times, or neither.")

@@ -200,8 +200,8 @@ def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
         for (row, j), size in list(zip(outliers.cells, outliers.sizes, strict=True))[:3]
     )
     return (
-        f" Single cells of {np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns are far "
-        "beyond all others, and decide much of the fit"
-        + (f" (farthest off: {worst})" if worst else "")
-        + ": robust=True gives such cells little weight, and outlier_scores(X) ranks them."
+        f" Single values of {np.count_nonzero(outliers.columns)} of {outliers.columns.size} columns are far "
+        "beyond all others, and dominate the fit"
+        + (f" (farthest: {worst})" if worst else "")
+        + ": robust=True gives such values little weight, and outlier_scores(X) ranks them."
     )

@@ -166,7 +166,7 @@ def make_innovation_parameters(
     unitless = w / np.where(sizes > 0.0, sizes, 1.0)
     columns = np.max(np.abs(unitless), axis=0)
     if np.linalg.matrix_rank(unitless / np.where(columns > 0.0, columns, 1.0)) < k:
-        raise ValueError("weights is singular to double precision. Give an invertible matrix.")
+        raise ValueError("weights is singular to double precision. Use an invertible matrix.")
     if innovation_variance is None:
         innovation_variance = (1.0 - a) * (1.0 + a)
     sigma2 = _vector("innovation_variance", innovation_variance, k)

@@ -293,7 +293,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ) -> Any:
         """Impute missing values of validated rows; see `impute`."""
         if quantile is not None and (return_std or interval is not None):
-            raise ValueError("give either quantile or return_std and interval, not both.")
+            raise ValueError("quantile cannot be combined with return_std or interval. Use one of them.")
         wanted = _probabilities(interval, quantile)
         filled = model.impute(sequences, with_std=bool(return_std or wanted))
         comparison = filled.beside_interpolation
@@ -462,7 +462,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise ValueError(f"X_new has no value in row {where[0]}, column {where[1]}, where X_old has one.")
         if new.mask[row, column]:
             raise ValueError(
-                f"target is row {row}, column {column}, which is observed: nothing is predicted."
+                f"target is row {row}, column {column}, which is observed. Choose a missing value."
             )
         news, dates = self._model.news(old, new, (row, int(column))), dates_of(new)
         return news if dates is None else news._replace(times=dates[news.rows])
@@ -846,7 +846,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sequences = self._check_observed(X, lengths, times, exog)
         check_count("component", component, minimum=0)
         if component >= self.decay_.shape[0]:
-            raise ValueError(f"component={component} is none of the {self.decay_.shape[0]} latents, 0 first.")
+            raise ValueError(
+                f"component={component} must be an integer below {self.decay_.shape[0]}, the "
+                "number of factors."
+            )
         return self._model.profile_timescale(sequences, component, level)
 
     # ---------------------------------------------------------------- validation
@@ -939,8 +942,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sequences = self._check(X, lengths, times, exog)
         if not sequences.mask.any():
             raise ValueError(
-                "X has no observed value, with which predictions could be compared. Give rows with observed "
-                "values, such as those of the fit."
+                "X has no observed value to compare with predictions. Pass rows with observed values, such "
+                "as those of the fit."
             )
         return sequences
 
@@ -960,11 +963,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         regression = model.regression
         if regression is None:
             if exog is not None:
-                raise ValueError("The model was fitted without exog, so that there are no effects of such.")
+                raise ValueError("The model was fitted without exog and has no effects of covariates.")
             return sequences, None
         if exog is None:
             names = ", ".join(map(repr, regression.names[:10]))
-            raise ValueError(f"The model was fitted with exog, {names}; give exog= for these rows, too.")
+            raise ValueError(f"The model was fitted with exog, {names}. Pass exog= for these rows, too.")
         if n_steps:
             horizon = make_horizon(X, sequences, model.time_axis, model.time_unit, n_steps=n_steps, fh=None)
             ahead = [Ahead(n_steps, each.index) for each in horizon]

@@ -239,7 +239,7 @@ def select_model(
     check_count("block", block)
     if candidates is not None and alternatives is not None:
         raise ValueError(
-            "alternatives are options of the search, which candidates replace; add them to candidates."
+            "alternatives and candidates cannot both be set. Add the alternatives to candidates."
         )
     given = None if candidates is None else checked(candidates)
     groups = [checked(group) for group in (ALTERNATIVES if alternatives is None else alternatives)]
@@ -415,7 +415,7 @@ def _reason(search: Search, best: Candidate) -> str:
         ended = (
             "the search was interrupted" if search.stopped == "keyboard" else "the budget ended the search"
         )
-        return f"{selected}; {ended} before values were held out."
+        return f"{selected}; {ended} before the comparison of held-out values."
     by_lines, rmse = (
         float(np.sqrt(np.mean(errors**2))) for errors in (_by_lines(search), _errors(search, best))
     )

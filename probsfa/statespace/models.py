@@ -190,7 +190,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if changed.size:
             warnings.warn(
                 f"X varies in column {listed(changed, sequences.feature_names)}, which was constant in the "
-                "fit: the model has no variance of it. Likelihoods leave it out. Fit to rows in which it "
+                "fit: the model has no variance of it, and likelihoods ignore it. Fit to rows in which it "
                 "varies.",
                 UserWarning,
                 stacklevel=4,
@@ -273,7 +273,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Return the filtered distribution of the latent states of each sequence."""
         if state is not None and len(sequences.lengths) > 1:
-            raise ValueError("state goes on with one sequence; X holds several.")
+            raise ValueError("state continues one sequence; X has several.")
         timed = self.varying(sequences).retimed(self.fitted.time_unit)
         predictive = self.fitted.predictive_params
         results = [
@@ -620,7 +620,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, self._noise_floors(sequences))
         if not free[component]:
-            raise ValueError(f"The decay of latent {component} is fixed: there is nothing to profile.")
+            raise ValueError(f"The decay of factor {component} is fixed and has no profile.")
         learned = fitted.options.learned_noise(fitted.scale)
         noise = learned if learned.prior > 0.0 else None
         return profile_decay(coordinates, params, panel, free, component, level, fitted.time_unit, noise)

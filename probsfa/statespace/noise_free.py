@@ -122,17 +122,13 @@ class NoiseFreeModel(MaximumLikelihoodModel):
     """
 
     refusals: ClassVar[Mapping[str, str]] = {
-        "filter": "filter needs observation noise; without it (noise=0.0), complete rows tell their own "
-        "latents, by transform.",
+        "filter": "filter requires observation noise. With noise=0.0, use transform of complete rows.",
         # Weights of observations are inversely proportional to noise variances.
-        "news": "news needs observation noise; noise=0.0 is a limit of none.",
-        "diagnose": "diagnose needs observation noise; without it (noise=0.0) complete rows have no noise to "
-        "test. Fit with noise to see what these latents leave over.",
-        "outlier_scores": "outlier_scores need observation noise; noise=0.0 is the limit of none. Fit with "
-        "robust=True.",
-        "standard_errors": "standard_errors needs observation noise; noise=0.0 is a limit of no uncertainty.",
-        "profile_timescale": "profile_timescale needs observation noise; noise=0.0 is a limit of no "
-        "uncertainty.",
+        "news": "news requires observation noise. Use noise='diagonal'.",
+        "diagnose": "diagnose requires observation noise. Use noise='diagonal'.",
+        "outlier_scores": "outlier_scores requires observation noise. Use robust=True.",
+        "standard_errors": "standard_errors requires observation noise. Use noise='diagonal'.",
+        "profile_timescale": "profile_timescale requires observation noise. Use noise='diagonal'.",
     }
     fitted: MaximumLikelihood
     square: SquareModel
@@ -265,15 +261,15 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     """
     check_lengths_for_timescales(sequences.lengths)
     if sequences.times is not None:
-        raise ValueError("noise=0.0 is the limit of even sampling; it takes no times.")
+        raise ValueError("noise=0.0 requires evenly spaced rows and does not support times.")
     from probsfa.sfa import SFA  # models with noise do not load it
 
     full = SFA().fit(sequences.values, lengths=sequences.lengths)
     n_components = full.rank_ if options.n_components is None else options.n_components
     if n_components > full.rank_:
         raise ValueError(
-            f"n_components={n_components} exceeds the rank {full.rank_} of the data; without noise "
-            "there are no more latents than directions in which the data vary."
+            f"n_components={n_components} exceeds the rank {full.rank_} of the data, which is the maximum "
+            "without noise."
         )
     square = square_model(full.delta_values_, full.components_, full.loadings_, full.mean_)
     log_likelihood = float(np.sum(square.row_log_likelihoods(sequences)))

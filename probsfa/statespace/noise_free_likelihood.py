@@ -149,7 +149,7 @@ def noise_free_log_likelihood(
     """
     if np.any(params.noise_variance > 0.0):
         raise ValueError(
-            "params must have no noise (noise_variance=0.0); ProbabilisticSFA.log_likelihood takes noise."
+            "params must have no noise (noise_variance=0.0); ProbabilisticSFA.log_likelihood supports noise."
         )
     params = make_innovation_parameters(
         params.decay, params.weights, params.innovation_variance, params.noise_variance, params.offset
@@ -271,13 +271,13 @@ def noise_free_maximum_likelihood(
     if directions.rank < n_features:
         raise ValueError(
             f"X varies in {directions.rank} directions, fewer than its {n_features} columns; without noise "
-            "the likelihood has no bound then."
+            "the likelihood is then unbounded."
         )
     delta, components = directions.delta_values, directions.weights.T
     if decay is None:
         if np.any(delta <= 0.0) or np.any(delta >= 4.0):
             raise ValueError(
-                "The likelihood has no bound: a direction does not change in time (delta value 0), or "
+                "The likelihood is unbounded: a direction does not change in time (delta value 0), or "
                 f"alternates (4); the delta values are {delta.tolist()}."
             )
         a, rank = 1.0 - 0.5 * delta, np.arange(n_features)
@@ -287,8 +287,8 @@ def noise_free_maximum_likelihood(
             raise ValueError(f"decay must have shape ({n_features},), one for each column, got {a.shape}.")
         if np.unique(a).size < n_features:
             raise ValueError(
-                f"decay must be all different, got {a.tolist()}; with equal decays every rotation of their "
-                "latents has the same likelihood."
+                f"decay must be all different, got {a.tolist()}; with equal decays every rotation of the "
+                "factors has the same likelihood."
             )
         rank = np.argsort(np.argsort(-a))  # the largest decay goes to the slowest direction
     # Validate decays and variances; weights are computed below.
@@ -296,7 +296,7 @@ def noise_free_maximum_likelihood(
     squares = (1.0 - a) ** 2 + a * delta[rank]
     if np.any(squares <= 0.0):
         raise ValueError(
-            "The likelihood without edge terms has no bound at these decays: the delta values are "
+            "The likelihood without edge terms is unbounded at these decays: the delta values are "
             f"{delta.tolist()}, of which one exceeds 4."
         )
     # Eq. 22 on its diagonal, in the space of the slow features and for innovations of unit variance.
@@ -360,8 +360,8 @@ def _climb(
             return decay, weights
         last_change = change
     raise RuntimeError(
-        f"The exact likelihood has no maximum that {_MAX_STEPS} steps from slow feature analysis reach; the "
-        f"last one was {change:.1e}. Are there hardly more rows than columns?"
+        f"The exact likelihood was not maximized in {_MAX_STEPS} steps from slow feature analysis; the last "
+        f"step was {change:.1e}. Use more rows than columns."
     )
 
 
@@ -431,7 +431,7 @@ def _best_decay(moments: _Moments, n: int) -> float:
     roots = (T * Q.deriv() * (1.0 - a**2) + 2.0 * S * a * Q).roots()
     inside = np.real(roots[(np.abs(np.imag(roots)) < 1e-9) & (np.abs(np.real(roots)) < 1.0)])
     if inside.size == 0:
-        raise ValueError("The likelihood has no bound: a direction does not change in time, or alternates.")
+        raise ValueError("The likelihood is unbounded: a direction does not change in time, or alternates.")
     worth = S * np.log((1.0 - inside) * (1.0 + inside)) - T * np.log(Q(inside))
     return float(inside[np.argmax(worth)])
 
@@ -462,7 +462,7 @@ def _rows(
     if n_features is not None and values.shape[1] != n_features:
         raise ValueError(f"X has {values.shape[1]} columns, the parameters are those of {n_features}.")
     if max(sizes) < 2:
-        raise ValueError("X has no sequence with two rows, so that nothing tells how fast it changes.")
+        raise ValueError("X has no sequence with two rows; the likelihood requires one.")
     return values, sizes
 
 

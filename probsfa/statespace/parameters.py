@@ -602,7 +602,7 @@ def make_parameters(
         )
     n_features = c.shape[0]
     if (memory_decay is None) != (memory_scale is None):
-        raise ValueError("memory_decay and memory_scale must be given together, or neither.")
+        raise ValueError("memory_decay and memory_scale must be set together, or neither.")
     vectors = {}
     given = {"noise_variance": noise_variance, "offset": offset}
     if memory_decay is not None and memory_scale is not None:
@@ -627,8 +627,8 @@ def make_parameters(
     if np.any(vectors["noise_variance"] <= 0.0):
         bad = int(np.flatnonzero(vectors["noise_variance"] <= 0.0)[0])
         raise ValueError(
-            f"noise_variance must be positive, got {vectors['noise_variance'][bad]} for feature {bad}; "
-            "the noise-free limit is ProbabilisticSFA(noise=0.0)."
+            f"noise_variance must be positive, got {vectors['noise_variance'][bad]} for column {bad}; the "
+            "noise-free limit is ProbabilisticSFA(noise=0.0)."
         )
     return Parameters.from_arrays({"decay": a, "loadings": c, **vectors})
 

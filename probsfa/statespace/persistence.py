@@ -129,7 +129,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     if params.latents.n_states != params.n_states:
         raise ValueError(f"loadings has {params.n_states} columns, which does not fit the other arrays")
     if fitted.options.has_memory != params.has_memory:
-        raise ValueError("noise='ar1' and the parameters of AR(1) noise must come together")
+        raise ValueError("noise='ar1' and the parameters of AR(1) noise must be present together")
     model: MaximumLikelihoodModel = with_noise(fitted)
     if any(name.startswith("limit_") for name in state):
         model = NoiseFreeModel(fitted, SquareModel(*(state[f"limit_{name}"] for name in SquareModel._fields)))

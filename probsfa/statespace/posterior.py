@@ -314,8 +314,8 @@ def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray 
     called = "" if names is None else f" ({names[column]!r})"
     raise ValueError(
         f"X cannot be inferred by this model in double precision: row {row}, column {column}{called} is "
-        f"{sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard deviations from the model's "
-        "mean. Look at that value, or fit the model to data in these units."
+        f"{sequences.values[row, column]:.3g}, {far[row, column]:.2g} standard deviations from the mean of "
+        "the model. Check this value, or fit the model to data in these units."
     )
 
 

@@ -170,7 +170,7 @@ def select_n_components(
         options, rhythms=as_latents("rhythms", rhythms), smooth=as_latents("smooth", smooth)
     ).check()
     if options.noise_free:
-        raise ValueError("noise must be positive: without noise there is nothing to hide and find again.")
+        raise ValueError("noise must be positive: held-out values cannot be predicted without noise.")
     check_count("block", block)
     sequences = check_sequences(
         ProbabilisticSFA(),
@@ -255,7 +255,7 @@ def _likelihoods_of_all_cells(
 def _check_candidates(candidates: Iterable[int]) -> NDArray[np.int64]:
     listed = list(candidates)
     if not listed:
-        raise ValueError("candidates must hold at least one number of latents, got none.")
+        raise ValueError("candidates must contain at least one number of factors, got none.")
     for each in listed:
         check_count("candidates", each)
     return np.unique(np.array(listed, dtype=np.int64))
@@ -273,7 +273,7 @@ def _hide(
     blocks[:, bare], cells[:, bare] = False, False
     if not blocks.any() or not cells.any():
         raise ValueError(
-            f"X has too few observed cells to hide a fraction of {fraction:g} of them; raise it."
+            f"X has too few observed values to hide a fraction of {fraction:g} of them; raise it."
         )
     rows = np.arange(len(values))[:, None] // length + np.zeros_like(blocks, dtype=np.int64)
     features = np.arange(values.shape[1])

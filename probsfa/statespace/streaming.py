@@ -90,8 +90,8 @@ def check_source(X: Any) -> None:
     shape = getattr(X, "shape", None)
     if shape is None and hasattr(X, "collect"):
         raise ValueError(
-            f"X is a {type(X).__name__}, which is not collected yet. Give X.collect() to fit, or write it to "
-            "a file that can be read in slices, such as HDF5, Zarr or numpy.memmap."
+            f"X is a {type(X).__name__}, which is not collected. Pass X.collect() to fit, or write it to a "
+            "file that can be read in slices, such as HDF5, Zarr or numpy.memmap."
         )
     if shape is None or len(shape) != 2 or shape[0] < 2:
         raise ValueError(

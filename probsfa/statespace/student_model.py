@@ -40,13 +40,14 @@ class StudentModel(LinearGaussianModel):
 
     refusals: ClassVar[Mapping[str, str]] = {
         # New values change the weights of others, so that news is not a sum over values.
-        "news": "news has no share for each cell of a model with robust noise: a new cell changes the "
-        "weights of others. Compare `impute` or `forecast` before and after.",
-        "standard_errors": "standard_errors are not known of a model with robust noise: the curvature of the "
-        "lower bound that is maximised is not that of the likelihood. Fit again to series that `sample` "
-        "draws.",
-        "profile_timescale": "profile_timescale is not known of a model with robust noise: the lower bound "
-        "that is maximised falls otherwise than the likelihood. Fit again to series that `sample` draws.",
+        "news": "news is not supported with robust noise, where a new value changes the weights of others. "
+        "Compare `impute` or `forecast` before and after.",
+        "standard_errors": "standard_errors is not supported with robust noise: the curvature of the lower "
+        "bound is not that of the likelihood. Fit again to series of `sample` "
+        "(parametric bootstrap).",
+        "profile_timescale": "profile_timescale is not supported with robust noise: the profile of the "
+        "lower bound is not that of the likelihood. Fit again to series of `sample` "
+        "(parametric bootstrap).",
     }
 
     @property
@@ -238,7 +239,7 @@ def model_of(
             history=np.empty(0),
             n_evaluations=0,
             converged=True,
-            status=FitStatus.of("given", "The parameters were given; nothing was fitted."),
+            status=FitStatus.of("given", "The parameters are from from_parameters, not from a fit."),
             options=options,
             axis=TimeAxis() if axis is None else axis,
             degrees_of_freedom=degrees_of_freedom,

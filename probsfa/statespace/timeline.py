@@ -47,9 +47,8 @@ def refuse_uneven(sequences: Sequences) -> Sequences:
         return sequences
     if not sequences.axis.even:
         raise ValueError(
-            "noise=0.0 is the limit of even sampling, and the index of X tells that its rows are unevenly "
-            "spaced; resample them, or drop the index to take the rows as evenly spaced: "
-            "X.reset_index(drop=True)."
+            "noise=0.0 requires evenly spaced rows, and the index of X is unevenly spaced. Resample the "
+            "rows, or drop the index to treat them as evenly spaced: X.reset_index(drop=True)."
         )
     return replace(sequences, times=None)
 
@@ -90,8 +89,8 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
             seconds = axis.seconds(time_unit)
             unit = f"{time_unit:g}" if seconds is None else duration_text(seconds)
             warnings.warn(
-                "The model was fitted with uneven times and X comes without such: its rows are taken as one "
-                f"time_unit_ apart, {unit}. Give times= as to fit, or a frame with its index if fit had one.",
+                "The model was fitted with uneven times and X has no times: its rows are treated as one "
+                f"time_unit_ apart, {unit}. Pass times= as in fit, or a frame with a time index.",
                 UserWarning,
                 stacklevel=4,
             )
@@ -105,12 +104,12 @@ def in_model_time(sequences: Sequences, axis: TimeAxis, time_unit: float) -> Seq
     if axis.kind == "dates":
         raise ValueError(
             "The model was fitted with dates or durations, so that one unit of its time is "
-            f"{duration_text(axis.unit * time_unit)}, and X comes with times that are plain numbers. Give "
-            "dates, or durations such as times=pandas.to_timedelta(times, unit='h')."
+            f"{duration_text(axis.unit * time_unit)}, and the times of X are plain numbers. Pass dates, or "
+            "durations such as times=pandas.to_timedelta(times, unit='h')."
         )
-    source = "the index of X tells uneven" if sequences.axis.from_index else "times are"
+    source = "the index of X has uneven" if sequences.axis.from_index else "times are"
     raise ValueError(
-        f"The model was fitted with times that are plain numbers, and {source} dates or durations. Give "
+        f"The model was fitted with times that are plain numbers, and {source} dates or durations. Pass "
         "times= as numbers in the unit of the fit, for example (dates - start) / pandas.Timedelta('1h') if "
         "it was an hour."
     )
@@ -123,11 +122,11 @@ def _as_rows(sequences: Sequences) -> Sequences:
         if step is None and max(sequences.lengths) > 1:
             step = sequences.time_unit
         return replace(sequences, times=None, step=step)
-    source = "the index of X tells" if sequences.axis.from_index else "times tell"
+    source = "the index of X is" if sequences.axis.from_index else "times are"
     raise ValueError(
         f"The model was fitted to rows without times, so that one unit of its time is a row, and {source} "
-        "that the rows of X are unevenly spaced in seconds. Fit the model with times too; or give times= in "
-        "rows of the fit, for example (dates - dates[0]) / pandas.Timedelta('1h') if they were an hour apart."
+        "unevenly spaced in seconds. Fit the model with times, too; or pass times= in rows of the fit, for "
+        "example (dates - dates[0]) / pandas.Timedelta('1h') if they were an hour apart."
     )
 
 
@@ -138,9 +137,8 @@ def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
     if sequences.axis.even and time_unit in (1.0, sequences.step):
         return replace(sequences, times=None)
     raise ValueError(
-        "The model was saved by an earlier version, which did not write what its unit of time is, "
-        f"time_unit_={time_unit:g}, and X has an index of times. Give times= as they were given to fit; or "
-        "fit the model again."
+        f"The model was saved by an earlier version without its unit of time (time_unit_={time_unit:g}), "
+        "and X has an index of times. Pass times= as in fit, or fit the model again."
     )
 
 
@@ -154,8 +152,8 @@ def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:
         steps = whole_if_close(apart if timed.step is None else np.array([timed.step]))
     if np.any(steps != 1.0):
         raise ValueError(
-            "noise=0.0 is the limit of even sampling: the rows of X must be one step of the fit apart, "
-            f"time_unit_={time_unit:g}; resample them."
+            "noise=0.0 requires evenly spaced rows: the rows of X must be one step of the fit apart, "
+            f"time_unit_={time_unit:g}. Resample them."
         )
 
 
@@ -204,7 +202,10 @@ def make_horizon(
         If not exactly one of `n_steps` and `fh` is given, or `fh` is not valid; see the message.
     """
     if (n_steps is None) == (fh is None):
-        raise ValueError("give either n_steps, a number of steps, or fh, the steps or times to forecast.")
+        raise ValueError(
+            "n_steps and fh cannot both be set or both be None. Pass a number of steps, or "
+            "the steps or times to forecast."
+        )
     if axis.kind == "dates":
         seconds, calendar = axis.unit * time_unit, axis.calendar
     else:  # one row of these data, if their index defines the length of a step
@@ -260,15 +261,15 @@ def _read_fh(fh: Any) -> Any:
         raise ValueError(f"fh must be one-dimensional with one value or more; got shape {array.shape}.")
     if isinstance(array, np.ndarray) and array.dtype.kind in "iuf":
         if not np.all(np.isfinite(array)) or array[0] <= 0 or np.any(np.diff(array) <= 0):
-            raise ValueError(f"fh must hold rising numbers of steps ahead, all positive; got {fh!r}.")
+            raise ValueError(f"fh must contain increasing numbers of steps ahead, all positive; got {fh!r}.")
         return array
     index = pd.Index(array)
     if index.inferred_type == "integer" or index.inferred_type == "floating":
         return _read_fh(index.to_numpy())
     if not tells_times(index):
         raise ValueError(
-            f"fh must hold numbers of steps, durations or dates; got {index.inferred_type}. Text is turned "
-            "into dates by pandas.to_datetime."
+            f"fh must contain numbers of steps, durations or dates; got {index.inferred_type}. Convert text "
+            "to dates by pandas.to_datetime."
         )
     if index.inferred_type == "date":
         index = pd.DatetimeIndex(index)
@@ -278,7 +279,7 @@ def _read_fh(fh: Any) -> Any:
         else index.infer_objects()
     )
     if index.hasnans or not (index.is_monotonic_increasing and index.is_unique):
-        raise ValueError("fh must hold rising times, none of them missing.")
+        raise ValueError("fh must contain increasing times without missing ones.")
     return index
 
 
@@ -297,15 +298,15 @@ def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> Floa
         return np.asarray(given, dtype=np.float64)
     if not np.isfinite(seconds):
         raise ValueError(
-            "fh holds times, and the model does not know how long one of its steps is, because it was not "
-            "fitted with dates or durations. Give fh as numbers of steps ahead."
+            "fh contains times, but the duration of a step is unknown, because the model was not fitted "
+            "with dates or durations. Pass fh as numbers of steps ahead."
         )
     if isinstance(given, pd.TimedeltaIndex):
         ahead = given.to_numpy() / np.timedelta64(1, "s")
     else:
         if index is None or index.inferred_type.startswith("timedelta"):
             raise ValueError(
-                "fh holds dates, and the rows of X have none. Give numbers of steps, or durations."
+                "fh contains dates, and the rows of X have no dates. Pass numbers of steps, or durations."
             )
         stamps = _timestamps(given)
         last = _timestamps(index[-1:])
@@ -316,11 +317,11 @@ def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> Floa
             )
         together = last.append(stamps.tz_convert(last.tz) if last.tz is not None else stamps)
         if together[1] <= together[0]:
-            raise ValueError(f"fh must lie after the last row, {index[-1]}; it starts at {given[0]}.")
+            raise ValueError(f"fh must be after the last row, {index[-1]}; it starts at {given[0]}.")
         counted = calendar_seconds(together, calendar)
         ahead = counted[1:] - counted[0]
     if ahead[0] <= 0.0:
-        raise ValueError(f"fh must lie after the last row; it starts {given[0]} ahead.")
+        raise ValueError(f"fh must be after the last row; it starts {given[0]} ahead.")
     return whole_if_close(np.asarray(ahead, dtype=np.float64) / seconds)
 
 

@@ -459,6 +459,6 @@ def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequen
     who = str(worst) if names is None else repr(str(names[worst]))
     number = f"{np.count_nonzero(gross)} of {gross.size} columns"
     return (
-        f" Errors of predictions one row ahead are correlated from row to row in {number} (column {who}: "
-        f"{size[worst]:.2f}): forecasts suffer; diagnose(X) says more."
+        f" One-step prediction errors are autocorrelated in {number} (column {who}: {size[worst]:.2f}), "
+        "which makes forecasts less accurate; see diagnose(X)."
     )

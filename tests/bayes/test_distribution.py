@@ -301,7 +301,7 @@ def test_log_prob_integrates_the_latents_out(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "give n_steps"),
+        ({}, "n_steps and mask are None"),
         ({"n_steps": 4, "mask": np.ones((3, 2), bool)}, "mask must have shape"),
         ({"n_steps": 4, "gap_index": [1, 0]}, "gap_index must have shape"),
         ({"n_steps": 4, "offset": np.zeros(3)}, "offset must be a number"),

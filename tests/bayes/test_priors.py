@@ -66,7 +66,7 @@ def test_a_prior_of_the_wrong_shape_is_named(prior):
         ({"timescale": dist.Uniform(-1e-3, 5.0)}, r"timescale=Uniform\): timescale is positive"),
         ({"timescale": dist.Poisson(3.0)}, r"timescale=Poisson\): timescale is continuous.* LogNormal\(2.3"),
         ({"noise_std": dist.Normal(jnp.zeros(3), 1.0)}, r"noise_std=Normal\): noise_std is positive"),
-        ({"noise_std": dist.Delta(0.5)}, r"noise_std=Delta\): .*known noise variances by noise="),
+        ({"noise_std": dist.Delta(0.5)}, r"noise_std=Delta\): .*known noise variances as noise="),
         (
             {"noise_variance": dist.Cauchy().expand((3,))},
             r"noise_variance=Cauchy\): .* InverseGamma\(2, 0.5\)",

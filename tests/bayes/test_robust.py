@@ -204,10 +204,10 @@ def test_known_noise_and_one_noise_are_taken(recording):
 def test_what_robust_noise_does_not_go_with_is_refused(rng):
     x = rng.standard_normal((30, 2))
     for options, message in (
-        ({"inference": "svi"}, "needs inference='nuts'"),
-        ({"hierarchical": True}, "choose it or hierarchical"),
+        ({"inference": "svi"}, "Use inference='nuts'"),
+        ({"hierarchical": True}, "hierarchical"),
         ({"priors": Priors(shrinkage=0.3)}, "shrinkage"),
-        ({"priors": Priors(offset=dist.Laplace(0.0, 1.0))}, "must be numpyro's Normal"),
+        ({"priors": Priors(offset=dist.Laplace(0.0, 1.0))}, "requires numpyro's Normal"),
         ({"robust": "row"}, "True or False"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -81,13 +81,15 @@ COLUMNS = (
         "imputed by the constant",
     ),
     Case("nothing but constant columns", lambda: filled(np.ones((20, 3))), "constant"),
-    Case("a column with nothing observed", lambda: filled(series() * [1.0, np.nan, 1.0]), "nothing observed"),
+    Case(
+        "a column with no observed value", lambda: filled(series() * [1.0, np.nan, 1.0]), "no observed value"
+    ),
     Case(
         "the same column twice",
         lambda: filled(np.column_stack([series(), series()[:, 0]])),
         "missing values imputed",
     ),
-    Case("text", lambda: filled([["a", "b"], ["c", "d"]]), "holds text"),
+    Case("text", lambda: filled([["a", "b"], ["c", "d"]]), "contains text"),
     Case("one row", lambda: filled(series()[:1]), "minimum of 2"),
     Case("a vector", lambda: filled(series()[:, 0]), "1-dimensional"),
     Case("a list of sequences", lambda: filled([series(), series(30)]), "missing values imputed"),
@@ -148,7 +150,7 @@ PARAMETERS = (
         "`noise` by column", lambda: filled(series(), fitted(noise=[0.3, 0.2, 0.3])), "missing values imputed"
     ),
     Case("`noise` for other columns", lambda: filled(series(), fitted(noise=[0.3, 0.2])), "noise"),
-    Case("`noise=1e-20`", lambda: fitted(noise=1e-20).status_.partition(". ")[2], "less than can be told"),
+    Case("`noise=1e-20`", lambda: fitted(noise=1e-20).status_.partition(". ")[2], "below rounding errors"),
     Case("`noise=-1`", lambda: str(fitted(noise=-1.0)), "noise must be"),
 )
 

@@ -142,19 +142,19 @@ def test_impute_with_nothing_missing(command, tmp_path, stand_in):
         (
             200,
             (),
-            "the fit stopped after 200 iterations (--max-iter) and had not converged. Filled values are",
+            "the fit stopped after 200 iterations (--max-iter) without convergence. Filled values are",
         ),
         (
             9,
             ("--max-iter", "9"),
-            "the fit stopped after 9 iterations (--max-iter) and had not converged. Fil",
+            "the fit stopped after 9 iterations (--max-iter) without convergence. Fil",
         ),
         (
             900,
             ("--max-iter", "900"),
-            "the fit stopped after 900 iterations (--max-iter) and had not converged. Raise",
+            "the fit stopped after 900 iterations (--max-iter) without convergence. Increase",
         ),
-        (20, (), "the fit stopped before it had converged."),
+        (20, (), "the fit stopped before convergence."),
     ],
 )
 def test_a_fit_that_stopped_early_is_one_note(
@@ -212,7 +212,7 @@ def test_a_frequent_code_for_missing_stops_the_command(command, tmp_path, stand_
     for verb in ("impute", "fit", "compare"):
         done = command(verb, "in.csv", "-o", "out.csv", "-q")
         assert done.code == 2
-        assert "likely codes for missing: -999 in 'b' (2 rows). Give --missing-code=-999 if" in done.err
+        assert "likely codes for missing: -999 in 'b' (2 rows). Use --missing-code=-999 if" in done.err
     assert stand_in.calls == []
     assert command("impute", "in.csv", "-o", "out.csv", "--missing-code=-999").code == 0
     assert (tmp_path / "out.csv").read_text() == "a,b\n1,6.000\n3,5\n4,6.000\n2,7\n"
@@ -226,7 +226,7 @@ def test_all_columns_of_a_code_and_all_codes_are_named_at_once(command, tmp_path
     (tmp_path / "in.csv").write_text("\n".join(["a,b,c", *rows, ""]))
     err = command("impute", "in.csv", "-o", "out.csv", "--missing-code", "x").err
     assert "-200 in 'a' (40 rows), 'b' (45 rows); 9999 in 'c' (48 rows)" in err
-    assert "Give --missing-code=x,-200,9999 if they mean missing" in err
+    assert "Use --missing-code=x,-200,9999 if they mean missing" in err
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_all_columns_of_a_code_and_all_codes_are_named_at_once(command, tmp_path
         ("a,b\n1,\n3,\n", "in.csv: column 'b' has no values"),
         (
             "time,a\n2020-01-02,1\n2020-01-01,2\n",
-            "in.csv: row 3, column 'time': '2020-01-01' does not come after",
+            "in.csv: row 3, column 'time': '2020-01-01' is not later than",
         ),
         ("", "in.csv: the file is empty"),
         (None, "in.csv: there is no such file"),
@@ -303,7 +303,7 @@ def test_the_input_is_never_overwritten(command, data):
 def test_a_picture_of_no_known_format_is_refused_before_the_work(command, data, stand_in):
     done = command(*IMPUTE, "-o", "filled.csv", "--plot", "p.xyz")
     assert done.code == 2
-    assert "p.xyz: is not a name of a figure" in done.err
+    assert "p.xyz: is not a figure file name" in done.err
     assert stand_in.calls == []
 
 
@@ -383,7 +383,7 @@ def test_too_few_cells_to_hide_any_are_one_line(command, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,\n,4\n")
     done = command("compare", "in.csv", "--block", "2", "-q")
     assert done.code == 2
-    assert done.err == "probsfa: error: Too few observed values to hide some of them. Give more rows.\n"
+    assert done.err == "probsfa: error: Too few observed values to hide some of them. Use more rows.\n"
 
 
 @pytest.fixture
@@ -480,10 +480,10 @@ def test_version_and_help_need_nothing_heavy():
         (["fit", "in.csv", "-o", "old.csv"], "old.csv: exists already; replace it with --force."),
         (["impute", "in.csv", "-o", "out.csv", "--model", "no.npz"], "no.npz: there is no such file."),
         (["compare", "in.csv", "-o", "none/out.csv"], "there is no folder"),
-        (["impute", "in.csv", "-o", "out.csv", "--plot", "p.xyz"], "p.xyz: is not a name of a figure"),
+        (["impute", "in.csv", "-o", "out.csv", "--plot", "p.xyz"], "p.xyz: is not a figure file name"),
         (["impute", "in.csv", "-o", "out.csv", "--delimiter", "ab"], "--delimiter must be one character"),
         (["impute", "in.csv", "-o", "out.csv", "--budget", "5", "-k", "2"], "--budget chooses a model"),
-        (["impute", "in.csv", "--dry-run", "--sort", "--even"], "--sort needs times"),
+        (["impute", "in.csv", "--dry-run", "--sort", "--even"], "--sort requires times"),
         (
             ["impute", "in.csv", "--dry-run", "--epoch", "s", "--date-format", "%Y"],
             "--date-format is for texts",

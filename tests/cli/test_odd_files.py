@@ -82,7 +82,7 @@ def test_one_column(command, tmp_path):
     ("text", "message"),
     [
         ("a,a,b\n1,2,3\n,5,6\n", "2 columns have the name 'a'; rename all but one"),
-        ("a,b,c\n1,NA,3\n2,NA,6\n", "column 'b' has no values. Leave it out with --exclude"),
+        ("a,b,c\n1,NA,3\n2,NA,6\n", "column 'b' has no values. Exclude it with --exclude"),
         ("a,b\n7,1\n7,\n", "all data columns are constant"),
         ("a\n\n7\n", "all data columns are constant"),
         ("a,b\n1,2\n1e200,3\n,4\n", "row 3, column 'a': 1e+200 overflows when it is squared"),

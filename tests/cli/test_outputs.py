@@ -30,7 +30,7 @@ def test_input_is_never_an_output(tmp_path):
 
 
 def test_two_outputs_of_one_name(tmp_path):
-    with pytest.raises(CommandError, match="is given for two outputs"):
+    with pytest.raises(CommandError, match="is the name of two outputs"):
         check_outputs([tmp_path / "a.csv", tmp_path / "." / "a.csv"], force=True)
 
 

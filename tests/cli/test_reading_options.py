@@ -130,7 +130,7 @@ def test_compare_takes_groups(command, written, stand_in):
 def test_a_row_without_a_group_is_named(command, written):
     done = command("impute", written("t,site,a\n0,N,1\n1,,2\n"), "--group", "site", "--dry-run", "-q")
     assert done.code == 2
-    assert "row 3, column 'site' is empty; every row needs a group" in done.err
+    assert "row 3, column 'site' is empty; every row requires a group" in done.err
 
 
 def test_sorted_rows_reach_the_model_and_the_file_keeps_its_order(command, written, tmp_path, stand_in):
@@ -160,7 +160,7 @@ def test_two_rows_of_one_time_cannot_be_sorted(command, written):
 def test_sorting_needs_times(command, written):
     done = command("impute", written("a,b\n3,1\n1,2\n"), "--sort", "--dry-run", "-q")
     assert done.code == 2
-    assert "--sort needs times; name their columns with --time" in done.err
+    assert "--sort requires times; name their columns with --time" in done.err
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_excluded_columns_are_kept_as_they_are(command, written, tmp_path, stand
     assert command("impute", written(text), "--exclude", "c", "-o", "out.csv").code == 0
     assert (tmp_path / "out.csv").read_text() == text.replace("1,,x1", "1,4.000,x1")
     for options, said in [
-        (("--columns", "c"), "given to both --columns and --exclude"),
-        (("--time", "c"), "given to both --time and --exclude"),
+        (("--columns", "c"), "named by both --columns and --exclude"),
+        (("--time", "c"), "named by both --time and --exclude"),
         (("--exclude", "d"), "there is no column 'd'"),
-        (("--group", "a", "--columns", "a"), "given to both --columns and --group"),
-        (("--group", "c"), "given to both --group and --exclude"),
-        (("--group", "a", "--time", "a"), "given to both --time and --group"),
-        (("--columns", "a", "--time", "a"), "given to both --columns and --time"),
+        (("--group", "a", "--columns", "a"), "named by both --columns and --group"),
+        (("--group", "c"), "named by both --group and --exclude"),
+        (("--group", "a", "--time", "a"), "named by both --time and --group"),
+        (("--columns", "a", "--time", "a"), "named by both --columns and --time"),
     ]:
         done = command("impute", "in.csv", "--exclude", "c", *options, "--dry-run", "-q")
         assert done.code == 2
@@ -232,11 +232,11 @@ def test_thousands(command, written, tmp_path):
         (["--thousands", "."], "--thousands and --decimal are both '.'"),
         (["--skip-rows", "-1"], "must be an integer of at least 0"),
         (["--skip-rows", "9"], "the file is empty behind --skip-rows"),
-        (["--epoch", "s"], "--epoch needs one column of numbers"),
-        (["--date-format", "%Q"], "'%Q' is no format"),
+        (["--epoch", "s"], "--epoch requires one column of numbers"),
+        (["--date-format", "%Q"], "'%Q' is not a format"),
         (
             ["--time", "time", "--date-format", "%d.%m.%Y"],
-            "not of the form '%d.%m.%Y': '2020-01-03', '2020-01-01'",
+            "not of the format '%d.%m.%Y': '2020-01-03', '2020-01-01'",
         ),
     ],
 )
@@ -309,7 +309,7 @@ def test_an_output_that_promises_a_binary_table_is_refused(command, written):
     for arguments in (["impute", "in.csv", "-o", "out.xlsx"], ["compare", "in.csv", "-o", "out.parquet"]):
         done = command(*arguments)
         assert done.code == 2
-        assert "is not a name of a CSV file; let the name end in .csv, .csv.gz or .zip" in done.err
+        assert "is not a CSV file name; use an extension .csv, .csv.gz or .zip" in done.err
 
 
 @pytest.mark.parametrize("text", ["1234,567", "0,234"])

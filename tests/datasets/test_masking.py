@@ -38,8 +38,8 @@ def test_cells_under_a_mask_are_not_hidden_again(hide, holey):
 @pytest.mark.parametrize(
     ("cells", "match"),
     [
-        (np.array([["1"]]), "X holds text"),
-        (np.ones((1, 1), "M8[s]"), "X holds dates"),
+        (np.array([["1"]]), "X contains text"),
+        (np.ones((1, 1), "M8[s]"), "X contains dates"),
         (np.array([[1j]]), "Complex data not supported: X"),
     ],
 )
@@ -107,7 +107,7 @@ def test_fraction_out_of_range(hide, fraction, holey):
 
 @pytest.mark.parametrize("length", [0, 401, 2.5])
 def test_length_out_of_range(length, holey):
-    with pytest.raises(ValueError, match="length must be a whole number from 1 to the 400 rows"):
+    with pytest.raises(ValueError, match="length must be an integer from 1 to the 400 rows"):
         hide_blocks(holey, length)
 
 

@@ -99,9 +99,9 @@ def test_lengths_are_the_rows():
         ({"noise_variance": [1.0, 2.0]}, "one number or 8 numbers"),
         ({"missing_fraction": 1.0}, "missing_fraction"),
         ({"missing_fraction": 0.1, "missing_block": 2000}, "missing_block must be from 1"),
-        ({"lengths": [3, 0]}, "lengths must be positive whole numbers"),
-        ({"lengths": []}, "lengths must be positive whole numbers"),
-        ({"n_steps": 0}, "n_steps must be positive whole numbers"),
+        ({"lengths": [3, 0]}, "lengths must be positive integers"),
+        ({"lengths": []}, "lengths must be positive integers"),
+        ({"n_steps": 0}, "n_steps must be positive integers"),
         ({"n_features": 0}, "n_features must be at least 1"),
     ],
 )

@@ -123,7 +123,7 @@ def test_statistics_add_up_on_a_cluster(X):
 class TestMistakes:
     def test_nothing_observed(self, X):
         X[:, 3] = np.nan
-        with pytest.raises(ValueError, match="nothing observed in column 3"):
+        with pytest.raises(ValueError, match="no observed value in column 3"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X, chunks=(100, 5)))
 
     def test_no_transition(self, X):

@@ -410,5 +410,5 @@ def test_lists_frames_and_pipelines(rng, estimator):
     frame = clone(estimator).set_output(transform="pandas").fit(X).transform(X)
     assert list(frame.columns) == [f"{type(estimator).__name__.lower()}{j}" for j in range(frame.shape[1])]
     assert np.isfinite(make_pipeline(StandardScaler(), clone(estimator)).fit(X).score(X))
-    with pytest.raises(ValueError, match="inverse_transform needs"):
+    with pytest.raises(ValueError, match="inverse_transform requires"):
         model.inverse_transform(np.zeros((2, 7)))

@@ -18,23 +18,25 @@ def X(rng):
 def test_a_graph_of_isolated_vertices_is_refused(X):
     loops = graphs.from_sparse(np.eye(30))
     for graph in (loops, lambda X, y: loops, graphs.FromSparse(np.eye(30))):
-        with pytest.raises(ValueError, match="No sample is joined to another by this graph"):
+        with pytest.raises(ValueError, match="No edge of this graph joins two samples"):
             GraphSFA(graph=graph).fit(X)
 
 
 def test_one_sample_a_class_is_refused(X):
-    with pytest.raises(ValueError, match=r"No sample is joined.*A class needs two samples or more"):
+    with pytest.raises(
+        ValueError, match=r"No edge of this graph joins.*A class requires at least two samples"
+    ):
         GraphSFA(graph="clustered").fit(X, np.arange(30))
-    with pytest.raises(ValueError, match="No sample is joined"):
+    with pytest.raises(ValueError, match="No edge of this graph joins"):
         GraphSFA(graph="clustered").fit(X, [f"name {i}" for i in range(30)])
 
 
 def test_most_samples_alone_in_their_class_are_told(X):
     y = np.append(np.arange(25), [0, 0, 1, 1, 2])
-    with pytest.warns(UserWarning, match="22 of 30 samples are joined to no other by this graph"):
+    with pytest.warns(UserWarning, match="22 of 30 samples have no edges in this graph"):
         GraphSFA(graph="clustered").fit(X, y)
     isolated = graphs.from_sparse(np.kron(np.diag([1, 0, 0, 0, 0]), np.ones((6, 6))))
-    with pytest.warns(UserWarning, match="24 of 30 samples are joined to no other"):
+    with pytest.warns(UserWarning, match="24 of 30 samples have no edges"):
         GraphSFA(graph=isolated).fit(X)
     by_degree = graphs.from_sparse(isolated.to_sparse(), "degree")  # those without edges count nothing
     with warnings.catch_warnings():

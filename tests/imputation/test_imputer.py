@@ -146,7 +146,7 @@ def test_tables_in_which_nothing_varies():
     assert fitted.estimator_ is None
     assert fitted.transform([[NAN, 4.0, NAN]]).tolist() == [[1.0, 2.0]]
     assert ProbabilisticImputer().fit_transform([[1.0, 2.0]]).tolist() == [[1.0, 2.0]]
-    with pytest.raises(ValueError, match="nothing observed"):
+    with pytest.raises(ValueError, match="no observed value"):
         ProbabilisticImputer().fit([[NAN, NAN], [NAN, NAN]])
 
 

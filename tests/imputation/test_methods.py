@@ -175,7 +175,7 @@ def test_a_column_with_nothing_observed_is_named(method, stands_for_missing, ser
     frame = pd.DataFrame(series, columns=list("abcd")).assign(c=stands_for_missing)
     if isinstance(method, EstimatorImputation):
         method = EstimatorImputation(ProbabilisticSFA())
-    with pytest.raises(ValueError, match=r"nothing observed in column 2 \('c'\)"):
+    with pytest.raises(ValueError, match=r"no observed value in column 2 \('c'\)"):
         method.fill(frame)
 
 
@@ -224,7 +224,7 @@ def test_masked_arrays_and_nullable_frames_have_holes(method, series):
     ("X", "times", "match"),
     [
         (np.ones(3), None, "X is 1-dimensional"),
-        ([["a"]], None, "X holds text"),
+        ([["a"]], None, "X contains text"),
         (np.array([[np.inf], [1.0]]), None, "X contains infinity"),
         (np.ones((2, 1)), [1.0, 1.0], "times must increase strictly"),
         (np.ones((2, 1)), [1.0], r"times must have shape \(2,\)"),

@@ -436,7 +436,7 @@ def test_a_training_graph_is_its_matrix(rng):
     ):
         np.testing.assert_allclose(found.eigenvalues_, matrix.eigenvalues_, rtol=EXACT)
         np.testing.assert_allclose(found.embedding_, matrix.embedding_, atol=EXACT)
-    with pytest.raises(ValueError, match="X is a graph: give affinity='precomputed'"):
+    with pytest.raises(ValueError, match="X is a graph. Set affinity='precomputed'"):
         LaplacianEigenmaps(3).fit(graph)
 
 
@@ -469,7 +469,7 @@ def test_neighbours_from_ready_distances(rng):
         np.testing.assert_allclose(found.embedding_, points.embedding_, atol=SPECTRAL)
         np.testing.assert_allclose(found.transform(joined), points.transform(new), atol=SPECTRAL)
     few = NearestNeighbors(n_neighbors=3).fit(X).kneighbors_graph(X, mode="distance")
-    with pytest.raises(ValueError, match="stores 2 distances to others; n_neighbors=7 needs 6"):
+    with pytest.raises(ValueError, match="has 2 distances to other points; n_neighbors=7 requires 6"):
         LaplacianEigenmaps(3, affinity="precomputed_nearest_neighbors", n_neighbors=7).fit(few)
 
 

@@ -370,7 +370,7 @@ def test_partial_fit_takes_shrinkage_as_a_number(rng):
     np.testing.assert_allclose(gsfa.delta_values_, whole.delta_values_, rtol=EXACT)
     with pytest.raises(AttributeError, match="partial_fit") as raised:
         GraphSFA(2, graph="clustered", shrinkage="auto").partial_fit(X, y)
-    assert 'shrinkage="auto" is estimated from all rows' in str(raised.value.__cause__)
+    assert 'shrinkage="auto" requires all rows' in str(raised.value.__cause__)
 
 
 @pytest.mark.parametrize("shrinkage", [None, 0.2])

@@ -41,7 +41,7 @@ def series(rng, n, d=3, fast=0.5):
 )
 @pytest.mark.filterwarnings("ignore:Only [0-9]* of n_support")
 @pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
-@pytest.mark.filterwarnings("ignore:The [0-9]* rows leave nothing to measure")
+@pytest.mark.filterwarnings("ignore:The [0-9]* rows are too few")
 @pytest.mark.filterwarnings("ignore:Rounding of the kernel values hides")
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -220,7 +220,9 @@ def test_regularization_cures_overfitting(rng):
     angle = np.cumsum(rng.standard_normal(600)) / 8  # a slow angle, seen through noise
     X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.2 * rng.standard_normal((600, 2))
     train, test = X[:300], X[300:]
-    with pytest.warns(UserWarning, match="directions over 300 rows, so outputs can follow nearly any course"):
+    with pytest.warns(
+        UserWarning, match="directions over 300 rows, so that outputs can fit nearly any time series"
+    ):
         loose = KernelSFA(2, gamma=20.0, regularization=0).fit(train)
     tight = KernelSFA(2, gamma=20.0, regularization=0.1).fit(train)
 
@@ -275,8 +277,8 @@ def test_the_rank_is_said(rng):
         ({"n_support": 1}, "n_support must be an integer of at least 2"),
         ({"rank_tol": 2.0}, "rank_tol must be"),
         ({"threshold": 1.5}, "No row has an approximation error above threshold=1.5"),
-        ({"selection": "random", "threshold": 0.1}, "threshold means nothing to selection='random'"),
-        ({"selection": "online_mah", "n_support": 5}, "needs a threshold"),
+        ({"selection": "random", "threshold": 0.1}, "threshold is not supported by selection='random'"),
+        ({"selection": "online_mah", "n_support": 5}, "requires a threshold"),
         ({"kernel": "precomputed"}, "X must be square with kernel='precomputed'.*\\(40, 3\\)"),
     ],
 )
@@ -390,7 +392,7 @@ def test_a_linear_kernel_of_many_rows_is_linear_sfa_by_default(rng):
 
 
 def test_few_rows_leave_nothing_to_measure(rng):
-    with pytest.warns(UserWarning, match="The 4 rows leave nothing to measure.*took 0.001"):
+    with pytest.warns(UserWarning, match="The 4 rows are too few.*selected 0.001"):
         model = KernelSFA(2).fit(series(rng, 4))
     assert model.held_out_delta_values_ is None and model.regularization_ == pytest.approx(1e-3)
 
@@ -519,12 +521,12 @@ def test_support_that_is_given(rng):
     ("options", "message"),
     [
         ({"support": [0, 40]}, "support must be at least two numbers of rows from 0 to 39"),
-        ({"support": [3, 3]}, "support names a row twice"),
+        ({"support": [3, 3]}, "support contains a row twice"),
         ({"support": [[0.0, 1.0]]}, "support must be numbers of rows, or at least two points of 3 columns"),
-        ({"support": [[0.0, 1.0, np.nan], [0, 0, 0]]}, "support holds values that are not finite"),
-        ({"support": [0, 1], "n_support": 2}, "leave out n_support and threshold"),
+        ({"support": [[0.0, 1.0, np.nan], [0, 0, 0]]}, "support contains values that are not finite"),
+        ({"support": [0, 1], "n_support": 2}, "n_support and threshold must be None"),
         ({"lag": 0}, "lag must be an integer"),
-        ({"lag": 2, "graph": "nearest_neighbors"}, "lag=2 means nothing on a graph"),
+        ({"lag": 2, "graph": "nearest_neighbors"}, "lag=2 is not supported on a graph"),
         ({"graph": "clustered"}, "graph='clustered' requires y"),
     ],
 )
@@ -571,7 +573,7 @@ def test_regularization_on_a_graph_is_chosen_on_rows_left_out(given):
     y = rng.integers(0, 3, 150)
     X = np.column_stack([np.cos(2 * y), np.sin(2 * y)]) + 0.6 * rng.standard_normal((150, 2))
     graph = {"name": "clustered", "function": lambda X, y: clustered(y), "graph": clustered(y)}[given]
-    with pytest.warns(UserWarning, match="can follow nearly any course"):
+    with pytest.warns(UserWarning, match="can fit nearly any time series"):
         loose = KernelSFA(2, gamma=5.0, graph=graph, regularization=0).fit(X, y)
     model = KernelSFA(2, gamma=5.0, graph=graph).fit(X, y)
     assert model.regularization_ > 0
@@ -620,9 +622,9 @@ def test_pre_images_of_a_curve_lie_on_it():
     assert np.sqrt(np.mean((linear.inverse_transform(linear.transform(curve)) - curve) ** 2)) > 0.3
     first, second = model.inverse_transform([model.transform(curve[:9]), model.transform(curve[9:])])
     np.testing.assert_allclose(np.vstack([first, second]), back)
-    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform needs the 2 outputs"):
+    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform requires the 2 outputs"):
         model.inverse_transform(curve)
     K = pairwise_kernels(curve, metric="rbf")
     ready = KernelSFA(2, kernel="precomputed", support=np.arange(0, 400, 7), regularization=1e-3).fit(K)
-    with pytest.raises(ValueError, match="with kernel='precomputed' none are known"):
+    with pytest.raises(ValueError, match="not known with kernel='precomputed'"):
         ready.inverse_transform(ready.transform(K))

@@ -312,7 +312,7 @@ def test_inverse_is_exact_at_full_rank_and_a_projection_below(rng):
     np.testing.assert_allclose(part.inverse_transform(Y), best, rtol=SPECTRAL, atol=SPECTRAL)
     back = part.inverse_transform([Y[:10], Y[10:]])
     np.testing.assert_allclose(np.concatenate(back), best, rtol=SPECTRAL, atol=SPECTRAL)
-    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform needs the 2 outputs"):
+    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform requires the 2 outputs"):
         part.inverse_transform(np.ones((4, 3)))
 
 

@@ -104,7 +104,7 @@ def test_labels_and_settings_that_make_no_graph_are_named(rng):
     X, words = rng.standard_normal((20, 3)), np.array(["a", "b"])[np.arange(20) % 2]
     with pytest.raises(ValueError, match="y must be numbers for this graph; its first value is 'a'"):
         graphs.serial(words)
-    with pytest.raises(ValueError, match="bandwidth=1e-09 joins no sample to another"):
+    with pytest.raises(ValueError, match="bandwidth=1e-09 gives no edges"):
         graphs.heat_kernel(X, 1e-9)
     with pytest.raises(ValueError, match=r"cannot be angles.* Pass the period: ring\(y, period=360\)"):
         graphs.ring(np.arange(0, 360, 10))

@@ -109,7 +109,7 @@ def test_lists_come_back_as_lists():
         ({"n_clusters": 0}, "n_clusters must be an integer"),
         ({"n_clusters": "gap"}, "n_clusters must be an integer or 'eigengap'"),
         ({"affinity": "rbf", "gamma": "widest"}, "gamma must be a positive number.*'median'"),
-        ({"affinity": "rbf", "gamma": "self_tuning", "n_landmarks": 5}, "cannot be had through landmarks"),
+        ({"affinity": "rbf", "gamma": "self_tuning", "n_landmarks": 5}, "is not supported with landmarks"),
         ({"n_clusters": 31}, "n_clusters=31 is more than the 30 samples"),
         ({"n_components": 0}, "n_components must be an integer"),
         ({"affinity": "linear"}, "affinity must be one of"),

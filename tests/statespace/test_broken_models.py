@@ -173,7 +173,7 @@ def test_options_that_are_unknown_are_said(saved, tmp_path, changes):
 def test_parameters_that_are_no_numbers_are_named(saved, tmp_path, name, value):
     array = np.load(io.BytesIO(unpacked(saved[0])[f"{name}.npy"]))
     array.flat[0] = value
-    refused(tmp_path, with_array(saved[0], name, array), f"{name} has a value that is no finite number")
+    refused(tmp_path, with_array(saved[0], name, array), f"{name} has a value that is not finite")
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_bomb_is_not_unpacked(saved, tmp_path, monkeypatch):
     assert len(bombs["zeros"]) < 2**20
     for content in bombs.values():
         tracemalloc.start()
-        refused(tmp_path, content, "broken|no model does")
+        refused(tmp_path, content, "broken|impossible for a model")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 20 * 2**20

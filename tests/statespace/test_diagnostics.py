@@ -144,7 +144,7 @@ def test_data_of_the_model_itself_are_covered_as_often_as_intervals_say(quiet):
 
 def test_nothing_is_said_of_data_of_the_model_itself(quiet):
     assert [d.advice for d in quiet] == [()] * len(quiet)
-    assert "Nothing stands out" in str(quiet[0])
+    assert "No misfit found" in str(quiet[0])
 
 
 def rhythm(rng, X, noise, s):
@@ -170,11 +170,11 @@ def spread(rng, X, noise, s):
 @pytest.mark.parametrize(
     ("plant", "words"),
     [
-        (rhythm, "olumn 2 keeps a rhythm of 24 units of time that no latent carries: rhythms=[24]."),
+        (rhythm, "olumn 2 keeps a rhythm of 24 units of time that the model does not include: rhythms=[24]."),
         (memory, "The noise of column 2 has memory at lag 1 ("),
         (tails, "The noise of column 2 has heavy tails"),
         (artefacts, "rows 100, 900, 901)"),
-        (spread, "The noise of column 2 changes over the record"),
+        (spread, "The noise of column 2 changes over the series"),
     ],
 )
 def test_a_planted_fault_is_told_and_nothing_else(plant, words):
@@ -306,7 +306,9 @@ def test_dates_tell_rhythms_by_the_calendar(rng):
     X[:, 2] += 1.2 * s * np.sin(2.0 * np.pi * np.arange(N) / 24.0)
     frame = pd.DataFrame(X, index=index, columns=list("abcdef"))
     found = model.diagnose(frame)
-    assert found.advice == ("Column 'c' keeps a rhythm of 1D that no latent carries: rhythms=['1D'].",)
+    assert found.advice == (
+        "Column 'c' keeps a rhythm of 1D that the model does not include: rhythms=['1D'].",
+    )
     assert list(found.lags) == [*range(1, 11), 24, 168]
     pd.testing.assert_index_equal(found.innovations.index, index)
     assert list(found.predictions.columns) == list("abcdef")
@@ -345,7 +347,7 @@ def test_a_picture_has_four_panels_and_names():
 
 def test_without_noise_there_is_nothing_to_diagnose(rng):
     X = np.cumsum(rng.standard_normal((60, 3)), axis=0)
-    with pytest.raises(ValueError, match="diagnose needs observation noise"):
+    with pytest.raises(ValueError, match="diagnose requires observation noise"):
         ProbabilisticSFA(1, noise=0.0).fit(X).diagnose(X)
 
 
@@ -353,7 +355,7 @@ def test_the_status_of_a_fit_warns_of_gross_misfit():
     rng = np.random.default_rng(0)
     walks = lfilter([1.0], [1.0, -0.97], rng.standard_normal((400, 4)), axis=0)
     status = ProbabilisticSFA(1, max_iter=30, tol=1.0).fit(walks).status_
-    assert "Errors of predictions one row ahead are correlated" in status and "diagnose(X)" in status
+    assert "One-step prediction errors are autocorrelated" in status and "diagnose(X)" in status
     _, model, X, _, _ = case(3)
     assert "correlated" not in ProbabilisticSFA(3).fit(X[:400]).status_
 

@@ -322,9 +322,9 @@ def test_what_is_wrong_with_covariates_is_said(driven):
         model.fit(np.column_stack([x[:, 0], 2.0 * exog[:, 0]]), exog=exog)
     with pytest.raises(ValueError, match="exog"):
         ProbabilisticSFA(1, noise=0.0).fit(np.nan_to_num(x), exog=exog)
-    with pytest.raises(ValueError, match="fit_stream reads rows as they lie and takes no exog"):
+    with pytest.raises(ValueError, match="fit_stream does not support exog"):
         model.fit_stream(x, exog=exog)
-    with pytest.raises(ValueError, match="was fitted with exog, 'exog0', 'exog1'; give exog="):
+    with pytest.raises(ValueError, match="was fitted with exog, 'exog0', 'exog1'. Pass exog="):
         fitted.transform(x)
     with pytest.raises(ValueError, match="exog"):
         fitted.forecast(x, 2, exog=exog)
@@ -506,7 +506,7 @@ def test_verbs_of_a_robust_model_with_covariates(struck, tmp_path):
     values, std = fitted.impute(holed, return_std=True, exog=exog)
     assert np.isfinite(values).all() and np.all(std[20:25, 0] > 0.0)
     assert fitted.forecast(x, 3, exog=np.vstack([exog, exog[:3]])).means.shape == (3, 2)
-    with pytest.raises(ValueError, match="standard_errors are not known"):
+    with pytest.raises(ValueError, match="standard_errors is not supported"):
         fitted.standard_errors(x, exog=exog)
     fitted.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")

@@ -9,7 +9,7 @@ from probsfa.statespace.gross_outliers import gross_outliers, suspicious_rows
 from tests.sampling import sparsely
 from tests.statespace.support import HOLES
 
-SAID = "robust=True gives such cells little weight"
+SAID = "robust=True gives such values little weight"
 
 
 @pytest.fixture(scope="module")

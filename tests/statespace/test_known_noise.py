@@ -98,7 +98,7 @@ def test_bayesian_fits_keep_known_variances(data):
 @pytest.mark.parametrize("n_components", [1, 3, 5])
 def test_next_to_no_noise_is_held_where_it_can_be_computed_with(data, n_components, noise):
     model = ProbabilisticSFA(n_components, noise=noise, max_iter=30).fit(data)
-    assert "less than can be told from rounding" in model.status_
+    assert "below rounding errors" in model.status_
     scale = np.nanstd(data, axis=0)
     np.testing.assert_allclose(model.noise_variance_, 1e-12 * np.mean(scale**2), rtol=1e-9)
     assert np.isfinite(model.impute(data)).all()

@@ -597,13 +597,13 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"candidates": []}, "candidates must hold at least one"),
+        ({"candidates": []}, "candidates must contain at least one"),
         ({"candidates": [3]}, "candidates must be dictionaries"),
-        ({"candidates": [{"n_latents": 3}]}, r"does not choose by: \['n_latents'\]"),
+        ({"candidates": [{"n_latents": 3}]}, r"unsupported options: \['n_latents'\]"),
         ({"candidates": [{"n_components": 1, "noise": 0.0}]}, "noise must be positive"),
         (
             {"candidates": ONE_AND_TWO, "alternatives": [[{"smooth": 1}]]},
-            "alternatives are options of the search",
+            "alternatives and candidates cannot both be set",
         ),
         ({"budget": 0.0}, "budget must be a positive number of seconds; got 0.0"),
         ({"budget": "60"}, "budget must be a positive number"),

@@ -132,7 +132,7 @@ def test_the_curve_is_drawn():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"candidates": []}, "candidates must hold at least one"),
+        ({"candidates": []}, "candidates must contain at least one"),
         ({"candidates": [0]}, "candidates must be an integer of at least 1; got 0"),
         ({"candidates": [1.5]}, "candidates must be an integer"),
         ({"rule": "other"}, "rule must be"),
@@ -140,7 +140,7 @@ def test_the_curve_is_drawn():
         ({"noise": "none"}, "noise must be 'auto', 'diagonal'"),
         ({"fraction": 1.0}, "fraction must be"),
         ({"block": 0}, "block must be an integer of at least 1"),
-        ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed cells"),
+        ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed values"),
     ],
 )
 def test_bad_input_is_named(options, message):

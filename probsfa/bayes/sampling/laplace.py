@@ -86,7 +86,8 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
         value = evaluate.one(start)[0]
         if not np.isfinite(value):
             raise FloatingPointError(
-                "The posterior density is not finite where sampling should start; check the priors' supports."
+                "The posterior density is not finite at the start of sampling. Check the supports of the "
+                "priors."
             )
         centre, factor = start, _scales(evaluate, start)
         for _ in range(_MOST_ROUNDS):

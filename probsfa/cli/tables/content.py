@@ -82,7 +82,9 @@ def _decoded(source: str, data: bytes) -> Content:
         text = data[len(mark) :].decode(encoding)
     except UnicodeError:
         if encoding != "utf-8":
-            raise CommandError(f"{source}: begins like UTF-16 and is not; save it as UTF-8.") from None
+            raise CommandError(
+                f"{source}: has a byte order mark of UTF-16 but is not UTF-16; save it as UTF-8."
+            ) from None
         mark, encoding = b"", "latin-1"  # decodes any bytes, and encodes to the same ones
         text = data.decode(encoding)
     if "\0" in text:
@@ -97,6 +99,6 @@ def _unzipped(source: str, data: bytes) -> bytes:
         if len(members) != 1:
             names = ", ".join(info.filename for info in members[:5]) or "none"
             raise CommandError(
-                f"{source}: an archive must hold one file, this one has {len(members)}: {names}."
+                f"{source}: the archive must contain one file, but has {len(members)}: {names}."
             )
         return archive.read(members[0])

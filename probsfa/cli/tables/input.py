@@ -113,10 +113,10 @@ class Input:
         remarks = [(table.names[j], plan.roles[j][1].partition(", ")[2]) for j in plan.data]
         lines += [f"{name}: {remark}" for name, remark in remarks if remark]
         if not table.named:
-            lines.append("row 1 has no names and is read as data (--header yes: it has names)")
+            lines.append("row 1 is read as data (--header yes: as names)")
         if table.n_blank:
             n_blank = _count(table.n_blank, "row")
-            lines.append(f"{n_blank} without values at the end of the file: kept and not used")
+            lines.append(f"{n_blank} without values at the end of the file: copied, not used")
         if table.decimal == ",":
             lines.append("numbers are read with a decimal comma (--decimal . for a point)")
         return lines
@@ -231,7 +231,7 @@ def _sequences(table: Table, group: int | None) -> list[Rows]:
     labels = table.texts[group]
     empty = np.flatnonzero(labels == "")
     if len(empty):
-        raise CommandError(f"{table.where(int(empty[0]), group)} is empty; every row needs a group.")
+        raise CommandError(f"{table.where(int(empty[0]), group)} is empty; every row requires a group.")
     rows = labels.groupby(labels, sort=False).indices
     return [np.asarray(rows[label]) for label in labels.unique()]
 
@@ -241,14 +241,14 @@ def _check_values(table: Table, plan: Plan) -> None:
     for j, column in zip(plan.data, plan.values.T, strict=True):
         if np.isnan(column).all():
             raise CommandError(
-                f"{table.source}: column {table.names[j]!r} has no values. Leave it out with --exclude."
+                f"{table.source}: column {table.names[j]!r} has no values. Exclude it with --exclude."
             )
     too_large = np.argwhere(np.abs(plan.values) > _LARGEST)
     if len(too_large):
         row, i = map(int, too_large[0])
         raise CommandError(
             f"{table.where(row, plan.data[i])}: {plan.values[row, i]:g} overflows when it is squared (limit "
-            f"{_LARGEST:g}). Rescale the column, or give --missing-code if the number means missing."
+            f"{_LARGEST:g}). Rescale the column, or use --missing-code if the number means missing."
         )
 
 

@@ -71,12 +71,12 @@ def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[s
         codes = split_codes(missing_code, table.decimal)
         codes += [f"{code:g}".replace(".", table.decimal) for code in frequent]
         raise CommandError(
-            f"{table.source}: likely codes for missing: {'; '.join(shown[code] for code in frequent)}. Give "
+            f"{table.source}: likely codes for missing: {'; '.join(shown[code] for code in frequent)}. Use "
             f"--missing-code={(';' if table.decimal == ',' else ',').join(codes)} if they mean missing, or "
             "--missing-code='' if they are values."
         )
     return [
-        f"{shown[code]} is far from all other values; if it means missing, give --missing-code={code:g}"
+        f"{shown[code]} is far from all other values; if it means missing, use --missing-code={code:g}"
         for code in found
     ]
 

@@ -115,7 +115,7 @@ def _given_roles(
         for name in names:
             other = roles.setdefault(_place(table, name), (role, option))[1]
             if other != option:
-                raise CommandError(f"column {name!r} is given to both {other} and {option}.")
+                raise CommandError(f"column {name!r} is named by both {other} and {option}.")
     return roles
 
 
@@ -159,7 +159,7 @@ def _times(
             clocks.append(j)
     if len(dates) > 1:
         shown = ", ".join(repr(table.names[j]) for j in dates)
-        raise CommandError(f"{table.source}: {shown} have dates; choose the time of the rows with --time.")
+        raise CommandError(f"{table.source}: {shown} have dates; name the time of the rows with --time.")
     parts = {names[j]: j for j in numeric if names[j] in PARTS}
     if dates:
         return {j: ("time", "dates" if j in dates else "times of the day") for j in dates + clocks[:1]}
@@ -188,7 +188,7 @@ def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Rea
     if counts and j == 0:
         return "left out", "counts the rows; --columns makes it data"
     if whole and words[-1] in _IDENTIFIERS:
-        return "left out", "an identifier; --columns makes it data, --group makes sequences of it"
+        return "left out", "an identifier; --columns makes it data, --group makes it names of sequences"
     if len(known) > 2 and np.all(known == known[0]):
         return "data", "numbers, constant"
     if len(known) > 2 and np.all((known == 0.0) | (known == 1.0)):

@@ -147,7 +147,7 @@ def read_clock(
     """
     if args.even or not columns:
         if args.sort:
-            raise CommandError(f"{table.source}: --sort needs times; name their columns with --time.")
+            raise CommandError(f"{table.source}: --sort requires times; name their columns with --time.")
         return Clock(None, None, None, "rows are used as evenly spaced", None, sequences)
     reading = _read(table, columns, sequences, args)
     ordered = [_in_order(table, columns, reading, rows, args) for rows in sequences]
@@ -172,7 +172,7 @@ def _read(
         unit = {"min": "m", "d": "D"}.get(args.epoch, args.epoch)
         readings = [Reading(_parsed(pd.Series(numbers), unit=unit), f"{args.epoch} since 1970")]
     elif args.epoch is not None:
-        raise CommandError("--epoch needs one column of numbers; name it with --time.")
+        raise CommandError("--epoch requires one column of numbers; name it with --time.")
     else:
         readings = _read_texts(_joined(table, columns, args), args)
     _check_read(table, columns, readings[0], args)
@@ -186,7 +186,7 @@ def _read_texts(texts: pd.Series, args: argparse.Namespace) -> list[Reading]:
     try:
         return [Reading(_parsed(texts, format=args.date_format), args.date_format)]
     except ValueError as error:
-        raise CommandError(f"--date-format {args.date_format!r} is no format: {error}.") from None
+        raise CommandError(f"--date-format {args.date_format!r} is not a format: {error}.") from None
 
 
 def _joined(table: Table, columns: Sequence[int], args: argparse.Namespace) -> pd.Series:
@@ -211,11 +211,11 @@ def _check_read(table: Table, columns: Sequence[int], reading: Reading, args: ar
     counts = Counter(table.texts[list(columns)][reading.unread].agg(" ".join, axis=1))
     shown = ", ".join(f"{text[:40]!r}" + f" ({n} rows)" * (n > 1) for text, n in counts.most_common(5))
     more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
-    what = "not read as times" if args.date_format is None else f"not of the form {args.date_format!r}"
+    what = "not read as times" if args.date_format is None else f"not of the format {args.date_format!r}"
     raise CommandError(
-        f"{table.where(int(np.argmax(reading.unread)), columns[0])}: {what}: {shown}{more}. Give the form of "
-        "all times with --date-format, name another column with --time, or use the rows as evenly spaced "
-        "with --even."
+        f"{table.where(int(np.argmax(reading.unread)), columns[0])}: {what}: {shown}{more}. Set the format "
+        "of all times with --date-format, name another column with --time, or use the rows as evenly "
+        "spaced with --even."
     )
 
 
@@ -257,7 +257,7 @@ def _in_order(
     group = "" if args.group is not None else " name a column of independent sequences with --group,"
     if np.any(values[rows[1:]] < values[rows[:-1]]):
         raise CommandError(
-            f"{found} does not come after the row before. Sort the rows with --sort,{group} or use the rows "
+            f"{found} is not later than the previous row. Sort the rows with --sort,{group} or use the rows "
             "as evenly spaced with --even."
         )
     raise CommandError(

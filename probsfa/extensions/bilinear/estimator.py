@@ -126,7 +126,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
     """
 
     _without: ClassVar[Mapping[str, str]] = {
-        "filter": "its approximate posterior is of all rows together. Use ProbabilisticSFA.filter, or "
+        "filter": "its approximate posterior requires all rows. Use ProbabilisticSFA.filter, or "
         "posterior(X) of the rows so far.",
         "sample_posterior": "its approximate posterior has no joint distribution over rows. Use "
         "ProbabilisticSFA.",
@@ -138,7 +138,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
         "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
     }
     _without_arguments: ClassVar[Mapping[str, str]] = {
-        "times": "Its rows are regular. Use ProbabilisticSFA for irregular times.",
+        "times": "Rows must be evenly spaced. Use ProbabilisticSFA for uneven times.",
         "exog": "Use ProbabilisticSFA, which has covariates.",
     }
 
@@ -205,7 +205,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
         shift = np.nanmean(sequences.values, axis=0)
         spread = np.nanstd(sequences.values, axis=0)
         if not np.any(spread > 0.0):
-            raise ValueError("Every column of X is constant, so there is nothing to learn.")
+            raise ValueError("Every column of X is constant. Use rows that vary.")
         if self.noise == "isotropic":
             spread = np.full_like(spread, np.sqrt(np.mean(spread**2)))
         scale = np.where(spread > 0.0, spread, 1.0)
@@ -249,8 +249,8 @@ class BilinearSFA(Saved, StateSpaceMethods):
             result.status,
             self.n_iter_,
             self.max_iter,
-            criterion=f": ten gained less than tol={self.tol:g} nats",
-            unfinished="; the bound was still rising",
+            criterion=f": ten iterations gained less than tol={self.tol:g} nats",
+            unfinished="; the bound was still increasing",
             best="these are the best parameters",
         )
 

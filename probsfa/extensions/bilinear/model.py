@@ -94,7 +94,7 @@ class BilinearModel(FittedModel):
             last = rows.stop - 1
             if np.any(later != np.rint(later)):
                 raise ValueError(
-                    f"fh must be whole numbers of rows, because gates switch from row to row; got {later}."
+                    f"fh must be integer numbers of rows, because gates switch from row to row; got {later}."
                 )
             powers = params.decay ** later[:, None]
             means = powers * posterior.means[last]

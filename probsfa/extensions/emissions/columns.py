@@ -148,7 +148,7 @@ def with_links(columns: Sequence[Column], links: Sequence[str], *, for_all: bool
             )
         out.append(column._replace(link=link) if fits else column)
     if for_all and links and links[0] != "identity" and all(column.link == "identity" for column in out):
-        raise ValueError(f"link={links[0]!r} is for columns of emission 'gaussian', of which there are none.")
+        raise ValueError(f"link={links[0]!r} is for columns of emission 'gaussian', but no column has it.")
     return tuple(out)
 
 
@@ -171,7 +171,10 @@ def _by_column(what: str, given: Any, other: str, n_features: int, names: Any) -
         if len(given) != n_features:
             raise ValueError(f"{what} has {len(given)} entries, and X has {n_features} columns.")
         return list(given)
-    raise ValueError(f"{what} must be a word, one for each column, or a mapping from columns; got {given!r}.")
+    raise ValueError(
+        f"{what} must be a name, a list with one name for each column, or a mapping from "
+        f"columns; got {given!r}."
+    )
 
 
 def _auto(cells: FloatArray) -> str:
@@ -194,13 +197,13 @@ def make_columns(sequences: Sequences, asked: Sequence[str]) -> tuple[Column, ..
             levels = np.unique(cells)
             if len(levels) > _MOST_LEVELS:
                 raise ValueError(
-                    f"X has {len(levels)} different values in column {_called(sequences, d)}, and "
-                    f"emission='categorical' takes up to {_MOST_LEVELS} levels."
+                    f"X has {len(levels)} different values in column {_called(sequences, d)}; "
+                    f"emission='categorical' supports at most {_MOST_LEVELS}."
                 )
             if len(levels) < 2:
                 raise ValueError(
-                    f"X has one value alone in column {_called(sequences, d)}, and emission='categorical' "
-                    "takes two levels or more. Leave the column out."
+                    f"X has a single value in column {_called(sequences, d)}; emission='categorical' "
+                    "requires at least two levels. Remove the column."
                 )
             n_cells = len(levels) - 1
         elif FAMILIES[emission].has_scale:
@@ -237,7 +240,7 @@ def _refuse(sequences: Sequences, d: int, bad: Any, emission: str, wanted: str) 
         which = int(np.searchsorted(np.cumsum(sequences.lengths), row, side="right"))
         where = f"row {row - sequences.slices[which].start} of X[{which}]"
     raise ValueError(
-        f"X has {value:g} in column {_called(sequences, d)}, {where}, and emission={emission!r} takes "
+        f"X has {value:g} in column {_called(sequences, d)}, {where}, and emission={emission!r} requires "
         f"{wanted}."
     )
 
@@ -260,10 +263,10 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
             )
         elif column.emission in ("poisson", "negative_binomial"):
             bad = seen & ~((cells >= 0.0) & (cells == np.rint(cells)) & (cells <= _LARGEST_COUNT))
-            _refuse(sequences, d, bad, column.emission, "whole numbers from zero up")
+            _refuse(sequences, d, bad, column.emission, "nonnegative integers")
         if column.emission == "categorical":
             bad = seen & ~np.isin(cells, column.levels)
-            _refuse(sequences, d, bad, column.emission, "the levels that it was fitted to")
+            _refuse(sequences, d, bad, column.emission, "the levels of the fit")
             for j in range(column.n_cells):
                 asked = seen & ~np.isin(cells, column.levels[:j])
                 answer = (cells == column.levels[j]).astype(np.float64)

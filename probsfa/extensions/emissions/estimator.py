@@ -414,7 +414,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         """
         sequences = self._check(X, lengths, times)
         if not {"bernoulli", "categorical"} & set(self.emissions_):
-            raise ValueError("no column is 'bernoulli' or 'categorical', so that none has levels.")
+            raise ValueError("no column is 'bernoulli' or 'categorical'; only these have levels.")
         names = getattr(self, "feature_names_in_", None)
         whole = {
             (d if names is None else names[d]): p for d, p in self._model.probabilities(sequences).items()
@@ -447,11 +447,11 @@ class EmissionSFA(Saved, StateSpaceMethods):
         names = getattr(self, "feature_names_in_", None)
         known = range(self.n_features_in_) if names is None else [*range(self.n_features_in_), *names]
         if column not in known:
-            raise ValueError(f"column must be a name or a number of a column of X; got {column!r}.")
+            raise ValueError(f"column must be the name or the number of a column of X; got {column!r}.")
         which = column if isinstance(column, (int, np.integer)) else list(names).index(column)  # type: ignore[arg-type]
         if self.emissions_[which] == "categorical":
             raise ValueError(
-                f"column {column!r} is categorical, which has a predictor for each level but one."
+                f"column {column!r} is categorical, which has one predictor for each level except one."
             )
         return self._model.column_mean(int(which), np.asarray(predictor, dtype=np.float64))
 

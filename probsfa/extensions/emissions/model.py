@@ -50,14 +50,14 @@ _MOST_SITE_STEPS = 1000
 
 _ENDINGS = {
     "converged": "Converged: a further step is expected to gain less than tol nats of the lower bound.",
-    "flat": "Converged: the lower bound can no longer be told apart from what its sites leave of it.",
+    "flat": "Converged: changes of the lower bound are below the tolerance of its sites.",
     "max_iter": (
         "Stopped at max_iter before converging: the lower bound was still rising. Raise max_iter, or raise "
         "tol if the result is good enough."
     ),
     "stalled": (
-        "Stopped: no step raised the lower bound, although its gradient is not zero. The parameters are the "
-        "best found; n_components may be too large."
+        "Stopped: no step increased the lower bound, although its gradient is not zero. The parameters are "
+        "the best found; n_components may be too large."
     ),
     "interrupted": "Interrupted: the best parameters so far are kept.",
 }
@@ -141,8 +141,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
         inference, _ = infer(self.params, cells, self.shapes, tol=_SITES_TOL, max_iter=_MOST_SITE_STEPS)
         if not np.isfinite(inference.bound):
             raise ValueError(
-                "X cannot be inferred by this model in double precision: its cells are too far from what the "
-                "model expects. Look at the largest values, or fit the model to data like these."
+                "X cannot be inferred by this model in double precision: its values are too far from the "
+                "predictions. Check the largest values, or fit the model to similar data."
             )
         return cells, inference
 
@@ -259,7 +259,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     ) -> list[EmissionFilter]:
         """Filter each sequence; residuals of counts are random, by default with a fixed seed."""
         if state is not None and len(sequences.lengths) > 1:
-            raise ValueError("state goes on with one sequence; X has several.")
+            raise ValueError("state continues one sequence; X has several.")
         rng = np.random.default_rng(0) if rng is None else rng
         parts = [sequences.one(i) for i in range(len(sequences.lengths))]
         encoded = [encode(part, self.columns).retimed(self.time_unit) for part in parts]

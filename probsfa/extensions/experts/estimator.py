@@ -156,12 +156,12 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     """
 
     _without: ClassVar[Mapping[str, str]] = {
-        "filter": "its rows are sampled together. Use ProbabilisticSFA.",
+        "filter": "its rows are sampled jointly. Use ProbabilisticSFA.",
         "forecast": "use means and quantiles of sample_posterior(X, n_draws, of='cells', n_steps=...).",
         "contributions": "rows are not linear functions of the factors. Use ProbabilisticSFA.",
         "news": "predictions are not linear in new observations. Use ProbabilisticSFA.",
-        "outlier_scores": "each score would need samples of its own. Use ProbabilisticSFA, or compare hidden "
-        "values with impute(X, return_std=True).",
+        "outlier_scores": "each score would require separate samples. Use ProbabilisticSFA, or compare "
+        "hidden values with impute(X, return_std=True).",
         "diagnose": "it has no one-step predictions. Use ProbabilisticSFA.diagnose.",
         "standard_errors": "parameters are learned from samples. Fit again to series of sample().",
         "profile_timescale": "its likelihood is estimated by sampling. Use ProbabilisticSFA or BayesianSFA.",
@@ -171,7 +171,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     }
     _renamed: ClassVar[Mapping[str, str]] = {"offset_": "mean_"}
     _without_arguments: ClassVar[Mapping[str, str]] = {
-        "times": "Its rows are regular. Use ProbabilisticSFA for irregular times.",
+        "times": "Rows must be evenly spaced. Use ProbabilisticSFA for uneven times.",
         "exog": "Use ProbabilisticSFA, which has covariates.",
     }
 
@@ -336,14 +336,13 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
             self.status_ = f"Interrupted after {self.n_iter_} steps; these are the parameters so far."
         elif self.converged_:
             self.status_ = (
-                f"Converged in {self.n_iter_} steps: parameters moved by up to {self.drift_:.2g} between the "
-                "means over the last two quarters of them."
+                f"Converged in {self.n_iter_} steps: mean parameters of the last two quarters differ by at "
+                f"most {self.drift_:.2g}."
             )
         else:
             self.status_ = (
-                f"Stopped after max_iter={self.max_iter} steps with parameters that still moved by "
-                f"{self.drift_:.2g} between the means over the last two quarters of them. Give a larger "
-                "max_iter, or a larger tol if the result is good enough."
+                f"Stopped after max_iter={self.max_iter} steps: mean parameters of the last two quarters "
+                f"differ by {self.drift_:.2g}. Increase max_iter, or tol if the result is accurate enough."
             )
 
     @property
@@ -538,7 +537,7 @@ def _check_growth(features: Features, columns: Columns, rng: np.random.Generator
         size = np.max(np.abs(far), axis=1)
     if np.any(size < _GROWN):
         raise ValueError(
-            f"expansion must grow without bound with the rows; {type(features.transformer).__name__} does "
-            "not, so that rows far away would be as probable as those of X. Put the rows themselves beside "
-            "it: expansions.Concatenation([expansions.Identity(), ...])."
+            f"expansion must be unbounded; {type(features.transformer).__name__} is bounded, so that "
+            "distant rows would be as probable as those of X. Add the rows themselves: "
+            "expansions.Concatenation([expansions.Identity(), ...])."
         )

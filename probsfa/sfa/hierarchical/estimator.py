@@ -169,8 +169,8 @@ class HierarchicalSFA(ScoredOnGraph):
         source, sizes, stages = self._open(X, lengths)
         if self._is_of_time and sizes is not None and max(sizes) <= self.lag:
             raise ValueError(
-                f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so nothing is known "
-                "about change. Give longer sequences or a smaller lag."
+                f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so that no "
+                "differences can be computed. Use longer sequences or a smaller lag."
             )
         objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
         keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
@@ -270,8 +270,8 @@ class HierarchicalSFA(ScoredOnGraph):
             peek(self, X)
         elif isinstance(X, Iterator):
             raise ValueError(
-                "X is an iterator, which can be gone through only once; training needs several passes. Give "
-                "a callable that returns a new iterator each time."
+                "X is an iterator, which allows only one pass; training requires several. Use a callable "
+                "that returns a new iterator at each call."
             )
         else:
             self._set_arrangement(X)
@@ -304,7 +304,7 @@ class HierarchicalSFA(ScoredOnGraph):
         if given not in (None, shape[:2]) or self.n_channels not in (1, shape[2]):
             raise ValueError(
                 f"X has images of {shape[0]} x {shape[1]} pixels with {shape[2]} channels; "
-                f"input_shape={self.input_shape!r} and n_channels={self.n_channels} do not fit them."
+                f"input_shape={self.input_shape!r} and n_channels={self.n_channels} do not match."
             )
         self._arrangement = shape[:2], shape[2]
 
@@ -315,7 +315,7 @@ class HierarchicalSFA(ScoredOnGraph):
             return X
         of_training = (*np.atleast_1d(self._arrangement[0] or 0).tolist(), self._arrangement[1])
         if shape != of_training:
-            raise ValueError(f"X has images of shape {shape}; those of the training had {of_training}.")
+            raise ValueError(f"X has images of shape {shape}; the training images had {of_training}.")
         return flat_images(X)
 
     def _find_graph(self, source: ArraySource | StreamSource, sizes: Any, y: Any) -> TrainingGraph | None:
@@ -329,8 +329,8 @@ class HierarchicalSFA(ScoredOnGraph):
             return self.graph
         if needs_rows(self.graph):
             raise ValueError(
-                f"graph={self.graph!r} is built from all rows, which a stream does not hold. Give a "
-                "TrainingGraph, or the name of one that is built from labels."
+                f"graph={self.graph!r} is built from all rows, which are not available in a stream. Use a "
+                "TrainingGraph, or the name of a graph from labels."
             )
         n_rows = len(y) if y is not None else 0 if sizes is None else sum(sizes)
         return check_joined(build_graph(self.graph, np.empty((n_rows, 0)), y, lengths=sizes))
@@ -350,8 +350,8 @@ def _warn(banks: list[NodeBank], n_rows: int) -> None:
         seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
         if bank.stage.method != "pca" and bank.rank.max() >= seen - 1:
             warnings.warn(
-                f"The {n_rows} rows have rank {bank.rank.max()} in a node of {bank.stage.name}, so "
-                "its outputs can take any values, however slow. Take smaller fields or expansions, or more "
+                f"The {n_rows} rows have rank {bank.rank.max()} in a node of {bank.stage.name}, so that its "
+                "outputs can fit any values, and are too slow. Use smaller fields or expansions, or more "
                 "rows.",
                 stacklevel=3,
             )

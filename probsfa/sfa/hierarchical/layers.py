@@ -97,8 +97,8 @@ def _check_fit(n: int, f: int, s: int, axis: int, name: str) -> None:
         raise ValueError(f"{name}.field is {f} on axis {axis}, where the layer below has only {n} positions.")
     if s > f:
         raise ValueError(
-            f"{name}.stride is {s} on axis {axis} and its field only {f}, so some positions would never be "
-            "seen. Give a stride of at most the field."
+            f"{name}.stride is {s} on axis {axis} and its field only {f}, so that some positions are not "
+            "covered. Use a stride of at most the field."
         )
     if (n - f) % s:
         raise ValueError(
@@ -232,7 +232,7 @@ def plan_stages(layers: Any, n_columns: int, input_shape: Any, n_channels: int) 
         stages += _plan_layer(layer, i, grid, n_channels)
         grid = stages[-1].grid
         if layer.n_components is None and i < len(layers) - 1:
-            raise ValueError(f"layers[{i}].n_components is missing; only the top layer may leave it open.")
+            raise ValueError(f"layers[{i}].n_components is None; only the top layer may omit it.")
         n_channels = layer.n_components or 0
     return stages
 
@@ -246,7 +246,9 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     _check_clip(layer.clip, f"{name}.clip")
     check_delta_threshold(f"{name}.delta_threshold", layer.delta_threshold)
     if layer.method == "igsfa" and isinstance(layer.clip, (int, float)):
-        raise ValueError(f'{name}.clip must be "range" or None for "igsfa", whose outputs vary differently.')
+        raise ValueError(
+            f'{name}.clip must be "range" or None for "igsfa", whose outputs differ in variance.'
+        )
     if layer.expansion is not None and not hasattr(layer.expansion, "transform"):
         raise ValueError(f"{name}.expansion must be a transformer or None; got {layer.expansion!r}.")
     for word, count in (("n_components", layer.n_components), ("pca", layer.pca)):
@@ -289,7 +291,7 @@ def _check_inputs_first(expansion: Any, n_inputs: int, name: str) -> None:
     inputs = np.linspace(0.5, 2.0, n_inputs)[None]
     if not is_stateless(expansion) or not np.array_equal(expansion.expand(inputs)[:, :n_inputs], inputs):
         raise ValueError(
-            f'{name}.expansion must return the inputs themselves first for "igsfa", which reconstructs them, '
+            f'{name}.expansion must return the inputs first for "igsfa", '
             f"as Power and Polynomial do; {expansion!r} does not."
         )
 
@@ -306,7 +308,7 @@ def _check_shape(input_shape: Any, n_columns: int, n_channels: int) -> Grid:
     if math.prod(grid) * n_channels != n_columns:
         raise ValueError(
             f"input_shape={input_shape!r} with n_channels={n_channels} does not fit the {n_columns} columns "
-            f"of X: it means {math.prod(grid) * n_channels}."
+            f"of X: it has {math.prod(grid) * n_channels} values."
         )
     return grid
 
@@ -381,7 +383,7 @@ def escalante_wiskott_layers(
     if len(shape) != 2 or not all(n >= _FIRST_FIELD and n % _FIRST_FIELD == 0 for n in shape):
         raise ValueError(f"image_shape must be two multiples of {_FIRST_FIELD}; got {image_shape!r}.")
     if method == "pca" and expansion is not None:
-        raise ValueError("expansion is for slow features; principal components are taken without one.")
+        raise ValueError("expansion is for slow features only; set expansion=None for principal components.")
     outputs = _TABLE_1[method]
     pca = None
     if method != "pca":

@@ -195,8 +195,8 @@ class NodeStream:
         if self.lag is not None:
             if self.n_differences == 0:
                 raise ValueError(
-                    f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so nothing is "
-                    "known about change. Give longer sequences or a smaller lag."
+                    f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so that no "
+                    "differences can be computed. Use longer sequences or a smaller lag."
                 )
             change = self.change / self.n_differences
         return NodeMoments(self.origin, self.offset, self.scatter / self.n_rows, change)
@@ -236,7 +236,10 @@ def node_graph_moments(Z: FloatArray, graph: Any) -> NodeMoments:
     """
     n_rows = len(Z)
     if n_rows != graph.n_vertices:
-        raise ValueError(f"graph has {graph.n_vertices} vertices and X {n_rows} rows; wanted one for each.")
+        raise ValueError(
+            f"graph has {graph.n_vertices} vertices and X has {n_rows} rows; expected one "
+            "vertex for each row."
+        )
     v = np.asarray(graph.node_weights, dtype=np.float64)
     origin = Z[0].copy()
     Z -= origin

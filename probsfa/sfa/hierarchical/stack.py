@@ -137,7 +137,7 @@ class StreamSource:
         if seen != self.n_rows:
             raise ValueError(
                 f"X is a callable that yielded {seen} rows; {self._expected} {self.n_rows}. It is called "
-                "once for every pass over the data and must yield the same rows each time."
+                "for every pass over the data and must yield the same rows at each call."
             )
 
 
@@ -201,7 +201,7 @@ def peek(estimator: Any, factory: Callable[[], Iterable[Any]]) -> None:
     for piece in _iterate(factory):
         _check_piece(estimator, piece, 0, reset=True)
         return
-    raise ValueError("X is a callable that yielded nothing; wanted arrays (rows, features).")
+    raise ValueError("X is a callable that yielded no array; expected arrays (rows, features).")
 
 
 def _check_piece(estimator: Any, piece: Any, index: int, *, reset: bool) -> FloatArray:
@@ -349,9 +349,9 @@ def _fit_expansion(stage: Stage, inputs: FloatArray, n_expected: int) -> Expande
     expander = Expander.fit(stage.expansion, inputs)
     if expander.n_features_out != n_expected:
         raise ValueError(
-            f"{stage.name}.expansion makes {n_expected} columns in one node and {expander.n_features_out} in "
-            "another. Give one that always makes as many; the rank rule of the nodes leaves out directions "
-            "in which they do not vary."
+            f"{stage.name}.expansion makes {n_expected} columns in one node and {expander.n_features_out} "
+            "in another. Use an expansion with a fixed number of columns; constant directions are "
+            "discarded by the nodes."
         )
     return expander
 
@@ -484,14 +484,13 @@ def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
     highest, lowest = int(solution.rank.max()), int(solution.rank.min())
     if highest == 0:
         raise RankError(
-            f"Every input of every node of {stage.name} is constant, so there is nothing slow to find: the "
-            "rank is 0."
+            f"Every input of every node of {stage.name} is constant: the rank is 0. Use inputs that vary."
         )
     if stage.n_components is None:
         return lowest if top and lowest > 0 else highest
     if top and lowest < stage.n_components:
         raise RankError(
-            f"{stage.name}.n_components={stage.n_components} is more than the data hold: the (expanded) "
+            f"{stage.name}.n_components={stage.n_components} exceeds the rank of the data: the (expanded) "
             f"inputs of its node {int(solution.rank.argmin())} have the numerical rank {lowest}."
         )
     return stage.n_components

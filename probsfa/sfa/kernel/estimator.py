@@ -153,7 +153,7 @@ _MOST_SUPPORT = 500  # default limit: the choice of the regularization then take
 _CHOICE = 10.0  # cost of the choice, as a multiple of that of the moments and the first whitening
 _REMEDY = (
     "Use fewer components, another kernel or gamma, a larger regularization, or more rows; "
-    "regularization_path(X) has the delta values of each regularization on rows left out."
+    "regularization_path(X) has the delta values of each regularization on held-out rows."
 )
 
 
@@ -395,16 +395,16 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             warn_of_overfitting(solution.delta_values, held_out, n_rows, _REMEDY, stacklevel=2)
         elif chosen == 0 and 2 * rank > n_rows:
             warnings.warn(
-                f"The kernel functions vary in {rank} directions over {n_rows} rows, so outputs can follow "
-                "nearly any course, however slow. Use regularization='auto' or a number above 0, or fewer "
+                f"The kernel functions vary in {rank} directions over {n_rows} rows, so that outputs can "
+                "fit nearly any time series. Use regularization='auto' or a number above 0, or fewer "
                 "support vectors.",
                 stacklevel=2,
             )
         if problem.n_rounded:
             warnings.warn(
                 f"Rounding of the kernel values hides {problem.n_rounded} of {problem.n_rounded + rank} "
-                "directions in which the kernel functions vary: it is nearly constant over these rows. "
-                "Bring the rows to a scale that fits it (or set gamma), and subtract their mean.",
+                "directions in which the kernel functions vary: the kernel is nearly constant over these "
+                "rows. Rescale the rows (or set gamma), and subtract their mean.",
                 stacklevel=2,
             )
         self.regularization_ = chosen
@@ -424,7 +424,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
 
     def _inputs(self, outputs: FloatArray) -> FloatArray:
         if self.kernel == "precomputed":
-            raise ValueError("inverse_transform needs inputs, and with kernel='precomputed' none are known.")
+            raise ValueError(
+                "inverse_transform requires inputs, which are not known with kernel='precomputed'."
+            )
         if not hasattr(self, "_pre_image"):
             points = self.support_vectors_[:_PRE_IMAGE_POINTS]
             self._pre_image = PreImage.fit(self._outputs(points), points)
@@ -580,8 +582,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if path is None:
             chosen = _UNMEASURED * float(np.mean(np.diagonal(posed.gram)))
             warnings.warn(
-                f"The {posed.sequences.n_rows} rows leave nothing to measure slowness on once some are left "
-                f"out, so regularization='auto' took {chosen:g}. Give more rows, or a number.",
+                f"The {posed.sequences.n_rows} rows are too few for held-out slowness, so that "
+                f"regularization='auto' selected {chosen:g}. Use more rows, or a number.",
                 stacklevel=3,
             )
             return chosen, None
@@ -598,8 +600,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         ]
         if self.regularization == "auto":
             lines.append(
-                "KernelSFA: choosing the regularization on rows left out, about "
-                f"{_CHOICE * seconds:.1f} s; a number as regularization, or a smaller n_support, is faster."
+                f"KernelSFA: choosing the regularization by held-out rows, about {_CHOICE * seconds:.1f} s; "
+                "a number as regularization, or a smaller n_support, is faster."
             )
         sys.stderr.write("\n".join([*lines, ""]))
 
@@ -611,7 +613,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if self.support is None:
             return self._select(kernel)
         if self.n_support is not None or self.threshold is not None:
-            raise ValueError("support gives the support vectors; leave out n_support and threshold.")
+            raise ValueError("support sets the support vectors; n_support and threshold must be None.")
         given = np.asarray(self.support)
         if given.ndim == 1 and given.dtype.kind in "iu":
             if len(given) < 2 or given.min() < 0 or given.max() >= kernel.n_rows:
@@ -620,11 +622,11 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
                     f"got {self.support!r:.80}."
                 )
             if len(np.unique(given)) < len(given):
-                raise ValueError("support names a row twice.")
+                raise ValueError("support contains a row twice.")
             return given.astype(np.intp)
         if self.kernel == "precomputed":
             raise ValueError(
-                "support must be numbers of rows with kernel='precomputed': points have no values."
+                "support must be numbers of rows with kernel='precomputed': points have no kernel values."
             )
         points = as_float_array(self.support, "support")
         if points.ndim != 2 or points.shape[1] != len(self.origin_) or len(points) < 2:
@@ -633,7 +635,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
                 f"got shape {points.shape}."
             )
         if not np.isfinite(points).all():
-            raise ValueError("support holds values that are not finite.")
+            raise ValueError("support contains values that are not finite.")
         return points - self.origin_
 
     def _select(self, kernel: KernelColumns) -> IntArray:
@@ -651,13 +653,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             support = pursue(kernel, n if m is None else m, float(threshold or 0.0))
         if len(support) == 0:
             raise ValueError(
-                f"No row has an approximation error above threshold={threshold!r} and zero, so no support "
-                "vector was chosen: errors begin at the kernel's diagonal, which must be positive."
+                f"No row has an approximation error above threshold={threshold!r} and zero, so that no "
+                "support vector was selected: initial errors are the diagonal of the kernel, which must be "
+                "positive."
             )
         if m is not None and len(support) < m and threshold is None:
             warnings.warn(
-                f"Only {len(support)} of n_support={m} support vectors were chosen: their kernel functions "
-                "already span those of all rows, up to rounding.",
+                f"Only {len(support)} of n_support={m} support vectors were selected: their kernel "
+                "functions span those of all rows, up to rounding.",
                 stacklevel=4,
             )
         return support
@@ -679,7 +682,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         check_count("n_components", self.n_components)
         check_count("lag", self.lag)
         if self.graph is not None and self.lag != 1:
-            raise ValueError(f"lag={self.lag} means nothing on a graph: its edges say what is compared.")
+            raise ValueError(
+                f"lag={self.lag} is not supported on a graph, whose edges define the differences."
+            )
         check_kernel(self.kernel)
         check_option("selection", self.selection, _SELECTIONS)
         check_rank_tol(self.rank_tol)
@@ -693,13 +698,11 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if given != "auto" and not (isinstance(given, numbers.Real) and 0 <= float(given) < np.inf):
             raise ValueError(f"regularization must be a number of at least 0, or 'auto'; got {given!r}.")
         if self.selection == "random" and self.threshold is not None:
-            raise ValueError(
-                "threshold means nothing to selection='random'; leave it out and give n_support."
-            )
+            raise ValueError("threshold is not supported by selection='random'. Use n_support.")
         if self.selection == "online_mah" and self.threshold is None and self.n_support is not None:
             raise ValueError(
-                "selection='online_mah' needs a threshold: n_support alone would take the first rows. Use "
-                "'mp_mah' for a support of a given size."
+                "selection='online_mah' requires a threshold: n_support alone would select the first rows. "
+                "Use 'mp_mah' for a fixed number of support vectors."
             )
 
 

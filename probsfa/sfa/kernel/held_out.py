@@ -188,9 +188,9 @@ def splits_of_graph(
     """
     if isinstance(given, TrainingGraph) and graph.n_vertices > _MOST_VERTICES:
         raise ValueError(
-            f"regularization='auto' needs subgraphs, and this graph has {graph.n_vertices} vertices (limit "
-            f"{_MOST_VERTICES}). Pass its name, a function of (X, y) that builds it, or a number as "
-            f"regularization."
+            f"regularization='auto' requires subgraphs, and this graph has {graph.n_vertices} vertices "
+            f"(limit {_MOST_VERTICES}). Pass its name, a function of (X, y) that builds it, or a number as "
+            "regularization."
         )
     n = len(X)
     labels = None if y is None else np.asarray(y)

@@ -156,7 +156,7 @@ def kernel_block(X: FloatArray, Z: FloatArray, metric: Metric, params: Mapping[s
     with np.errstate(over="ignore", invalid="ignore"):
         block: FloatArray = pairwise_kernels(X, Z, metric=metric, filter_params=True, **params)
     if not np.isfinite(block.sum()):
-        raise ValueError(f"kernel={metric!r} gave values that are not finite on these rows; scale X first.")
+        raise ValueError(f"kernel={metric!r} returned values that are not finite on these rows. Rescale X.")
     return block
 
 
@@ -210,8 +210,8 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
     except scipy.linalg.LinAlgError:
         raise ValueError(
             f"{named} is not positive semidefinite on these rows: combinations of its functions have a "
-            "negative squared norm, so no norm can be penalised and no slowest output is defined. Use "
-            "another kernel or other parameters of it."
+            "negative squared norm, so that the penalty and the slowest output are not defined. Use "
+            "another kernel or other kernel parameters."
         ) from None
 
 
@@ -577,10 +577,7 @@ def check_rank(problem: KernelProblem, n_components: int) -> None:
         remedy = "Use more support vectors, another kernel, or a lower rank_tol."
         if problem.n_rounded or not rank:
             hidden = f"{problem.n_rounded} more" if problem.n_rounded else "any that there are"
-            remedy = (
-                f"Rounding of the kernel values hides {hidden}: bring X to a scale that fits the kernel, and "
-                "subtract its mean."
-            )
+            remedy = f"Rounding of the kernel values hides {hidden}: rescale X, and subtract its mean."
         raise RankError(
             f"n_components={n_components} is more than the {rank} dimensions in which the kernel functions "
             f"of {m} support vectors vary over X. {remedy}"

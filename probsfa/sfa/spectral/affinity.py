@@ -413,8 +413,8 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
     if isinstance(affinity, TrainingGraph):
         if affinity.n_vertices != sequences.n_rows:
             raise ValueError(
-                f"affinity is a graph of {affinity.n_vertices} vertices; X has {sequences.n_rows} rows; both "
-                "must agree."
+                f"affinity is a graph of {affinity.n_vertices} vertices; X has {sequences.n_rows} rows. Use "
+                "a graph with one vertex for each row."
             )
         return AffinityGraph(sequences, affinity.to_sparse(), NewPoints(None, nothing, True))
     # A function may depend on the origin; distances do not.
@@ -432,7 +432,7 @@ def new_edges(
     if edges is None or isinstance(edges, DistanceEdges):
         if isinstance(estimator.affinity, TrainingGraph):
             raise ValueError(
-                "A graph given as affinity has no edges to new points. Give their edge weights, with "
+                "A graph as affinity has no edges to new points. Pass their edge weights, with "
                 "affinity='precomputed'."
             )
         W = affinity_rows(estimator, X, reset=False)
@@ -594,8 +594,8 @@ def check_affinity(W: Any) -> Any:
     if gap.max() > _SYMMETRY_TOL * max(data.max(initial=0.0), np.finfo(np.float64).tiny):
         i, j = divmod(int(gap.argmax()), W.shape[0])
         raise ValueError(
-            f"X must be symmetric with affinity='precomputed'; X[{i}, {j}] is {W[i, j]:g} and X[{j}, {i}] is "
-            f"{W[j, i]:g}. Use (X + X.T) / 2 if that is what you mean."
+            f"X must be symmetric with affinity='precomputed'; X[{i}, {j}] is {W[i, j]:g} and X[{j}, {i}] "
+            f"is {W[j, i]:g}. Use (X + X.T) / 2, for example."
         )
     return W * 0.5 + W.T * 0.5  # halves first: the sum of two large weights may overflow
 
@@ -626,7 +626,7 @@ def _ready_made(estimator: Any, X: Any) -> Any:
     if isinstance(X, TrainingGraph):
         if not _is(estimator.affinity, "precomputed"):
             raise ValueError(
-                "X is a graph: give affinity='precomputed', or points as X and the graph as affinity."
+                "X is a graph. Set affinity='precomputed', or pass points as X and the graph as affinity."
             )
         X = X.to_sparse()
     W = affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2)
@@ -643,7 +643,7 @@ def _edges_of_points(estimator: Any, points: Any) -> Edges:
     wanted = estimator.n_landmarks
     if isinstance(estimator.gamma, str) and estimator.gamma == "self_tuning":
         if isinstance(wanted, int):
-            raise ValueError("gamma='self_tuning' cannot be had through landmarks; use n_landmarks=None.")
+            raise ValueError("gamma='self_tuning' is not supported with landmarks; use n_landmarks=None.")
         return HeatEdges(points, None)
     gamma = choose_gamma(estimator.gamma, points)
     if wanted == "auto":

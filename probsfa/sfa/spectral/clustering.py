@@ -266,7 +266,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         if self.n_connected_components_ > self.n_clusters_:
             warnings.warn(
                 f"The graph has {self.n_connected_components_} connected components, more than "
-                f"n_clusters={self.n_clusters_}: some clusters will join what nothing connects. Raise "
+                f"n_clusters={self.n_clusters_}: some clusters will contain several components. Raise "
                 "n_neighbors or n_clusters, or lower gamma.",
                 stacklevel=4,
             )
@@ -274,9 +274,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         if n_used < min(self.n_clusters_, len(self.eigenvalues_)):
             warnings.warn(
                 f"The graph has {n_used} of its first {len(self.eigenvalues_)} eigenvalues above 0, less "
-                f"than n_clusters={self.n_clusters_}: it does not fall into so many groups whose points are "
-                "joined to each other more than to the others. Lower n_neighbors or n_clusters, or raise "
-                "gamma.",
+                f"than n_clusters={self.n_clusters_}: it has fewer groups of strongly connected points. "
+                "Lower n_neighbors or n_clusters, or raise gamma.",
                 stacklevel=4,
             )
 

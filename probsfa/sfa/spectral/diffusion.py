@@ -179,8 +179,8 @@ class DiffusionMap(Embedding):
         density = np.asarray(W.sum(axis=1)).ravel()
         if not (density > 0).all():
             raise ValueError(
-                f"X[{int(np.argmin(density))}] has no edge to any point. Leave such points out, or raise "
-                "n_landmarks if there are landmarks."
+                f"X[{int(np.argmin(density))}] has no edge to any point. Remove such points, or raise "
+                "n_landmarks with landmarks."
             )
         # Relative to the mean, so that its powers are not far from 1.
         relative = density / density.mean()
@@ -210,7 +210,7 @@ class DiffusionMap(Embedding):
             k = int(np.argmin(np.abs(self.eigenvalues_)))
             raise ValueError(
                 f"Component {k} has the eigenvalue 0 and cannot be extended to new points with "
-                f"time={time:g}. Ask for fewer components, or take a time of at least 1."
+                f"time={time:g}. Use fewer components, or a time of at least 1."
             )
         if time >= 1.0:
             return _powers(self.eigenvalues_, time - 1.0)
@@ -231,7 +231,7 @@ def _uniform(W: Any, density: FloatArray) -> FloatArray:
         sums = np.asarray(W @ factors).ravel()
         if not (sums > 0).all():
             raise ValueError(
-                f"Landmarks say too little of X[{int(np.argmin(sums))}]: raise n_landmarks, or lower gamma."
+                f"Landmarks are too far from X[{int(np.argmin(sums))}]: raise n_landmarks, or lower gamma."
             )
         factors = factors / sums
         factors = factors / factors.mean()

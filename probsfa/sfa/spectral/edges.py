@@ -304,8 +304,8 @@ class DistanceEdges:
         held = np.bincount(rows, minlength=self.n)
         if held.min() < count:
             raise ValueError(
-                f"X[{int(held.argmin())}] stores {held.min()} distances to others; n_neighbors={count + 1} "
-                f"needs {count} of them (the point itself counts as one neighbour)."
+                f"X[{int(held.argmin())}] has {held.min()} distances to other points; "
+                f"n_neighbors={count + 1} requires {count} (the point itself is one neighbour)."
             )
         near = rank < count
         directed = sp.csr_array((np.ones(near.sum()), (rows[near], columns[near])), shape=distances.shape)
@@ -330,7 +330,7 @@ class DistanceEdges:
         rank = _rank_in_row(row, n_rows)
         lonely = np.bincount(row, minlength=n_rows) == 0
         if lonely.any():
-            raise ValueError(f"X[{int(np.argmax(lonely))}] stores no distance to any training point.")
+            raise ValueError(f"X[{int(np.argmax(lonely))}] has no distance to any training point.")
         weights = 0.5 * (rank <= self.count) + 0.5 * (value <= self._radii[column])
         first = column[rank == 0]
         same = value[rank == 0] == 0.0
@@ -453,7 +453,7 @@ def extend_random_walk(
     elif (np.abs(decay) < _LEAST_DECAY).any():
         raise ValueError(
             f"Component {int(np.argmin(np.abs(decay)))} has the eigenvalue 1 and cannot be extended to new "
-            "points. Ask for fewer components."
+            "points. Use fewer components."
         )
     return mean / (edges.own[:, None] + np.outer(others, decay)), others * edges.scale
 

@@ -202,8 +202,8 @@ def spectrum_of_graph(
     n = W.shape[0]
     if n_components >= n:
         raise ValueError(
-            f"n_components={n_components} is more than {n} samples allow: at most {n - 1} beside the "
-            "constant."
+            f"n_components={n_components} is more than {n} samples allow: at most {n - 1} in addition to "
+            "the constant."
         )
     with np.errstate(over="ignore"):
         degrees = np.asarray(W.sum(axis=1)).ravel()
@@ -216,8 +216,8 @@ def spectrum_of_graph(
         )
     if normalization != "unnormalized" and not degrees.all():
         raise ValueError(
-            f"X[{int(np.argmin(degrees))}] has no edge to any point, so the {normalization} Laplacian is not "
-            "defined. Leave such points out, raise n_neighbors, lower gamma, or use "
+            f"X[{int(np.argmin(degrees))}] has no edge to any point, so the {normalization} Laplacian is "
+            "not defined. Remove such points, raise n_neighbors, lower gamma, or use "
             "normalization='unnormalized'."
         )
     mass = np.ones(n, dtype=np.float64) if normalization == "unnormalized" else degrees
@@ -264,7 +264,7 @@ def warn_if_disconnected(n_connected: int, n_components: int) -> None:
     columns = min(n_connected - 1, n_components)
     warnings.warn(
         f"The graph has {n_connected} connected components, so the first {columns} of {n_components} "
-        "coordinates only tell them apart and the rest each live on one component. Raise n_neighbors, lower "
-        "gamma, or embed the components one by one.",
+        "coordinates only separate them, and each of the others is zero outside one component. Raise "
+        "n_neighbors, lower gamma, or embed the components one by one.",
         stacklevel=4,
     )

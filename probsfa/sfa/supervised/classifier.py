@@ -284,8 +284,8 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
             self.classifier_ = clone(choice.step).fit(features, classes)
         except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread
             raise ValueError(
-                f"{type(choice.step).__name__} cannot be fitted to the slow features: they take one value in "
-                "each class, so that there is no spread to compare with. Take fewer columns, more rows, or "
+                f"{type(choice.step).__name__} cannot be fitted to the slow features: they are constant in "
+                "each class, and the variance within classes is zero. Use fewer columns, more rows, or "
                 "another classifier."
             ) from None
         return self
@@ -356,25 +356,25 @@ def _check_classes(names: NDArray[Any], classes: NDArray[np.intp]) -> None:
     """Raise an error or warn if the classes cannot be learned, or are probably numbers."""
     if len(names) < 2:
         raise ValueError(
-            f"y has one class, {str(names[0])!r}; a classifier needs at least two. Give samples of another "
-            "class, or see GraphSFA for features without labels."
+            f"y has one class, {str(names[0])!r}; a classifier requires at least two. Add samples of "
+            "another class, or use GraphSFA for features without labels."
         )
     sizes = np.bincount(classes)
     if sizes.max() == 1:
         raise ValueError(
-            f"Each of the {len(names)} classes in y has one sample, so that nothing tells what varies within "
-            "a class. If y is a quantity, GraphSFARegressor is for it; else give several samples of a class."
+            f"Each of the {len(names)} classes in y has one sample, so that the variance within classes "
+            "cannot be estimated. If y is a quantity, use GraphSFARegressor; otherwise use several samples "
+            "of a class."
         )
     alone = int(np.sum(sizes == 1))
     if 2 * alone > len(names):
         warnings.warn(
-            f"{alone} of the {len(names)} classes in y have one sample, from which nothing can be held out. "
-            "If y is a quantity, GraphSFARegressor is for it.",
+            f"{alone} of the {len(names)} classes in y have one sample, which cannot be held out. If y is a "
+            "quantity, use GraphSFARegressor.",
             stacklevel=3,
         )
     if names.dtype.kind in "if" and names[0] == -1 and len(names) > 2 and names[1] >= 0:
         warnings.warn(
-            "The label -1 is taken for a class like the others. If it marks samples without a label, leave "
-            "these out of fit.",
+            "The label -1 is treated as a class. If it marks samples without a label, remove these samples.",
             stacklevel=3,
         )

@@ -49,7 +49,9 @@ def image_shape(X: Any) -> tuple[int, ...] | None:
     pieces = X if isinstance(X, list) else [X]
     shapes = {(*x.shape[1:], 1)[:3] for x in pieces if _is_images(x)}
     if len(shapes) > 1:
-        raise ValueError(f"X has images of different shapes, {sorted(shapes)}; all must have one.")
+        raise ValueError(
+            f"X has images of different shapes, {sorted(shapes)}; all images must have the same shape."
+        )
     return shapes.pop() if shapes else None
 
 
@@ -156,7 +158,7 @@ class SlowFeatureStep:
             return
         check_option("preset", self.preset, _PRESETS)
         if self.expansion is not None and self.expansion != "auto":
-            raise ValueError('preset="images" is an expansion itself; give one of preset and expansion.')
+            raise ValueError('preset="images" sets the expansion; use expansion="auto", or no preset.')
 
     def _check_rows(self, X: Any, y: Any) -> tuple[Sequences, NDArray[Any]]:
         """Return the samples and their labels."""
@@ -176,7 +178,7 @@ class SlowFeatureStep:
             if len(shapes) == 1 and {len(s) for s in shapes} == {2} and np.shape(y) == (len(X),):
                 raise ValueError(
                     f"X is a list of {len(X)} arrays of shape {shapes.pop()} with one label each, which may "
-                    "be images or sequences of rows. Give images as one array: np.stack(X)."
+                    "be images or sequences of rows. Pass images as one array: np.stack(X)."
                 )
             self._image_shape = shape
         known = getattr(self, "_image_shape", None)
@@ -312,9 +314,9 @@ def check_labelled(labels: NDArray[Any]) -> None:
     if missing.any():
         rows = missing.reshape(len(missing), -1).any(axis=1)
         raise ValueError(
-            f"Input y contains NaN: y[{int(np.argmax(rows))}] is missing ({int(rows.sum())} of "
-            f"{len(rows)} labels are). Leave such rows out of fit. To learn from them too, unite the graph "
-            "of the labelled rows with graphs.nearest_neighbors of all (see graphs.union), for GraphSFA."
+            f"Input y contains NaN: y[{int(np.argmax(rows))}] is missing ({int(rows.sum())} of {len(rows)} "
+            "labels are). Remove such rows. To use them, pass the union of the graph of the labelled rows "
+            "and graphs.nearest_neighbors of all rows (see graphs.union) to GraphSFA."
         )
 
 

@@ -311,7 +311,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         targets = _check_targets(given)
         self._n_targets = None if np.ndim(given) == 1 else targets.shape[1]
         if targets.shape[1] > 1 and self.classifier is not None:
-            raise ValueError(f"y has {targets.shape[1]} targets; soft labels are for one. Give a regressor.")
+            raise ValueError(f"y has {targets.shape[1]} targets; soft labels support one. Use a regressor.")
         order = self._order(sequences, targets)
         sequences, targets = sequences.take(order), targets[order]
         labels = targets[:, 0] if targets.shape[1] == 1 else targets
@@ -331,7 +331,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             warnings.warn(
                 f"On held-out samples, the features explain {self.held_out_score_:.2f} of the variance of "
                 "the sines and cosines of y, so that estimates of the angle may be wrong by 45 degrees or "
-                "more. Give more samples, or columns that tell opposite angles apart.",
+                "more. Use more samples, or columns that distinguish opposite angles.",
                 stacklevel=2,
             )
         if np.isnan(choice.loss) and auto:
@@ -383,7 +383,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
 
     def _check_step(self) -> None:
         if self.classifier is not None and self.regressor is not None:
-            raise ValueError("classifier and regressor are two steps on top; give one of them.")
+            raise ValueError("classifier and regressor cannot both be set. Use one final step.")
         if self.classifier is not None:
             check_estimator_type("classifier", self.classifier, "predict_proba")
         if self.regressor is not None:
@@ -394,7 +394,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             return
         check_positive("period", self.period)
         if self.classifier is not None:
-            raise ValueError("Soft labels of a classifier are for targets on a line; give a regressor.")
+            raise ValueError("Soft labels of a classifier do not support circular targets. Use a regressor.")
 
     def _steps(self, n_targets: int) -> list[Any]:
         """Return the candidates for the final step, the simplest first."""
@@ -454,7 +454,7 @@ def _check_targets(y: Any) -> FloatArray:
     if len(constant):
         which = "y" if targets.shape[1] == 1 else f"y[:, {constant[0]}]"
         raise ValueError(
-            f"{which} has only one value, {targets[0, constant[0]]}; a graph of labels needs at least two."
+            f"{which} has only one value, {targets[0, constant[0]]}; a graph of labels requires at least two."
         )
     return targets
 

@@ -32,7 +32,7 @@ def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
             raise ValueError(f"candidates must be dictionaries of options of ProbabilisticSFA; got {each!r}.")
         unknown = sorted(set(each) - (set(known) - {"fixed", "init", "random_state", "verbose"}))
         if unknown:
-            raise ValueError(f"candidates have options that ProbabilisticSFA does not choose by: {unknown}.")
+            raise ValueError(f"candidates have unsupported options: {unknown}.")
         if each.get("transforms") is not None:
             raise ValueError(
                 f"candidates are compared in the units of X, but {dict(each)!r} has transforms. Transform "
@@ -42,7 +42,7 @@ def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
             raise ValueError(f"noise must be positive in candidates; got {dict(each)!r}.")
         out.append(dict(each))
     if not out:
-        raise ValueError("candidates must hold at least one dictionary of options, got none.")
+        raise ValueError("candidates must contain at least one dictionary of options, got none.")
     return out
 
 

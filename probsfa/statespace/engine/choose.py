@@ -84,8 +84,8 @@ def choose(params: Parameters, *, for_steps: bool = False) -> Core | Stateless |
             return Core(for_steps)
         if name == "core":
             raise ValueError(
-                "strategy='core' needs the compiled engine, which is installed where there is a compiler, "
-                f"and at most {MOST_STATES} states; this model has {params.n_states}."
+                "strategy='core' requires the compiled engine (installed if there is a C compiler), and at "
+                f"most {MOST_STATES} states; this model has {params.n_states}."
             )
         if params.n_states <= MOST_STATES:
             warn_if_missing()

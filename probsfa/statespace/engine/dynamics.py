@@ -542,10 +542,10 @@ def transition_over(params: Parameters, gaps: FloatArray) -> Transition:
     decay: Any = params.decay
     if np.any(decay < 0.0) and np.any(gaps != np.rint(gaps)):
         raise ValueError(
-            "times are uneven, or fall between the steps of the model, and the decay of latent "
-            f"{int(np.argmin(decay))} is negative ({decay.min():.4g}): a process that alternates from step "
-            "to step has no value between steps. Fit the model with uneven times, or to rows as close as "
-            "these, or give rows at whole steps."
+            "times are uneven, or between the steps of the model, and the decay of factor "
+            f"{int(np.argmin(decay))} is negative ({decay.min():.4g}): such a process is not defined "
+            "between steps. Fit the model with uneven times, or to rows with the same spacing, or pass "
+            "rows at whole steps."
         )
     alone: Any
     if np.all(gaps == 1.0):

@@ -77,8 +77,8 @@ def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -
     fitting = [s for s in usual if n_rows % s == 0 and n_rows // s >= shortest]
     if not fitting:
         raise ValueError(
-            f"strategy={name!r} needs rows that {' or '.join(map(str, usual))} segments divide, with "
-            f"{shortest} or more in each; there are {n_rows}. Choose n_segments or chunk_rows."
+            f"strategy={name!r} requires {' or '.join(map(str, usual))} segments of equal length, with at "
+            f"least {shortest} rows each; there are {n_rows} rows. Set n_segments or chunk_rows."
         )
     return kind(fitting[0])
 

@@ -84,8 +84,8 @@ class Size(NamedTuple):
             return words + "."
         used = sum(s.stop - s.start for s in self.stretches)
         return (
-            f"{words}, fitted to {used:,} of {self.n_rows:,} rows in {len(self.stretches)} segments; "
-            "with n_components given, all rows are used."
+            f"{words}, fitted to {used:,} of {self.n_rows:,} rows in {len(self.stretches)} segments; with a "
+            "number as n_components, all rows are used."
         )
 
 
@@ -173,8 +173,8 @@ def check_identified(latents: Latents, n_observed: int) -> None:
     for name, count in named.items():
         if count > max(n_observed, 1):
             raise ValueError(
-                f"{name}={count} asks for more latent factors than there are observed values, {n_observed}: "
-                "the likelihood does not determine them. Ask for fewer."
+                f"{name}={count} is more than the {n_observed} observed values: the likelihood does not "
+                "determine the factors. Use fewer."
             )
 
 
@@ -195,8 +195,8 @@ def check_bytes(n_states: int, available: int | None = None) -> None:
     """
     check_memory(
         8 * _MATRICES * n_states**2,
-        f"{n_states} states of latent factors and AR(1) noise need about {{size}}, for {_MATRICES} matrices "
-        f"of {n_states} x {n_states} numbers",
+        f"{n_states} states of latent factors and AR(1) noise require about {{size}}, for {_MATRICES} "
+        f"matrices of {n_states} x {n_states} numbers",
         "Ask for fewer (n_components, rhythms, smooth).",
         available,
     )

@@ -469,8 +469,9 @@ class _Search:
                 ranked.append(_RankedStart(value, params, stats))
         if not ranked:
             raise ValueError(
-                "The log-likelihood is no finite number at any start: some values of X are too far from the "
-                "others, or the noise that is given is too small or too large for them."
+                "The log-likelihood is not finite at any start: some values of X are too far from the "
+                "others, or the known noise variances are too small or too large. Rescale or remove these "
+                "values."
             )
         return sorted(ranked, key=lambda start: -start.value)
 

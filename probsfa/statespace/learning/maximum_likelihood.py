@@ -231,7 +231,7 @@ class InMemory:
 def check_lengths_for_timescales(lengths: Sequence[int]) -> None:
     """Raise a ValueError unless a sequence has two rows or more."""
     if max(lengths) < 2:
-        raise ValueError("X has no sequence of two rows or more; time scales need at least one.")
+        raise ValueError("X has no sequence of two rows or more; time scales require at least one.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -477,18 +477,18 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
             params = Parameters(decay, loadings, np.ones(len(loadings)), np.asarray(init.mean_))
     if not isinstance(params, Parameters):
         raise ValueError(
-            "init must be Parameters, a fitted model that has such (params_), or a fitted SFA; got "
+            "init must be Parameters, a fitted model with params_, or a fitted SFA; got "
             f"{type(init).__name__}."
         )
     memory = problem.options.has_memory
     if params.has_memory and not memory:
-        raise ValueError("init has noise with memory, which is fitted with noise='ar1'.")
+        raise ValueError("init has AR(1) noise. Set noise='ar1'.")
     if memory and not params.has_memory and (problem.options.robust or problem.options.fixed is not None):
         # At a scale of zero the gradient by the scale is zero: the optimizer could not add AR(1) noise.
         params = with_weak_ar1_noise(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
         raise ValueError(
-            f"init has {params.n_components} latents of {params.n_features} features; the fit has {k} of "
+            f"init has {params.n_components} factors of {params.n_features} columns; the fit has {k} of "
             f"{scale.size}."
         )
     _check_start(params)
@@ -506,8 +506,8 @@ def _check_start(params: Parameters) -> None:
             what, bad = "finite variances that are not negative", bad | (part < 0.0)
         if bad.any():
             raise ValueError(
-                f"init has {name}={part[bad].flat[0]:g}; a fit starts from {what}. Move it inside, or leave "
-                "init out."
+                f"init has {name}={part[bad].flat[0]:g}; a fit requires {what}. Change the value, or use "
+                "init=None."
             )
 
 
@@ -553,8 +553,8 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
     """Compute moments of the columns with outliers clipped."""
     if not isinstance(data, InMemory):
         raise ValueError(
-            "robust noise has a weight for each cell, which is found with all rows in memory: fit to an "
-            "array, or with robust=False."
+            "robust noise has a weight for each value, and requires all rows in memory. Fit to an array, "
+            "or use robust=False."
         )
     return column_moments(replace(data.sequences, values=clipped(data.sequences)))
 
@@ -663,8 +663,8 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         and all(np.isfinite(part).all() for part in params.to_arrays().values())
     ):
         raise ValueError(
-            "The fit ended at parameters that are no finite numbers: some values of X, or some times, are "
-            "too far from the others, or the noise that is given is too small or too large for them."
+            "The fit ended at parameters that are not finite: some values of X, or some times, are too far "
+            "from the others, or the known noise variances are too small or too large."
         )
     beside = problem.log_volume + _of_constant_columns(result, problem)
     once = problem.constant & (problem.observations.counts <= 1.0) if problem.constant is not None else None
@@ -723,13 +723,13 @@ def _about_degrees(result: FitResult, problem: FitProblem) -> str:
     if degrees is None:
         return ""
     if is_normal(degrees):
-        return " The noise is as good as normal: robust=False gives the same model, sooner."
+        return " The noise is practically normal: robust=False gives the same model faster."
     said = f" Noise is Student-t with {degrees:.3g} degrees of freedom; log-likelihoods are lower bounds."
     same = np.flatnonzero(repetitive_columns(problem.observations.panel))
     if problem.options.separate_variances and same.size:
         said += (
-            f" Two fifths or more of the cells of {_listed(same, problem)} are the same: noise of such is "
-            "held at a tenth of the variance or above, lest all other cells be outliers of a constant."
+            f" At least 40 % of the values of {_listed(same, problem)} are equal: their noise variance is "
+            "at least a tenth of the variance, because all other values would otherwise be outliers."
         )
     return said
 
@@ -739,8 +739,8 @@ def _about_integration(problem: FitProblem) -> str:
     if not problem.integrates_ar1_noise:
         return ""
     return (
-        " AR(1) noise of the columns was integrated out, since a state for each column would take long: the "
-        "log-likelihood is an estimate."
+        " AR(1) noise of the columns was integrated out, because a state for each column would be slow: "
+        "the log-likelihood is an estimate."
     )
 
 
@@ -761,8 +761,8 @@ def _about_floors(params: Parameters, problem: FitProblem) -> Note:
     if options.known_noise(problem.scale) is not None:
         raised = np.flatnonzero(options.raised_noise(problem.scale))
         text = (
-            f"The noise given for {_listed(raised, problem)} is less than can be told from rounding: "
-            f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the limit of none."
+            f"The known noise variance of {_listed(raised, problem)} is below rounding errors: "
+            f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the noise-free limit."
         )
         return Note("noise_raised", text if raised.size else "", {"columns": raised.tolist()})
     variance = noise_variance / problem.scale**2
@@ -772,13 +772,13 @@ def _about_floors(params: Parameters, problem: FitProblem) -> Note:
         lowest = np.array([np.argmin(np.where(varies, variance, np.inf))])
         text = (
             f"The noise variance of {_listed(lowest, problem)} is nearly zero while most are not (a Heywood "
-            "case): a latent follows it alone, and intervals may be too narrow. Take fewer latents, or set "
-            "noise_floor."
+            "case): a factor reproduces this column, and intervals may be too narrow. Use fewer factors, "
+            "or set noise_floor."
         )
         return Note("heywood", text, {"columns": lowest.tolist()})
     at = np.flatnonzero(varies & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
     text = (
-        f"The noise variance of {at.size} of {variance.size} features is at its floor "
+        f"The noise variance of {at.size} of {variance.size} columns is at its lower bound "
         f"({listed(at, problem.feature_names)})."
     )
     return Note("noise_at_floor", text if at.size else "", {"columns": at.tolist()})
@@ -808,8 +808,7 @@ def _about_few_values(problem: FitProblem) -> Note:
     n_values, n_parameters = int(counts.sum()), problem.layout.n_free
     text = (
         f"There are {n_values / n_parameters:.1f} observed values for each free parameter, fewer than "
-        f"{_FEW_VALUES:g}: standard deviations neglect much of the uncertainty of the parameters. Take fewer "
-        "factors."
+        f"{_FEW_VALUES:g}: standard deviations ignore the uncertainty of the parameters. Use fewer factors."
     )
     few = n_values < _FEW_VALUES * n_parameters
     return Note("few_values", text if few else "", {"values": n_values, "parameters": n_parameters})
@@ -817,4 +816,4 @@ def _about_few_values(problem: FitProblem) -> Note:
 
 def _listed(features: NDArray[np.intp], problem: FitProblem) -> str:
     """Return "feature" or "features" with the names of up to five."""
-    return f"feature{'s' if features.size > 1 else ''} {listed(features, problem.feature_names)}"
+    return f"column{'s' if features.size > 1 else ''} {listed(features, problem.feature_names)}"

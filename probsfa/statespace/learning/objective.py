@@ -150,17 +150,14 @@ Status = Literal["converged", "flat", "max_iter", "stalled", "interrupted", "clo
 #: Meaning of each status, with advice.
 STATUS_SENTENCES: dict[Status, str] = {
     "converged": "Converged: a further step is expected to gain less than tol nats.",
-    "flat": (
-        "Converged: the log-likelihood can no longer be told apart in double precision; "
-        "the remaining gradient is rounding."
-    ),
+    "flat": ("Converged: changes of the log-likelihood are below rounding errors in double precision."),
     "max_iter": (
         "Stopped at max_iter before converging: the log-likelihood was still rising. "
         "Raise max_iter, or raise tol if the result is good enough."
     ),
     "stalled": (
         "Stopped: no step raised the log-likelihood, although its gradient is not zero. The parameters are "
-        "the best found; two latents may have the same time scale, or n_components may be too large."
+        "the best found; two factors may have the same time scale, or n_components may be too large."
     ),
     "interrupted": "Interrupted: the best parameters so far are kept.",
     "closed_form": "Closed form: the noise-free limit is slow feature analysis.",

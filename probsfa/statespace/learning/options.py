@@ -75,7 +75,7 @@ def check_variances(noise: tuple[float, ...]) -> None:
     )
     if bad is not None:
         raise ValueError(
-            f"noise must be positive, finite variances where one is given for each column; noise[{bad}] is "
+            f"noise must be positive, finite variances, one for each column; noise[{bad}] is "
             f"{noise[bad]!r}. The limit of no noise, in all columns, is noise=0.0."
         )
 
@@ -108,7 +108,7 @@ def as_latents(name: str, value: Any) -> int | tuple[Any, ...]:
     if isinstance(value, (list, tuple)):
         return tuple(value)
     what = {"rhythms": "periods", "smooth": "time scales"}[name]
-    raise ValueError(f"{name} must be a number of latents, or a list of their {what}; got {value!r}.")
+    raise ValueError(f"{name} must be a number of factors, or a list of their {what}; got {value!r}.")
 
 
 def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
@@ -131,7 +131,7 @@ def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
         raise ValueError(f"fixed must be a dictionary, or None; got {type(value).__name__}.")
     unknown = sorted(str(name) for name in set(value) - set(FIXED))
     if unknown:
-        raise ValueError(f"fixed may hold {', '.join(FIXED)}; got {', '.join(unknown)}.")
+        raise ValueError(f"fixed may contain {', '.join(FIXED)}; got {', '.join(unknown)}.")
     out: dict[str, tuple[Any, ...]] = {}
     for name, given in value.items():
         array = np.asarray(given, dtype=object)
@@ -143,7 +143,7 @@ def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
         if array.size and all(isinstance(one, (bool, np.bool_)) for one in array.flat):
             if name != "loadings":
                 raise ValueError(
-                    f"fixed[{name!r}] must hold values, NaN where they are learned; got booleans."
+                    f"fixed[{name!r}] must contain numbers, NaN where they are learned; got booleans."
                 )
             array = np.where(array.astype(bool), np.nan, 0.0).astype(object)
         out[name] = _as_tuples(name, array)
@@ -163,7 +163,7 @@ def _as_tuples(name: str, array: Any) -> tuple[Any, ...]:
         try:
             number = float(one)
         except (TypeError, ValueError):
-            raise ValueError(f"fixed[{name!r}] must hold numbers; got {one!r}.") from None
+            raise ValueError(f"fixed[{name!r}] must contain numbers; got {one!r}.") from None
         out.append(None if np.isnan(number) else number)
     return tuple(out)
 
@@ -189,16 +189,16 @@ def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
         seconds = seconds_of(value, name)
         if axis.kind != "dates":
             raise ValueError(
-                f"{name} has the duration {value!r}, and X comes without dates: give numbers, in "
+                f"{name} has the duration {value!r}, and X has no dates. Use numbers, in "
                 f"{'rows' if axis.kind == 'rows' else 'the unit of times'}, or an index of dates."
             )
         number = seconds / axis.unit
     elif is_number(value):
         number = float(value)
     else:
-        raise ValueError(f"{name} must hold numbers or durations such as '24h'; got {value!r}.")
+        raise ValueError(f"{name} must contain numbers or durations such as '24h'; got {value!r}.")
     if not (np.isfinite(number) and number > 0.0):
-        raise ValueError(f"{name} must hold positive numbers; got {value!r}.")
+        raise ValueError(f"{name} must contain positive numbers; got {value!r}.")
     return number
 
 
@@ -307,15 +307,15 @@ class FitOptions:
             check_count("n_components", self.n_components, minimum=0)
         if self.noise_free and self.n_others:
             raise ValueError(
-                "noise=0.0 is the limit of slow feature analysis, which has neither rhythms nor smooth "
-                "processes nor trends; give noise='diagonal', or a small variance."
+                "noise=0.0 is slow feature analysis and does not support rhythms, smooth or trend. Use "
+                "noise='diagonal', or a small variance."
             )
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
         if self.n_components == 0 and self.n_init > 1:
             raise ValueError(
-                "n_init > 1 draws AR(1) factors at random, of which n_components=0 has none; other "
-                "processes stay where they were found."
+                "n_init > 1 requires AR(1) factors, whose starts are random; n_components=0 has no such "
+                "factors. Use n_init=1."
             )
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
@@ -325,8 +325,8 @@ class FitOptions:
             raise ValueError(f"robust must be 'auto', True, False, 'cell' or 'row'; got {self.robust!r}.")
         if self.noise_free and self.robust:
             raise ValueError(
-                "noise=0.0 is the limit of no noise, which leaves none to be Student-t; robust=True needs "
-                "noise='diagonal', 'isotropic' or known variances."
+                "noise=0.0 and robust=True cannot be combined; robust=True requires noise='diagonal', "
+                "'isotropic' or known variances."
             )
         if is_number(self.noise):
             if not (np.isfinite(self.noise) and self.noise >= 0.0):
@@ -360,16 +360,18 @@ class FitOptions:
 
     def _check_fixed(self, fixed: dict[str, tuple[Any, ...]]) -> None:
         if self.n_components is None:
-            raise ValueError("fixed needs to know how many latents there are: give n_components.")
+            raise ValueError("fixed requires a number as n_components.")
         if self.noise_free:
-            raise ValueError("noise=0.0 is slow feature analysis in closed form, which holds no parameter.")
+            raise ValueError(
+                "noise=0.0 is slow feature analysis in closed form and does not support fixed parameters."
+            )
         latents = self.latents
         wanted = {"decays": latents.n_components, "periods": count_of(self.rhythms)}
         for name, size in wanted.items():
             if name in fixed and len(fixed[name]) != size:
                 raise ValueError(
-                    f"fixed[{name!r}] has {len(fixed[name])} values; there are {size} such latents. NaN "
-                    "stands for what is learned."
+                    f"fixed[{name!r}] has {len(fixed[name])} values; there are {size} such factors. Use NaN "
+                    "for learned values."
                 )
         if "loadings" in fixed and any(len(row) != latents.n_states for row in fixed["loadings"]):
             raise ValueError(
@@ -379,19 +381,20 @@ class FitOptions:
         for name in ("decays", "loadings", "noise"):
             values = _as_array(fixed.get(name, ()))
             if np.any(np.isinf(values)):
-                raise ValueError(f"fixed[{name!r}] must hold finite numbers.")
+                raise ValueError(f"fixed[{name!r}] must contain finite numbers.")
         if "decays" in fixed and np.any(np.abs(_as_array(fixed["decays"])) >= 1.0):
             raise ValueError("fixed['decays'] must lie strictly inside (-1, 1).")
         if "noise" in fixed:
             if np.any(_as_array(fixed["noise"]) <= 0.0):
-                raise ValueError("fixed['noise'] must hold positive variances.")
+                raise ValueError("fixed['noise'] must contain positive variances.")
             if not self.separate_variances:
                 raise ValueError(
-                    "fixed['noise'] holds variances of single columns, which needs noise='diagonal' or 'ar1'."
+                    "fixed['noise'] has variances of single columns, which requires noise='diagonal' or "
+                    "'ar1'."
                 )
         if None in fixed.get("periods", ()) and not isinstance(self.rhythms, tuple):
             raise ValueError(
-                "fixed['periods'] leaves some to be learned: give the periods to start from as rhythms=."
+                "fixed['periods'] has NaN for learned periods: pass their starting values as rhythms=."
             )
 
     def gain_worth_a_step(self, n_parameters: int) -> float:
@@ -509,7 +512,7 @@ class FitOptions:
                 raise ValueError(f"fixed[{name!r}] has shape {value.shape}; it must be {free.shape}.")
             parts[name] = value
         if not evenly_sampled and np.any(parts["decays"] <= 0.0):
-            raise ValueError("fixed['decays'] must be positive where rows are not evenly spaced.")
+            raise ValueError("fixed['decays'] must be positive if rows are not evenly spaced.")
         loadings = parts["loadings"] / scale[:, None]
         unseen = np.setdiff1d(np.arange(latents.n_states), latents.seen)
         loadings[:, unseen] = np.nan
@@ -531,7 +534,7 @@ class FitOptions:
             periods = np.array(self.rhythms, dtype=np.float64) / time_unit
             if evenly_sampled and np.any(periods <= 2.0):
                 raise ValueError(
-                    f"rhythms has a period of {periods.min():g} rows: rows show none of two rows or less."
+                    f"rhythms has a period of {periods.min():g} rows: periods must be longer than two rows."
                 )
             frequencies = 2.0 * np.pi / periods
         if isinstance(self.smooth, tuple):

@@ -434,8 +434,8 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
             names = sequences.feature_names
             called = "" if names is None else f" ({names[d]!r})"
             raise ValueError(
-                f"X has the column {d}{called}, which is a linear function of exog: nothing is left to "
-                "model; leave out that column, or the covariate."
+                f"X has the column {d}{called}, which is a linear function of exog: no variance remains. "
+                "Remove the column, or the covariate."
             )
         out[d] = solution[1:] / unit
     return out

@@ -530,9 +530,7 @@ def profile_decay(
     wanted = normal_quantile(level)
     decay = float(params.decay[component])
     if decay <= _FASTEST:
-        raise ValueError(
-            f"Latent {component} has the decay {decay:.3g}, which is that of no time scale: there is none."
-        )
+        raise ValueError(f"Factor {component} has the decay {decay:.3g}, for which no time scale exists.")
     profile = _Profile(layout, params, panel, free, component, noise)
     lower, upper = (_end(profile, sign, wanted) for sign in (-1.0, 1.0))
     steps = np.array(sorted(profile.found))

@@ -69,7 +69,7 @@ def _by_column(asked: Any, names: Sequence[str] | None, n_features: int) -> list
     if isinstance(asked, (list, tuple, np.ndarray)):
         if len(asked) != n_features:
             raise ValueError(
-                f"transforms has {len(asked)} kinds, and X has {n_features} columns. Give one for each, or "
+                f"transforms has {len(asked)} kinds, and X has {n_features} columns. Pass one for each, or "
                 "a mapping: transforms={'rain': 'sqrt'}."
             )
         return [checked_kind(kind) for kind in asked]

@@ -67,18 +67,18 @@ def from_plain(plain: Any) -> Transform | None:
     if plain is None:
         return None
     if not (isinstance(plain, list) and plain and plain[0] in _BY_NAME):
-        raise ValueError(f"transforms holds {plain!r:.80}, which is not a transform")
+        raise ValueError(f"transforms contains {plain!r:.80}, which is not a transform")
     numbers = plain[1:]
     bounded = plain[0] == "bounds"
     good = all(is_real(x) and np.isfinite(x) for x in numbers if not (bounded and x is None))
     expected = {"sqrt": 1, "box-cox": 1, "yeo-johnson": 1, "bounds": 3}.get(plain[0], 0)
     if len(numbers) != expected or not good:
-        raise ValueError(f"transforms holds {plain!r:.80}, which is not a transform")
+        raise ValueError(f"transforms contains {plain!r:.80}, which is not a transform")
     made = _BY_NAME[plain[0]](*numbers)
     if isinstance(made, (BoxCox, YeoJohnson)) and not SMALLEST_POWER <= made.power <= LARGEST_POWER:
-        raise ValueError(f"transforms holds the power {made.power!r}, which must lie from 0 to 2")
+        raise ValueError(f"transforms contains the power {made.power!r}, which must lie from 0 to 2")
     if isinstance(made, (Sqrt, Bounds)) and not made.margin > 0.0:
-        raise ValueError(f"transforms holds the margin {made.margin!r}, which must be positive")
+        raise ValueError(f"transforms contains the margin {made.margin!r}, which must be positive")
     if isinstance(made, Bounds):
         checked_kind((made.lower, made.upper))
     return made

@@ -212,7 +212,7 @@ CASES = (
     Case(
         "two columns of dates",
         "made,read,a,b\n2020-01-05,2020-01-01,1.5,20\n2020-01-05,2020-01-02,2.5,21\n2020-01-05,2020-01-03,1.0,19\n",
-        error="'made', 'read' have dates; choose the time of the rows with --time",
+        error="'made', 'read' have dates; name the time of the rows with --time",
     ),
     Case(
         "the same with `--time read`",
@@ -318,7 +318,7 @@ CASES = (
     Case(
         "a column named `time` that is not in order",
         with_times("time", ["3.5", "2.5", "1.0", "1.7"]),
-        error="row 3, column 'time': '2.5' does not come after the row before. Sort the rows with --sort",
+        error="row 3, column 'time': '2.5' is not later than the previous row. Sort the rows with --sort",
     ),
     Case(
         "the same with `--time ''`",
@@ -330,7 +330,7 @@ CASES = (
     Case(
         "rows that are not in order of time",
         with_times("time", ["2020-01-01", "2020-01-03", "2020-01-02", "2020-01-04"]),
-        error="'2020-01-02' does not come after the row before. Sort the rows with --sort",
+        error="'2020-01-02' is not later than the previous row. Sort the rows with --sort",
     ),
     Case(
         "the same with `--sort`",
@@ -343,7 +343,7 @@ CASES = (
     Case(
         "an index that is not in order",
         with_times("t", ["3", "0", "2", "1"]),
-        error="does not come after the row before. Sort the rows with --sort",
+        error="is not later than the previous row. Sort the rows with --sort",
     ),
     Case(
         "two rows of one time",
@@ -372,7 +372,7 @@ CASES = (
         "`--time` with a column of other texts",
         "when,a,b\nspring,1,20\nsummer,2,21\nautumn,3,19\n",
         ("--time", "when"),
-        error="not read as times: 'spring', 'summer', 'autumn'. Give the form of all times with "
+        error="not read as times: 'spring', 'summer', 'autumn'. Set the format of all times with "
         "--date-format",
     ),
     # What is no data
@@ -417,7 +417,7 @@ CASES = (
     Case(
         "a column without values",
         "a,b,c\n1.5,20,\n2.5,21,\n1,19,\n",
-        error="column 'c' has no values. Leave it out",
+        error="column 'c' has no values. Exclude it",
     ),
     # Numbers
     Case(
@@ -457,7 +457,7 @@ CASES = (
     Case(
         "-999 in more than one row of a hundred",
         "a,b\n1.5,-999\n2.5,21\n1.0,19\n2.0,20\n",
-        error="likely codes for missing: -999 in 'b' (1 row). Give --missing-code=-999 if they mean missing",
+        error="likely codes for missing: -999 in 'b' (1 row). Use --missing-code=-999 if they mean missing",
     ),
     Case(
         "the same with `--missing-code ''`",
@@ -470,7 +470,7 @@ CASES = (
         "-99.9 in one row of 200",
         "a,b\n" + "\n".join(f"{i % 3},{-99.9 if i == 5 else 20 + i % 7}" for i in range(200)) + "\n",
         says=(
-            "-99.9 in 'b' (1 row) is far from all other values; if it means missing, give "
+            "-99.9 in 'b' (1 row) is far from all other values; if it means missing, use "
             "--missing-code=-99.9",
         ),
     ),

@@ -145,6 +145,6 @@ def test_refused():
     with pytest.raises(CommandError, match="no column of numbers is data"):
         roles("t\n1\n2\n")
     with pytest.raises(
-        CommandError, match="'start', 'end' have dates; choose the time of the rows with --time"
+        CommandError, match="'start', 'end' have dates; name the time of the rows with --time"
     ):
         roles("start,end,a\n2020-01-01,2020-01-02,5\n2020-01-03,2020-01-04,6\n")

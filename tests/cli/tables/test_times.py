@@ -77,7 +77,7 @@ def test_uneven_numbers_count_in_median_steps(clock):
 @pytest.mark.parametrize(
     ("header", "times", "row", "what"),
     [
-        ("time", ["2020-01-01", "2020-01-03", "2020-01-02"], 4, "does not come after the row before"),
+        ("time", ["2020-01-01", "2020-01-03", "2020-01-02"], 4, "is not later than the previous row"),
         ("time", ["2020-01-01", "2020-01-02", "2020-01-02"], 4, "is the time of row 3, too"),
         ("time", ["1", "1", "2"], 3, "is the time of row 2, too"),
     ],

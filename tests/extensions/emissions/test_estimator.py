@@ -107,7 +107,7 @@ def test_probabilities_of_levels(fitted):
     best = model.levels_[5][np.argmax(p["categorical"], axis=1)]
     gap = frame["categorical"].isna().to_numpy()
     np.testing.assert_array_equal(best[gap], model.impute(frame)["categorical"][gap])
-    with pytest.raises(ValueError, match="none has levels"):
+    with pytest.raises(ValueError, match="only these have levels"):
         EmissionSFA(1, emission="gaussian").fit(frame[["gaussian", "student_t"]]).level_probabilities(
             frame[["gaussian", "student_t"]]
         )
@@ -208,10 +208,10 @@ def with_cell(kind, value):
         (
             "poisson",
             -1.0,
-            r"X has -1 in column 1, row 7, and emission='poisson' takes whole numbers from zero",
+            r"X has -1 in column 1, row 7, and emission='poisson' requires nonnegative integers",
         ),
-        ("negative_binomial", 2.5, r"2\.5 in column 1, row 7.*whole numbers"),
-        ("bernoulli", 2.0, r"X has 2 in column 1, row 7, and emission='bernoulli' takes zeros and ones only"),
+        ("negative_binomial", 2.5, r"2\.5 in column 1, row 7.*nonnegative integers"),
+        ("bernoulli", 2.0, r"X has 2 in column 1, row 7, and emission='bernoulli' requires zeros and ones only"),
         ("poisson", np.inf, r"infinity.*row 7, column 1"),
         ("poisson", 1e17, r"1e\+17 in column 1, row 7"),
     ],
@@ -248,9 +248,9 @@ def test_parameters_are_checked(options, reason):
 
 def test_new_levels_empty_columns_and_no_fit(fitted):
     frame, model = fitted
-    with pytest.raises(ValueError, match="column 5.*levels that it was fitted to"):
+    with pytest.raises(ValueError, match="column 5.*levels of the fit"):
         model.transform(frame.assign(categorical=7.0))
-    with pytest.raises(ValueError, match="nothing observed in column 1"):
+    with pytest.raises(ValueError, match="no observed value in column 1"):
         EmissionSFA(1).fit(frame.assign(poisson=np.nan))
     with pytest.raises(NotFittedError):
         EmissionSFA(1).transform(frame)

@@ -27,7 +27,7 @@ def X(rng):
         ([Layer(1, clip=-1.0)], r"layers\[0\].clip must be"),
         ([Layer(1, expansion=abs)], r"layers\[0\].expansion must be a transformer"),
         ([Layer(1, field=4)], r"layers\[0\]: fields of 4 with stride 4 leave 2 of the 6 positions"),
-        ([Layer(None, field=2), Layer(1)], r"layers\[0\].n_components is missing"),
+        ([Layer(None, field=2), Layer(1)], r"layers\[0\].n_components is None"),
         ([Layer(7)], r"layers\[0\].n_components is 7, more than the 6"),
         ([Layer(1, field=2), Layer(4)], r"layers\[1\].n_components is 4, more than the 3"),
     ],
@@ -101,7 +101,7 @@ def test_a_graph_of_another_size_is_an_error(X):
 
 def test_streams_that_cannot_be_used(X):
     hsfa = HierarchicalSFA([Layer(1, field=3), Layer(1)])
-    with pytest.raises(ValueError, match="callable that yielded nothing"):
+    with pytest.raises(ValueError, match="callable that yielded no array"):
         hsfa.fit(lambda: [])
     with pytest.raises(ValueError, match="must return an iterable of arrays"):
         hsfa.fit(lambda: None)
@@ -112,7 +112,7 @@ def test_streams_that_cannot_be_used(X):
     with pytest.raises(ValueError, match="lengths"):
         hsfa.fit(lambda: [X], lengths=[15.0, 15.0])
     once = iter([X[:10], X[10:20], X[20:]])
-    with pytest.raises(ValueError, match="must yield the same rows each time"):
+    with pytest.raises(ValueError, match="must yield the same rows at each call"):
         hsfa.fit(lambda: once)
     with pytest.raises(ValueError, match="features"):
         hsfa.fit(lambda: [X, X[:, :5]])
@@ -128,7 +128,7 @@ def test_labels_that_cannot_be_used(X):
         hsfa.fit(lambda: [X])
     with pytest.raises(ValueError, match="29 vertices"):
         hsfa.fit(lambda: [X], np.arange(29.0))
-    with pytest.raises(ValueError, match="built from all rows, which a stream does not hold"):
+    with pytest.raises(ValueError, match="built from all rows, which are not available in a stream"):
         hsfa.set_params(graph="nearest_neighbors").fit(lambda: [X])
     with pytest.raises(ValueError, match="graph"):
         hsfa.set_params(graph="circle").fit(X)
@@ -170,9 +170,9 @@ def test_images_are_rows_whose_shape_is_known(rng, channels):
     assert by_images.score(images) == by_rows.score(rows)
     pieces = HierarchicalSFA(layers).fit([images[:30], images[30:]]).transform([images[:30], images[30:]])
     assert [piece.shape for piece in pieces] == [(30, 2), (30, 2)]
-    with pytest.raises(ValueError, match="do not fit them"):
+    with pytest.raises(ValueError, match="do not match"):
         HierarchicalSFA(layers, input_shape=(4, 6)).fit(images)
-    with pytest.raises(ValueError, match=r"those of the training had \(6, 4"):
+    with pytest.raises(ValueError, match=r"the training images had \(6, 4"):
         by_images.transform(images.swapaxes(1, 2))
 
 

@@ -278,7 +278,7 @@ def test_an_unknown_algorithm_is_refused():
 
 @pytest.mark.parametrize("name", ["segmented", "scan"])
 def test_segments_that_do_not_divide_the_rows_are_refused(rng, name):
-    with pytest.raises(ValueError, match="7 segments divide"):
+    with pytest.raises(ValueError, match="7 segments of equal length"):
         Sweep(name, n_segments=7).moments(*make_case(rng, 40))
 
 

@@ -198,9 +198,9 @@ def test_durations_are_read(text, seconds):
         ({"rhythms": 1.5}, "list of their periods"),
         ({"smooth": [0.0]}, "positive"),
         ({"rhythms": ["often"]}, "duration"),
-        ({"rhythms": ["24h"]}, "without dates"),
+        ({"rhythms": ["24h"]}, "has no dates"),
         ({"rhythms": 1, "noise": 0.0}, "noise=0.0"),
-        ({"rhythms": 1, "n_components": 0, "n_init": 2}, "n_init > 1 draws"),
+        ({"rhythms": 1, "n_components": 0, "n_init": 2}, "n_init > 1 requires"),
         ({"rhythms": [2.0]}, "two rows"),
     ],
 )

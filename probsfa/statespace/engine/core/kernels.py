@@ -67,7 +67,7 @@ def kernels() -> Any:
     module = _module()
     if module is None:
         raise RuntimeError(
-            "the compiled engine is not installed: install probsfa where there is a C and a C++ compiler."
+            "the compiled engine is not installed. Install probsfa with a C and a C++ compiler."
         )
     return module
 
