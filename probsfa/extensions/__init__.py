@@ -8,7 +8,7 @@ Models beyond the linear Gaussian one, and methods of dimensionality reduction t
 ``experts/``              ``ProductOfExpertsSFA``: a density of expanded rows, restricted to a manifold
 ``principal_curve``       ``PrincipalCurve``: principal curves and surfaces
 ``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: encoder and decoder
-``principal_components`` ``PCA``, with the number of components for a share of the variance
+``principal_components``  ``PCA``, with the number of components for a share of the variance
 ========================  ==============================================================================
 
 Names are imported at first use from the modules in ``__init__.pyi``; JAX is imported only if it is needed.
