@@ -30,7 +30,7 @@ __all__ = [
     "read_time_index",
     "read_times",
     "seconds_of",
-    "tells_times",
+    "has_times",
     "timescales_from_decay",
 ]
 
@@ -239,7 +239,7 @@ def read_times(
     for piece, label in zip(pieces, labels, strict=True):
         _check_increasing(piece, label)
         seconds = _to_float(piece)
-        _check_told_apart(piece, seconds, label, even_steps_known)
+        _check_resolution(piece, seconds, label, even_steps_known)
         checked.append(seconds)
     kind = "numbers" if _unit(pieces[0]) == "numbers" else "dates"
     axis = TimeAxis(kind, even=_is_even(checked))
@@ -328,7 +328,7 @@ def _to_float(ticks: NDArray[Any]) -> NDArray[np.float64]:
     return ticks.astype(np.float64)
 
 
-def _check_told_apart(
+def _check_resolution(
     ticks: NDArray[Any], seconds: NDArray[np.float64], name: str, even_steps_known: bool
 ) -> None:
     """Raise a ValueError if times in double precision do not resolve the distances between rows."""
@@ -400,7 +400,7 @@ def index_of(X: Any) -> Any:
     return X.index if pandas is not None and isinstance(X, pandas.DataFrame) else None
 
 
-def tells_times(index: Any) -> bool:
+def has_times(index: Any) -> bool:
     """Return whether an index of pandas, or None, has dates, durations or periods."""
     return index is not None and index.nlevels == 1 and index.inferred_type in _KINDS
 
@@ -480,13 +480,13 @@ def _read_index(
         f"{name}.indexes[{x.dims[0]!r}]" if is_data_array(x) else f"{name}.index"
         for name, x in zip(names, X if as_list else [X], strict=True)
     ]
-    if not any(tells_times(index) for index in indexes):
+    if not any(has_times(index) for index in indexes):
         for index, label in zip(indexes, labels, strict=True):
             _warn_of_unread(index, label)
         return None
-    silent = next((i for i, index in enumerate(indexes) if not tells_times(index)), None)
+    silent = next((i for i, index in enumerate(indexes) if not has_times(index)), None)
     if silent is not None:
-        told = next(i for i, index in enumerate(indexes) if tells_times(index))
+        told = next(i for i, index in enumerate(indexes) if has_times(index))
         raise ValueError(
             f"X[{told}] has an index of times and X[{silent}] has no such index. Add it to all sequences, "
             "or pass times= with one array for each."

@@ -161,7 +161,7 @@ def _fit_robust(
     progress: ProgressBar,
 ) -> FittedPosterior:
     """Sample a model with Student-t noise by Gibbs sampling; labels are those of the maximum of the bound."""
-    start, units, inner, rows, target, values = _pose(sequences, model)
+    start, units, inner, rows, target, values = _prepare(sequences, model)
     series, panel = pack(rows, False), make_panel(rows)
     first = inner.replace(
         decay=np.exp(-1.0 / np.asarray(values["timescale"])),
@@ -216,7 +216,7 @@ def _fit_robust(
     )
 
 
-class _Posed(NamedTuple):
+class _Prepared(NamedTuple):
     """The maximum of the likelihood in data units and in those of the sampler, and the posterior density.
 
     Attributes
@@ -243,7 +243,7 @@ class _Posed(NamedTuple):
     values: dict[str, Any]
 
 
-def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
+def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
     """Find the start, and set up the model in the units of its priors."""
     start = maximum_likelihood_start(
         sequences,
@@ -266,7 +266,7 @@ def _pose(sequences: Sequences, model: ModelSettings) -> _Posed:
         len(sequences.lengths) if model.hierarchical else None,
         model.kinds,
     )
-    return _Posed(start, units, inner, units.standardized(sequences), target, start_values(inner, target))
+    return _Prepared(start, units, inner, units.standardized(sequences), target, start_values(inner, target))
 
 
 def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceProblem, Units]:
@@ -285,7 +285,7 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     units : Units
         Units of the values in it.
     """
-    start, units, inner, rows, target, values = _pose(sequences, model)
+    start, units, inner, rows, target, values = _prepare(sequences, model)
     series = pack(rows, model.hierarchical)
     least = LEAST_NOISE * start.units.scale**2 / units.scale**2
     known = None

@@ -16,7 +16,7 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.packing import start_values
 from probsfa.bayes.relabelling.labelling import Labelling
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
-from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace, climb_from
+from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace, maximize_from
 from probsfa.statespace.parameters import Parameters
 
 #: Number of starts of a search, including that of the first mode.
@@ -75,7 +75,7 @@ def find_modes(
     try:
         for values in _starts(target, data, first, n_starts - 1, rng):
             with PotentialEvaluator(target, data) as evaluate:
-                reached = climb_from(evaluate, labelling.place(values))
+                reached = maximize_from(evaluate, labelling.place(values))
             if reached is None:
                 continue
             vector, potential = labelling.fold(reached[0][None])[0], reached[1]

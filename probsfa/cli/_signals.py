@@ -79,7 +79,7 @@ def stopping() -> Iterator[None]:
 
     hook = sys.unraisablehook
 
-    def say_nothing_of_stops(unraisable: "sys.UnraisableHookArgs") -> None:
+    def ignore_stopped(unraisable: "sys.UnraisableHookArgs") -> None:
         if unraisable.exc_type is not Stopped:  # raised in a callback that cannot propagate it
             hook(unraisable)
 
@@ -88,7 +88,7 @@ def stopping() -> Iterator[None]:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        sys.unraisablehook = say_nothing_of_stops
+        sys.unraisablehook = ignore_stopped
         for number in before:
             signal.signal(number, stop)
         yield

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from probsfa._like_input import like_input
 from probsfa._validation import Sequences, check_sequences
 
-__all__ = ["Filled", "Method", "check_series", "fill_holes"]
+__all__ = ["Filled", "Method", "check_series", "fill_missing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def check_series(X: Any, times: Any = None) -> Sequences:
     return check_sequences(Series(), X, reset=True, allow_nan=True, times=times, index="use")
 
 
-def fill_holes(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Filled:
+def fill_missing(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Filled:
     """Replace the missing values of a series.
 
     Parameters

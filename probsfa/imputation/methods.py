@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.imputation.filled import Filled, Method, check_series, fill_holes
+from probsfa.imputation.filled import Filled, Method, check_series, fill_missing
 from probsfa.sfa import SFA
 
 __all__ = [
@@ -52,7 +52,7 @@ class ColumnMean:
     def fill(self, X: Any, *, times: Any = None) -> Filled:
         """Impute the missing values of a series; see :func:`compare_methods`."""
         series = check_series(X, times)
-        return fill_holes(X, series, np.nanmean(series.values, axis=0))
+        return fill_missing(X, series, np.nanmean(series.values, axis=0))
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class LinearInterpolation:
     def fill(self, X: Any, *, times: Any = None) -> Filled:
         """Impute the missing values of a series; see :func:`compare_methods`."""
         series = check_series(X, times)
-        return fill_holes(X, series, _interpolated(series))
+        return fill_missing(X, series, _interpolated(series))
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class IterativeRegression:
         with one_blas_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # few rounds are intended
             guesses = IterativeImputer(max_iter=_ROUNDS, random_state=0).fit_transform(series.values)
-        return fill_holes(X, series, np.asarray(guesses))
+        return fill_missing(X, series, np.asarray(guesses))
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class ClassicSFA:
         sfa = SFA().fit(interpolated, lengths=series.lengths)
         features = np.array(sfa.transform(interpolated))  # DataFrames, if scikit-learn is configured so
         features[:, (features.shape[1] + 1) // 2 :] = 0.0
-        return fill_holes(X, series, sfa.inverse_transform(features))
+        return fill_missing(X, series, sfa.inverse_transform(features))
 
 
 @dataclass(frozen=True)

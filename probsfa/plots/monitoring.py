@@ -78,7 +78,7 @@ def plot_control_charts(
     for ax, name in zip(axes, names, strict=True):
         values, limit = statistics[name].to_numpy(dtype=np.float64), float(limits[name])
         if faulty is not None:
-            for first, last in _stretches(faulty):
+            for first, last in _runs(faulty):
                 ax.axvspan(when[first], when[last], color=GREY, alpha=0.2, lw=0.0)
         ax.plot(when, values, color=BLUE, lw=0.8)
         with np.errstate(invalid="ignore"):
@@ -96,7 +96,7 @@ def plot_control_charts(
     return axes
 
 
-def _stretches(rows: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _runs(rows: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Return the first and the last row of each run of true rows."""
     edges = np.diff(np.concatenate([[0], rows.astype(int), [0]]))
     return list(

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from probsfa._arrays import as_float_array
-from probsfa._times import index_of, seconds_of, tells_times
+from probsfa._times import has_times, index_of, seconds_of
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option
 
@@ -204,7 +204,7 @@ def with_exog(
 def _refuse_stacked(sequences: Sequences, X: Any, exog: Any) -> None:
     """Raise a ValueError for concatenated covariates of several sequences whose labels are row numbers."""
     indexes = [index_of(frame) for frame in X]
-    if len(exog) != sequences.n_rows or any(index is None or tells_times(index) for index in indexes):
+    if len(exog) != sequences.n_rows or any(index is None or has_times(index) for index in indexes):
         return
     shared = int(indexes[0].append(indexes[1:]).duplicated().sum())
     if shared:
@@ -299,7 +299,7 @@ def _labels_and_times(times: Any) -> tuple[Any, Any]:
         index = pd.Index(times)
         return index, index
     is_series = not hasattr(times, "columns")
-    return times.index, pd.Index(times) if is_series and not tells_times(times.index) else times.index
+    return times.index, pd.Index(times) if is_series and not has_times(times.index) else times.index
 
 
 def _stamps(index: Any) -> Any:

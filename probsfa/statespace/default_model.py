@@ -359,7 +359,7 @@ def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
     affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features) // _FITS
     if sequences.n_rows <= affordable:
         return sequences
-    sample = stretches(sequences.mask, sequences.lengths, affordable)
+    sample = choose_segments(sequences.mask, sequences.lengths, affordable)
     return sequences if sample is None else sequences.cut_out(sample)
 
 

@@ -339,7 +339,7 @@ def _fit_to_all(
     asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
         problem = make_problem(InMemory(sequences), asked)
-        result, ended_by = clock.climb(problem, start_of(start.fitted.params, problem))
+        result, ended_by = clock.maximize(problem, start_of(start.fitted.params, problem))
         model = start if result is None else with_noise(in_data_units(problem, result))
     except KeyboardInterrupt:  # outside the optimizer
         return start, "keyboard"

@@ -35,10 +35,10 @@ from probsfa.statespace.fitted_model import FittedModel
 from probsfa.statespace.gross_outliers import gross_outliers, outlier_clause, suspicious_rows
 from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning.budget import (
-    STRETCHES,
+    N_SEGMENTS,
     affordable_rows,
+    choose_segments,
     integrates_ar1_noise,
-    stretches,
 )
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.standard_errors import (
@@ -395,7 +395,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         affordable = min(affordable, max(_LARGE // (4 * self._bytes_of_moments(1)), 1000))
         if sequences.n_rows <= affordable:
             return sequences
-        sample = stretches(sequences.mask, sequences.lengths, affordable, 3 * STRETCHES)
+        sample = choose_segments(sequences.mask, sequences.lengths, affordable, 3 * N_SEGMENTS)
         return sequences if sample is None else sequences.cut_out(sample)
 
     def beside_interpolation(self, sequences: Sequences) -> Self:
@@ -418,20 +418,20 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             return self
         rows = sequences
         if sequences.n_rows > _ROWS_LOOKED_AT:
-            sample = stretches(sequences.mask, sequences.lengths, _ROWS_LOOKED_AT)
+            sample = choose_segments(sequences.mask, sequences.lengths, _ROWS_LOOKED_AT)
             rows = sequences if sample is None else sequences.cut_out(sample)
         if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # many sequences, each as short as a segment
             return self
-        suspects = suspicious_rows(sequences, _SUSPECTS)
-        before = _rows_before(sequences, suspects)
+        candidates = suspicious_rows(sequences, _N_CANDIDATES)
+        before = _rows_before(sequences, candidates)
         try:
             with np.errstate(all="ignore"):
                 errors = self.errors_of_few(rows)
-                of_suspects = self.errors_of_few(sequences.cut_out(before))
+                of_candidates = self.errors_of_few(sequences.cut_out(before))
         except np.linalg.LinAlgError:  # rounding errors with near-zero noise
             return self
         last = np.cumsum([part.stop - part.start for part in before]) - 1
-        outliers = gross_outliers(errors, of_suspects[last], suspects, sequences.n_rows)
+        outliers = gross_outliers(errors, of_candidates[last], candidates, sequences.n_rows)
         status = self.fitted.status.adding(
             "misfit", misfit_clause(errors, rows.lengths, rows.feature_names)
         ).adding("outliers", outlier_clause(outliers, rows.feature_names), values=outliers.cells)

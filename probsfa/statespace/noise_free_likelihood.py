@@ -302,7 +302,7 @@ def noise_free_maximum_likelihood(
     # Eq. 22 on its diagonal, in the space of the slow features and for innovations of unit variance.
     weights = np.eye(n_features)[rank] / np.sqrt(squares)[:, None]
     if edge_terms:
-        a, weights = _climb(moments.seen_through(components), a, weights, learn=decay is None)
+        a, weights = _maximize(moments.seen_through(components), a, weights, learn=decay is None)
         if decay is None:
             slowest_first = np.argsort(-a, kind="stable")
             a, weights = a[slowest_first], weights[slowest_first]
@@ -313,7 +313,7 @@ def noise_free_maximum_likelihood(
     return params._replace(decay=a, weights=np.asarray(signs[:, None] * weights))
 
 
-def _climb(
+def _maximize(
     moments: _Moments, decay: FloatArray, weights: FloatArray, *, learn: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return decays and weights that maximise the exact likelihood, for innovations of unit variance.

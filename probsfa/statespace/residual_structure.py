@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._validation import Sequences
-from probsfa.statespace.learning.budget import stretches
+from probsfa.statespace.learning.budget import choose_segments
 from probsfa.statespace.learning.starts import on_even_grid, power_of_a_rhythm
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.panel import make_panel
@@ -83,7 +83,7 @@ def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:
     """
     rows = sequences
     if rows.n_rows > _ROWS:
-        sample = stretches(rows.mask, rows.lengths, _ROWS)
+        sample = choose_segments(rows.mask, rows.lengths, _ROWS)
         rows = rows if sample is None else rows.cut_out(sample)
     try:
         ahead = model.errors_of_few(rows)

@@ -74,7 +74,7 @@ class InBlocks:
         return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
-        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+        self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return a sample of the observations in these units, and the expected statistics of all."""
         panel = stream(self.X, self.lengths, shift, scale, self.times)

@@ -18,8 +18,8 @@ from probsfa._times import (
     TimeAxis,
     calendar_seconds,
     duration_text,
+    has_times,
     index_of,
-    tells_times,
 )
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
@@ -266,7 +266,7 @@ def _read_fh(fh: Any) -> Any:
     index = pd.Index(array)
     if index.inferred_type == "integer" or index.inferred_type == "floating":
         return _read_fh(index.to_numpy())
-    if not tells_times(index):
+    if not has_times(index):
         raise ValueError(
             f"fh must contain numbers of steps, durations or dates; got {index.inferred_type}. Convert text "
             "to dates by pandas.to_datetime."
@@ -356,7 +356,7 @@ def _continued(
     whole = bool(np.all(steps == np.rint(steps)))
     counts = steps.astype(np.int64) if whole else steps
     if (
-        not tells_times(frame)
+        not has_times(frame)
         and frame.nlevels == 1
         and pd.api.types.is_numeric_dtype(frame.dtype)
         and len(frame) > 1

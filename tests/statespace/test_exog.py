@@ -532,8 +532,8 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
     monkeypatch.setattr(FitOptions, "learned_noise", lambda options, *_: prior)
     none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
     monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
-    monkeypatch.setattr(joint, "_climb", climb)
+    monkeypatch.setattr(joint, "_maximize", climb)
     start = regression._State(FitResult(params, 0.0, (0.0,), 1, "converged"), np.zeros((2, 1)), 1)
-    found = joint.climb_from(start)
+    found = joint.maximize_from(start)
     assert len(rounds) == n_rounds
     assert found.result.history == tuple(range(n_rounds + 1)), "it never falls"

@@ -5,7 +5,7 @@ import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.em import maximize
-from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
+from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_missing_values
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.noise.gaussian import WEAK_PRIOR, Noise
 from probsfa.statespace.parameters import Latents
@@ -85,7 +85,9 @@ def test_the_m_step_is_the_best_of_the_tied_variances(rng, tied):
 def test_the_metric_is_that_of_free_variances_summed_over_groups(rng, tied):
     params, panel = series(rng, tied)
     layouts = [Coordinates(Latents(2), one, True) for one in (tied, NoiseVariances.diagonal(5))]
-    found, free = (Metric(one, params, complete_data_without_holes(40.0, one)).to_dense() for one in layouts)
+    found, free = (
+        Metric(one, params, complete_data_without_missing_values(40.0, one)).to_dense() for one in layouts
+    )
     where = layouts[1].slices[2]
     apart = np.delete(np.arange(layouts[1].size), np.arange(where.start, where.stop))
     to_free = np.zeros((layouts[1].size, layouts[0].size))

@@ -96,14 +96,14 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
             root = (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T
             factor = factor @ root
             round_already = values[0] > 0.5 and values[-1] < 2.0
-            centre, better = _climb(evaluate, centre, factor, value)
+            centre, better = _maximize(evaluate, centre, factor, value)
             gain, value = value - better, better
             if round_already and gain < _WORTH:
                 break
         return LaplaceApproximation(centre, factor, value, evaluate.count)
 
 
-def climb_from(evaluate: PotentialEvaluator, start: FloatArray) -> tuple[FloatArray, float] | None:
+def maximize_from(evaluate: PotentialEvaluator, start: FloatArray) -> tuple[FloatArray, float] | None:
     """Maximize the density approximately, from a start (P,) that may be far from a mode.
 
     Returns
@@ -115,7 +115,7 @@ def climb_from(evaluate: PotentialEvaluator, start: FloatArray) -> tuple[FloatAr
     if not np.isfinite(value):
         return None
     for _ in range(_ROUGH_ROUNDS):
-        vector, value = _climb(evaluate, vector, _scales(evaluate, vector), value)
+        vector, value = _maximize(evaluate, vector, _scales(evaluate, vector), value)
     return vector, value
 
 
@@ -139,7 +139,7 @@ def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArra
     return 0.5 * (hessian + hessian.T)
 
 
-def _climb(
+def _maximize(
     evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray, value: float
 ) -> tuple[FloatArray, float]:
     """Minimize the potential in whitened coordinates; `value` is that at the centre."""

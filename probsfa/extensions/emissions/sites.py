@@ -170,7 +170,7 @@ def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Sh
     value, slope, precision = (np.empty_like(cells.values) for _ in range(3))
     with np.errstate(all="ignore"):
         # Rows are processed in blocks whose arrays fit the cache.
-        for rows in _stretches(*cells.values.shape):
+        for rows in _runs(*cells.values.shape):
             for (family, columns), shape, constant in zip(cells.blocks, shapes, cells.constants, strict=True):
                 here = rows, _as_slice(columns)
                 part = family.expectation(cells.values[here], mean[here], variance[here], shape)
@@ -183,7 +183,7 @@ def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Sh
     return Expectation(value, slope, precision)
 
 
-def _stretches(n_rows: int, n_columns: int) -> Iterator[slice]:
+def _runs(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Yield blocks of rows with a limited number of values."""
     step = max(1, _CELLS_AT_ONCE // n_columns)
     for start in range(0, n_rows, step):
@@ -223,7 +223,7 @@ def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes
     mean, variance = predictor_moments(params, posterior.means, posterior.covariances)
     expected = expectation(cells, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
-    for rows in _stretches(*mean.shape):
+    for rows in _runs(*mean.shape):
         # Expectation of each site's log density; the engine's normal densities lack the root of the
         # precision.
         square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))

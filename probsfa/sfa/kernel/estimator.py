@@ -183,7 +183,7 @@ class RegularizationPath(NamedTuple):
     held_out_delta_values: FloatArray
 
 
-class _Posed(NamedTuple):
+class _Prepared(NamedTuple):
     """The problem before the choice of the regularization."""
 
     sequences: Sequences
@@ -381,12 +381,12 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         self.__dict__.pop("coefficients_", None)
         self.__dict__.pop("_pre_image", None)
         started = time.perf_counter()
-        posed = self._pose(X, y, lengths, hold_out=self.regularization == "auto")
-        self._report(posed, time.perf_counter() - started)
-        problem, n_rows = posed.problem, posed.sequences.n_rows
+        prepared = self._prepare(X, y, lengths, hold_out=self.regularization == "auto")
+        self._report(prepared, time.perf_counter() - started)
+        problem, n_rows = prepared.problem, prepared.sequences.n_rows
         check_rank(problem, self.n_components)
         if self.regularization == "auto":
-            chosen, held_out = self._choose(posed)
+            chosen, held_out = self._choose(prepared)
         else:
             chosen, held_out = float(self.regularization), None
         solution = solve(problem, self.n_components, chosen)
@@ -415,9 +415,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         self.timescales_ = timescale(solution.delta_values, lag=self.lag)
         self.norms_ = solution.norms
         if self.support_ is None:
-            self.support_vectors_ = posed.functions.support + self.origin_
+            self.support_vectors_ = prepared.functions.support + self.origin_
         else:
-            rows = posed.sequences.values[self.support_]
+            rows = prepared.sequences.values[self.support_]
             self.support_vectors_ = rows[:, self.support_] if self.kernel == "precomputed" else rows
         self.coefficients_ = solution.coefficients
         return self
@@ -465,19 +465,19 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         RegularizationPath
             Delta values on training and held-out rows, and variances, along the path.
         """
-        posed = self._pose(X, y, lengths, hold_out=True)
+        prepared = self._prepare(X, y, lengths, hold_out=True)
         if regularizations is None:
-            values = _path(posed.gram, _PATH_DECADES)
+            values = _path(prepared.gram, _PATH_DECADES)
         else:
             values = np.sort(np.asarray(regularizations, dtype=np.float64).ravel())
         if len(values) == 0 or not (np.isfinite(values).all() and values[0] >= 0):
             raise ValueError(f"regularizations must be finite and not negative; got {regularizations!r}.")
         if not (isinstance(tolerance, numbers.Real) and float(tolerance) > 0):
             raise ValueError(f"tolerance must be positive; got {tolerance!r}.")
-        solutions = [solve(posed.problem, self.n_components, float(value)) for value in values]
-        variances = _variances(posed.functions, posed.problem, solutions)
+        solutions = [solve(prepared.problem, self.n_components, float(value)) for value in values]
+        variances = _variances(prepared.functions, prepared.problem, solutions)
         holds = (np.abs(variances - 1) <= tolerance).all(axis=1)
-        held_out = self._held_out(posed, values)
+        held_out = self._held_out(prepared, values)
         return RegularizationPath(
             regularizations=values,
             delta_values=np.array([solution.delta_values for solution in solutions]),
@@ -523,7 +523,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             outputs[start : start + step] = (block - self.kernel_mean_) @ self.coefficients_
         return outputs
 
-    def _pose(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Posed:
+    def _prepare(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Prepared:
         """Validate the input, select the support vectors, and whiten."""
         self._check_parameters()
         of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
@@ -573,28 +573,28 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
                 divisions = splits_of_graph(
                     self.graph, self.graph_, sequences.values, labels, features, functions.support, _N_FOLDS
                 )
-        return _Posed(sequences, functions, gram, problem, divisions)
+        return _Prepared(sequences, functions, gram, problem, divisions)
 
-    def _choose(self, posed: _Posed) -> tuple[float, FloatArray | None]:
+    def _choose(self, prepared: _Prepared) -> tuple[float, FloatArray | None]:
         """Return the regularization selected by held-out rows, and the delta values there."""
-        values = _path(posed.gram, _HELD_OUT_DECADES)
-        path = self._held_out(posed, values)
+        values = _path(prepared.gram, _HELD_OUT_DECADES)
+        path = self._held_out(prepared, values)
         if path is None:
-            chosen = _UNMEASURED * float(np.mean(np.diagonal(posed.gram)))
+            chosen = _UNMEASURED * float(np.mean(np.diagonal(prepared.gram)))
             warnings.warn(
-                f"The {posed.sequences.n_rows} rows are too few for held-out slowness, so that "
+                f"The {prepared.sequences.n_rows} rows are too few for held-out slowness, so that "
                 f"regularization='auto' selected {chosen:g}. Use more rows, or a number.",
                 stacklevel=3,
             )
             return chosen, None
-        at = path.choose(posed.sequences.n_rows)
+        at = path.choose(prepared.sequences.n_rows)
         return float(values[at]), path.delta_values[at]
 
-    def _report(self, posed: _Posed, seconds: float) -> None:
+    def _report(self, prepared: _Prepared, seconds: float) -> None:
         """Write progress, and the estimated time of the choice of the regularization."""
         if not self.verbose:
             return
-        n_rows, m = posed.sequences.n_rows, posed.functions.n_functions
+        n_rows, m = prepared.sequences.n_rows, prepared.functions.n_functions
         lines = [
             f"KernelSFA: {n_rows} rows, {m} support vectors; moments and whitening took {seconds:.1f} s."
         ]
@@ -605,8 +605,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             )
         sys.stderr.write("\n".join([*lines, ""]))
 
-    def _held_out(self, posed: _Posed, values: FloatArray) -> HeldOutPath | None:
-        return held_out_path(posed.divisions, posed.gram, self.n_components, values, self.rank_tol)
+    def _held_out(self, prepared: _Prepared, values: FloatArray) -> HeldOutPath | None:
+        return held_out_path(prepared.divisions, prepared.gram, self.n_components, values, self.rank_tol)
 
     def _support(self, kernel: KernelColumns) -> NDArray[Any]:
         """Return the support vectors: indices of rows, or points relative to the origin."""

@@ -286,7 +286,7 @@ def fold_moments(
     """
     origin = _origin(functions)
     position = _positions(sequences)
-    return [_stretch_moments(functions, fold, origin, position, lag) for fold in folds]
+    return [_fold_moments(functions, fold, origin, position, lag) for fold in folds]
 
 
 class BorderDifferences(NamedTuple):
@@ -388,7 +388,7 @@ def _positions(sequences: Sequences) -> IntArray:
     return np.concatenate([np.arange(n) for n in sequences.lengths])
 
 
-def _stretch_moments(
+def _fold_moments(
     functions: KernelFunctions, fold: slice, origin: FloatArray, position: IntArray, lag: int
 ) -> Moments:
     """Return the moments of one fold of rows, computed in blocks."""

@@ -43,7 +43,7 @@ class Clock:
         """Seconds to the current deadline."""
         return self.end - self.seconds
 
-    def climb(self, problem: FitProblem, start: Parameters | None) -> tuple[FitResult | None, str]:
+    def maximize(self, problem: FitProblem, start: Parameters | None) -> tuple[FitResult | None, str]:
         """Maximize a likelihood until the current deadline.
 
         Returns

@@ -18,7 +18,7 @@ from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.fitted_model import bayesian_criterion
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import CLOSE, SLIGHT, Evidence, HeldOutValues, units_of, weigh_draws
-from probsfa.statespace.learning.budget import integrates_ar1_noise, stretches
+from probsfa.statespace.learning.budget import choose_segments, integrates_ar1_noise
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
     InMemory,
@@ -35,7 +35,7 @@ from probsfa.statespace.student_model import with_noise
 __all__ = ["Round", "Search"]
 
 # Segments that make up the rows of a round; they show cycles up to the length of a segment.
-_STRETCHES = 4
+_N_SEGMENTS = 4
 # Expected gain at which a fit of the search stops, in nats: a small part of a close difference in BIC. Only
 # the last fit, to all values, runs to convergence.
 _WORTH_A_STEP = 0.05 * CLOSE
@@ -272,7 +272,7 @@ class Search:
         sequences, hidden = self.sequences, self.hidden
         if n_rows < sequences.n_rows:
             seen = sequences.mask & ~hidden.all
-            chosen = stretches(seen, sequences.lengths, n_rows, n_stretches=_STRETCHES)
+            chosen = choose_segments(seen, sequences.lengths, n_rows, n_segments=_N_SEGMENTS)
             if chosen is not None:
                 rows = np.concatenate([np.arange(s.start, s.stop) for s in chosen])
                 sequences = sequences.cut_out(chosen)
@@ -301,7 +301,7 @@ class Search:
             asked = replace(asked, tol=_WORTH_A_STEP)
         problem = make_problem(InMemory(seen), replace(asked, max_iter=max_iter))
         start = self._start(problem, options, before)
-        result, ended_by = self.clock.climb(problem, start)
+        result, ended_by = self.clock.maximize(problem, start)
         self._cut_short, self.stopped = bool(ended_by), ended_by or self.stopped
         if result is None or (ended_by and self.rounds[0]):
             return None

@@ -1,1 +1,1 @@
-"""Maximum likelihood: starts, objectives, climbs and standard errors."""
+"""Maximum likelihood: starts, objectives, optimization runs and standard errors."""

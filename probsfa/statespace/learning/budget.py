@@ -19,7 +19,7 @@ from probsfa.statespace.engine.core.kernels import MOST_STATES
 from probsfa.statespace.parameters import Latents
 
 __all__ = [
-    "STRETCHES",
+    "N_SEGMENTS",
     "Size",
     "affordable_rows",
     "ar1_noise_affordable",
@@ -27,7 +27,7 @@ __all__ = [
     "default_size",
     "integrates_ar1_noise",
     "most_components",
-    "stretches",
+    "choose_segments",
 ]
 
 # More latent factors than this gain little and take long, for any number of columns.
@@ -55,7 +55,7 @@ _CELLS_PER_PARAMETER = 6.0
 _MATRICES = 600
 # If there are too many rows for a fit: number of segments to fit to, smallest number of rows of each, and
 # smallest number of observed values of each column in them (or a quarter of its share, if that is less).
-STRETCHES, _SHORTEST = 8, 24
+N_SEGMENTS, _SHORTEST = 8, 24
 _FEWEST_CELLS = 100
 
 
@@ -66,25 +66,25 @@ class Size(NamedTuple):
     ----------
     n_components : int
         Number of latent factors.
-    stretches : list of slice, or None, default=None
+    segments : list of slice, or None, default=None
         Segments of rows that parameters are learned from; None for all rows.
     n_rows : int, default=0
         Number of all rows.
     """
 
     n_components: int
-    stretches: list[slice] | None = None
+    segments: list[slice] | None = None
     n_rows: int = 0
 
     @property
     def sentence(self) -> str:
         """Sentence on the selected size, for the status of a fit."""
         words = f" Selected {self.n_components} latent factor{'s' if self.n_components > 1 else ''}"
-        if self.stretches is None:
+        if self.segments is None:
             return words + "."
-        used = sum(s.stop - s.start for s in self.stretches)
+        used = sum(s.stop - s.start for s in self.segments)
         return (
-            f"{words}, fitted to {used:,} of {self.n_rows:,} rows in {len(self.stretches)} segments; with a "
+            f"{words}, fitted to {used:,} of {self.n_rows:,} rows in {len(self.segments)} segments; with a "
             "number as n_components, all rows are used."
         )
 
@@ -121,7 +121,7 @@ def default_size(
     affordable = affordable_rows(k + own, n_features)
     if n_rows <= affordable:
         return Size(k)
-    chosen = stretches(mask, lengths, affordable)
+    chosen = choose_segments(mask, lengths, affordable)
     if chosen is not None:
         return Size(k, chosen, n_rows)
     while k > 1 and n_rows * _products(k + own, n_features) > _EVALUATION:
@@ -248,8 +248,8 @@ def most_components(
     return k
 
 
-def stretches(
-    mask: BoolArray, lengths: tuple[int, ...], n_wanted: int, n_stretches: int = STRETCHES
+def choose_segments(
+    mask: BoolArray, lengths: tuple[int, ...], n_wanted: int, n_segments: int = N_SEGMENTS
 ) -> list[slice] | None:
     """Choose segments of rows, spread evenly, in which every column is observed.
 
@@ -261,7 +261,7 @@ def stretches(
         Rows of each sequence; a segment lies within one.
     n_wanted : int
         Approximate total number of rows.
-    n_stretches : int, default=8
+    n_segments : int, default=8
         Number of segments; doubled until every column has enough observed values in them.
 
     Returns
@@ -273,10 +273,10 @@ def stretches(
     counts = mask.sum(axis=0)
     enough = np.minimum(_FEWEST_CELLS, 0.25 * counts * n_wanted / n_rows)
     ends = np.cumsum(lengths)
-    while n_stretches * _SHORTEST <= n_wanted:
-        length = n_wanted // n_stretches
+    while n_segments * _SHORTEST <= n_wanted:
+        length = n_wanted // n_segments
         chosen: list[slice] = []
-        for first in np.linspace(0, n_rows - length, n_stretches).astype(int).tolist():
+        for first in np.linspace(0, n_rows - length, n_segments).astype(int).tolist():
             begin = max(first, chosen[-1].stop) if chosen else first
             # A segment ends at the end of its sequence.
             end = min(begin + length, int(ends[np.searchsorted(ends, begin, side="right")]))
@@ -286,7 +286,7 @@ def stretches(
             seen = np.sum([mask[s].sum(axis=0) for s in chosen], axis=0)
             if np.all(seen >= enough):
                 return chosen
-        n_stretches *= 2
+        n_segments *= 2
     return None
 
 

@@ -121,18 +121,18 @@ class CompleteData(NamedTuple):
         Sum of the second moments of the states over the rows with at least one observed value.
     n_rows : float
         Number of those rows, at least one.
-    n_stretches : float, default=0.0
+    n_segments : float, default=0.0
         Number of segments in these rows. With zero, offsets have the information of one endless segment.
     """
 
     counts: FloatArray
     moments: FloatArray
     n_rows: float
-    n_stretches: float = 0.0
+    n_segments: float = 0.0
 
 
 def complete_data_of(
-    stats: Statistics, params: Parameters, n_stretches: float = 0.0, *, centred: bool = False
+    stats: Statistics, params: Parameters, n_segments: float = 0.0, *, centred: bool = False
 ) -> CompleteData:
     """Compute the complete-data moments from the expected statistics of the states.
 
@@ -142,7 +142,7 @@ def complete_data_of(
         Expected statistics at ``params``.
     params : Parameters
         Model; its latent factors define which states have loadings.
-    n_stretches : float, default=0.0
+    n_segments : float, default=0.0
         Number of segments in the rows.
     centred : bool, default=False
         Whether to compute moments about the mean of the rows.
@@ -152,10 +152,10 @@ def complete_data_of(
     moments = total[seen[:, None], seen]
     if centred:
         moments = moments - np.outer(total[seen, -1], total[seen, -1]) / n_rows
-    return CompleteData(stats.counts, moments, n_rows, n_stretches)
+    return CompleteData(stats.counts, moments, n_rows, n_segments)
 
 
-def complete_data_without_holes(n_rows: float, layout: Coordinates) -> CompleteData:
+def complete_data_without_missing_values(n_rows: float, layout: Coordinates) -> CompleteData:
     """Return moments of `n_rows` rows without missing values, for states with unit variance."""
     return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_states), n_rows)
 
@@ -249,7 +249,7 @@ class Metric:
             self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
         zero = latent_spectra(params, np.zeros(1), evenly_sampled=even).values
         # The mean over a segment varies no more than a single value, however slow the process is.
-        zero = 1.0 / (1.0 / zero[0] + complete.n_stretches / n)
+        zero = 1.0 / (1.0 / zero[0] + complete.n_segments / n)
         self.offset_within = np.linalg.inv(np.eye(q) + (scaled * zero) @ scaled.T)
         self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=even)
         self.noise_curvature, self.dynamics_curvature = _curvature(layout, params, gradient)

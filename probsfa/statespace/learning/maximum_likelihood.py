@@ -186,7 +186,7 @@ class TrainingData(Protocol):
         ...
 
     def standardised(
-        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+        self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return observations in these units: all rows, or some segments of them."""
         ...
@@ -220,10 +220,10 @@ class InMemory:
         )
 
     def standardised(
-        self, shift: FloatArray, scale: FloatArray, stretches: list[slice] | None = None
+        self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
         """Return observations in these units: all rows, or some segments of them."""
-        rows = self.sequences if stretches is None else self.sequences.cut_out(stretches)
+        rows = self.sequences if segments is None else self.sequences.cut_out(segments)
         panel = make_panel(rows.standardised(shift, scale).retimed(self.time_unit))
         return Observations(panel, panel.mask[:].sum(axis=0))
 
@@ -528,7 +528,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         size = data.default_size(ar1_noise=options.has_memory)
     latents = replace(options, n_components=size.n_components).latents
     check_identified(latents, int(data.columns.counts.sum()))
-    observations = data.standardised(shift, scale, size.stretches)
+    observations = data.standardised(shift, scale, size.segments)
     problem = FitProblem(
         observations,
         shift,
@@ -594,7 +594,7 @@ def maximise(
     if problem.integrates_ar1_noise:
         return _maximise_integrated(problem, start, report)
     even = observations.panel.evenly_sampled
-    climb = (
+    optimize = (
         partial(fit_robust, by_row=options.by_row)
         if options.robust
         else partial(
@@ -603,7 +603,7 @@ def maximise(
             one_start=bool(problem.about_size),
         )
     )
-    result = climb(
+    result = optimize(
         observations.panel,
         options.latents,
         problem.learned_noise,

@@ -26,7 +26,7 @@ from probsfa.statespace.learning.fisher_metric import (
     Metric,
     coloured_spectra,
     complete_data_of,
-    complete_data_without_holes,
+    complete_data_without_missing_values,
     factor_spectra,
     make_metric,
 )
@@ -213,11 +213,11 @@ def refinement_report(report: Report | None) -> Callable[[], None]:
     callable
         That method, or a function that does nothing.
     """
-    told: Callable[[], None] = getattr(report, "refined", _not_told)
+    told: Callable[[], None] = getattr(report, "refined", _no_report)
     return told
 
 
-def _not_told() -> None:
+def _no_report() -> None:
     pass
 
 
@@ -566,7 +566,7 @@ class WhittleObjective:
         self.noise = noise
         self.data = data
         self.template = template
-        self._complete = complete_data_without_holes(float(data.weights.sum()), layout)
+        self._complete = complete_data_without_missing_values(float(data.weights.sum()), layout)
         self._band = data.band
         self.limit = limit
         self.count = 0

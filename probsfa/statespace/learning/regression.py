@@ -244,7 +244,7 @@ class _Joint:
         # Gain that the least squares may leave unrealised, as a fraction of the tolerance.
         return least_squares(params, panel, self.design.rows, 1e-4 * self.problem.tol)
 
-    def climb_from(self, start: _State) -> _State:
+    def maximize_from(self, start: _State) -> _State:
         """Alternate both steps until the gain is below the tolerance."""
         problem, tol = self.problem, self.problem.tol
         noise = problem.learned_noise
@@ -260,7 +260,7 @@ class _Joint:
                 count += step.n_evaluations
                 params = params.replace(offset=params.offset + step.change[:, 0])
                 b = b + step.change[:, 1:]
-                result = self._climb(params, b, noise, max(limit - count, 2), result.degrees_of_freedom)
+                result = self._maximize(params, b, noise, max(limit - count, 2), result.degrees_of_freedom)
                 count += result.n_evaluations
                 params, status = result.params, result.status
                 reached = result.log_likelihood + noise.log_prior(params.noise_variance)
@@ -276,7 +276,7 @@ class _Joint:
             result = result._replace(params=result.params.with_memory_apart())
         return _State(result, best.coefficients, count)
 
-    def _climb(
+    def _maximize(
         self, params: Parameters, b: FloatArray, noise: Noise, limit: int, degrees: float | None
     ) -> FitResult:
         """Optimize all other parameters; with a weight per value, hold scales and degrees of freedom."""
@@ -366,7 +366,7 @@ def maximum_likelihood_with(
     if options.n_components is None:
         size = InMemory(replace(sequences, exog=None)).default_size()
         options = replace(options, n_components=size.n_components)
-        sequences = sequences if size.stretches is None else sequences.cut_out(size.stretches)
+        sequences = sequences if size.segments is None else sequences.cut_out(size.segments)
     exog = sequences.exog
     assert exog is not None
     centre = exog.mean(axis=0)
@@ -382,7 +382,7 @@ def maximum_likelihood_with(
     result = maximise(problem, start=start, report=report)
     end = _State(result, joint.none, result.n_evaluations)
     if result.status != "interrupted":
-        end = joint.climb_from(end)
+        end = joint.maximize_from(end)
     base, without, n_before = first, None, 0
     if init is None and end.result.status != "interrupted":
         nested = make_problem(InMemory(plain), options)
@@ -391,7 +391,7 @@ def maximum_likelihood_with(
         if not end.log_likelihood - problem.log_volume >= without:
             n_before, begin = end.n_evaluations, _State(alone, joint.none, alone.n_evaluations)
             problem, base, joint = nested, np.zeros_like(first), _Joint(nested, exog, report)
-            end = joint.climb_from(begin)
+            end = joint.maximize_from(begin)
             if not end.log_likelihood >= alone.log_likelihood:
                 end = joint.step_from(begin)
         if alone.status == "interrupted":

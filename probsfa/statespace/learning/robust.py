@@ -256,14 +256,14 @@ def fit_robust(
             weights = np.array(cleaned.mask[:])
         else:
             weights = infer_weights(params, panel, student).weights.values
-        climb = _Alternation(evaluate, e_step, layout, noise, solver, tol)
+        run = _Alternation(evaluate, e_step, layout, noise, solver, tol)
         if hold:
-            climb = climb.at_tails()
-            evaluate.begin_with_prior(climb.noise)
+            run = run.at_tails()
+            evaluate.begin_with_prior(run.noise)
         state = _reweighted(params, student, weights, panel, evaluate, hold_degrees=hold)
-        result, state = climb(state, interrupted)
+        result, state = run(state, interrupted)
         if not (by_row or hold):
-            result = _with_tails_of_cells_left_out(climb, result, state, max_iter)
+            result = _with_tails_of_cells_left_out(run, result, state, max_iter)
         return result
 
 
@@ -309,11 +309,11 @@ class _Alternation(NamedTuple):
         """Optimize until convergence or for `n_rounds`; return the best so far after an interrupt."""
         evaluate, noise, tol = self.evaluate, self.noise, self.tol
         panel, limit, hold = evaluate.panel, evaluate.limit, self.hold_degrees
-        climb: Callable[..., FitResult]
+        run: Callable[..., FitResult]
         if self.solver == "em":
-            climb = partial(fit_em, loaded=self.layout.loaded)
+            run = partial(fit_em, loaded=self.layout.loaded)
         else:
-            climb = partial(fit_quasi_newton, layout=self.layout)
+            run = partial(fit_quasi_newton, layout=self.layout)
         history = [state.value]
         status: Status = "interrupted" if interrupted else "max_iter"
         gains: list[float] = []
@@ -323,7 +323,7 @@ class _Alternation(NamedTuple):
             while not interrupted and evaluate.count < limit and len(history) <= most_rounds:
                 self.e_step.set_weights(state.weights)
                 evaluate.limit = min(limit, evaluate.count + _EVALUATIONS_A_ROUND)
-                end = climb(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
+                end = run(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
                 if end.history:
                     weights = state.weights.values
                     better = _reweighted(end.params, state.noise, weights, panel, evaluate, hold_degrees=hold)
@@ -362,15 +362,15 @@ class _Alternation(NamedTuple):
 
 
 def _with_tails_of_cells_left_out(
-    climb: _Alternation, result: FitResult, state: _State, max_iter: int
+    run: _Alternation, result: FitResult, state: _State, max_iter: int
 ) -> FitResult:
     """Estimate degrees of freedom and scales by leave-one-out prediction, and maximize the bound there.
 
     They depend little on the other parameters, which are therefore optimized for only a few rounds between
     two updates, and until convergence once degrees of freedom and scales no longer change.
     """
-    evaluate, panel = climb.evaluate, climb.evaluate.panel
-    held = climb.at_tails()
+    evaluate, panel = run.evaluate, run.evaluate.panel
+    held = run.at_tails()
     evaluate.begin_with_prior(held.noise)
     at_the_end = True
     try:
@@ -378,7 +378,7 @@ def _with_tails_of_cells_left_out(
             if result.status == "interrupted" or (at_the_end and not result.converged):
                 break
             before, weights = state.noise, state.weights.values
-            student, scales = tails_of_cells_left_out(state.params, before, weights, panel, climb.noise)
+            student, scales = tails_of_cells_left_out(state.params, before, weights, panel, run.noise)
             was, now = before.degrees_of_freedom, student.degrees_of_freedom
             moved = np.append(
                 np.log(scales / state.params.noise_variance), 0.0 if was == now else np.log(now / was)

@@ -464,10 +464,10 @@ class _Profile:
             start = self.found[nearest][1].copy()
             start[self.component] = self.vector[self.component] + steps * self.unit
             start[self.rest] += (steps - nearest) * self.unit * self.slope
-            self.found[steps] = self._climb(start)
+            self.found[steps] = self._maximize(start)
         return float(np.sign(steps) * np.sqrt(max(-2.0 * self.found[steps][0], 0.0)))
 
-    def _climb(self, start: FloatArray) -> tuple[float, FloatArray]:
+    def _maximize(self, start: FloatArray) -> tuple[float, FloatArray]:
         def objective(u: FloatArray) -> tuple[float, FloatArray]:
             vector = start.copy()
             vector[self.rest] += self.factor @ u

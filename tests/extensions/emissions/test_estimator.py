@@ -211,7 +211,11 @@ def with_cell(kind, value):
             r"X has -1 in column 1, row 7, and emission='poisson' requires nonnegative integers",
         ),
         ("negative_binomial", 2.5, r"2\.5 in column 1, row 7.*nonnegative integers"),
-        ("bernoulli", 2.0, r"X has 2 in column 1, row 7, and emission='bernoulli' requires zeros and ones only"),
+        (
+            "bernoulli",
+            2.0,
+            r"X has 2 in column 1, row 7, and emission='bernoulli' requires zeros and ones only",
+        ),
         ("poisson", np.inf, r"infinity.*row 7, column 1"),
         ("poisson", 1e17, r"1e\+17 in column 1, row 7"),
     ],

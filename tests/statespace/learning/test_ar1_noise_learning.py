@@ -291,7 +291,7 @@ def test_fewer_factors_are_taken_with_ar1_noise():
     assert most_components(9000, np.full(52, 9000), varying) == 32
     assert most_components(9000, np.full(52, 9000), varying, ar1_noise=True) == 16
     size = default_size(np.ones((50_000, 18), dtype=bool), (50_000,), varying[:18], ar1_noise=True)
-    assert size.n_components == 16 and size.stretches is not None
+    assert size.n_components == 16 and size.segments is not None
 
 
 @pytest.mark.exhaustive

@@ -10,12 +10,12 @@ from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.learning.budget import (
     affordable_rows,
     check_bytes,
+    choose_segments,
     default_size,
     most_components,
-    stretches,
 )
 from probsfa.statespace.learning.coordinates import Coordinates
-from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_holes
+from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_missing_values
 from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.noise import NoiseVariances
@@ -55,11 +55,11 @@ def test_very_many_rows_are_learned_from_in_stretches(rng, lengths):
     x[:50_000, 3] = np.nan
     size = default_size(~np.isnan(x), lengths, np.ones(18, dtype=bool))
     assert size.n_components == 18 and f"of {60_000:,} rows" in size.sentence
-    rows = np.concatenate([np.arange(s.start, s.stop) for s in size.stretches])
+    rows = np.concatenate([np.arange(s.start, s.stop) for s in size.segments])
     assert len(rows) == len(set(rows)) <= affordable_rows(18, 18)
     assert (~np.isnan(x[rows])).sum(axis=0).min() >= 100
     ends = np.cumsum(lengths)
-    for s in size.stretches:  # within one sequence
+    for s in size.segments:  # within one sequence
         assert np.searchsorted(ends, s.start, side="right") == np.searchsorted(ends, s.stop - 1, side="right")
 
 
@@ -68,9 +68,9 @@ def test_a_column_that_no_stretch_shows_is_learned_from_all_rows():
     mask = np.ones((n_rows, 20), dtype=bool)
     mask[:, 0] = False
     mask[250_200:250_203, 0] = True
-    assert stretches(mask, (n_rows,), 3_000) is None
+    assert choose_segments(mask, (n_rows,), 3_000) is None
     size = default_size(mask, (n_rows,), np.ones(20, dtype=bool))
-    assert size.stretches is None and size.n_components < 20
+    assert size.segments is None and size.n_components < 20
 
 
 @pytest.mark.exhaustive
@@ -142,7 +142,7 @@ def test_starting_with_many_columns_takes_little_time(rng):
     """No system of a thousand noise variances is solved for a step: that took a minute of starts."""
     layout = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
     start = Parameters(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
-    metric = Metric(layout, start, complete_data_without_holes(60.0, layout))
+    metric = Metric(layout, start, complete_data_without_missing_values(60.0, layout))
     assert not hasattr(metric, "small")
     gradient = rng.standard_normal(layout.size)
     step = metric.solve(gradient, np.ones(layout.size, dtype=bool), 0.3)

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.learning.coordinates import Coordinates, information_frequencies, latent_spectra
-from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_without_holes
+from probsfa.statespace.learning.fisher_metric import (
+    CompleteData,
+    Metric,
+    complete_data_without_missing_values,
+)
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
 from tests.oracles import statespace as oracle
@@ -14,7 +18,7 @@ from tests.statespace.support import of_decay, scaled_error, to_panel, to_parame
 
 def information(layout, params, n_rows, damping=0.0):
     """Matrix of a series of that many complete rows."""
-    return Metric(layout, params, complete_data_without_holes(n_rows, layout)).to_dense(damping)
+    return Metric(layout, params, complete_data_without_missing_values(n_rows, layout)).to_dense(damping)
 
 
 @pytest.mark.parametrize("decay", [[0.5], [0.999], [1 - 1e-7], [-0.9], [0.99, 0.3, -0.8], [0.0]])
@@ -175,7 +179,7 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
 def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     """Of the loadings within the span, noise and decay: what couples them is left out."""
     model, layout = oracle.random_model(rng, 6, 3), Coordinates(Latents(3), NoiseVariances.diagonal(6), True)
-    params, seen = to_parameters(model), complete_data_without_holes(10.0, layout)
+    params, seen = to_parameters(model), complete_data_without_missing_values(10.0, layout)
     fine = Metric(layout, params, seen).to_dense()
     metric = Metric(layout, params, seen, most_within=8)
     coarse = metric.to_dense()
@@ -205,7 +209,7 @@ def test_uneven_panels_keep_their_gaps(rng):
 @pytest.mark.parametrize("damping", [0.0, 1e-3])
 def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, damping):
     model, layout = oracle.random_model(rng, 5, 3), Coordinates(Latents(3), NoiseVariances.diagonal(5), True)
-    metric = Metric(layout, to_parameters(model), complete_data_without_holes(40.0, layout))
+    metric = Metric(layout, to_parameters(model), complete_data_without_missing_values(40.0, layout))
     gradient, free = rng.standard_normal(layout.size), rng.random(layout.size) < 0.6
     step = metric.solve(gradient, free, damping)
     matrix = metric.to_dense(damping)[np.ix_(free, free)]
@@ -218,7 +222,7 @@ def test_a_step_in_some_of_very_many_coordinates_still_leads_upwards(rng):
     model = oracle.Model(
         np.linspace(0.2, 0.98, 25), rng.standard_normal((90, 25)), np.full(90, 0.3), np.zeros(90)
     )
-    metric = Metric(layout, to_parameters(model), complete_data_without_holes(400.0, layout))
+    metric = Metric(layout, to_parameters(model), complete_data_without_missing_values(400.0, layout))
     gradient, free = rng.standard_normal(layout.size), rng.random(layout.size) < 0.95
     step = metric.solve(gradient, free, 0.0)
     np.testing.assert_array_equal(step[~free], 0.0)
