@@ -197,7 +197,7 @@ def check_bytes(n_states: int, available: int | None = None) -> None:
         8 * _MATRICES * n_states**2,
         f"{n_states} states of latent factors and AR(1) noise require about {{size}}, for {_MATRICES} "
         f"matrices of {n_states} x {n_states} numbers",
-        "Ask for fewer (n_components, rhythms, smooth).",
+        "Use fewer (n_components, rhythms, smooth).",
         available,
     )
 

@@ -134,7 +134,7 @@ def test_more_latents_than_memory_holds_are_refused(rng):
 @pytest.mark.parametrize("asked", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])
 def test_more_latents_than_observed_values_are_refused(rng, asked):
     [(name, value)] = asked.items()
-    with pytest.raises(ValueError, match=f"{name}={value} is more .* than .* observed values, 60"):
+    with pytest.raises(ValueError, match=f"{name}={value} is more than the 60 observed values"):
         ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((20, 3)))
 
 
