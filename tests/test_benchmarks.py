@@ -109,7 +109,7 @@ def test_run_by_name_from_any_folder(tmp_path):
     assert done.stdout.startswith("usage: sfa_speed.py")
 
 
-def test_run_says_what_it_does_not_know(monkeypatch, capsys):
+def test_run_states_what_it_does_not_know(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["run.py", "sfa_sped"])
     with pytest.raises(SystemExit) as ended:
         run.main()
@@ -158,7 +158,7 @@ def program(monkeypatch):
     return lambda name: module_of(PROGRAMS[name])
 
 
-def test_tsibench_hides_what_the_protocol_says(program):
+def test_tsibench_hides_what_the_protocol_states(program):
     tsibench = program("tsibench")
     record = tsibench.Record(np.zeros((0, 7)), slice(0), slice(0), 48, 36, 6)
     windows = [np.zeros((48, 7))] * 40
@@ -186,7 +186,7 @@ def test_tsibench_hides_what_the_protocol_says(program):
     )
 
 
-def test_tsibench_scores_hidden_cells_in_standard_deviations(program):
+def test_tsibench_scores_hidden_values_in_standard_deviations(program):
     tsibench = program("tsibench")
     window = np.array([[1.0, 10.0], [2.0, np.nan], [3.0, 30.0]])
     hidden = np.array([[True, False], [False, True], [False, True]])

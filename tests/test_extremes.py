@@ -49,7 +49,7 @@ ESTIMATORS = {
 
 @pytest.mark.parametrize("value", [1e151, -1e155, 1e200, 1e308])
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_cell_whose_square_overflows_is_named(name, value):
+def test_a_value_whose_square_overflows_is_named(name, value):
     frame = pd.DataFrame(with_cell(value), columns=["a", "b", "c"])
     with pytest.raises(
         ValueError, match=r"X has .* in row 3, column 1 \('b'\), which overflows when squared"
@@ -92,7 +92,7 @@ def test_functions_of_rows_refuse_them_too(call):
 
 
 @sparsely("estimator", ["LaplacianEigenmaps()", "SpectralClustering(3)"])
-def test_one_cell_of_1e155_does_not_abort_the_interpreter(estimator):
+def test_one_value_of_1e155_does_not_abort_the_interpreter(estimator):
     program = (
         f"import numpy as np; from probsfa import *; X = np.random.default_rng(0).standard_normal((80, 3))\n"
         f"X[3, 1] = 1e155\n"

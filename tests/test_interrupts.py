@@ -36,7 +36,7 @@ def test_an_interrupt_that_is_lost_comes_again():
     assert sys.unraisablehook is before
 
 
-def test_other_errors_of_callbacks_are_told_as_ever(monkeypatch):
+def test_other_errors_of_callbacks_are_reported_as_ever(monkeypatch):
     told = []
     monkeypatch.setattr(sys, "unraisablehook", told.append)
 

@@ -30,7 +30,7 @@ def test_delta_of_known_signals(rng):
     assert isinstance(metrics.delta_value([1.0, 2.0]), float)
 
 
-def test_delta_leaves_missing_cells_out():
+def test_delta_leaves_missing_values_out():
     y = np.array([[0.0, 0.0], [1.0, np.nan], [3.0, 2.0], [4.0, 5.0]])
     changes, values = np.array([3.0]), np.array([0.0, 2.0, 5.0])
     assert metrics.delta_value(y)[1] == pytest.approx(np.mean(changes**2) / np.var(values), rel=EXACT)
@@ -75,7 +75,7 @@ def test_coverage_of_a_true_and_of_a_boastful_model(rng):
     assert with_gap == 1.0
 
 
-def test_rmse_looks_at_chosen_cells():
+def test_rmse_looks_at_chosen_values():
     truth, estimate = np.array([[1.0, np.nan], [3.0, 4.0]]), np.array([[0.0, 5.0], [3.0, 6.0]])
     assert metrics.rmse(truth, estimate) == pytest.approx(np.sqrt(5 / 3))
     assert metrics.rmse(truth, estimate, mask=[[True, True], [False, False]]) == 1.0
@@ -91,7 +91,7 @@ def test_errors_in_units_of_each_column():
         metrics.mae(truth, estimate, scale=[0.0, 1.0])
 
 
-def test_coverage_looks_at_chosen_cells():
+def test_coverage_looks_at_chosen_values():
     assert metrics.coverage([0.0, 5.0], [0.0, 0.0], [1.0, 1.0], mask=[True, False]) == 1.0
 
 

@@ -80,7 +80,7 @@ def test_search_over_parameters_in_a_pipeline(rng):
     assert slowness(sequences, X) == pytest.approx(-delta_value(sequences.transform(X)).mean())
 
 
-def test_stretches_of_a_trajectory_keep_their_distance():
+def test_segments_of_a_trajectory_keep_their_distance():
     X = np.zeros((103, 2))
     seen = []
     for train, test in TrajectorySplit(4, gap=7).split(X):
@@ -100,7 +100,7 @@ def test_whole_trajectories_are_held_out(rng):
     np.testing.assert_allclose(scores, expected)
 
 
-def test_no_difference_across_a_hole(rng):
+def test_no_difference_across_a_missing_value(rng):
     """Two slow stretches at different heights: rows that were not neighbours must not be differenced."""
     t = np.linspace(0, 20, 2000)
     X = np.column_stack([np.sin(t) + 30 * (t > 12), np.cos(3 * t)]) + 1e-3 * rng.standard_normal((2000, 2))

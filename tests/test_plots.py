@@ -61,7 +61,7 @@ def test_bands_hold_what_they_say(level, half):
     np.testing.assert_allclose(extent(ax.collections[0]), [-2.0 * half, 2.0 * half])
 
 
-def test_imputation_draws_holes_and_joins_them_to_what_is_observed(ax):
+def test_imputation_draws_missing_values_and_joins_them_to_what_is_observed(ax):
     observed = np.array([1.0, 2.0, np.nan, np.nan, 5.0, 6.0])
     filled = np.array([1.0, 2.0, 2.5, 4.5, 5.0, 6.0])
     truth = np.array([1.0, 2.0, 3.0, np.nan, 5.0, 6.0])

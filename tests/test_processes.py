@@ -38,7 +38,7 @@ def forked_child(before):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_forked_child_of_a_process_that_used_jax_is_told_what_to_do():
+def test_a_forked_child_of_a_process_that_used_jax_is_reported_what_to_do():
     code, said = forked_child("check_not_forked()")
     assert code == 3
     assert "forked child" in said and '"spawn" or "forkserver"' in said
@@ -50,7 +50,7 @@ def test_a_child_forked_before_jax_is_used_may_use_it():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_a_child_of_a_forked_child_is_told_too():
+def test_a_child_of_a_forked_child_is_reported_too():
     code, said = forked_child("check_not_forked()\nif os.fork():\n    os.wait()\n    sys.exit()")
     assert code == 3 and "forked child" in said
 

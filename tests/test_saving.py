@@ -446,7 +446,7 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
 
 @sparsely("seed", range(12), shown=4)
 @pytest.mark.parametrize("name", ["XSFA", "spectral clustering", "HierarchicalSFA", "ProbabilisticSFA"])
-def test_any_change_of_a_model_is_told(rng, tmp_path, name, seed):
+def test_any_change_of_a_model_is_reported(rng, tmp_path, name, seed):
     path = tmp_path / "model.npz"
     probsfa.save(fitted(name, rng)[1], path)
     chance = np.random.default_rng(seed)

@@ -186,7 +186,7 @@ def rows():
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_evidence_names_what_exists_and_shows_it_or_says_why_not(row):
+def test_evidence_names_what_exists_and_shows_it_or_reports_why_not(row):
     assert len(row) == 5 and all(row)
     item, _, code, shown, here = row
     assert "reason:" in shown or re.search(r"`(python benchmarks|benchmarks|tests)/\S+\.py", shown), item

@@ -78,7 +78,7 @@ def test_a_notebook_out_of_step_is_seen(tmp_path):
         assert builder.is_in_step(source) == (change == "nothing"), change
 
 
-def test_cells_of_the_percent_format(tmp_path):
+def test_values_of_the_percent_format(tmp_path):
     source = tmp_path / "07_example.py"
     source.write_text("# %% [markdown]\n# # Title\n#\n# * text\n\n# %%\nx = 1\n\n\ny = 2\n\n# %%\nprint(x)\n")
     text, first, second = builder.notebook_of(source)["cells"]

@@ -137,7 +137,7 @@ def test_nan_names_the_first_bad_row_and_both_ways_out():
 
 @pytest.mark.parametrize("allow_nan", [False, True])
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinity_is_refused_even_among_missing_cells(value, allow_nan):
+def test_infinity_is_refused_even_among_missing_values(value, allow_nan):
     bad = X.copy()
     bad[4, 1] = value
     if allow_nan:

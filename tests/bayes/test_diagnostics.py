@@ -99,7 +99,7 @@ def test_modes_of_a_variational_fit_are_named(rng):
     np.testing.assert_array_equal(judged.diagnostics["mode_bounds"], modes[:, 1])
 
 
-def test_latents_of_one_time_scale_are_in_doubt(rng):
+def test_factors_of_one_time_scale_are_in_doubt(rng):
     draws = make_draws(rng)
     twice = draws._replace(decay=rng.uniform(0.85, 0.9, (4, 500, 2)), loadings=np.tile(draws.loadings, 2))
     (doubt,) = report(fitted(twice)).doubts

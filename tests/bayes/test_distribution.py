@@ -157,7 +157,7 @@ def test_gradient_by_gaps_of_a_process_without_values_between_steps_is_nan():
     assert np.isnan(jax.jit(slope)(np.array([2.0])))
 
 
-def test_a_latent_site_has_the_posterior_of_the_joint_gaussian(rng):
+def test_a_factor_site_has_the_posterior_of_the_joint_gaussian(rng):
     model = positive_model(rng, 2, 1)._replace(offset=np.array([1.0, -1.0]))
     (x,) = oracle.simulate(rng, model, [6])
     y = x + 0.7 * rng.standard_normal(x.shape)
@@ -229,7 +229,7 @@ def test_second_derivatives_are_those_of_differences(rng):
     np.testing.assert_allclose(hessian, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_nan_in_hidden_cells_reaches_neither_value_nor_gradient(rng):
+def test_nan_in_hidden_values_reaches_neither_value_nor_gradient(rng):
     model = positive_model(rng, 3, 2)
     (x,) = oracle.simulate(rng, model, [10])
     mask = rng.random(x.shape) < 0.7
@@ -284,7 +284,7 @@ def test_samples_restart_where_a_sequence_starts(rng):
     assert abs(np.corrcoef(drawn.T)[0, 1]) < mc_tolerance(1.0, 4000)
 
 
-def test_log_prob_integrates_the_latents_out(rng):
+def test_log_prob_integrates_the_factors_out(rng):
     # The mean over latents from their prior of the density given them: a check by simulation alone.
     model = positive_model(rng, 2, 1, noise=2.0)
     (x,) = oracle.simulate(rng, model, [2])

@@ -52,7 +52,7 @@ def test_it_is_a_public_name():
     assert "BayesianSFA" in probsfa.__all__
 
 
-def test_nuts_converges_and_says_so(sampled):
+def test_nuts_converges_and_reports_it(sampled):
     assert sampled.draws_.decay.shape == (4, 150, 1)
     assert sampled.draws_.loadings.shape == (4, 150, 3, 1)
     worst = max(np.max(x) for x in sampled.diagnostics_["rhat"].values())
@@ -83,7 +83,7 @@ def test_a_change_of_units_changes_the_units_of_the_answer(frame):
     np.testing.assert_allclose(scaled.draws_.offset, 1e3 * plain.draws_.offset - 7.0, rtol=1e-4)
 
 
-def test_holes_are_filled_with_intervals_that_hold_the_truth(sampled, frame):
+def test_missing_values_are_filled_with_intervals_that_hold_the_truth(sampled, frame):
     X, truth = frame
     filled, std, low, high = sampled.impute(X, return_std=True, interval=0.9)
     hole = X.isna()
@@ -94,7 +94,7 @@ def test_holes_are_filled_with_intervals_that_hold_the_truth(sampled, frame):
     assert abs(inside.mean() - 0.9) < mc_tolerance(0.09, inside.size, 4)
 
 
-def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
+def test_uncertain_parameters_widen_what_one_draw_states(sampled, frame):
     """The law of total variance, over the draws that predictions are mixed of."""
     few = clone(sampled).set_params(n_predictive=8)
     vars(few).update({k: v for k, v in vars(sampled).items() if k.endswith("_") or k.startswith("_")})
@@ -112,7 +112,7 @@ def test_uncertain_parameters_widen_what_one_draw_says(sampled, frame):
     assert np.all(std**2 > np.mean(variances, axis=0))
 
 
-def test_transform_and_posterior_are_the_mean_over_draws_of_latents(sampled, frame):
+def test_transform_and_posterior_are_the_mean_over_draws_of_factors(sampled, frame):
     drawn = sampled.sample_posterior(frame[0], 600, random_state=1)
     smoothed = sampled.posterior(frame[0])
     std = smoothed.std
@@ -278,7 +278,7 @@ def test_shrinkage_draws_in_what_is_not_needed():
 
 
 @pytest.mark.exhaustive
-def test_latents_of_one_time_scale_are_warned_about():
+def test_factors_of_one_time_scale_are_warned_about():
     rng = np.random.default_rng(0)
     X = make_slow_mixture(60, 4, decay=[0.8, 0.79], noise_variance=0.3, random_state=rng).data
     with pytest.warns(UserWarning, match="similar time scales"):

@@ -99,7 +99,7 @@ def test_arviz_plots_the_calibration_of_values_left_out(sampled):
         assert arviz.plot_loo_pit(idata, y="observed_values", backend="matplotlib") is not None
 
 
-def test_predictive_latents_and_observations_belong_together(sampled, tree):
+def test_predictive_factors_and_observations_belong_together(sampled, tree):
     group = tree["posterior_predictive"]
     draws = group["observations"]["draw"].to_numpy()
     loadings, offset = (tree["posterior"][name].sel(draw=draws).to_numpy() for name in ("loadings", "offset"))

@@ -88,7 +88,7 @@ def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(r
     assert abs(parts[0].log_likelihood - alone) < EXACT * abs(alone)
 
 
-def test_cells_hold_what_is_drawn_from_them(rng):
+def test_values_hold_what_is_drawn_from_them(rng):
     means, stds = rng.standard_normal((30, 4)), rng.uniform(0.2, 1.0, (30, 4))
     cells = make_cell_mixture(means, stds)
     which = rng.integers(30, size=100_000)

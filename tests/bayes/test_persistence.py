@@ -190,7 +190,7 @@ def test_filters_of_several_sequences_are_a_list(model, data):
         model.filter(frame, few)
 
 
-def test_a_loaded_posterior_knows_its_unit_of_time(tmp_path):
+def test_a_loaded_posterior_has_its_unit_of_time(tmp_path):
     """Hourly dates at the fit, half-hourly ones later."""
     x = make_slow_mixture(60, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     frame = pd.DataFrame(x, index=pd.date_range("2024-01-01", periods=60, freq="h"), columns=list("abc"))

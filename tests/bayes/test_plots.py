@@ -43,7 +43,7 @@ def test_forest_shows_medians(sampled):
         plots.plot_loadings(sampled, axes=Figure().subplots(1, 2))
 
 
-def test_latents_have_bands(sampled, frame):
+def test_factors_have_bands(sampled, frame):
     (ax,) = plots.plot_latents(sampled)
     middle = ax.get_lines()[0].get_ydata()
     assert np.corrcoef(middle, np.asarray(sampled.transform(frame[0]))[:, 0])[0, 1] > 0.99

@@ -33,7 +33,7 @@ def test_shared_scale_integrates_the_scales_out(rng):
     assert abs(float(found) - wanted) < 1e-6
 
 
-def test_shared_scale_draws_what_its_density_says():
+def test_shared_scale_draws_what_its_density_states():
     drawn = np.asarray(SharedScaleNormal(0.3, 4, 2).sample(jax.random.key(0), (4000,)))
     # A column over its scale is a multivariate Cauchy vector: each entry is Cauchy.
     assert kstest(drawn[:, 2, 1] / 0.3, "cauchy").pvalue > 1e-4
@@ -42,7 +42,7 @@ def test_shared_scale_draws_what_its_density_says():
     assert abs(np.corrcoef(np.log(np.abs(drawn[:, 0, 0])), np.log(np.abs(drawn[:, 0, 1])))[0, 1]) < 0.1
 
 
-def test_a_prior_of_one_number_serves_all_entries_and_a_whole_one_stays():
+def test_a_prior_of_one_number_applies_to_all_entries_and_a_whole_one_stays():
     assert expand_prior("offset", dist.Normal(0.0, 1.0), (3, 2)).event_shape == (3, 2)
     whole = dist.Normal(jnp.arange(3.0), 1.0)
     assert expand_prior("offset", whole, (3,)).event_shape == (3,)

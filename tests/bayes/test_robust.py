@@ -82,7 +82,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
     assert np.all(error < [*4 * [0.03, 0.01], 0.15, 0.15])  # so that it would be seen if they had not
 
 
-def test_latents_at_known_parameters_are_those_of_the_integral():
+def test_factors_at_known_parameters_are_those_of_the_integral():
     """Two rows of two columns, one cell far off: moments by the trapezoidal rule over both latents."""
     a, c, r, mu, nu = 0.8, np.array([1.0, 0.5]), np.array([0.3, 0.5]), np.array([0.2, 0.0]), 3.0
     x = np.array([[0.7, -0.4], [9.0, 0.5]])
@@ -150,7 +150,7 @@ def test_draws_of_the_same_posterior_agree_with_maximum_likelihood(recording):
     assert fitted.log_likelihood(x) == pytest.approx(likeliest.log_likelihood(x), abs=15.0)
 
 
-def test_verbs_with_student_noise(recording, tmp_path):
+def test_methods_with_student_noise(recording, tmp_path):
     clean, _, x, _, fitted = recording
     posterior = fitted.posterior(x)
     assert posterior.means.shape == (200, 1) and np.isnan(posterior.row_log_likelihoods).all()
@@ -214,7 +214,7 @@ def test_what_robust_noise_does_not_go_with_is_refused(rng):
             BayesianSFA(1, **{"robust": True, **options}).fit([x, x])
 
 
-def test_outlier_scores_of_normal_noise_are_cells_left_out(rng):
+def test_outlier_scores_of_normal_noise_are_values_left_out(rng):
     x = rng.standard_normal((60, 3)).cumsum(axis=0)
     x[20, 1] += 50.0
     fitted = BayesianSFA(1, inference="svi", n_draws=20, n_chains=1, verbose=False, random_state=0).fit(x)

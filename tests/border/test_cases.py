@@ -11,6 +11,6 @@ def test_each_kind_of_input_has_its_answer(case):
     assert case.says in page.answer(case)
 
 
-def test_the_page_says_what_is_done():
+def test_the_page_states_what_is_done():
     written, made = (page.without_figures(text) for text in (page.current(), page.generated()))
     assert written == made, "python -m tests.border.page writes it anew"

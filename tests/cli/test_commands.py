@@ -48,7 +48,7 @@ def weather_like(tmp_path):
 IMPUTE = ("impute", "data.csv", "--columns", "temp,rain", "--missing-code", "-200")
 
 
-def test_impute_fills_holes_and_keeps_the_text_of_all_other_cells(command, data, tmp_path):
+def test_impute_fills_missing_values_and_keeps_the_text_of_all_other_values(command, data, tmp_path):
     done = command(*IMPUTE, "-o", "filled.csv", "--std", "std.csv")
     assert done.code == 0
     assert done.out == ""
@@ -120,7 +120,7 @@ def test_model_options_reach_the_estimator(command, data, stand_in):
     assert (model.n_components, model.max_iter, model.random_state) == (1, 9, 4)
 
 
-def test_impute_draws_the_holes(command, data, tmp_path):
+def test_impute_draws_the_missing_values(command, data, tmp_path):
     assert command(*IMPUTE, "-o", "filled.csv", "--plot", "holes.png").code == 0
     assert (tmp_path / "holes.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -379,7 +379,7 @@ def test_a_block_longer_than_the_file_is_refused(command, weather_like):
     assert done.err == "probsfa: error: --block must be at most the number of rows, 80; got 81.\n"
 
 
-def test_too_few_cells_to_hide_any_are_one_line(command, tmp_path):
+def test_too_few_values_to_hide_any_are_one_line(command, tmp_path):
     (tmp_path / "in.csv").write_text("a,b\n1,2\n3,\n,4\n")
     done = command("compare", "in.csv", "--block", "2", "-q")
     assert done.code == 2
@@ -556,6 +556,6 @@ def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
         ([0] * 9, slice(0, 0), slice(0, 9)),
     ],
 )
-def test_what_a_picture_shows_of_a_hole(missing, hole, shown):
+def test_what_a_picture_shows_of_a_missing_value(missing, hole, shown):
     assert _pictures.longest_block(np.array(missing, dtype=bool)) == hole
     assert _pictures.window(hole, len(missing)) == shown

@@ -33,7 +33,7 @@ def written(tmp_path):
     return write
 
 
-def test_dry_run_says_the_whole_plan_and_does_nothing(command, written, tmp_path, stand_in):
+def test_dry_run_states_the_whole_plan_and_does_nothing(command, written, tmp_path, stand_in):
     written(STATIONS)
     for verb in ("impute", "fit", "compare"):
         done = command(verb, "in.csv", "--dry-run", "--group", "site")

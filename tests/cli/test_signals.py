@@ -110,7 +110,7 @@ def test_a_signal_leaves_the_old_file_and_no_other(folder, verb, number, fit, sa
     assert seconds < GRACE + 10.0
 
 
-def test_a_fit_that_says_it_was_interrupted_is_an_interrupt(command, tmp_path, stand_in, monkeypatch):
+def test_a_fit_that_reports_an_interrupt_is_an_interrupt(command, tmp_path, stand_in, monkeypatch):
     (tmp_path / "data.csv").write_text(DATA)
     (tmp_path / "out").write_text("old")
     fit = stand_in.fit

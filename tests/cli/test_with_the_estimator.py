@@ -64,7 +64,7 @@ def test_impute_fills_with_calibrated_intervals(mixture, tmp_path):
     assert rms((filled - mixture.complete)[hole]) < NEAR_THE_NOISE
 
 
-def test_observed_cells_keep_their_text(mixture, tmp_path):
+def test_observed_values_keep_their_text(mixture, tmp_path):
     assert main(["impute", "data.csv", "-o", "filled.csv", "-k", "2", "-q"]) == 0
     before, after = (cells(tmp_path / name) for name in ("data.csv", "filled.csv"))
     changed = [(a, b) for a, b in zip(before, after, strict=True) if a != b]
@@ -118,7 +118,7 @@ def test_a_single_row_is_refused(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.exhaustive
-def test_the_demo_shows_what_the_readme_says(tmp_path, monkeypatch):
+def test_the_demo_shows_what_the_readme_states(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "-o", "demo", "-q"]) == 0
     table = pd.read_csv("demo/comparison.csv").set_index(["hidden", "method"])
@@ -157,7 +157,7 @@ def test_a_saved_model_keeps_its_unit_of_time(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("estimator", [SFA(2), ProcessMonitor(SFA(), alpha=0.1)])
-def test_a_saved_model_that_fills_no_holes_is_refused(estimator, tmp_path, capsys, rng):
+def test_a_saved_model_that_fills_no_missing_values_is_refused(estimator, tmp_path, capsys, rng):
     X = rng.standard_normal((60, 3)).cumsum(axis=0)
     model, data, out = (tmp_path / name for name in ("model.npz", "data.csv", "filled.csv"))
     estimator.fit(X).save(model)
@@ -167,7 +167,7 @@ def test_a_saved_model_that_fills_no_holes_is_refused(estimator, tmp_path, capsy
     assert not out.exists()
 
 
-def test_a_budget_chooses_the_model_and_says_why(mixture, tmp_path, capsys):
+def test_a_budget_chooses_the_model_and_reports_why(mixture, tmp_path, capsys):
     arguments = ["impute", "data.csv", "-o", "filled.csv", "--json"]
     assert main([*arguments, "--budget", "40"]) == 0
     captured = capsys.readouterr()

@@ -18,7 +18,7 @@ def holey():
 
 
 @pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
-def test_only_observed_cells_are_hidden(hide, holey):
+def test_only_observed_values_are_hidden(hide, holey):
     hidden = hide(holey, random_state=0)
     assert hidden.dtype == bool
     assert hidden.shape == holey.shape
@@ -26,7 +26,7 @@ def test_only_observed_cells_are_hidden(hide, holey):
 
 
 @pytest.mark.parametrize("hide", [hide_cells, hide_blocks])
-def test_cells_under_a_mask_are_not_hidden_again(hide, holey):
+def test_values_under_a_mask_are_not_hidden_again(hide, holey):
     masked = np.ma.masked_invalid(holey)
     masked.data[masked.mask] = 999.0
     np.testing.assert_array_equal(hide(masked, random_state=0), hide(holey, random_state=0))
@@ -63,7 +63,7 @@ def test_input_is_left_alone(hide, holey):
     np.testing.assert_array_equal(holey, before)
 
 
-def test_cells_are_hidden_independently():
+def test_values_are_hidden_independently():
     hidden = hide_cells(np.zeros((20_000, 10)), 0.1, random_state=1)
     n = hidden.size
     six_sigma = 6.0 * np.sqrt(0.09 / n)
@@ -93,7 +93,7 @@ def test_blocks_reach_the_fraction_and_hardly_pass_it(n_rows, n_columns, length,
         assert np.all(edges[1::2] - edges[::2] >= length)
 
 
-def test_every_cell_can_be_hidden_by_a_block():
+def test_every_value_can_be_hidden_by_a_block():
     ever = sum(hide_blocks(np.zeros((30, 2)), 10, 0.5, random_state=seed) for seed in range(60))
     assert ever.all()
 

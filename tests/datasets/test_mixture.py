@@ -18,13 +18,13 @@ def bound(a, k=6.0):
 
 
 @pytest.mark.parametrize("lag", [0, 1, 5])
-def test_latents_have_the_autocovariance_of_the_model(lag):
+def test_factors_have_the_autocovariance_of_the_model(lag):
     a = np.array([0.95, 0.5, -0.7])
     latents = make_slow_mixture(N, 3, decay=a, random_state=0).latents
     assert np.all(np.abs(lagged_product(latents, lag) - a**lag) < bound(a))
 
 
-def test_latents_are_uncorrelated():
+def test_factors_are_uncorrelated():
     a = np.array([0.9, 0.9])
     z = make_slow_mixture(N, 2, decay=a, random_state=1).latents
     assert abs((z[:, 0] * z[:, 1]).mean()) < bound(a)[0]
@@ -61,7 +61,7 @@ def test_no_noise_leaves_the_mixture_itself():
 
 
 @pytest.mark.parametrize("block", [None, 20])
-def test_missing_cells(block):
+def test_missing_values(block):
     drawn = make_slow_mixture(2000, 6, missing_fraction=0.25, missing_block=block, random_state=5)
     np.testing.assert_array_equal(np.isnan(drawn.data), ~drawn.mask)
     np.testing.assert_array_equal(drawn.data[drawn.mask], drawn.complete[drawn.mask])

@@ -130,7 +130,7 @@ def test_on_a_cluster(X):
 
 
 class TestMistakes:
-    def test_a_bad_cell_is_named_with_its_part(self, X):
+    def test_a_bad_value_is_named_with_its_part(self, X):
         X[250, 2] = np.nan
         with pytest.raises(ValueError, match=r"X\[200:300\] contains NaN: the first is in row 50, column 2"):
             distributed.fit(SFA(), da.from_array(X, chunks=(100, 4)))

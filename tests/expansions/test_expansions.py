@@ -181,7 +181,7 @@ def test_bad_parameters_are_named(expansion, words):
         expansion.fit(np.arange(8.0).reshape(4, 2))
 
 
-def test_whitening_constant_data_says_why_it_cannot():
+def test_whitening_constant_data_reports_why_it_cannot():
     with pytest.raises(ValueError, match="Every column of X is constant"):
         Polynomial(2, whiten=True).fit(np.ones((5, 2)))
 

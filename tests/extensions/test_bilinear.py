@@ -84,7 +84,7 @@ def test_updates_and_bound_are_those_of_the_definition(rng):
     np.testing.assert_allclose(updated.bounds[0], bound, rtol=EXACT)
 
 
-def test_latents_at_known_gates_are_those_of_the_dense_gaussian(rng):
+def test_factors_at_known_gates_are_those_of_the_dense_gaussian(rng):
     params = random_parameters(rng)
     X, _, gates = simulate(params, 5, rng)
     X = with_holes(rng, X)
@@ -293,7 +293,7 @@ def fitted():
     return BilinearSFA(1, n_init=2, max_iter=60, random_state=0, tol=1.0).fit(X), X
 
 
-def test_verbs(fitted, tmp_path):
+def test_methods(fitted, tmp_path):
     model, X = fitted
     features = model.transform(X)
     assert features.shape == (60, 2)

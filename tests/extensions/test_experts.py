@@ -86,7 +86,7 @@ def test_global_expert_is_the_dense_gaussian(rng, lengths, K):
     np.testing.assert_allclose(at.means[0, :first], oracle.latent_means(rows[0, :first], *arrays), atol=EXACT)
 
 
-def test_draws_of_latents_have_their_moments(rng):
+def test_draws_of_factors_have_their_moments(rng):
     params = random_parameters(rng)
     rows = rng.standard_normal((1, 3, 3))
     expert = GlobalExpert(params, (3,))
@@ -114,7 +114,7 @@ def test_derivative_by_parameters_is_that_of_differences(rng):
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_derivative_by_cells_is_that_of_differences(rng, noisy):
+def test_derivative_by_values_is_that_of_differences(rng, noisy):
     features = Features.of(Polynomial(3).fit(np.zeros((1, 2))), rng.standard_normal((30, 2)))
     params = random_parameters(rng, E=9)
     free = rng.uniform(size=(5, 2)) < 0.6
@@ -231,7 +231,7 @@ def test_samples_have_the_moments_of_the_grid(rng, reflecting):
 
 
 @pytest.mark.parametrize("noise", [None, 0.5])
-def test_samples_given_a_cell_have_the_moments_of_the_grid(rng, noise):
+def test_samples_given_a_value_have_the_moments_of_the_grid(rng, noise):
     grid = oracle.Grid(SQUARED, *arrays_of(SQUARE))
     drawn, _ = run(*two_rows((1.3, np.nan), noise), 200, 400, rng)
     if noise is None:
@@ -473,7 +473,7 @@ def test_slow_features_of_a_nonlinear_mixture():
 # ------------------------------------------------------------------ verbs and the border
 
 
-def test_hidden_cells_are_drawn_on_the_manifold(fitted):
+def test_hidden_values_are_drawn_on_the_manifold(fitted):
     model, y, _ = fitted
     hidden = y.copy()
     hidden[50:60] = np.nan
@@ -491,7 +491,7 @@ def test_hidden_cells_are_drawn_on_the_manifold(fitted):
     assert model.sample_posterior(hidden, 3, random_state=0).shape == (3, 300, 1)
 
 
-def test_chains_come_to_both_signs_of_every_hidden_cell(fitted):
+def test_chains_come_to_both_signs_of_every_hidden_value(fitted):
     """Only the square is slow: missing values are as likely below as above zero, wherever chains began."""
     model, y, _ = fitted
     hidden = y.copy()
@@ -604,7 +604,7 @@ def test_an_interrupted_fit_is_usable(rng, monkeypatch):
     assert np.all(np.isfinite(model.transform(X)))
 
 
-def test_max_iter_says_so(rng):
+def test_max_iter_is_reported(rng):
     X = rng.standard_normal((40, 2)) ** 3
     with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
         clone(QUICK).set_params(max_iter=8, tol=1e-9).fit(X)

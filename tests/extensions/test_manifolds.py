@@ -255,7 +255,7 @@ def test_log_density_about_points_is_that_of_the_mixture(rng):
 # ------------------------------------------------------------------ principal components
 
 
-def test_risk_is_what_the_definition_says(rng):
+def test_risk_is_what_the_definition_states(rng):
     X = rng.standard_normal((60, 4)) @ rng.standard_normal((4, 4)) + 5.0
     pca = PCA(4).fit(X)
     np.testing.assert_allclose(pca.risk_, [oracle.principal_risk(X, m) for m in range(5)], atol=EXACT)

@@ -62,7 +62,7 @@ def test_a_stream_of_moments_does_not_take_fill_values_for_data(incomplete):
     ],
     ids=["temporal_moments", "graph_moments", "heat_kernel", "nearest_neighbors"],
 )
-def test_missing_cells_are_refused_where_rows_must_be_complete(function, incomplete):
+def test_missing_values_are_refused_where_rows_must_be_complete(function, incomplete):
     for X in incomplete:
         row, column = np.argwhere(np.isnan(incomplete[0]))[0]
         with pytest.raises(ValueError, match=f"missing value in row {row}, column {column}"):
@@ -79,7 +79,7 @@ def test_missing_cells_are_refused_where_rows_must_be_complete(function, incompl
         function([0.0, 1.0, 2.0])
 
 
-def test_infinite_cells_are_refused_beside_missing_ones():
+def test_infinite_values_are_refused_beside_missing_ones():
     X = np.array([[np.nan, 1.0], [2.0, -np.inf], [1.0, 1.0]])
     with pytest.raises(ValueError, match="infinity in row 1, column 1"):
         temporal_moments(X, skip_incomplete=True)

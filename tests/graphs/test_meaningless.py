@@ -31,7 +31,7 @@ def test_one_sample_a_class_is_refused(X):
         GraphSFA(graph="clustered").fit(X, [f"name {i}" for i in range(30)])
 
 
-def test_most_samples_alone_in_their_class_are_told(X):
+def test_most_samples_alone_in_their_class_are_reported(X):
     y = np.append(np.arange(25), [0, 0, 1, 1, 2])
     with pytest.warns(UserWarning, match="22 of 30 samples have no edges in this graph"):
         GraphSFA(graph="clustered").fit(X, y)
@@ -50,7 +50,7 @@ def test_one_class_is_refused(X, graph):
         GraphSFA(graph=graph).fit(X, np.zeros(30, dtype=int))
 
 
-def test_numbers_taken_for_classes_are_told(X, rng):
+def test_numbers_taken_for_classes_are_reported(X, rng):
     y = np.round(rng.standard_normal(30), 1)
     y[:2] = y[2]
     with pytest.warns(UserWarning, match="different numbers for 30 samples, and each is treated as a class"):
@@ -58,7 +58,7 @@ def test_numbers_taken_for_classes_are_told(X, rng):
     graphs.clustered(np.round(y))  # few values: classes
 
 
-def test_serial_graphs_of_too_few_groups_are_told(rng):
+def test_serial_graphs_of_too_few_groups_are_reported(rng):
     """The delta value of the label itself, by the definition: no less than the 2 of noise."""
     for n_groups in (2, 3):
         y = np.repeat(np.arange(n_groups), 5)
@@ -93,14 +93,14 @@ def test_nullable_columns_of_pandas_are_labels(X):
         GraphSFA(graph="serial").fit(X, y)
 
 
-def test_minus_one_beside_class_numbers_is_told(X):
+def test_minus_one_beside_class_numbers_is_reported(X):
     y = np.array([0, 1, 2, -1, -1] * 6)
     with pytest.warns(UserWarning, match="label -1 beside classes numbered from 0.*missing=-1"):
         GraphSFA(graph="clustered").fit(X, y)
     GraphSFA(graph="clustered").fit(X, np.where(y == 0, -1, 1))  # the two classes -1 and 1
 
 
-def test_too_few_labels_for_a_semi_supervised_graph_are_told(X):
+def test_too_few_labels_for_a_semi_supervised_graph_are_reported(X):
     y = np.full(30, np.nan)
     y[3] = 1
     with pytest.raises(ValueError, match="y has 1 labels that are not missing"):

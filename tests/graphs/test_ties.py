@@ -183,7 +183,7 @@ def test_rare_labels_cost_little_on_new_data(graph):
     assert np.mean(scores) > 0.89
 
 
-def test_a_rare_class_that_weighs_much_is_told():
+def test_a_rare_class_that_weighs_much_is_reported():
     y = [0] * 60 + [1]
     with pytest.warns(UserWarning, match="1 of 61 samples have more .* merge rare classes"):
         graphs.clustered(y, weighting="classes")

@@ -94,7 +94,7 @@ def test_nothing_hidden_is_refused():
         errors_of(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
 
 
-def test_a_hole_that_is_left_is_not_passed_over():
+def test_a_missing_value_that_is_left_is_not_passed_over():
     truth, seen = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
     left = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
     with pytest.raises(ValueError, match="filled"):
@@ -112,7 +112,7 @@ def test_average():
 # ---- comparisons
 
 
-def test_all_methods_fill_the_same_holes_and_leave_the_rest(series):
+def test_all_methods_fill_the_same_missing_values_and_leave_the_rest(series):
     hidings = [HiddenCells(0.1), HiddenBlocks(12, 0.1)]
     comparisons = compare_methods(series, default_methods(StandIn()), hidings, seeds=[0, 1])
     assert [comparison.hidden for comparison in comparisons] == [hiding.name for hiding in hidings]
@@ -229,6 +229,6 @@ def test_misuse_is_explained(series, methods, options, match):
         compare_methods(series, methods, [HiddenCells()], **options)
 
 
-def test_two_cells_a_column_are_too_few_to_hide_any():
+def test_two_values_a_column_are_too_few_to_hide_any():
     with pytest.raises(ValueError, match="Too few observed values"):
         compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenCells(0.9)])

@@ -137,7 +137,7 @@ def test_a_fit_that_stops_early_does_not_warn(series):
 
 
 @every_method
-def test_only_holes_are_filled(method, series):
+def test_only_missing_values_are_filled(method, series):
     before = series.copy()
     filled = method.fill(series)
     observed = ~np.isnan(series)
@@ -208,7 +208,7 @@ def test_frames_in_frames_out(method, series):
 
 
 @pytest.mark.parametrize("method", METHODS[:-1], ids=NAMES[:-1])
-def test_masked_arrays_and_nullable_frames_have_holes(method, series):
+def test_masked_arrays_and_nullable_frames_have_missing_values(method, series):
     expected = method.fill(series).values
     masked = np.ma.masked_invalid(series)
     masked.data[masked.mask] = 999.0

@@ -35,7 +35,7 @@ def test_rates_are_the_largest_that_alpha_allows(rng, joint, alpha):
     assert (together if joint else each.max()) > alpha
 
 
-def test_too_few_rows_are_told():
+def test_too_few_rows_are_reported():
     with pytest.warns(UserWarning, match="20 normal rows are too few for alpha=0.01"):
         limits = control_limits(np.arange(40.0).reshape(20, 2), 0.01, joint=True)
     np.testing.assert_array_equal(limits, [38.0, 39.0])
@@ -108,7 +108,7 @@ def test_a_statistic_that_no_row_has_raises_no_alarm():
 
 
 @pytest.mark.parametrize(("lengths", "n_folds"), [((100,), 5), ((30, 7, 50), 4), ((3, 3, 3), 2)])
-def test_folds_are_stretches_that_cover_every_row_once(lengths, n_folds):
+def test_folds_are_segments_that_cover_every_row_once(lengths, n_folds):
     rows = [(i, t) for i, n in enumerate(lengths) for t in range(n)]
     folds = contiguous_folds(lengths, n_folds)
     covered = [(i, t) for fold in folds for i, a, b in fold for t in range(a, b)]

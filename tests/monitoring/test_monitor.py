@@ -66,7 +66,7 @@ def test_a_window_finds_small_faults_that_stay(plant):
     assert false[30] == pytest.approx(0.05, abs=0.03)
 
 
-def test_missing_cells_are_allowed_with_the_probabilistic_model(plant, rng):
+def test_missing_values_are_allowed_with_the_probabilistic_model(plant, rng):
     X = np.where(rng.random(plant.shape) < 0.2, np.nan, plant)
     X[1600] = np.nan
     monitor = ProcessMonitor(MODELS["probabilistic"], alpha=0.05).fit(X[:1500])
@@ -131,7 +131,7 @@ def test_times_are_those_of_the_model(plant, rng):
     np.testing.assert_allclose(monitor.score_samples(plant[600:650], times=new)["T2"], wanted)
 
 
-def test_a_window_longer_than_any_stretch_is_refused(plant):
+def test_a_window_longer_than_any_segment_is_refused(plant):
     pieces = [plant[i : i + 20] for i in range(0, 200, 20)]
     with pytest.raises(ValueError, match="window"):
         ProcessMonitor(SFA(), window=30).fit(pieces)

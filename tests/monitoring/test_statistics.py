@@ -60,7 +60,7 @@ def expected(dense, x, which, name, times=None):
     "holes", ["none", "scattered", "empty rows", "one column"], shown=["none", "scattered", "empty rows"]
 )
 @pytest.mark.parametrize("kind", ["even", "uneven", "memory"])
-def test_statistics_of_latents_are_those_of_the_dense_gaussian(rng, holes, kind):
+def test_statistics_of_factors_are_those_of_the_dense_gaussian(rng, holes, kind):
     model, dense = a_model(rng, memory=kind == "memory")
     times = uneven_times(rng, [N])[0] if kind == "uneven" else None
     x = statespace.simulate(rng, dense, [N], None if times is None else [times])[0]
@@ -73,7 +73,7 @@ def test_statistics_of_latents_are_those_of_the_dense_gaussian(rng, holes, kind)
         np.testing.assert_allclose(chart.values, wanted, rtol=SPECTRAL, atol=1e-10, err_msg=name)
 
 
-def test_statistics_of_latents_are_chi_squared_under_the_model(rng):
+def test_statistics_of_factors_are_chi_squared_under_the_model(rng):
     model, _ = a_model(rng)
     X, _ = model.sample(6000, random_state=rng)
     X[rng.random(X.shape) < 0.2] = np.nan
@@ -86,7 +86,7 @@ def test_statistics_of_latents_are_chi_squared_under_the_model(rng):
 
 
 @pytest.mark.parametrize("holes", ["none", "scattered"])
-def test_contributions_of_latents_are_what_a_cell_alone_can_explain(rng, holes):
+def test_contributions_of_factors_are_what_a_value_alone_can_explain(rng, holes):
     model, dense = a_model(rng)
     [x] = punch(rng, statespace.simulate(rng, dense, [N]), holes)
     for name, chart in charts(model, x, 2).items():
@@ -104,7 +104,7 @@ def test_contributions_of_latents_are_what_a_cell_alone_can_explain(rng, holes):
             np.testing.assert_allclose(reductions[t, j], wanted, rtol=1e-6, atol=1e-8, err_msg=name)
 
 
-def test_errors_of_cells_given_the_others_of_their_row(rng):
+def test_errors_of_values_given_the_others_of_their_row(rng):
     """Deleting the cell from the row lowers the distance by their squares."""
     model, _ = a_model(rng)
     x, _ = model.sample(N, random_state=rng)
@@ -142,7 +142,7 @@ def test_statistics_of_slow_features_by_loops(rng):
     np.testing.assert_allclose(made["residual"].values, np.sum(left**2, axis=1))
 
 
-def test_contributions_of_slow_features_are_what_a_cell_alone_can_explain(rng):
+def test_contributions_of_slow_features_are_what_a_value_alone_can_explain(rng):
     X = rng.standard_normal((60, 3)).cumsum(axis=0) @ rng.standard_normal((3, 4)) + rng.standard_normal(
         (60, 4)
     )
@@ -182,7 +182,7 @@ def test_slow_features_are_those_slower_than_the_fastest_column():
     assert slower_than_columns(np.array([1.5, 1.9]), np.array([0.3, 1.0])) == 1
 
 
-def test_slow_latents_are_counted_by_the_changes_that_the_model_says(rng):
+def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
     """Against the changes of a long series of the model."""
     model = ProbabilisticSFA.from_parameters(
         [0.95, 0.5, -0.9],

@@ -251,7 +251,7 @@ def test_neighbours_have_a_joint_covariance(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("missing", [[], [1], [0, 1], [0, 1, 2]])
-def test_density_of_a_row_with_holes(seed, missing):
+def test_density_of_a_row_with_missing_values(seed, missing):
     """That of the cells that are there; of none of them, zero."""
     rng = np.random.default_rng(seed)
     model = oracle.random_model(rng, D, K)

@@ -148,7 +148,7 @@ def test_far_from_zero(complete, level):
 
 
 @pytest.mark.parametrize("n_rows", [1, 3])
-def test_one_latent_by_hand(n_rows):
+def test_one_factor_by_hand(n_rows):
     """Decay 1/2, gaps of one and two, unit noise: gains 1/2, 7/15 and 29/59, innovations 4, 3 and 22/5."""
     model = oracle.Model(np.array([0.5]), np.eye(1), np.ones(1), np.zeros(1))
     data, times = np.array([[4.0], [4.0], [5.0]])[:n_rows], np.array([10.0, 11.0, 13.0])[:n_rows]
@@ -213,7 +213,7 @@ def test_filter_is_bayesian_regression():
     assert peer.marginal_loglik == pytest.approx(ours.log_likelihood, rel=1e-7)
 
 
-def test_a_missing_cell_is_nan_here_and_spoils_everything_there(complete):
+def test_a_missing_value_is_nan_here_and_spoils_everything_there(complete):
     model, data = complete
     data = data.copy()
     data[3, 1] = np.nan

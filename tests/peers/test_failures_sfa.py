@@ -116,7 +116,7 @@ def test_constant_columns_are_left_alone():
     assert not sfa.components_[:, [0, 7, 8]].any()
 
 
-def test_asking_for_more_than_the_rank_says_the_rank():
+def test_asking_for_more_than_the_rank_states_the_rank():
     # others: six columns where seven were asked for
     with pytest.raises(ValueError, match="n_components=7 .* rank 6"):
         SFA(7).fit(np.column_stack([X, X[:, 0]]))

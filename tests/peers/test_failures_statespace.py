@@ -113,7 +113,7 @@ def test_nan_is_missing_and_not_contagious(fitted):
     assert all(np.all(np.isfinite(part)) for part in estimator.params_.to_arrays().values())
 
 
-def test_one_hole_does_not_hide_the_row(fitted):
+def test_one_missing_value_does_not_hide_the_row(fitted):
     """A row with one hole still tells what its other entries tell (pykalman and simdkalman drop the row)."""
     _, data, estimator = fitted
     x = np.where(np.isnan(data), 0.5, data)
@@ -154,7 +154,7 @@ def test_an_empty_column_is_named():
         ProbabilisticSFA(1).fit(frame)
 
 
-def test_the_start_of_learning_takes_holes(fitted):
+def test_the_start_of_learning_takes_missing_values(fitted):
     """The initialiser met NaN (statsmodels issue 6230): here a hole in every row and every column."""
     rng = np.random.default_rng(3)
     model, *_ = fitted
@@ -339,7 +339,7 @@ def test_transition_is_diagonal_and_stable(fitted):
     assert np.all(np.abs(trend.decay_) < 1)
 
 
-def test_latents_are_forecast_too(fitted):
+def test_factors_are_forecast_too(fitted):
     """Forecasts of the factors themselves (statsmodels 9197)."""
     _, data, estimator = fitted
     ahead = estimator.forecast(data, 4)

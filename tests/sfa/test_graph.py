@@ -356,7 +356,7 @@ def test_errors_name_the_argument(options, y, message):
         GraphSFA(**options).fit(X, y)
 
 
-def test_missing_cells_are_named():
+def test_missing_values_are_named():
     X = np.random.default_rng(0).standard_normal((5, 2))
     X[3, 1] = np.nan
     with pytest.raises(ValueError, match="row 3, column 1"):

@@ -339,7 +339,7 @@ def test_held_out_slowness_is_that_of_separate_fits(rng, lengths, lag):
 
 
 @pytest.mark.parametrize("lag", [1, 3, 20])
-def test_moments_of_stretches_are_those_of_the_whole(rng, lag):
+def test_moments_of_segments_are_those_of_the_whole(rng, lag):
     X, lengths = series(rng, 90), (30, 1, 59)
     functions = KernelFunctions(KernelColumns(X, "rbf", {"gamma": 0.3}), np.array([3, 50, 71]))
     sequences = Sequences(X, lengths)

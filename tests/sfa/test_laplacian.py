@@ -86,7 +86,7 @@ def test_all_components_of_a_small_graph(rng, n_components):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n_components", [1, 2, 3, 6])
-def test_components_are_told_apart_exactly(rng, method, n_components):
+def test_components_are_separated_exactly(rng, method, n_components):
     blocks = [random_graph(rng, n) for n in (9, 14, 7)]
     order = rng.permutation(31)  # the last vertex has no edge at all
     W = np.zeros((31, 31))

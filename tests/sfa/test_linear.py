@@ -187,7 +187,7 @@ def test_partial_fit_over_any_chunks_equals_fit_on_the_whole(seed, cuts, lag, ga
     np.testing.assert_allclose(parts.components_, whole.components_, rtol=SPECTRAL, atol=SPECTRAL)
 
 
-def test_partial_fit_knows_where_sequences_begin(rng):
+def test_partial_fit_respects_sequence_boundaries(rng):
     X = walk(rng)
     expected = SFA().fit(X, lengths=[20, 40]).delta_values_
     by_flag = SFA().partial_fit(X[:20]).partial_fit(X[20:], new_sequence=True)
@@ -207,7 +207,7 @@ def test_partial_fit_goes_on_after_fit_and_after_pickling(rng):
     np.testing.assert_array_equal(again.delta_values_, SFA().fit(X).delta_values_)
 
 
-def test_partial_fit_says_what_it_waits_for(rng):
+def test_partial_fit_states_what_it_waits_for(rng):
     X = walk(rng)
     sfa = SFA(n_components=3)
     for chunk, reason in ((X[:1], "no two complete rows 1 apart"), (X[1:3], "numerical rank 2")):
@@ -259,7 +259,7 @@ def test_skip_is_the_definition_without_incomplete_rows(rng):
     up_to_sign(Y[complete], outputs[0][complete])
 
 
-def test_a_missing_cell_of_a_constant_column_still_hides_its_row(rng):
+def test_a_missing_value_of_a_constant_column_still_hides_its_row(rng):
     X = np.column_stack([walk(rng), np.ones(60)])
     X[5, 4] = np.nan
     Y = SFA(missing="skip").fit(X).transform(X)

@@ -162,7 +162,7 @@ def test_a_complete_bipartite_graph_falls_into_its_sides(rng):
 
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
-def test_a_complete_graph_has_no_clusters_and_says_so():
+def test_a_complete_graph_has_no_clusters_and_reports_it():
     with pytest.warns(UserWarning, match="1 of its first 3 eigenvalues above 0, less than n_clusters=3"):
         found = SpectralClustering(3, affinity="precomputed", random_state=0).fit(1 - np.eye(12))
     np.testing.assert_allclose(found.eigenvalues_, [1, -1 / 11, -1 / 11], rtol=SPECTRAL)

@@ -254,7 +254,7 @@ def test_angles(rng, period):
     assert np.minimum(off, period - off).max() < 1e-6 * period
 
 
-def test_the_default_finds_quadratic_classes_and_says_so(rng):
+def test_the_default_finds_quadratic_classes_and_reports_it(rng):
     X, y = rings(rng, 600)
     model = GraphSFAClassifier(cv=2).fit(X[:300], y[:300])
     assert model.gsfa_.expansion_ is not None and model.score(X[300:], y[300:]) > 0.97
@@ -499,7 +499,7 @@ def test_missing_labels_are_refused_with_what_to_do(rng, missing):
 @pytest.mark.filterwarnings(
     "ignore:.* samples have no edges:UserWarning", "ignore:y has the label -1 beside:UserWarning"
 )
-def test_labels_that_are_no_classes_are_told(rng):
+def test_labels_that_are_no_classes_are_reported(rng):
     X = rng.standard_normal((10, 2))
     with pytest.raises(
         ValueError, match="Unknown label type: continuous.* GraphSFARegressor takes quantities"
@@ -533,7 +533,7 @@ def test_errors_name_the_argument(rng):
         GraphSFAClassifier(graph=graphs.temporal(4)).fit(X, np.arange(10) % 2)
 
 
-def test_classes_without_any_spread_are_told():
+def test_classes_without_any_spread_are_reported():
     """The slow feature is the class itself: discriminant analysis has nothing to divide by."""
     X = np.array([[-0.2, -1.2, 0.9], [-0.2, -1.2, 0.9], [-1.5, -3.8, 1.0]])
     with pytest.raises(ValueError, match="constant in each class"):

@@ -48,7 +48,7 @@ def test_attributes_say_what_the_noise_is(asked):
     assert not hasattr(white, "noise_decay_") and not white.params_.has_memory
 
 
-def test_latents_are_those_that_columns_share(asked):
+def test_factors_are_those_that_columns_share(asked):
     model, params, data, times = asked
     mean, covariance = oracle.posterior_of_latents(params, data, times)
     posterior = model.posterior(data[0])
@@ -59,7 +59,7 @@ def test_latents_are_those_that_columns_share(asked):
     assert draws.shape == (3, N_ROWS, 2)
 
 
-def test_holes_are_filled_from_the_memory_too(asked):
+def test_missing_values_are_filled_from_the_ar1_noise_too(asked):
     model, params, data, times = asked
     filled, std = model.impute(data[0], return_std=True)
     holes = np.flatnonzero(np.isnan(data[0]).ravel())
@@ -68,7 +68,7 @@ def test_holes_are_filled_from_the_memory_too(asked):
     assert scaled_error(std.ravel()[holes] ** 2, np.diag(covariance)) < EXACT
 
 
-def test_contributions_add_up_with_that_of_the_memory(asked):
+def test_contributions_add_up_with_that_of_the_ar1_noise(asked):
     model, params, data, _ = asked
     parts = model.contributions(data[0])
     assert parts.shape == (N_ROWS, N_COLUMNS, 3)
@@ -77,7 +77,7 @@ def test_contributions_add_up_with_that_of_the_memory(asked):
     np.testing.assert_allclose((parts.sum(axis=2) + model.mean_)[holes], model.impute(data[0])[holes])
 
 
-def test_forecasts_carry_the_memory_on(asked):
+def test_forecasts_carry_the_ar1_noise_on(asked):
     model, params, data, times = asked
     forecast = model.forecast(data[0], 4)
     longer = [np.vstack([data[0], np.full((4, 2), np.nan)])]
@@ -88,7 +88,7 @@ def test_forecasts_carry_the_memory_on(asked):
     assert np.asarray(forecast.latent_means).shape == (4, 2)
 
 
-def test_predictions_one_row_ahead_carry_the_memory_and_filters_go_on(asked):
+def test_predictions_one_row_ahead_carry_the_ar1_noise_and_filters_go_on(asked):
     model, params, data, times = asked
     result = model.filter(data[0])
     for t in (1, 13, 29):
@@ -107,7 +107,7 @@ def test_predictions_one_row_ahead_carry_the_memory_and_filters_go_on(asked):
     assert scaled_error(second.predictions, result.predictions[11:]) < EXACT
 
 
-def test_cells_left_out_are_told_by_all_others(asked):
+def test_values_left_out_are_reported_by_all_others(asked):
     model, params, data, times = asked
     whole = model._model._posterior(model._check(data[0], None, None))
     moments = observation_moments(params.state_space, whole.means, whole.covariances)
@@ -119,7 +119,7 @@ def test_cells_left_out_are_told_by_all_others(asked):
             assert variance[t, d] == pytest.approx(spread[0, 0], rel=1e-7)
 
 
-def test_news_are_of_the_cells_that_came_in(asked):
+def test_news_are_of_the_values_that_came_in(asked):
     model, _, data, _ = asked
     x = data[0].copy()
     x[-1] = [np.nan, 0.7]
@@ -130,7 +130,7 @@ def test_news_are_of_the_cells_that_came_in(asked):
     assert news.after == pytest.approx(model.impute(x)[-1, 0], rel=1e-9)
 
 
-def test_draws_of_cells_have_the_moments_of_the_joint_gaussian(asked):
+def test_draws_of_values_have_the_moments_of_the_joint_gaussian(asked):
     model, params, data, times = asked
     holes = np.flatnonzero(np.isnan(data[0]).ravel())[:6]
     draws = model.sample_posterior(data[0], 4000, of="cells", random_state=0)
@@ -150,7 +150,7 @@ def test_samples_have_the_covariances_of_the_model(asked):
     np.testing.assert_allclose(np.cov(both.T), wanted, atol=0.06 * wanted.max())
 
 
-def test_diagnosis_finds_nothing_where_the_noise_has_the_memory_it_should(asked):
+def test_diagnosis_finds_nothing_where_the_noise_has_the_ar1_noise_it_should(asked):
     model, params, _, _ = asked
     x, _ = model.sample(800, random_state=2)
     with warnings.catch_warnings():
@@ -165,7 +165,7 @@ def test_diagnosis_finds_nothing_where_the_noise_has_the_memory_it_should(asked)
     assert np.abs(right.autocorrelation[0]).max() < 0.12 < np.abs(told.autocorrelation[0]).max()
 
 
-def test_files_hold_the_memory(asked, tmp_path):
+def test_files_hold_the_ar1_noise(asked, tmp_path):
     model, params, data, _ = asked
     model.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")
@@ -210,7 +210,7 @@ def test_constant_columns_stay_constant():
         ({"memory_decay": [0.5, 0.5], "memory_scale": 1.0}, r"memory_decay must be a number or have shape"),
     ],
 )
-def test_what_is_no_memory_is_refused(arguments, message):
+def test_what_is_not_ar1_noise_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_parameters([0.9], [[1.0]], 0.1, **arguments)
 
@@ -228,7 +228,7 @@ def test_the_form_of_the_paper_has_white_noise():
         innovation_parameters(params)
 
 
-def test_broken_files_with_memory_are_refused(asked, tmp_path):
+def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
     model = asked[0]
     broken = ProbabilisticSFA.from_parameters(**model.params_.to_arrays())
     for name, value, message in [

@@ -45,7 +45,7 @@ REFUSED = {
 }
 
 
-def test_rows_without_any_cell_do_not_judge_a_model():
+def test_rows_without_any_value_do_not_judge_a_model():
     model = ProbabilisticSFA.from_parameters([0.9], [[1.0], [0.5], [0.2]], 0.3)
     nothing = np.full((60, 3), np.nan)
     for verb in (model.diagnose, model.bic, model.standard_errors):
@@ -92,7 +92,7 @@ def test_parameters_are_checked_by_name(name, value):
 
 
 @pytest.mark.parametrize("value", [0, -2, 1.5])
-def test_counts_of_the_verbs_are_checked(value):
+def test_counts_of_the_methods_are_checked(value):
     fitted = ProbabilisticSFA(1).fit(walk())
     with pytest.raises(ValueError, match="n_steps"):
         fitted.forecast(walk(), value)

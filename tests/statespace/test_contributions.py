@@ -22,7 +22,7 @@ def test_contributions_add_up_to_the_smoothed_mean(rng, noise):
         np.testing.assert_allclose((part.sum(axis=2) + fitted.mean_)[missing], full[missing], rtol=1e-9)
 
 
-def test_each_part_is_the_dense_mean_of_a_latent_times_its_loading(rng):
+def test_each_part_is_the_dense_mean_of_a_factor_times_its_loading(rng):
     model = oracle.random_model(rng, 3, 2)
     [data] = punch(rng, oracle.simulate(rng, model, [12]), "scattered")
     fitted = ProbabilisticSFA.from_parameters(*model)

@@ -82,7 +82,7 @@ def test_innovations_are_those_of_statsmodels(rng):
     np.testing.assert_allclose(given(model).filter(data).innovations, wanted, rtol=1e-8, atol=1e-9)
 
 
-def test_cells_and_rows_that_are_left_out_are_the_dense_conditional(rng):
+def test_values_and_rows_that_are_left_out_are_the_dense_conditional(rng):
     model, data, _ = small(rng)
     params, x = to_parameters(model), np.concatenate(data)
     whole = smooth(params, to_panel(data))
@@ -177,7 +177,7 @@ def spread(rng, X, noise, s):
         (spread, "The noise of column 2 changes over the series"),
     ],
 )
-def test_a_planted_fault_is_told_and_nothing_else(plant, words):
+def test_a_planted_fault_is_reported_and_nothing_else(plant, words):
     said = []
     for seed in range(6):
         rng, model, X, noise, s = case(seed)
@@ -206,7 +206,7 @@ def path_with_a_derivative(rng, n_smooth, missing=0.0):
 
 
 @pytest.mark.parametrize("n_smooth", [1, 2])
-def test_smooth_paths_are_told_with_how_many_latents_they_take(rng, n_smooth):
+def test_smooth_paths_are_reported_with_how_many_factors_they_take(rng, n_smooth):
     X, rough = path_with_a_derivative(rng, n_smooth, missing=0.05)
     found = rough.diagnose(X)
     [sentence] = [one for one in found.advice if "smooth" in one]
@@ -215,7 +215,7 @@ def test_smooth_paths_are_told_with_how_many_latents_they_take(rng, n_smooth):
     assert all(repr(j) in sentence for j in range(4)) and "4" not in sentence.split(" are smooth")[0]
 
 
-def test_paths_of_ar1_latents_are_not_called_smooth(rng):
+def test_paths_of_ar1_factors_are_not_called_smooth(rng):
     """As autocorrelated as the errors may be: of a memory that the model does not have, and of a rhythm."""
     _, model, X, noise, s = case(4)
     X[:, 2] += 3.0 * s * lfilter([np.sqrt(0.0975)], [1.0, -0.95], rng.standard_normal(N)) - noise
@@ -227,7 +227,7 @@ def test_paths_of_ar1_latents_are_not_called_smooth(rng):
 
 
 @pytest.mark.parametrize("n_smooth", [1, 2])
-def test_smooth_paths_under_noise_are_told_by_the_likelihood(rng, n_smooth):
+def test_smooth_paths_under_noise_are_reported_by_the_likelihood(rng, n_smooth):
     """Noise of a third of the variance hides the derivative from the errors of single columns."""
     loadings = np.zeros((5, 2 * n_smooth))
     loadings[:, ::2] = rng.standard_normal((5, n_smooth))
@@ -241,7 +241,7 @@ def test_smooth_paths_under_noise_are_told_by_the_likelihood(rng, n_smooth):
 
 
 @pytest.mark.parametrize("decay", [0.999, 0.99])
-def test_a_rhythm_that_loses_its_phase_is_one(rng, decay):
+def test_a_cycle_that_loses_its_phase_is_one(rng, decay):
     """Its peak is broader than the resolution of the record: several sinusoids have a part of it."""
     truth = Parameters(
         np.array([0.95]), rng.standard_normal((5, 3)), np.full(5, 0.25), np.zeros(5),
@@ -273,7 +273,7 @@ def test_one_percent_of_false_alarms_are_shared_by_all_kinds_of_fault(rng, p, to
     assert any("memory" in sentence for sentence in advice) is told
 
 
-def test_what_is_suggested_keeps_the_rhythms_that_are_there(rng):
+def test_what_is_suggested_keeps_the_cycles_that_are_there(rng):
     t, slow = np.arange(N), lfilter([0.3], [1.0, -0.95], rng.standard_normal(N))
     day, week = (np.sin(2.0 * np.pi * t / period)[:, None] for period in (24.0, 7.0))
     X = day * [1.0, 0.5, -1.0] + week * [-0.5, 1.0, 0.5] + slow[:, None] * [1.0, 0.5, -1.0]
@@ -296,7 +296,7 @@ def test_what_is_suggested_takes_the_fault_away(rng):
     assert "smooth" not in better.diagnose(X[600:]).suggested
 
 
-def test_dates_tell_rhythms_by_the_calendar(rng):
+def test_dates_tell_cycles_by_the_calendar(rng):
     _, model, X, _, s = case(1)
     index = pd.date_range("2024-01-01", periods=N, freq="h")
     model = ProbabilisticSFA.from_parameters(
@@ -325,7 +325,7 @@ def test_lists_come_back_as_lists_and_levels_are_checked(rng):
         found.covered(0.93)
 
 
-def test_short_and_empty_data_are_told_nothing_of():
+def test_short_and_empty_data_are_reported_nothing_of():
     _, model, X, _, _ = case(2)
     for rows in (X[:1], X[:5], X[:30]):
         assert model.diagnose(rows).advice == ()
@@ -363,7 +363,7 @@ def test_the_status_of_a_fit_warns_of_gross_misfit():
 # ------------------------------------------------------------------ given parameters
 
 
-def test_a_model_of_given_parameters_has_all_verbs(rng, tmp_path):
+def test_a_model_of_given_parameters_has_all_methods(rng, tmp_path):
     model = ProbabilisticSFA.from_parameters([0.5, 0.9], [[1.0, 2.0], [0.5, -1.0], [1.0, 0.2]], 0.3, 5.0)
     np.testing.assert_array_equal(model.decay_, [0.9, 0.5])
     np.testing.assert_array_equal(model.loadings_[:, 1], [1.0, 0.5, 1.0])

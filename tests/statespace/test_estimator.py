@@ -456,7 +456,7 @@ def test_routed_lengths_and_times_reach_fit_and_transform(series, timed):
     "verb",
     ["transform", "posterior", "impute", "filter", "sample_posterior", "score", "log_likelihood", "bic"],
 )
-def test_verbs_before_fit(series, verb):
+def test_methods_before_fit(series, verb):
     with pytest.raises(NotFittedError):
         getattr(ProbabilisticSFA(), verb)(series[1])
 
@@ -464,6 +464,6 @@ def test_verbs_before_fit(series, verb):
 @pytest.mark.parametrize(
     "call", [lambda m: m.sample(3), lambda m: m.save("nowhere"), lambda m: m.forecast([[1.0]], 1)]
 )
-def test_other_verbs_before_fit(call):
+def test_other_methods_before_fit(call):
     with pytest.raises(NotFittedError):
         call(ProbabilisticSFA())

@@ -199,7 +199,7 @@ def test_effects_do_not_depend_on_units(driven):
 # ------------------------------------------------------------------------------------------- verbs
 
 
-def test_verbs_are_those_of_the_rest_with_the_effects(driven):
+def test_methods_are_those_of_the_rest_with_the_effects(driven):
     x, exog, fitted = driven
     plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
     effects = exog @ fitted.exog_coef_.T
@@ -363,7 +363,7 @@ def trending(rng):
     return data + exog * [0.1, -0.2], exog
 
 
-def test_covariates_with_default_latents(rng):
+def test_covariates_with_default_factors(rng):
     data, exog = trending(rng)
     chosen = ProbabilisticSFA(tol=0.1).fit(data, exog=exog)
     assert chosen.decay_.size == 2 and "Selected 2 latent factors" in chosen.status_
@@ -384,7 +384,7 @@ def test_covariates_at_uneven_times_and_from_a_start(rng):
 
 
 @pytest.mark.exhaustive
-def test_covariates_with_rhythms(rng):
+def test_covariates_with_cycles(rng):
     data, exog = trending(rng)
     data = data + 3.0 * np.sin(2 * np.pi * np.arange(60) / 12)[:, None]
     fitted = ProbabilisticSFA(1, rhythms=[12], tol=0.1).fit(data, exog=exog)
@@ -471,7 +471,7 @@ def test_outliers_hardly_move_robust_effects(struck):
     assert scores[x - clean > 1.0].min() > scores[x - clean < 1.0].max()
 
 
-def test_robust_effects_are_least_squares_at_the_weights_of_the_cells(struck):
+def test_robust_effects_are_least_squares_at_the_weights_of_the_values(struck):
     _, x, exog, fitted = struck
     model, nu = as_model(fitted), fitted.degrees_of_freedom_
     rest = x - exog @ fitted.exog_coef_.T
@@ -499,7 +499,7 @@ def test_a_robust_fit_with_covariates_is_no_lower_than_without_and_never_falls(s
     assert fitted.log_likelihood(x, exog=exog) == pytest.approx(fitted.log_likelihood_, abs=1e-3)
 
 
-def test_verbs_of_a_robust_model_with_covariates(struck, tmp_path):
+def test_methods_of_a_robust_model_with_covariates(struck, tmp_path):
     _, x, exog, fitted = struck
     holed = x.copy()
     holed[20:25, 0] = np.nan

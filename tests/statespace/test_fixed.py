@@ -302,7 +302,7 @@ def test_a_period_within_its_range_is_where_the_dense_likelihood_has_no_slope(cy
     assert value(1.0) > max(value(1.01), value(0.99))
 
 
-def test_a_rhythm_seen_by_some_columns_keeps_its_pattern(cycle):
+def test_a_cycle_seen_by_some_columns_keeps_its_pattern(cycle):
     _, x = cycle
     seen = np.array([[True, True, True], [True, True, True], [True, False, False]])
     fitted = ProbabilisticSFA(1, rhythms=[12.0], fixed={"loadings": seen}, max_iter=60).fit(x)

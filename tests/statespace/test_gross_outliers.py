@@ -27,7 +27,7 @@ def test_few_artefact_rows_are_named_by_the_status(recording, rng):
     assert SAID not in ProbabilisticSFA(2, robust=True).fit(X).status_
 
 
-def test_many_outlying_cells_are_told_of(recording, rng):
+def test_many_outlying_values_are_reported_of(recording, rng):
     X = recording + (rng.random(recording.shape) < 0.05) * 15.0 * rng.choice([-1.0, 1.0], recording.shape)
     assert SAID in ProbabilisticSFA(2).fit(X).status_
 
@@ -47,7 +47,7 @@ def test_clean_data_raise_no_alarm(recording, rng, holes):
 
 
 @pytest.mark.exhaustive
-def test_of_the_weather_only_a_wind_of_a_thousand_miles_an_hour_is_told():
+def test_of_the_weather_only_a_wind_of_a_thousand_miles_an_hour_is_reported():
     data = load_nyc_weather().data
     status = ProbabilisticSFA(6).fit(data).status_
     assert SAID in status and "row 1010, column 'u_EWR'" in status

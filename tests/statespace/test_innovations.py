@@ -100,7 +100,7 @@ def test_there_and_back(rng, scale):
     assert scaled_error(again.weights, theta.weights) < EXACT
 
 
-def test_the_scale_of_a_latent_is_free(rng):
+def test_the_scale_of_a_factor_is_free(rng):
     """Twice the latent and twice its weights are the same data (the ambiguity of the paper's section 4)."""
     theta = random_parameters(rng)
     x = oracle.simulate(rng, oracle.Model(*theta.unit_variance().to_arrays().values()), [20])[0]
@@ -154,7 +154,7 @@ def test_units_of_the_columns_are_no_lack_of_rank():
     )
 
 
-def test_more_features_than_latents_have_no_recognition_weights():
+def test_more_features_than_factors_have_no_recognition_weights():
     params = make_parameters([0.5], np.ones((2, 1)), 0.1)
     with pytest.raises(ValueError, match="1 factors and 2 columns"):
         innovation_parameters(params)

@@ -32,7 +32,7 @@ def moments(model, x):
     return model.offset + dense.means @ model.loadings.T, explained + model.noise
 
 
-def test_a_cell_left_out_is_that_of_a_posterior_without_it(rng, data):
+def test_a_value_left_out_is_that_of_a_posterior_without_it(rng, data):
     model = oracle.random_model(rng, 3, 2)
     without = left_out(data, *moments(model, data), model.noise)
     assert np.array_equal(np.isnan(without), np.isnan(data))
@@ -43,7 +43,7 @@ def test_a_cell_left_out_is_that_of_a_posterior_without_it(rng, data):
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-8, 1e-12])
-def test_scores_of_cells_that_tell_nearly_all_of_themselves_are_those_of_posteriors_without_them(
+def test_scores_of_values_that_tell_nearly_all_of_themselves_are_those_of_posteriors_without_them(
     rng, data, noise
 ):
     truth = oracle.random_model(rng, 3, 2)
@@ -61,7 +61,7 @@ def test_scores_of_cells_that_tell_nearly_all_of_themselves_are_those_of_posteri
         assert scores[t, d] == pytest.approx(wanted, rel=1e-7 + 1e-15 / noise)
 
 
-def test_a_cell_that_nothing_else_speaks_of_is_left_alone(rng, data):
+def test_a_value_that_nothing_else_speaks_of_is_left_alone(rng, data):
     """Hardly any noise, and no other cell that knows: rounding is no answer."""
     model = oracle.random_model(rng, 3, 3)._replace(noise=np.full(3, 1e-17))
     means, variances = data.copy(), np.broadcast_to(2.0 * model.noise, data.shape)
@@ -82,7 +82,7 @@ def test_straight_lines_go_through_the_neighbours(data, times):
     assert np.array_equal(np.isnan(lines), np.isnan(data))
 
 
-def test_errors_are_those_of_the_same_cells(rng, data):
+def test_errors_are_those_of_the_same_values(rng, data):
     model = oracle.random_model(rng, 3, 2)
     series = Sequences(data, (12,))
     comparison = compare_with_interpolation(series, left_out(data, *moments(model, data), model.noise))

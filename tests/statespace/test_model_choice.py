@@ -75,14 +75,14 @@ def test_the_score_is_the_integral_of_the_squared_distance_of_distributions(rng)
     assert crps(np.array(-2.0), np.array(0.0)) == 2.0
 
 
-def test_standard_errors_are_those_of_means_over_holes(rng):
+def test_standard_errors_are_those_of_means_over_missing_values(rng):
     differences, groups = rng.standard_normal((2, 300)), np.repeat(np.arange(50), 6)
     for row, error in zip(differences, standard_errors(differences, groups), strict=True):
         means = [row[groups == g].mean() for g in range(50)]
         assert error == pytest.approx(np.std(means, ddof=1) / np.sqrt(50), rel=1e-12)
 
 
-def test_hidden_cells_decide_where_they_can_and_the_likelihood_elsewhere(rng):
+def test_hidden_values_decide_where_they_can_and_the_likelihood_elsewhere(rng):
     groups = np.arange(400)
     common = rng.random(400)
     slightly = np.array([common, common + 0.01 * rng.standard_normal(400), common + 0.5])
@@ -100,7 +100,7 @@ def test_a_score_that_is_surely_but_hardly_worse_is_as_good(rng):
     assert told.equal.tolist() == [True, True, False] and told.chosen == 1
 
 
-def test_a_cell_far_out_decides_nothing(rng):
+def test_a_value_far_out_decides_nothing(rng):
     """Its log densities differ by thousands of nats, its ranked probability scores as its predictions do."""
     errors = np.tile(rng.standard_normal(300), (2, 1))
     errors[:, 0] = 1e4
@@ -112,7 +112,7 @@ def test_a_cell_far_out_decides_nothing(rng):
     assert weigh(scores, np.arange(300), np.array([0.0, 1.0])).chosen == 0
 
 
-def test_a_model_is_refused_where_all_draws_of_hidden_cells_refuse_it(rng):
+def test_a_model_is_refused_where_all_draws_of_hidden_values_refuse_it(rng):
     common, groups, bic = rng.random(300), np.arange(300), np.array([0.0, 20.0])
     better = np.array([common + 0.1 + 0.1 * rng.standard_normal(300), common])
     same = np.array([common, common + 0.01 * rng.standard_normal(300)])
@@ -126,7 +126,7 @@ def test_a_model_is_refused_where_all_draws_of_hidden_cells_refuse_it(rng):
     np.testing.assert_allclose(told.standard_error, wanted)
 
 
-def test_units_are_hardly_moved_by_cells_far_out(rng):
+def test_units_are_hardly_moved_by_values_far_out(rng):
     values = rng.standard_normal((2000, 2))
     values[:2, 0] = 1e3
     assert units_of(values) == pytest.approx([1.0, 1.0], rel=2.0)
@@ -154,7 +154,7 @@ def test_gaps_are_hidden_as_the_data_s_own(rng):
         assert np.mean(runs == 6) >= 0.5
 
 
-def test_a_complete_series_hides_single_cells_and_blocks(rng):
+def test_a_complete_series_hides_single_values_and_blocks(rng):
     values = rng.standard_normal((400, 5))
     hidden = hide_for_choice(values, fraction=0.2, n_masks=4, block=24, rng=rng)
     assert hidden.kinds == ("single values",) * 2 + ("blocks of 24 rows",) * 2
@@ -212,7 +212,7 @@ def test_straight_lines_by_times():
     np.testing.assert_allclose(straight_lines(sequences), [[1, 2], [3, 2], [4, 2], [4, 2]])
 
 
-def test_isolated_cells_are_far_from_their_four_neighbours(rng):
+def test_isolated_values_are_far_from_their_four_neighbours(rng):
     values = np.cumsum(rng.standard_normal((200, 3)), axis=0)
     values[::7, 1] = np.nan
     values[[40, 41, 120], [0, 0, 1]] += [90.0, -80.0, 70.0]
@@ -236,7 +236,7 @@ def test_isolated_cells_are_far_from_their_four_neighbours(rng):
 # ------------------------------------------------------------------------------------------------- growth
 
 
-def test_a_rhythm_is_found_in_what_a_smaller_model_leaves(rng):
+def test_a_cycle_is_found_in_what_a_smaller_model_leaves(rng):
     params = Parameters(
         np.array([0.95]),
         rng.standard_normal((3, 3)),
@@ -255,7 +255,7 @@ def test_a_rhythm_is_found_in_what_a_smaller_model_leaves(rng):
     assert log_likelihood(larger, panel) > log_likelihood(alone, panel) + 50.0
 
 
-def test_a_smaller_model_keeps_the_latents_that_explain_most():
+def test_a_smaller_model_keeps_the_factors_that_explain_most():
     params = Parameters(
         np.array([0.9, 0.8, 0.7]),
         np.array([[1.0, 0.1, 3.0, 0.2, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 0.0, 0.1, 2.0, 1.0]]),
@@ -271,7 +271,7 @@ def test_a_smaller_model_keeps_the_latents_that_explain_most():
     np.testing.assert_allclose(less.noise_variance, [1.0 + 0.5 * (0.01 + 0.04), 1.0 + 0.5 * 0.01])
 
 
-def test_the_power_of_a_rhythm_is_that_of_the_whitened_periodogram(rng):
+def test_the_power_of_a_cycle_is_that_of_the_whitened_periodogram(rng):
     """By the spectral matrix itself, inverted at each frequency, around the peak."""
     params = Parameters(np.array([0.8]), rng.standard_normal((3, 1)), np.full(3, 0.5), np.zeros(3))
     values = simulate(params, 240, rng)[0]
@@ -463,7 +463,7 @@ def test_the_same_seed_gives_the_same_numbers(selection):
         }
 
 
-def test_the_seed_chooses_hidden_cells_alone(selection):
+def test_the_seed_chooses_hidden_values_alone(selection):
     """What is asked of them is asked of the last few; all else is of all cells, and knows of no seed."""
     other = select_model(mixture(), ONE_AND_TWO, random_state=1)
     for one, two in zip(selection.records, other.records, strict=True):
@@ -473,7 +473,7 @@ def test_the_seed_chooses_hidden_cells_alone(selection):
     np.testing.assert_array_equal(selection.best_estimator_.decay_, other.best_estimator_.decay_)
 
 
-def test_cells_far_from_their_neighbours_count_in_the_last_fit_alone():
+def test_values_far_from_their_neighbours_count_in_the_last_fit_alone():
     """Models are compared as if they were missing; the choice is fitted to all cells."""
     X = mixture()
     X[[60, 67, 110], [0, 0, 2]] += [60.0, -70.0, 80.0]
@@ -488,7 +488,7 @@ def test_cells_far_from_their_neighbours_count_in_the_last_fit_alone():
     assert model.noise_variance_[0] > 5.0 * other.best_estimator_.noise_variance_[0]
 
 
-def test_a_rhythm_that_has_become_a_slow_latent_is_none():
+def test_a_cycle_that_has_become_a_slow_factor_is_none():
     """Highest at frequency zero, by its spectrum: two Lorentz curves."""
     for decay, frequency in [(0.95, 2.0 * np.pi / 1900.0), (0.95, 0.03), (0.95, 0.0295), (0.9, 0.2)]:
         g = -np.log(decay)
@@ -509,7 +509,7 @@ def test_a_rhythm_that_has_become_a_slow_latent_is_none():
 
 
 @pytest.mark.filterwarnings("ignore:Held-out values")  # of made-up scores, or short fits
-def test_hidden_cells_that_refuse_the_likeliest_model_are_drawn_again(monkeypatch):
+def test_hidden_values_that_refuse_the_likeliest_model_are_drawn_again(monkeypatch):
     """By scores that are made up: the first draw is for one latent, and the second too, or not."""
     for second, wanted in [(1.0, 1), (0.0, 2)]:
         worse, drawn = iter([1.0, second]), {}
@@ -527,7 +527,7 @@ def test_hidden_cells_that_refuse_the_likeliest_model_are_drawn_again(monkeypatc
         assert chosen.options == {"n_components": wanted}
 
 
-def test_normal_and_robust_noise_both_reach_the_hidden_cells():
+def test_normal_and_robust_noise_both_reach_the_hidden_values():
     X = mixture(n_rows=150)
     robust = {"n_components": 1, "robust": True}
     table = select_model(X, [*ONE_AND_TWO, {"n_components": 3}, robust]).table
@@ -623,7 +623,7 @@ def test_bad_input_is_named(options, message):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
-def test_latents_and_a_rhythm_are_found_again(seed):
+def test_factors_and_a_cycle_are_found_again(seed):
     rng = np.random.default_rng(seed)
     params = Parameters(
         np.exp(-1.0 / np.array([60.0, 12.0, 4.0])),
@@ -641,7 +641,7 @@ def test_latents_and_a_rhythm_are_found_again(seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_weak_second_latent_is_not_lost_to_two_standard_errors(seed):
+def test_a_weak_second_factor_is_not_lost_to_two_standard_errors(seed):
     """The smallest number within two standard errors was one for two of three seeds, and is two for all."""
     X = noisy(seed)
     former = [

@@ -154,7 +154,7 @@ def test_what_is_no_news_is_refused(case):
 # ------------------------------------------------------------------------ joint draws
 
 
-def test_cells_and_futures_are_drawn_together(rng):
+def test_values_and_futures_are_drawn_together(rng):
     """Moments of sums over a hole and the rows that follow, with their noise, against the joint Gaussian."""
     model = oracle.random_model(rng, 3, 2)
     [x] = oracle.simulate(rng, model, [10])
@@ -177,7 +177,7 @@ def test_cells_and_futures_are_drawn_together(rng):
     assert np.max(np.abs(np.cov(drawn.T) - covariance)) < 0.05 * covariance.diagonal().max()
 
 
-def test_latents_of_rows_that_follow_are_drawn_too(rng):
+def test_factors_of_rows_that_follow_are_drawn_too(rng):
     X = np.cumsum(rng.standard_normal((40, 3)), axis=0)
     model = ProbabilisticSFA(1, noise=0.0).fit(X)
     assert model.sample_posterior(X, 2, n_steps=3, random_state=0).shape == (2, 43, 1)

@@ -57,7 +57,7 @@ def test_noise_zero_is_the_definition(rng):
     assert scaled_error(y * signs, (x - mean) @ W) < 1e-9
 
 
-def test_likelihood_is_that_of_the_latents_and_the_volume(rng):
+def test_likelihood_is_that_of_the_factors_and_the_volume(rng):
     """log p(x) = sum log p(z) - log|det C| per row, with a fresh start for every sequence."""
     _, x = mixture(rng, 40, (3, 3))
     found = ProbabilisticSFA(3, noise=0.0).fit([x[:15], x[15:]])

@@ -45,7 +45,7 @@ def holed(X, rng, pattern):
 
 @sparsely("n_features", [3, 1, 4])
 @pytest.mark.parametrize("pattern", ["scattered", "rows", "column", "all but one cell"])
-def test_filling_is_that_of_the_joint_distribution_of_the_cells(rng, pattern, n_features):
+def test_filling_is_that_of_the_joint_distribution_of_the_values(rng, pattern, n_features):
     X, model = fitted_mixture(rng, n_features, n_components=min(2, n_features))
     if n_features == 1 and pattern in ("column", "all but one cell"):
         pattern = "rows"
@@ -57,7 +57,7 @@ def test_filling_is_that_of_the_joint_distribution_of_the_cells(rng, pattern, n_
     np.testing.assert_array_equal(filled[~np.isnan(gaps)], gaps[~np.isnan(gaps)])
 
 
-def test_latents_and_log_likelihood_are_those_of_the_joint_distribution(rng):
+def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
     X, model = fitted_mixture(rng)
     gaps = [holed(X[:12], rng, "scattered"), holed(X[12:], rng, "rows")]
     limit = square(model)._replace(noise=np.full(3, 1e-20))  # of which decimals have enough
@@ -84,7 +84,7 @@ def test_little_noise_tends_to_none(rng, noise):
     np.testing.assert_allclose(filled.std, limit_std, atol=100 * np.sqrt(noise))
 
 
-def test_a_cell_that_the_others_determine_has_no_spread(rng):
+def test_a_value_that_the_others_determine_has_no_spread(rng):
     """Three columns of two latents: two cells of a row tell the third."""
     X, _ = fitted_mixture(rng, 2)
     X = np.column_stack([X, X @ [1.0, -2.0]])
@@ -132,7 +132,7 @@ def test_draws_have_the_moments_of_the_posterior(rng):
     np.testing.assert_allclose(lag_one, posterior.lag_one_covariances[5], atol=0.1)
 
 
-def test_a_forecast_goes_on_from_what_the_last_row_tells(rng):
+def test_a_forecast_goes_on_from_what_the_last_row_determines(rng):
     X, model = fitted_mixture(rng)
     gaps = X.copy()
     gaps[-1] = np.nan

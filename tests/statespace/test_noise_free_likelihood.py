@@ -222,7 +222,7 @@ def test_columns_in_any_units():
 
 @pytest.mark.parametrize("decay", [(0.3, 0.299, 0.298), (0.3, 0.3 - 1e-6, 0.1), (0.999, 0.998, 0.99)])
 @pytest.mark.parametrize("n_rows", [30, 500])
-def test_flat_maxima_are_climbed_all_the_same(rng, decay, n_rows):
+def test_flat_maxima_are_found(rng, decay, n_rows):
     """With close decays edge terms lead far from slow feature analysis; still no step leads higher."""
     x = series(n_rows)
     top = noise_free_maximum_likelihood(x, decay, edge_terms=True)

@@ -45,7 +45,7 @@ def test_what_has_no_coordinate_is_the_templates(rng):
         np.testing.assert_allclose(getattr(back, name), getattr(params, name), rtol=1e-12)
 
 
-def test_latents_are_added_to_those_there_are(rng):
+def test_factors_are_added_to_those_there_are(rng):
     params, new = (to_parameters(oracle.random_model(rng, 4, k)) for k in (2, 3))
     both = with_more_latents(params, new)
     assert both.latents.without(params.latents) == new.latents == Latents(3)

@@ -80,7 +80,7 @@ def test_options_of_any_number_type_are_saved(series, tmp_path, options):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_an_unconverged_model_says_so_after_loading(series, tmp_path):
+def test_an_unconverged_model_is_reported_after_loading(series, tmp_path):
     fitted = ProbabilisticSFA(2, max_iter=3).fit(series[1])
     fitted.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")

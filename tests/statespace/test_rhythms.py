@@ -79,7 +79,7 @@ def test_what_was_fitted_has_names(fitted, series):
     assert fitted._model.n_parameters == 1 + 2 + 1 + 5 * 4 - 1 + 5 + 5
 
 
-def test_verbs_are_those_of_the_joint_gaussian(fitted, series):
+def test_methods_are_those_of_the_joint_gaussian(fitted, series):
     params = fitted.params_
     ahead = np.vstack([series, np.full((6, 5), np.nan)])
     value, mean, covariance = oracle.joint(params, [ahead], [np.arange(float(len(ahead)))])
@@ -193,12 +193,12 @@ def test_standard_errors_equal_the_numerical_ones(series):
 
 
 @pytest.mark.exhaustive
-def test_the_number_of_other_latents_is_chosen_beside_them(series):
+def test_the_number_of_other_factors_is_chosen_beside_them(series):
     chosen = select_n_components(series, [1, 2], rhythms=[PERIOD], max_iter=5, random_state=0)
     assert chosen.n_components in (1, 2) and np.all(np.isfinite(chosen.log_density))
 
 
-def test_more_latents_stand_kind_by_kind():
+def test_more_factors_stand_kind_by_kind():
     one = truth()
     both = with_more_latents(one, one.replace(decay=np.array([0.3]), loadings=10.0 * one.loadings))
     assert both.latents.numbers == (2, *(2 * count for count in one.latents.numbers[1:]))
@@ -207,7 +207,7 @@ def test_more_latents_stand_kind_by_kind():
     np.testing.assert_array_equal(both.loadings, wanted)
 
 
-def test_a_smooth_latent_is_a_gaussian_process_with_scikit_learns_matern_kernel():
+def test_a_smooth_factor_is_a_gaussian_process_with_scikit_learns_matern_kernel():
     rng = np.random.default_rng(0)
     times, timescale = np.cumsum(rng.uniform(0.2, 2.0, 40)), 6.0
     params = Parameters(

@@ -23,7 +23,7 @@ def mixture(seed, decay=(0.98, 0.9, 0.6), n_rows=500, n_features=8):
 
 # Data and hidden cells are drawn: one draw in some tens rightly takes one latent too many.
 @sparsely("decay", [(0.95,), (0.98, 0.8), (0.98, 0.9, 0.6)], shown=0)
-def test_the_number_of_latents_is_found_again(decay):
+def test_the_number_of_factors_is_found_again(decay):
     found = select_n_components(mixture(0, decay), [5, 1, 2, 3, 4], random_state=0)
     assert found.n_components == len(decay)
     np.testing.assert_array_equal(found.candidates, [1, 2, 3, 4, 5])
@@ -44,7 +44,7 @@ def test_warm_starts_need_fewer_evaluations_than_cold_ones(seed):
     assert np.all(differences > -0.02)
 
 
-def test_scores_are_those_of_the_hidden_cells(monkeypatch, seed):
+def test_scores_are_those_of_the_hidden_values(monkeypatch, seed):
     """By SciPy's normal law and the estimator's own imputation, of a fit to what was left to see."""
     X = mixture(seed, n_rows=200) * 7.0 + 100.0
     X[20:40, 1] = np.nan
@@ -86,7 +86,7 @@ def test_the_rule_prefers_few(rng):
     assert chosen in (1, 2) and error[2] == 0.0
 
 
-def test_new_latents_raise_the_likelihood(rng):
+def test_new_factors_raise_the_likelihood(rng):
     """The start with one more latent is better than the fit without it, where there is one more to find."""
     X = mixture(3)
     panel = to_panel([(X - X.mean(axis=0)) / X.std(axis=0)])
@@ -114,7 +114,7 @@ def test_other_noise_and_other_input(noise):
     assert select_n_components(X, [1], noise=noise, times=times, random_state=1).n_components == 1
 
 
-def test_the_same_seedhides_the_same_cells():
+def test_the_same_seedhides_the_same_values():
     X = mixture(0, (0.95,), 200, 4)
     one, two = (select_n_components(X, [1], random_state=5) for _ in range(2))
     assert one.log_density[0] == two.log_density[0]

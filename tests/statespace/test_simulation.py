@@ -71,7 +71,7 @@ def test_small_noise_draws_stay_close_to_what_is_observed(rng):
 
 
 @pytest.mark.parametrize("decay", [[0.99, 0.5], [-0.8, 0.0]])
-def test_latents_are_stationary_with_unit_variance(rng, decay):
+def test_factors_are_stationary_with_unit_variance(rng, decay):
     """Means over independent series of squares, which have the variance 2, and of products, 1 + c^2."""
     decay, n = np.array(decay), 4000
     drawn = np.array([simulate_latents(of_decay(decay), 4, rng) for _ in range(n)])
@@ -96,7 +96,7 @@ def test_simulated_observations_have_the_models_covariance(rng):
     assert np.max(np.abs(flat.T @ flat / n - wanted) / spread) < mc_tolerance(1.0, n)
 
 
-def test_simulation_returns_the_latents_behind_it(rng):
+def test_simulation_returns_the_factors_behind_it(rng):
     model = oracle.random_model(rng, 5, 3, 1e-12)
     x, z = simulate(to_parameters(model), 12, rng)
     np.testing.assert_allclose(x, model.offset + z @ model.loadings.T, atol=1e-5)

@@ -52,7 +52,7 @@ def test_no_more_than_a_chunk_is_read_at_once(series):
     assert source.most == 64
 
 
-def test_scan_gives_the_moments_of_observed_cells(rng, monkeypatch):
+def test_scan_gives_the_moments_of_observed_values(rng, monkeypatch):
     monkeypatch.setattr(streaming, "BLOCK_ROWS", 16)
     X = rng.standard_normal((70, 3)) * [1.0, 1e-6, 1e6] + [0.0, 1.0, 1e8]
     X[rng.random(X.shape) < 0.3] = np.nan
@@ -63,7 +63,7 @@ def test_scan_gives_the_moments_of_observed_cells(rng, monkeypatch):
     np.testing.assert_allclose(found.stds, np.nanstd(X, axis=0), rtol=1e-8)
 
 
-def test_sample_is_of_whole_stretches_inside_sequences(rng, monkeypatch):
+def test_sample_is_of_whole_segments_inside_sequences(rng, monkeypatch):
     X = np.arange(400.0)[:, None] + np.array([0.0, 0.5])
     monkeypatch.setattr(streaming, "_START_CELLS", 160)
     panel = streaming.sample(X, (130, 270), np.zeros(2), np.ones(2))
@@ -121,7 +121,7 @@ def test_masked_blocks_are_missing_and_not_their_fill_values(holey, blocks):
     assert ProbabilisticSFA(1).fit_stream(whole).log_likelihood_ == wanted.log_likelihood_
 
 
-def test_a_variable_of_a_netcdf_file_is_read_with_its_holes(holey, blocks, tmp_path):
+def test_a_variable_of_a_netcdf_file_is_read_with_its_missing_values(holey, blocks, tmp_path):
     h5netcdf = pytest.importorskip("h5netcdf.legacyapi")
     with h5netcdf.Dataset(tmp_path / "series.nc", "w") as file:
         file.createDimension("time", len(holey))
@@ -160,7 +160,7 @@ def test_text_dates_and_complex_numbers_are_not_streamed(rng, blocks, cells, rea
         ProbabilisticSFA(1).fit_stream(cells(rng.standard_normal((90, 3))))
 
 
-def test_the_place_of_an_infinite_cell_is_that_in_its_block(rng, blocks):
+def test_the_place_of_an_infinite_value_is_that_in_its_block(rng, blocks):
     X = rng.standard_normal((90, 3))
     X[70, 1] = np.inf
     with pytest.raises(ValueError, match=r"X\[64:90\] contains infinity: inf in row 6, column 1"):
@@ -217,7 +217,7 @@ def test_a_streamed_fit_to_times_is_the_fit(rng):
     np.testing.assert_allclose(streamed.log_likelihood(X, **at), streamed.log_likelihood_, atol=1e-6)
 
 
-def test_times_of_a_sample_are_those_of_its_stretches(rng, monkeypatch):
+def test_times_of_a_sample_are_those_of_its_segments(rng, monkeypatch):
     monkeypatch.setattr(streaming, "_START_CELLS", 64)
     X, times = rng.standard_normal((90, 2)), np.cumsum(rng.uniform(0.5, 3.0, 90))
     panel = streaming.sample(X, (90,), np.zeros(2), np.ones(2), times)

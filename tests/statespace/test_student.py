@@ -166,7 +166,7 @@ def test_gradient_at_given_weights_is_that_of_the_bound(rng):
 # ---------------------------------------------------------------------------------------- cells left out
 
 
-def test_density_of_cells_left_out_is_the_integral_and_its_derivatives():
+def test_density_of_values_left_out_is_the_integral_and_its_derivatives():
     errors, explained = np.array([0.2, -1.5, 4.0, 30.0]), np.array([0.5, 1e-3, 2.0, 0.3])
     columns, scales = np.array([0, 1, 1, 0]), np.array([0.4, 0.7])
     cells = LeftOut(errors, explained, columns)
@@ -186,7 +186,7 @@ def test_density_of_cells_left_out_is_the_integral_and_its_derivatives():
         assert by_degrees == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-4, abs=1e-4)
 
 
-def test_cells_left_out_are_those_of_the_dense_definition(weighted):
+def test_values_left_out_are_those_of_the_dense_definition(weighted):
     model, x, weights, _ = weighted
     params, panel = to_parameters(model), to_panel([x])
     filled = np.zeros(panel.values.shape)
@@ -203,7 +203,7 @@ def test_cells_left_out_are_those_of_the_dense_definition(weighted):
 
 
 @pytest.mark.parametrize("nu", [3.0, 6.0])
-def test_degrees_of_freedom_by_cell_are_not_too_high(nu):
+def test_degrees_of_freedom_by_value_are_not_too_high(nu):
     """Three latents of eight columns, where the maximum of the bound has 4.6 for 3 and 25 for 6."""
     series = make_slow_mixture(1500, 8, decay=[0.98, 0.9, 0.6], noise_variance=1e-9, random_state=0)
     noise = np.sqrt(0.3) * np.random.default_rng(0).standard_t(nu, series.data.shape)
@@ -275,7 +275,7 @@ def test_outliers_bend_the_gaussian_fit_and_not_the_robust_one(recording):
     assert fitted.posterior(x).log_likelihood == pytest.approx(fitted.log_likelihood_, abs=1e-3)
 
 
-def test_outlier_scores_rank_outliers_first_and_keep_holes_and_frames(recording):
+def test_outlier_scores_rank_outliers_first_and_keep_missing_values_and_frames(recording):
     _, _, x, where, _, fitted = recording
     scores = fitted.outlier_scores(x)
     assert roc_auc_score(where.ravel(), scores.ravel()) > 0.99
@@ -296,7 +296,7 @@ def test_outlier_scores_rank_outliers_first_and_keep_holes_and_frames(recording)
     assert scores[row, column] == pytest.approx(abs(x[row, column] - filled) / spread, rel=0.02)
 
 
-def test_gaussian_scores_are_errors_of_cells_left_out(recording):
+def test_gaussian_scores_are_errors_of_values_left_out(recording):
     _, _, x, _, gaussian, _ = recording
     without = x.copy()
     without[9, 1] = np.nan
@@ -358,7 +358,7 @@ def test_a_column_of_mostly_the_same_number_is_no_constant_with_outliers(rng):
     assert "values of column 2 are equal" in fitted.status_
 
 
-def test_tails_of_cells_left_out_are_found_in_few_posteriors(rng, monkeypatch):
+def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     """Tails are where cells left out have them, the rest where the bound is highest."""
     model = oracle.random_model(rng, 4, 1)
     _, x, _ = contaminated(rng, model, 300)
@@ -444,7 +444,7 @@ def test_first_row_of_the_filter_is_the_fixed_point_of_that_row(recording):
         assert filtered.log_likelihood == pytest.approx(whole.log_likelihood, abs=1e-4)
 
 
-def test_missing_cells_have_the_variance_of_the_noise_and_their_row(recording):
+def test_missing_values_have_the_variance_of_the_noise_and_their_row(recording):
     model, clean, _, _, _, _ = recording
     x = clean[:50].copy()
     x[20, 1] = x[30, 2] = np.nan
@@ -491,7 +491,7 @@ def test_normal_scores_are_those_of_the_definition(nu):
         assert np.sign(z) == np.sign(e)
 
 
-def test_diagnose_knows_that_tails_are_heavy(recording):
+def test_diagnose_detects_heavy_tails(recording):
     model = recording[0]
     fitted = of_model(model, 4.0)
     x, _ = fitted.sample(1000, random_state=2)
@@ -540,7 +540,7 @@ def remembering():
     return fitted, whole, x
 
 
-def test_noise_with_memory_and_outliers_is_the_dense_definition_at_the_weights(remembering):
+def test_ar1_noise_and_outliers_is_the_dense_definition_at_the_weights(remembering):
     fitted, whole, x = remembering
     inferred = fitted._model._infer(fitted._check(x, None, None))[1]
     weights = np.where(np.isnan(x), 1.0, inferred.weights.values[: len(x)])
@@ -563,7 +563,7 @@ def test_noise_with_memory_and_outliers_is_the_dense_definition_at_the_weights(r
     assert scaled_error(ahead.means, whole.offset + (steps * dense.means[-1]) @ whole.loadings.T) < EXACT
 
 
-def test_verbs_of_noise_with_memory_and_outliers(remembering, tmp_path):
+def test_methods_of_ar1_noise_and_outliers(remembering, tmp_path):
     fitted, whole, x = remembering
     scores = fitted.outlier_scores(x)
     assert np.unravel_index(np.nanargmax(scores), x.shape) == (7, 1)
@@ -581,7 +581,7 @@ def test_verbs_of_noise_with_memory_and_outliers(remembering, tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "model.npz").outlier_scores(x), scores)
 
 
-def test_fits_with_memory_and_outliers_serve_where_either_alone_does_not():
+def test_fits_with_ar1_noise_and_outliers_serve_where_either_alone_does_not():
     """AR(1) noise in each column, a twentieth of the cells off: latents and gaps."""
     rng = np.random.default_rng(0)
     truth = ProbabilisticSFA.from_parameters(
@@ -656,7 +656,7 @@ def test_degrees_of_freedom_go_with_the_fit_they_are_of(recording):
     ],
     shown=0,
 )
-def test_other_latents_and_noises_work_too(rng, options):
+def test_other_factors_and_noises_work_too(rng, options):
     t = np.arange(240)
     x = np.stack([np.sin(2 * np.pi * t / 24), np.cos(2 * np.pi * t / 24)], axis=1)
     x = x + 0.3 * rng.standard_normal((240, 2))

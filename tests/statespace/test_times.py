@@ -284,7 +284,7 @@ def test_the_limit_of_no_noise_needs_even_steps(uneven):
 # ---------------------------------------------------------------- data that do not match the model
 
 
-def test_an_hourly_model_serves_six_minute_data(values, hourly):
+def test_an_hourly_model_applies_to_six_minute_data(values, hourly):
     """The fitted unit of time is kept: a tenth of a step is a decay to the power of a tenth."""
     index = pd.date_range("2021-05-01", periods=60, freq="6min")
     found = hourly.posterior(framed(values, index))

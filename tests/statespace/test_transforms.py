@@ -156,7 +156,7 @@ def test_the_log_likelihood_is_that_of_the_data(amounts):
     np.testing.assert_allclose(fitted.score(frame), expected / len(frame), rtol=1e-10)
 
 
-def test_the_density_of_a_cell_is_the_log_normal_one(rng):
+def test_the_density_of_a_value_is_the_log_normal_one(rng):
     x = np.exp(rng.standard_normal((40, 1)))
     fitted = ProbabilisticSFA(1, transforms="log", tol=10.0).fit(x)
     one = fitted.params_
@@ -330,7 +330,7 @@ def test_kinds_that_are_none_are_refused(asked, said):
         ProbabilisticSFA(1, transforms=asked).fit(frame)
 
 
-def test_auto_takes_what_is_clearly_better_and_says_so(rng):
+def test_auto_takes_what_is_clearly_better_and_reports_it(rng):
     model = oracle.Model(np.array([0.9]), np.array([[2.0], [2.0], [2.0]]), np.full(3, 0.3), np.zeros(3))
     [y] = oracle.simulate(rng, model, [400])
     frame = pd.DataFrame({"rain": (y[:, 0] + 3.0) ** 2, "plain": y[:, 1], "huge": np.exp(1.5 * y[:, 2])})

@@ -39,7 +39,7 @@ def test_autocorrelation_is_the_mean_product_of_the_pairs_that_are_observed(rng)
             assert got.values[i, j] == pytest.approx(np.mean(pairs) / np.nanmean(x**2), rel=1e-12)
 
 
-def test_ljung_box_is_that_of_statsmodels_without_holes(rng):
+def test_ljung_box_is_that_of_statsmodels_without_missing_values(rng):
     diagnostic = pytest.importorskip("statsmodels.stats.diagnostic")
     x = rng.standard_normal((200, 1))
     wanted = diagnostic.acorr_ljungbox(x[:, 0], lags=[10]).lb_pvalue.iloc[0]
@@ -48,7 +48,7 @@ def test_ljung_box_is_that_of_statsmodels_without_holes(rng):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_ljung_box_is_uniform_for_white_noise_with_holes(share):
+def test_ljung_box_is_uniform_for_white_noise_with_missing_values(share):
     rng = np.random.default_rng(3)
     errors = with_holes(rng, rng.standard_normal((400, 300)), share)
     p = ljung_box(autocorrelation(errors, [250, 150], np.array([*range(1, 11), 24])))
@@ -66,7 +66,7 @@ def test_tails_are_those_of_the_best_t(rng):
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.6, 0.95])
-def test_noise_with_memory_is_no_rhythm(memory):
+def test_ar1_noise_is_no_cycle(memory):
     rng = np.random.default_rng(5)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1000, 150)), axis=0)
     p = peak(with_holes(rng, x), [600, 400], np.arange(1000.0)).p_values
@@ -74,7 +74,7 @@ def test_noise_with_memory_is_no_rhythm(memory):
 
 
 @pytest.mark.parametrize("lengths", [(900,), (300, 350, 250)])
-def test_a_rhythm_is_found_with_its_period_and_share(lengths):
+def test_a_cycle_is_found_with_its_period_and_share(lengths):
     rng = np.random.default_rng(7)
     x = rng.standard_normal((900, 40)) + 0.6 * sinusoid(900, 24.5)[:, None]
     # Half an hour is the step here, so that the period is half as many hours.
@@ -84,7 +84,7 @@ def test_a_rhythm_is_found_with_its_period_and_share(lengths):
     assert np.median(got.shares) == pytest.approx(0.18 / 1.18, rel=0.2)
 
 
-def test_what_is_left_without_a_rhythm_does_not_go_with_it(rng):
+def test_what_is_left_without_a_cycle_does_not_go_with_it(rng):
     x = with_holes(rng, rng.standard_normal((200, 2)) + sinusoid(200, 20.0)[:, None])
     out = without_rhythm(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
     seen = ~np.isnan(x[:, 0])

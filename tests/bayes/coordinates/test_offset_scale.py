@@ -54,7 +54,7 @@ def test_log_determinant_is_that_of_the_map(rng):
     assert abs(float(log_det) - np.linalg.slogdet(np.array(columns))[1]) < 1e-11
 
 
-def test_very_slow_latents_and_empty_columns_stay_finite(rng):
+def test_very_slow_factors_and_empty_columns_stay_finite(rng):
     loadings = rng.standard_normal((3, 1))
     counts = np.array([10.0, 0.0, 10.0])
     with jax.enable_x64(True):

@@ -38,7 +38,7 @@ def rotated(frame, timescale, loadings):
 
 @pytest.mark.parametrize("members", [None, (0, 2)])
 @pytest.mark.parametrize(("d", "k"), [(6, 3), (7, 5)])
-def test_some_or_all_latents_come_back(rng, d, k, members):
+def test_some_or_all_factors_come_back(rng, d, k, members):
     frame, timescale, loadings = problem(rng, d, k, members)
     got = rotated(frame, *align(frame, timescale, loadings))
     for x, y in zip(by_size(*got[:2]), by_size(timescale, loadings), strict=True):
@@ -109,7 +109,7 @@ def test_the_process_does_not_jump_where_time_scales_cross(rng):
     )
 
 
-def test_latents_that_are_hardly_seen_take_no_part(rng):
+def test_factors_that_are_hardly_seen_take_no_part(rng):
     loadings = rng.standard_normal((6, 3)) * np.array([1.0, 1e-3, 1.0])
     timescale, noise = np.array([50.0, 1e4, 2.0]), np.full(6, 0.5)
     frame = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 1000)

@@ -53,7 +53,7 @@ def test_density_does_not_depend_on_the_chart(rng, noise):
     assert abs(difference(target, data, values, rng)) < 1e-8
 
 
-def test_priors_that_name_the_latents_are_not_rotated(rng):
+def test_priors_that_name_the_factors_are_not_rotated(rng):
     named = Priors(timescale=dist.LogNormal(jnp.array([1.0, 3.0]), 1.0))
     target, data, values = small_problem(rng, named)
     chart = choose_chart(target, values, data)

@@ -38,7 +38,7 @@ def test_the_closest_image_is_chosen(rng):
     assert distance(*chosen) <= min(distance(*image) for image in images(timescale, loadings)) + EXACT
 
 
-def test_latents_of_any_shape_are_relabelled(rng):
+def test_factors_of_any_shape_are_relabelled(rng):
     draws = rng.standard_normal((3, 5, 4, 2))
     relabelling = relabel(np.zeros((3, 2)), -np.tile(np.eye(2), (3, 1, 1)), np.zeros(2), np.eye(2)[:, ::-1])
     np.testing.assert_array_equal(relabelling.latents(draws), -draws[..., ::-1])

@@ -61,7 +61,7 @@ def by_dense_matrices(density, vector, times, x, weights, scale):
 
 
 @pytest.mark.parametrize("noise", [(0, 1), (0, 0), (-1, -1), (-1, 0)])
-def test_density_without_latents_is_that_of_dense_matrices(rng, noise):
+def test_density_without_factors_is_that_of_dense_matrices(rng, noise):
     chain, times, x, weights = problem(rng, noise)
     density, scale = chain.collapsed, np.array([0.3, 0.5])
     start = density.to_vector(chain.params)

@@ -57,7 +57,7 @@ def test_ways_of_running_chains_agree(method):
     np.testing.assert_allclose(other.vectors[:, 0], one.vectors[:, 0], rtol=1e-4)
 
 
-def test_chains_have_threads_of_their_own_where_nobody_says_otherwise(monkeypatch):
+def test_chains_have_threads_of_their_own_where_nobody_states_otherwise(monkeypatch):
     threads, advance = set(), nuts._advance
 
     def recorded(*args):

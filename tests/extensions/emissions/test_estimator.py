@@ -53,7 +53,7 @@ def test_attributes(fitted):
     assert model.score(frame) == pytest.approx(model.lower_bound(frame) / N)
 
 
-def test_holes_are_filled_with_what_a_column_may_have(fitted):
+def test_missing_values_are_filled_with_what_a_column_may_have(fitted):
     frame, model = fitted
     filled, std, lower, upper = model.impute(frame, return_std=True, interval=0.9)
     seen = frame.notna().to_numpy()
@@ -126,7 +126,7 @@ def test_forecasts_are_frames_that_go_on(fitted):
     np.testing.assert_allclose(far.means.to_numpy(), ahead.means.to_numpy()[[0, 4]], rtol=1e-8)
 
 
-def test_predictive_density_of_cells_adds_up(fitted):
+def test_predictive_density_of_values_adds_up(fitted):
     """Probabilities of all counts sum to one; of a Gaussian column the density is that of its moments."""
     frame, model = fitted
     inner = model._model
@@ -274,7 +274,7 @@ def test_booleans_are_zeros_and_ones():
     np.testing.assert_array_equal(booleans.transform(X.astype(bool)), numbers.transform(X))
 
 
-def test_cells_beyond_all_the_model_expects_are_inferred(fitted):
+def test_values_beyond_all_the_model_expects_are_inferred(fitted):
     frame, model = fitted
     far = frame.copy()
     far.iloc[3, 1], far.iloc[50, 2], far.iloc[90, 3] = 1e6, 1e7, 1e5
@@ -301,7 +301,7 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
     assert len(model.history_) >= 1 and model.history_[-1] == pytest.approx(model.lower_bound_)
 
 
-def test_max_iter_says_so():
+def test_max_iter_is_reported():
     X = draw("poisson", parameters(3, (0.9,)), 60)[0]
     with pytest.warns(ConvergenceWarning, match="Raise max_iter"):
         model = EmissionSFA(2, emission="poisson", max_iter=2, tol=1e-9).fit(X)
@@ -314,7 +314,7 @@ def test_progress_is_shown(capsys):
     assert "log-likelihood" in capsys.readouterr().err
 
 
-def test_default_number_of_latents():
+def test_default_number_of_factors():
     X = draw("poisson", parameters(3, (0.9,)), 60)[0]
     model = EmissionSFA(emission="poisson").fit(X)
     assert model.transform(X).shape == (60, 3)

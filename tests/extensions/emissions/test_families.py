@@ -49,7 +49,7 @@ def test_expected_log_density_is_that_of_quadrature(name):
     np.testing.assert_allclose(total(name, x, MEANS, VARIANCES, shape)[:, 0], wanted, atol=1e-8)
 
 
-def test_student_bound_is_that_of_weights_apart_from_the_latents():
+def test_student_bound_is_that_of_weights_apart_from_the_factors():
     x, shape = cells_of("student_t")
     bounds = total("student_t", x, MEANS, VARIANCES, shape)[:, 0]
     for i, (m, v) in enumerate(zip(MEANS[:, 0], VARIANCES[:, 0], strict=True)):

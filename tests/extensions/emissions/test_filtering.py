@@ -68,7 +68,7 @@ def test_it_goes_on_where_it_stopped(counts):
         model.filter([X[:150], X[150:]], first.state)
 
 
-def test_it_knows_no_rows_to_come_and_ends_near_all_of_them(counts):
+def test_it_uses_no_later_rows_and_ends_near_all_of_them(counts):
     X, _, model = counts
     result = model.filter(X)
     changed = X.copy()

@@ -46,7 +46,7 @@ def test_gradient_is_that_of_differences(name, uneven):
 @sparsely(
     "n_rows, n_features, decay", [(2, 1, (0.9,)), (40, 4, (0.9, 0.5)), (20, 1, (0.95, 0.6, 0.1))], shown=2
 )
-def test_climb_never_falls(name, n_rows, n_features, decay):
+def test_run_never_falls(name, n_rows, n_features, decay):
     params = parameters(n_features, decay)
     for seed in range(3):
         X, _ = draw(name, params, n_rows, seed, missing=0.2)
@@ -129,7 +129,7 @@ def test_order_of_columns_does_not_matter(mixed):
     np.testing.assert_allclose(other.loadings_, model.loadings_[order], atol=5e-3)
 
 
-def test_latents_are_in_canonical_form():
+def test_factors_are_in_canonical_form():
     loadings = np.array([[-0.5, 0.1], [1.0, 0.3], [0.2, -1.0], [-0.4, 0.4]])
     X, _ = draw("poisson", parameters(4, (0.97, 0.7)).replace(loadings=-loadings), 600)
     model = EmissionSFA(2, emission="poisson").fit(X)
@@ -163,7 +163,7 @@ def test_a_column_that_is_the_same_throughout_ends(name, value):
     assert np.abs(model.loadings_[2]).max() < 2.0 and np.abs(model.mean_[2]) < 20.0
 
 
-def test_heavy_tails_do_not_carry_the_latents_away():
+def test_heavy_tails_do_not_carry_the_factors_away():
     params = parameters(5, (0.95,)).replace(loadings=np.ones((5, 1)))
     X, latents = draw("gaussian", params, 400)
     rng = np.random.default_rng(1)
@@ -175,7 +175,7 @@ def test_heavy_tails_do_not_carry_the_latents_away():
     assert np.all(robust.degrees_of_freedom_ < 5.0)
 
 
-def test_rhythms_are_found_in_counts():
+def test_cycles_are_found_in_counts():
     rng = np.random.default_rng(0)
     t = np.arange(600)
     phase = 2 * np.pi * t / 24
@@ -186,7 +186,7 @@ def test_rhythms_are_found_in_counts():
 
 
 @pytest.mark.exhaustive
-def test_levels_follow_the_latent():
+def test_levels_follow_the_factor():
     """Sequential logits: probabilities of levels by the definition, one cell at a time."""
     params = parameters(4, (0.95,)).replace(loadings=np.ones((4, 1)))
     X, latents = draw("gaussian", params, 400)

@@ -16,7 +16,7 @@ from tests.tolerances import EXACT
 NAMES = list(FAMILIES)
 
 
-def test_of_gaussian_cells_it_is_the_exact_posterior():
+def test_of_gaussian_values_it_is_the_exact_posterior():
     params = parameters()
     X, _ = draw("gaussian", params, 60, missing=0.3)
     inferred, _ = infer(params, cells("gaussian", X), (shape_of("gaussian", 4),))
@@ -111,7 +111,7 @@ def test_sequences_are_apart_and_a_missing_row_is_time_that_passes():
 
 
 @pytest.mark.parametrize("core", ["0", "1"])
-def test_many_latents_in_few_columns_are_inferred_alike(monkeypatch, core):
+def test_many_factors_in_few_columns_are_inferred_alike(monkeypatch, core):
     """With the compiled engine and without: precisions of sites are not ones and zeros."""
     monkeypatch.setenv("PROBSFA_CORE", core)
     params = parameters(n_features=1, decay=tuple(np.linspace(0.95, 0.1, 12)))

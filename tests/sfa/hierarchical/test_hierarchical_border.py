@@ -55,7 +55,7 @@ def test_settings_that_cannot_be(settings, words, X):
         HierarchicalSFA([Layer(1)], **settings).fit(X)
 
 
-def test_missing_cells_are_named(X):
+def test_missing_values_are_named(X):
     X[3, 2] = np.nan
     with pytest.raises(ValueError, match="row 3, column 2"):
         HierarchicalSFA([Layer(1)]).fit(X)
@@ -63,7 +63,7 @@ def test_missing_cells_are_named(X):
         HierarchicalSFA([Layer(1)]).fit(lambda: [X[:2], X[2:]])
 
 
-def test_a_top_node_without_enough_directions_says_its_rank(X):
+def test_a_top_node_without_enough_directions_states_its_rank(X):
     X[:, 3:] = X[:, :3]
     with pytest.raises(RankError, match=r"layers\[1\].n_components=3 .* numerical rank 2"):
         HierarchicalSFA([Layer(2, field=3), Layer(3)]).fit(X)

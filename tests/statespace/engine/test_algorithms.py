@@ -105,7 +105,7 @@ PAIRS = [(*case, kind) for case in SAMPLINGS for kind in KINDS]
     PAIRS,
     shown=[(*case, OF_UNROLLED.get(case[0], "both")) for case in EACH_ONCE if "chunks" not in case[0]],
 )
-def test_rhythms_and_smooth_processes(rng, algorithm, kind, sampling):
+def test_cycles_and_smooth_processes(rng, algorithm, kind, sampling):
     params = make_model(rng, kind)
     data, times, panel = make_data(rng, params, even=sampling == "even")
     assert_pairs_are(params, data, times, panel, algorithm)

@@ -122,7 +122,7 @@ def test_whittles_likelihood_is_that_of_its_definition(rng):
         assert abs(evaluation.gradient[i] - (up - down) / 2e-5) < 1e-5 * max(1.0, abs(evaluation.gradient[i]))
 
 
-def test_the_m_step_regresses_each_column_on_latents_and_its_own_memory(rng):
+def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
     params = make_model(rng, 1, rhythm=True).state_space
     _, _, panel = make_data(rng, params.with_memory_apart(), even=False)
     layout, _, _ = in_coordinates(params.with_memory_apart(), False)
@@ -222,7 +222,7 @@ def test_noise_that_alternates_is_found():
 
 
 @pytest.mark.exhaustive
-def test_uneven_times_and_a_rhythm_are_fitted_beside_memory(rng):
+def test_uneven_times_and_a_cycle_are_fitted_beside_ar1_noise(rng):
     _, x = draw(2, 160, (0.8, 0.6))
     times = np.cumsum(rng.choice([0.5, 1.0, 2.0], len(x)))
     x = x + 2.0 * np.sin(2.0 * np.pi * times / 12.0)[:, None]
@@ -295,7 +295,7 @@ def test_fewer_factors_are_taken_with_ar1_noise():
 
 
 @pytest.mark.exhaustive
-def test_numbers_of_latents_are_compared_under_noise_with_memory():
+def test_numbers_of_factors_are_compared_under_ar1_noise():
     _, x = draw(4, 150, (0.8, 0.6, 0.7))
     selection = select_n_components(x, [1, 2], noise="ar1", block=5, max_iter=20, random_state=0)
     assert selection.n_components in (1, 2) and np.isfinite(selection.log_density).all()

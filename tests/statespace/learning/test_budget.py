@@ -26,13 +26,13 @@ def size_of(n_rows, n_features, **kwargs):
     return most_components(n_rows, np.full(n_features, n_rows), np.ones(n_features, dtype=bool), **kwargs)
 
 
-def test_there_are_as_many_latents_as_columns_that_vary(rng):
+def test_there_are_as_many_factors_as_columns_that_vary(rng):
     x = rng.standard_normal((500, 6))
     x[:, 2] = 5.0
     assert default_size(~np.isnan(x), (500,), np.ptp(x, axis=0) > 0.0).n_components == 5
 
 
-def test_few_cells_carry_few_latents():
+def test_few_values_carry_few_factors():
     sizes = [size_of(n, 18) for n in (2, 20, 50, 100, 1000)]
     assert sizes[0] == 1 and sizes == sorted(sizes) and sizes[-1] == 18 and sizes[2] < 9
 
@@ -50,7 +50,7 @@ def test_a_posterior_over_very_many_rows_stays_affordable():
 
 
 @pytest.mark.parametrize("lengths", [(60_000,), (100,) * 600, (59_999, 1)])
-def test_very_many_rows_are_learned_from_in_stretches(rng, lengths):
+def test_very_many_rows_are_learned_from_in_segments(rng, lengths):
     x = rng.standard_normal((60_000, 18))
     x[:50_000, 3] = np.nan
     size = default_size(~np.isnan(x), lengths, np.ones(18, dtype=bool))
@@ -63,7 +63,7 @@ def test_very_many_rows_are_learned_from_in_stretches(rng, lengths):
         assert np.searchsorted(ends, s.start, side="right") == np.searchsorted(ends, s.stop - 1, side="right")
 
 
-def test_a_column_that_no_stretch_shows_is_learned_from_all_rows():
+def test_a_column_that_no_segment_shows_is_learned_from_all_rows():
     n_rows = 500_000
     mask = np.ones((n_rows, 20), dtype=bool)
     mask[:, 0] = False
@@ -74,7 +74,7 @@ def test_a_column_that_no_stretch_shows_is_learned_from_all_rows():
 
 
 @pytest.mark.exhaustive
-def test_a_fit_from_stretches_fills_all_rows():
+def test_a_fit_from_segments_fills_all_rows():
     x = make_slow_mixture(60_000, 18, decay=[0.98, 0.9], noise_variance=0.5, random_state=0).data
     x[::7, 1] = np.nan
     assert affordable_rows(18, 18) < len(x)
@@ -104,12 +104,12 @@ def test_the_first_call_fills_better_than_straight_lines(tmp_path):
     assert model.get_params()["n_components"] is None
 
 
-def test_no_noise_and_no_number_of_latents_is_all_slow_features(rng):
+def test_no_noise_and_no_number_of_factors_is_all_slow_features(rng):
     x = rng.standard_normal((50, 4)).cumsum(axis=0)
     assert ProbabilisticSFA(noise=0.0).fit(x).transform(x).shape == (50, 4)
 
 
-def test_a_stream_chooses_its_number_of_latents(rng):
+def test_a_stream_chooses_its_number_of_factors(rng):
     x = rng.standard_normal((300, 4)).cumsum(axis=0)
     streamed = ProbabilisticSFA(tol=100.0).fit_stream(x)
     assert streamed.loadings_.shape == (4, 4) and "Selected 4 latent factors" in streamed.status_
@@ -122,7 +122,7 @@ def test_a_step_must_be_worth_more_where_there_are_many_parameters():
     assert FitOptions(2, tol=3.0).gain_worth_a_step(1000) == 3.0
 
 
-def test_more_latents_than_memory_holds_are_refused(rng):
+def test_more_factors_than_memory_holds_are_refused(rng):
     """Before anything is computed: 20,000 latents of three columns."""
     with pytest.raises(ValueError, match="20000 states .* require about 1,788 GiB"):
         ProbabilisticSFA(20_000).fit(rng.standard_normal((10_000, 3)))
@@ -132,7 +132,7 @@ def test_more_latents_than_memory_holds_are_refused(rng):
 
 
 @pytest.mark.parametrize("asked", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])
-def test_more_latents_than_observed_values_are_refused(rng, asked):
+def test_more_factors_than_observed_values_are_refused(rng, asked):
     [(name, value)] = asked.items()
     with pytest.raises(ValueError, match=f"{name}={value} is more than the 60 observed values"):
         ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((20, 3)))
@@ -155,7 +155,7 @@ def test_a_tolerance_is_a_positive_number_or_auto(tol, rng):
         ProbabilisticSFA(1, tol=tol).fit(rng.standard_normal((20, 2)))
 
 
-def test_fits_for_filling_end_where_no_cell_moves_any_more():
+def test_fits_for_filling_end_where_no_value_moves_any_more():
     """Where nobody says how many latents, and cells are many; else where all parameters are found."""
     rng = np.random.default_rng(0)
     many, few = (InMemory(Sequences(rng.standard_normal((n, 9)), (n,))) for n in (6000, 600))

@@ -221,7 +221,7 @@ def test_interrupt_keeps_the_best(rng):
 
 
 @sparsely("tol", [1.0, 0.01], shown=[0.01])
-def test_em_stops_no_further_from_the_top_than_it_says(tol):
+def test_em_stops_no_further_from_the_top_than_it_states(tol):
     """The gain that is still to come when it stops, against a climb that goes on much longer."""
     rng = np.random.default_rng(5)
     model = oracle.Model(np.array([0.95, 0.6]), rng.standard_normal((5, 2)), np.full(5, 0.5), np.zeros(5))

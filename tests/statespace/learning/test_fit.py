@@ -144,7 +144,7 @@ def test_fits_end_where_likelihood_and_prior_have_no_slope(rng, solver, noise):
 
 @QUIET
 @pytest.mark.parametrize("solver", ["lbfgs", "em"])
-def test_the_history_of_a_climb_with_a_prior_never_falls_and_ends_at_the_likelihood(rng, solver):
+def test_the_history_of_a_run_with_a_prior_never_falls_and_ends_at_the_likelihood(rng, solver):
     data = heywood_data(rng)
     fitted = ProbabilisticSFA(3, solver=solver, tol=0.1, max_iter=300).fit(data)
     assert np.all(np.diff(fitted.history_) >= -1e-8)

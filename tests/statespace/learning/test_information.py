@@ -60,7 +60,7 @@ def test_information_is_whittles_formula(rng, shape):
     assert np.linalg.eigvalsh(found).min() > -1e-10
 
 
-def test_information_is_what_one_more_step_tells(rng):
+def test_information_is_what_one_more_step_determines(rng):
     """Exact information of T rows grows by Whittle's formula per row: the edges are in both and cancel."""
     model = oracle.random_model(rng, 2, 1)._replace(decay=np.array([0.5]))
     exact = {n: exact_information(model, n) for n in (15, 30)}

@@ -45,7 +45,7 @@ def test_the_log_likelihood_is_that_of_the_data_at_the_parameters(data, fitted):
     assert fitted.status.startswith(STATUS_SENTENCES["converged"])
 
 
-def test_it_is_what_the_estimator_says(data, fitted):
+def test_it_is_what_the_estimator_states(data, fitted):
     estimator = ProbabilisticSFA(2).fit(data)
     assert estimator.log_likelihood_ == fitted.log_likelihood
     assert estimator.status_ == fitted.status and estimator.n_evaluations_ == fitted.n_evaluations
@@ -55,7 +55,7 @@ def test_it_is_what_the_estimator_says(data, fitted):
         np.testing.assert_array_equal(one, other)
 
 
-def test_columns_are_standardised_by_their_observed_cells(data):
+def test_columns_are_standardised_by_their_observed_values(data):
     problem = make_problem(in_memory(data), FitOptions(2))
     np.testing.assert_allclose(problem.shift, np.nanmean(data, axis=0), rtol=1e-12)
     np.testing.assert_allclose(problem.scale, np.nanstd(data, axis=0), rtol=1e-12)
@@ -82,7 +82,7 @@ def test_data_read_in_blocks_have_the_units_of_data_in_memory(data):
     assert other.time_unit == one.time_unit == 1.0
 
 
-def test_progress_is_told_in_data_units(data):
+def test_progress_is_reported_in_data_units(data):
     told = []
     options = FitOptions(2, noise="isotropic")  # no floor, under which the likelihood could fall again
     fitted = maximum_likelihood(in_memory(data), options, report=lambda n, best: told.append((n, best)))
@@ -133,7 +133,7 @@ def test_a_known_noise_is_known_in_standardised_units():
     np.testing.assert_array_equal(FitOptions(1, noise_floor=0.1).learned_noise(scale).floor, [0.1, 0.1])
 
 
-def test_the_tolerance_of_filling_grows_with_cells_and_parameters():
+def test_the_tolerance_of_filling_grows_with_values_and_parameters():
     assert gain_worth_filling(50_000, 1_000) == "auto"
     assert gain_worth_filling(60_000, 1_000) == pytest.approx(6.0)
     assert gain_worth_filling(10_000, 2_000) == pytest.approx(2.0)
@@ -141,7 +141,7 @@ def test_the_tolerance_of_filling_grows_with_cells_and_parameters():
 
 
 @pytest.mark.parametrize("k,wanted", [(None, 1e-3 * (30 + 60 * 30 + 60 + 60)), (30, "auto")])
-def test_a_fit_that_chooses_its_latents_knows_its_parameters(rng, monkeypatch, k, wanted):
+def test_a_fit_that_chooses_its_factors_has_its_parameters(rng, monkeypatch, k, wanted):
     """Of as many latents as serve, where nobody says how many; of a number that is given the usual one."""
     monkeypatch.setattr(InMemory, "default_size", lambda self, *, ar1_noise=False: Size(30))
     sequences = Sequences(rng.standard_normal((100, 60)), (100,))

@@ -78,7 +78,7 @@ def test_a_series_that_may_be_a_drift_has_hardly_an_upper_end():
     assert 20.0 < profile.lower < 100.0 and profile.upper > 1e4
 
 
-def test_each_latent_has_its_own_profile():
+def test_each_factor_has_its_own_profile():
     X = make_slow_mixture(300, 4, decay=[0.98, 0.6], noise_variance=0.2, random_state=0).data
     model = ProbabilisticSFA(2).fit(X)
     slow, fast = (model.profile_timescale(X, k) for k in (0, 1))

@@ -33,7 +33,7 @@ def test_more_climbs_are_never_worse_and_the_same_each_time():
 
 
 @pytest.mark.exhaustive
-def test_more_climbs_go_with_rhythms_and_smooth_latents():
+def test_more_runs_with_cycles_and_smooth_factors():
     """They were refused; the first climb's rhythms stay, and no climb ends lower than it."""
     x = overcomplete(0, 60, 3)
     for asked in ({"rhythms": [12.0]}, {"smooth": 1}):
@@ -43,7 +43,7 @@ def test_more_climbs_go_with_rhythms_and_smooth_latents():
         assert two.loadings_.shape == one.loadings_.shape
 
 
-def test_an_interrupt_in_a_later_climb_keeps_the_best(monkeypatch):
+def test_an_interrupt_in_a_later_run_keeps_the_best(monkeypatch):
     x = overcomplete(0, 60, 3)
     first = ProbabilisticSFA(2, tol=0.01).fit(x)
     whole, drawn, begun = objective.expected_statistics, fit._Search.random_candidates, []

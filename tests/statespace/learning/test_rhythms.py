@@ -107,7 +107,7 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
         np.testing.assert_allclose(slope, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
 
 
-def test_spectra_of_slow_smooth_latents_keep_their_digits():
+def test_spectra_of_slow_smooth_factors_keep_their_digits():
     """Where the time scale is long, the spectrum is ``4 d^3 / (d^2 + w^2)^2``, as in continuous time."""
     rate, omega = np.array([1e-4]), np.array([1e-3, 1e-2])
     found, _ = Matern32(rate).spectra(omega)
@@ -163,7 +163,7 @@ def test_the_start_has_the_phases_of_the_columns(rng):
     assert abs(np.angle(found[1]) - np.pi / 2) < 0.05  # the second column follows by six rows of 24
 
 
-def test_a_rhythm_is_found_and_no_fit_is_below_the_one_without(rng):
+def test_a_cycle_is_found_and_no_fit_is_below_the_one_without(rng):
     x, params = oscillation(rng)
     x[100:120, :2] = np.nan
     without = ProbabilisticSFA(1).fit(x)
@@ -179,7 +179,7 @@ def test_a_rhythm_is_found_and_no_fit_is_below_the_one_without(rng):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_white_noise_has_no_rhythm_and_no_fit_is_below_the_one_without(rng):
+def test_white_noise_has_no_cycle_and_no_fit_is_below_the_one_without(rng):
     x = rng.standard_normal((80, 2))
     for extra in ({"rhythms": 1}, {"smooth": 1}):
         with_more = ProbabilisticSFA(1, max_iter=30, **extra).fit(x)

@@ -87,7 +87,7 @@ def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
     np.testing.assert_allclose(turn.matrix, exponential(generator), atol=1e-10)
 
 
-def test_memories_are_not_turned_and_slopes_stay_slopes(rng):
+def test_ar1_noises_are_not_turned_and_slopes_stay_slopes(rng):
     layout, vector, noise = problem(rng, 4, Latents(7), 4)
     step = rng.standard_normal(layout.size)
     reached, turn = rotate_along(layout, vector, step, noise)
@@ -100,7 +100,7 @@ def test_memories_are_not_turned_and_slopes_stay_slopes(rng):
     np.testing.assert_allclose(turn.back(turn(slope)), slope, rtol=1e-12, atol=1e-14)
 
 
-def test_latents_that_no_column_sees_turn_nothing(rng):
+def test_factors_that_no_column_sees_turn_nothing(rng):
     layout, vector, noise = problem(rng, 4, Latents(2))
     vector[layout.slices[1]] = 0.0
     step = rng.standard_normal(layout.size)

@@ -42,7 +42,7 @@ def test_score_equals_finite_differences(rng, sampling, noise):
 
 
 @pytest.mark.parametrize("holes", ["none", "empty rows", "one column", "all but one entry"])
-def test_score_with_other_holes(rng, holes):
+def test_score_with_other_missing_values(rng, holes):
     model, data, _ = case(rng, "even", "diagonal", holes=holes)
     wanted = oracle.numerical_score(model, data, "diagonal")
     assert scaled_error(score_of(model, data, None, "diagonal"), wanted) < 1e-9

@@ -62,7 +62,7 @@ def test_units_scale_the_errors(series):
     np.testing.assert_allclose(other.offset, one.offset * scale, rtol=2e-2)
 
 
-def test_fewer_cells_mean_larger_errors(series):
+def test_fewer_values_mean_larger_errors(series):
     """Ten times the same series, as independent sequences, shrinks every error by the root of ten."""
     _, data, fitted = series
     one = fitted.standard_errors(data)

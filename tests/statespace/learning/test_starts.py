@@ -91,7 +91,7 @@ def test_the_second_start_reproduces_the_covariances_at_two_lags(rng):
     np.testing.assert_allclose((loadings * decay**2) @ loadings.T, within @ twice @ within, atol=1e-10)
 
 
-def test_more_latents_than_directions_share_what_there_is(rng):
+def test_more_factors_than_directions_share_what_there_is(rng):
     """Split latents keep the covariance between columns, and are as many as asked for."""
     sequences, offset = centred_data(rng, n_features=2)
     full, split = (next(starts(sequences, offset, Latents(k))) for k in (2, 5))
