@@ -96,18 +96,17 @@ class TimeAxis(NamedTuple):
     Attributes
     ----------
     kind : {"rows", "numbers", "dates", "unknown"}
-        Rows without times; plain numbers, in an unknown unit; dates or durations; or "unknown" in files of
+        "rows" without times; "numbers" in an unknown unit; "dates" also for durations; "unknown" in files of
         earlier versions.
     calendar : {"day", "month", "business day"} or None
         Calendar of evenly spaced rows whose distances in seconds differ, such as months. Times are the number
-        of its steps since 1970, multiplied by their mean duration in seconds.
+        of calendar steps since 1970 times the mean duration of a step in seconds.
     from_index : bool
         Whether the times are from the index of a frame.
     even : bool
-        Whether all rows are one step apart.
+        Whether all rows are one step apart; also true for sequences of one row.
     unit : float
-        Seconds of one unit of dates or durations: the step or the median step in a fit, and 1 in methods of a
-        fitted model.
+        Number of seconds in one unit of dates or durations: in a fit the (median) time step, otherwise 1.
     """
 
     kind: str = "rows"

@@ -94,7 +94,7 @@ probsfa/datasets/data/nowcast_LICENSE.txt.
 
 
 def load_nowcast() -> Bunch:
-    """Load two vintages of 29 monthly and quarterly series of an economy, with a ragged edge.
+    """Load two vintages of 29 monthly and quarterly series of the United States economy, with a ragged edge.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Base class of expansions: input validation, names of outputs, and whether training data are used."""
+"""Base class of expansions: input validation, names of outputs, and whether `fit` is needed."""
 
 import abc
 from typing import Any, Self
@@ -48,7 +48,7 @@ class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the expanded rows, in the shape of the input: an array, or a list of them."""
+        """Return the expanded rows: an array, or a list of arrays for a list."""
         check_is_fitted(self)
         sequences = check_sequences(self, X, reset=False, allow_nan=False)
         return sequences.restore(self.expand(sequences.values))
@@ -61,7 +61,7 @@ class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
 
     @property
     def stateless(self) -> bool:
-        """Whether :meth:`expand` needs no `fit` and accepts any leading axes."""
+        """Whether :meth:`expand` works before `fit`."""
         return False
 
     @abc.abstractmethod
@@ -74,7 +74,7 @@ class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
 
     @abc.abstractmethod
     def _names_out(self, names: list[str]) -> list[str]:
-        """Name the outputs after the inputs."""
+        """Return the names of the outputs, given those of the inputs."""
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_features_in_")

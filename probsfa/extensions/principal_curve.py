@@ -39,26 +39,26 @@ class PrincipalCurve(Reconstruction):
     """Principal curve or surface: a smooth curve through the middle of the rows.
 
     It is the function ``f`` from ``[0, 1]^k`` to the space of the rows that minimizes the mean squared
-    distance of a row from the nearest point ``f(z)``, plus a penalty on its norm in the space of a Gaussian
-    kernel.
+    distance of a row from the nearest point ``f(z)``, plus a penalty on its squared norm in the reproducing
+    kernel Hilbert space of a Gaussian kernel.
 
     Parameters
     ----------
     n_components : int, default=1
         Dimension ``k``: 1 for a curve, 2 for a surface.
     n_landmarks : int, optional
-        Number ``M`` of points on a regular grid on which the kernels are centred; by default 50 for a curve
-        and 100 for a surface.
+        Approximate number ``M`` of points on a regular grid on which the kernels are centred; by default 50
+        for a curve and 100 for a surface.
     bandwidth : float or "auto", default="auto"
-        Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``, relative to the length of the curve; smaller
-        values allow more bends. "auto" chooses among 0.1, 0.2 and 0.4 for curves, by the likelihood of
-        held-out rows; it is 0.1 for surfaces and for fewer than 20 rows.
+        Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``, in units of the coordinate ``z`` in [0, 1];
+        smaller values allow more bends. "auto" chooses among 0.1, 0.2 and 0.4 for curves, by the likelihood
+        of held-out rows; it is 0.1 for surfaces and for fewer than 20 rows.
     regularization : float, default=1e-3
         Weight ``lambda`` of half the squared norm of ``f``; larger values give straighter curves.
     coordinate : {"auto", "arc_length", "latent"}, default="auto"
-        Output of ``transform``: "arc_length", the length of the curve from the first training row in units of
-        the data, or "latent", ``z`` in ``[0, 1]^k``. "auto" is "arc_length" for curves and "latent" for
-        surfaces.
+        Output of ``transform``: "arc_length", the arc length from the training row of smallest ``z``, in
+        units of the data, or "latent", ``z`` in ``[0, 1]^k``. "auto" is "arc_length" for curves and "latent"
+        for surfaces.
     init : {"auto", "pca", "eigenmap"} or array-like (N, k), default="auto"
         Starting coordinates of the rows: ranks of their principal components; ranks in an eigenmap of nearest
         neighbours, which unfolds spirals; or an array in [0, 1]. "auto" tries the first two and selects the
@@ -104,14 +104,15 @@ class PrincipalCurve(Reconstruction):
     Notes
     -----
     Held-out distances cannot select the bandwidth, because a curve that zigzags across noisy rows is closer
-    to held-out rows than the true curve. The bandwidth is selected by the held-out likelihood, with Gaussian
-    noise about the points of the training rows, which are less dense along a longer curve. Each half of at
-    most 2000 rows is held out once, and the widest kernel within a standard error of the best one is
-    selected. With `tol` far below its default, the curve follows the noise.
+    to held-out rows than the true curve. The bandwidth is selected by the likelihood of held-out rows under a
+    mixture of equal Gaussians at the projections of the training rows; on a longer curve these are farther
+    apart, which lowers the likelihood. At most 2000 rows are used; each half of them is held out once, and
+    the widest kernel within a standard error of the best one is selected. With `tol` far below its default,
+    the curve follows the noise.
 
     Columns are not scaled; scale columns of different units first. The objective has several local minima, so
-    that the result depends on the order of the rows at the start. The direction of the curve is that in which
-    the coordinate correlates positively with the column of largest absolute correlation.
+    that the result depends on the initial coordinates (`init`). The sign of the coordinate makes its
+    correlation with the column of largest absolute correlation positive.
 
     References
     ----------

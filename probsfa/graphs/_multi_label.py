@@ -18,8 +18,8 @@ __all__ = ["multi_label", "on_labelled_rows", "semi_supervised"]
 def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = None) -> UnionGraph:
     """Return the graph of several labels: the weighted sum of their graphs.
 
-    Each label has its share of the objective. A sample without a label has no vertex in the graph of that
-    label.
+    Each label contributes to the objective in proportion to its weight. A sample without a label has no
+    vertex in the graph of that label.
 
     Parameters
     ----------
@@ -28,14 +28,15 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     graph : str, builder or callable, or sequence of M such, default="serial"
         The graph of each label: a name, a builder such as ``Clustered()``, or a function of (X, y).
     weights : array-like (M,), optional
-        Positive share of every label in the objective; equal by default.
+        Positive weight of every label in the objective; equal by default.
     X : array-like (N, D), optional
         Rows, for callables.
 
     Returns
     -------
     TrainingGraph
-        The graph of each label is scaled to ``Q = R = 1`` before it is weighted.
+        The graph of each label is scaled before it is weighted, so that its node weights and its edge weights
+        each sum to one.
 
     Raises
     ------

@@ -90,7 +90,7 @@ class Serial(_Weighted):
         self.balanced = balanced
 
     def reference(self) -> Any:
-        """Return the graph of samples in the order of their labels."""
+        """Return the graph for scoring: that of samples in the order of their labels."""
         return Reordering()
 
 
@@ -110,7 +110,7 @@ class Mixed(_Weighted):
         self.balanced = balanced
 
     def reference(self) -> Any:
-        """Return the graph of samples in the order of their labels."""
+        """Return the graph for scoring: that of samples in the order of their labels."""
         return Reordering()
 
 
@@ -137,7 +137,7 @@ class SlidingWindow(_OfLabels):
         self.weights = weights
 
     def reference(self) -> Any:
-        """Return the graph of samples in the order of their labels."""
+        """Return the graph for scoring: that of samples in the order of their labels."""
         return Reordering()
 
 
@@ -216,7 +216,7 @@ class ExactLabel(_OfLabels):
         self.nonnegative = nonnegative
 
     def reference(self) -> Any:
-        """Return the graph of samples in the order of their labels."""
+        """Return the graph for scoring: that of samples in the order of their labels."""
         return Reordering()
 
 
@@ -285,7 +285,7 @@ class SemiSupervised(GraphBuilder):
 
     @property
     def in_time(self) -> bool:  # type: ignore[override]
-        """Whether rows without a label are joined in time."""
+        """Whether consecutive rows are joined."""
         return in_time(self.unlabelled)
 
     @property
@@ -306,7 +306,7 @@ class SemiSupervised(GraphBuilder):
         )
 
     def reference(self) -> Any:
-        """Return the graph of the references of both graphs, with the same weight."""
+        """Return the graph for scoring: the union of those of both graphs, with equal weights."""
         return SemiSupervised(
             reference_graph(self.graph), reference_graph(self.unlabelled), missing=self.missing
         )

@@ -396,7 +396,7 @@ class GraphSums(NamedTuple):
 
 
 def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
-    """Return the moments A and B of graph-based slow feature analysis.
+    """Return the moments of graph-based SFA: covariance B and second moment A of differences.
 
     Parameters
     ----------

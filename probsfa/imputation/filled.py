@@ -87,7 +87,8 @@ def fill_missing(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Fil
     series : Sequences
         The same, validated.
     guesses : ndarray (N, D)
-        Imputed values; entries of observed values are not used. A row (D,) is used for all rows.
+        Imputed values (N, D), or (D,) for the same values in all rows; entries where `X` is observed are
+        ignored.
 
     Returns
     -------

@@ -32,7 +32,7 @@ __all__ = ["ProcessMonitor"]
 class ProcessMonitor(Saved, BaseEstimator):
     """Control charts of slow features, for process monitoring and anomaly detection.
 
-    A model is fitted to rows of normal operation. Control limits are quantiles of statistics of held-out
+    A model is fitted to rows of normal operation. Control limits are estimated from statistics of held-out
     normal rows: contiguous segments are held out one after the other.
 
     Parameters
@@ -66,7 +66,7 @@ class ProcessMonitor(Saved, BaseEstimator):
     held_out_ : DataFrame (N, S)
         Held-out statistics of the normal rows.
     false_alarm_rate_ : float
-        Share of these rows above a limit.
+        Share of the held-out rows above a limit; near `alpha` by construction.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -88,9 +88,9 @@ class ProcessMonitor(Saved, BaseEstimator):
         Deviation from the model. With the probabilistic model, the one-step prediction error of a row; with
         `SFA`, the reconstruction error, if features are omitted.
 
-    With the probabilistic model the statistics are chi-squared if the model is right. Statistics of
-    incomplete rows are mapped to the same tail probability in complete rows; rows without observations have
-    none. :mod:`probsfa.monitoring.statistics` has the formulas.
+    With the probabilistic model the statistics are chi-squared if the model is right. The statistic of an
+    incomplete row is replaced by the value with the same tail probability in a complete row; rows without
+    observations have no statistic. :mod:`probsfa.monitoring.statistics` has the formulas.
 
     If fewer than 20 normal rows are expected above a limit, a generalized Pareto distribution is fitted to
     the largest tenth of each statistic, and the higher of the two limits is used
@@ -261,7 +261,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         X, lengths, times
             As in `score_samples`.
         statistic : str or None, default=None
-            One of `statistics_`. None selects for each row the highest relative to its limit.
+            One of `statistics_`. By default, for each row, the statistic with the largest ratio to its limit.
 
         Returns
         -------

@@ -227,12 +227,13 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
 
 
 def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
-    """Draw the distance of the log-likelihood from its final value during a fit, on a logarithmic scale.
+    """Draw the difference of the objective from its final value during a fit, on a logarithmic scale.
 
     Parameters
     ----------
     history : array-like (n_iter,)
-        Log-likelihood after each iteration, such as ``ProbabilisticSFA.history_``.
+        Objective after each iteration, such as ``ProbabilisticSFA.history_``. Differences of zero are not
+        drawn.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 

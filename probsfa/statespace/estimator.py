@@ -64,18 +64,19 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         Smoothness of their kernel: paths with one derivative (Matern-3/2), or with two.
     trend : int or {"level", "linear"}, default=0
         Random walks: their number (``"level"`` is one), or ``"linear"`` for a local linear trend. With
-        `rhythms`, `smooth` or `trend`, `n_components` may be 0, and `noise` not.
+        `rhythms`, `smooth` or `trend`, `n_components` may be 0; ``noise=0.0`` is not supported.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         Observation noise: one variance for each column, one for all, or known variances. ``"ar1"`` adds an
-        idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"``, or selected with
-        ``n_components=None``. ``0.0`` fits slow feature analysis in closed form.
+        idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if `n_components` is set,
+        otherwise selected. ``0.0`` fits slow feature analysis in closed form.
     robust : bool or {"auto", "cell", "row"}, default="auto"
-        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row. ``"auto"``
-        is False; but if `n_components` and `noise` are selected, gross outliers are left out if this improves
-        the prediction of held-out values.
+        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row. If
+        `n_components` and `noise` are selected, ``"auto"`` omits gross outliers if this improves the
+        prediction of held-out values; otherwise it is False.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
         Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, bounds
-        such as ``(0, 100)``, or None; for all, for each, or a mapping. ``"auto"`` selects by likelihood.
+        such as ``(0, 100)``, or None: one for all columns, a sequence with one for each, or a mapping.
+        ``"auto"`` selects by likelihood.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -92,7 +93,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     n_init : int, default=1
         Number of optimization runs; the best is used.
     noise_prior : {"weak"} or None, default="weak"
-        Prior that keeps noise variances away from zero; None is maximum likelihood.
+        Prior that keeps noise variances away from zero; None is unpenalized maximum likelihood.
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
         (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
@@ -132,8 +133,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     degrees_of_freedom_ : float
         Of Student-t noise, from 2.1 to 1000.
     calibration_ : Calibration
-        Factors of standard deviations of a selected model, by the distance to the nearest observed value and
-        by column.
+        Multipliers of predictive standard deviations of a selected model, by the distance to the nearest
+        observed value and by column.
     log_likelihood_ : float
         Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)

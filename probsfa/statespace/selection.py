@@ -55,7 +55,7 @@ class Selection(NamedTuple):
     log_density : ndarray of shape (M,)
         The same over all hidden values.
     standard_error : ndarray of shape (M,)
-        Standard error of the difference of `log_density` to the best candidate, zero there.
+        Standard error of the difference of `log_density` from the best candidate; zero for the best.
     n_evaluations : ndarray of int of shape (M,)
         Number of likelihood evaluations of each fit.
     converged : ndarray of bool of shape (M,)

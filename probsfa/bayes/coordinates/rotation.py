@@ -1,19 +1,20 @@
 """Coordinates for rotations of factors with similar time scales.
 
 The individual factors are far less certain than the space that they span. As a function of time scales and
-loadings, the posterior is curved along rotations of the factors, and discontinuous where two time scales are
-equal, because the labels change there. Here the ``K`` time scales (by the coordinate ``t``, their logarithm)
-and the loadings ``C`` (D, K), in units of the innovations, are given by
+loadings, the posterior is curved along rotations of the factors. Factors are sorted by time scale, so that it
+is also discontinuous where two time scales are equal and labels are exchanged. Here the ``K`` time scales
+(represented by their logarithms ``t``) and the loadings ``C`` (D, K) of factors with unit innovation variance
+are given by
 
 * a symmetric matrix ``M = R diag(t) R'``, and
-* aligned loadings ``W = C R'``, for which ``B' L W`` is symmetric: no rotation reduces their distance to a
-  reference ``B`` with row weights ``L`` (orthogonal Procrustes).
+* aligned loadings ``W = C R'``, for which ``B' L W`` is symmetric and positive semidefinite: no rotation
+  reduces their distance to a reference ``B`` with row weights ``L`` (orthogonal Procrustes).
 
 ``y = R z`` is the same process with correlated dynamics ``R diag(a) R'``, and the likelihood is a smooth
-function of these and of ``W``. All orders and signs of the factors have the same coordinates; the model must
-not depend on them. The off-diagonal entries of ``M`` replace the part of the loadings that alignment removes,
-so that there are as many coordinates as parameters. At the reference they equal the parameters to first
-order.
+function of these and of ``W``. All orders and signs of the factors have the same coordinates; prior and
+likelihood must be invariant under them. The off-diagonal entries of ``M`` replace the part of the loadings
+that alignment removes, so that there are as many coordinates as parameters. At the reference they equal the
+parameters to first order.
 """
 
 from typing import Any, NamedTuple
@@ -66,7 +67,7 @@ def choose_frame(
     noise_variance: FloatArray,
     n_rows: int,
 ) -> RotationFrame | None:
-    """Return the frame of factors with certain loadings; None for fewer than two, or if two may be identical.
+    """Return the frame of factors with well-determined loadings; None for fewer than two or equal ones.
 
     If two time scales may be equal, ``M`` may be a multiple of the identity, where its density has a spike
     (the eigenvalues of ``M`` repel each other, unlike those of the prior). Such models are sampled in the

@@ -1,9 +1,9 @@
 """Relabelling of draws: signed permutations of the factors.
 
-The posterior does not change if factors are permuted or change sign, so that a sampler may visit all images
-(label switching). Before draws are averaged or chains compared, each draw is transformed by the signed
-permutation that minimizes its distance to a reference, the maximum a posteriori (Stephens 2000; Papastamoulis
-& Ntzoufras 2022, doi:10.1007/s11222-022-10084-4).
+The posterior does not change if factors are permuted or change sign, so that a sampler may visit all
+equivalent modes (label switching). Before draws are averaged or chains compared, each draw is transformed by
+the signed permutation that minimizes its distance to a reference, the maximum a posteriori (Stephens 2000;
+Papastamoulis & Ntzoufras 2022, doi:10.1007/s11222-022-10084-4).
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 
-#: Probability of another order of time scales above which two factors are reported as hard to distinguish.
+#: Two factors are reported if the probability of the opposite order of their time scales exceeds this.
 CLOSE = 0.05
 
 
@@ -71,7 +71,7 @@ def relabel(
     reference_loadings : ndarray (D, K)
         Loadings of the reference.
     timescale_spread, loadings_spread : ndarray (K,) and (D, K), optional
-        Posterior standard deviations around the reference, the units of the distances; one by default.
+        Posterior standard deviations, by which distances are divided; one by default.
 
     Returns
     -------
@@ -108,7 +108,8 @@ def close_pairs(timescales: FloatArray) -> list[tuple[int, int, float]]:
     Returns
     -------
     list of (int, int, float)
-        Two labels and the posterior probability, at least 5 %, that the second is slower than the first.
+        Two labels and the posterior probability, between 5 and 95 %, that the second is slower than the
+        first.
     """
     pairs = []
     for i in range(timescales.shape[1]):

@@ -1,9 +1,9 @@
 """Distribution of rows under a linear Gaussian model: the base of annealed importance sampling.
 
-The nearer this density is to that of a product of experts, the fewer densities are needed between the two.
-The factorial AR(1) model of the rows themselves has most of their correlations in time and between columns.
-With weights ``w_td`` that are the precisions of observed values, zero where missing, the precision of the
-latent factors given these is that of the prior plus ``C' diag(w_t) C``.
+Annealing requires fewer intermediate densities, the closer the base is to the target. A dynamic factor model
+of the rows (not of the expanded rows) has most correlations in time and between columns. The posterior
+precision of the factors is the prior precision plus ``C' diag(w_t) C``, where ``w_td`` is the noise precision
+of an observed value, and zero for a missing one.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class LinearBase:
     free : ndarray of bool (N, D)
         Whether values are drawn.
     noise : ndarray (D,)
-        Standard deviations of observation noise; zeros for rows observed without noise.
+        Standard deviations of observation noise by column; all zero if values are observed without noise.
     """
 
     def __init__(

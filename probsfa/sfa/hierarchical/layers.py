@@ -117,7 +117,7 @@ class Layer:
     Parameters
     ----------
     n_components : int or None, default=None
-        Outputs of every node; None for the rank of its inputs.
+        Outputs of every node; None, in the top layer only, for the rank of its inputs.
     field : int, tuple of int or None, default=None
         Positions of the layer below (nodes, or inputs of the first layer) that are inputs of a node, along
         each axis. None is all of them: a single node.
@@ -138,7 +138,7 @@ class Layer:
         deviations. Only the latter changes training data. Clipping is recommended with polynomials, which
         diverge on unseen data.
     delta_threshold : float, default=1.96
-        Threshold for "igsfa", whose expansion must return the inputs first.
+        Threshold of delta values for "igsfa". The first outputs of the expansion must be its inputs.
 
     See Also
     --------
@@ -163,7 +163,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One linear step of all nodes of a layer, before training.
+    """Specification of one linear step of a layer; a layer with `pca` has two.
 
     Attributes
     ----------
@@ -323,7 +323,8 @@ def _check_clip(clip: Any, name: str) -> None:
 # ---- layers of networks from the papers, ready for :class:`HierarchicalSFA`
 
 
-# Table 1 of the paper: outputs of a node by layer; the last number is that of all further layers.
+# Escalante-B. & Wiskott (2013), table 1: outputs of a node by layer; the last number is that of all further
+# layers.
 _TABLE_1 = {"sfa": (13, 20, 35, 60), "igsfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
 _FIRST_FIELD = 4  # pixels along each axis
 _FIRST_PCA = 13  # principal components of the 16 pixels of a node in the first layer

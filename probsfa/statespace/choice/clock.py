@@ -63,7 +63,7 @@ class Clock:
         return result if result.history else None, "budget" if self._told else "keyboard"
 
     def _report(self, count: int, best: float) -> None:
-        """Raise OutOfTime after the deadline, but only once: the fit needs evaluations to end properly."""
+        """Raise OutOfTime after the deadline, but only once: the fit evaluates its best parameters again."""
         if self.left <= 0.0 and not self._told:
             self._told = True
             raise OutOfTime

@@ -61,7 +61,8 @@ class StandardErrors(_Errors):
     ----------
     decay : ndarray of shape (K,)
     loadings : ndarray of shape (D, K + 2 R + 2 M)
-        NaN for loadings that are not free: by `fixed`, velocities, and of a cycle where its phase is zero.
+        NaN for loadings that are not estimated: those set by `fixed`, those of velocities (zero), and one of
+        each cycle (its phase is zero by convention).
     noise_variance : ndarray of shape (D,)
         NaN where the variance is fixed or at its lower bound.
     offset : ndarray of shape (D,)
