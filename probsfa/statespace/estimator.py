@@ -70,13 +70,13 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if `n_components` is set,
         otherwise selected. ``0.0`` fits slow feature analysis in closed form.
     robust : bool or {"auto", "cell", "row"}, default="auto"
-        Student-t noise, for outliers, with a weight for each value (True, ``"cell"``) or each row. If
-        `n_components` and `noise` are selected, ``"auto"`` omits gross outliers if this improves the
-        prediction of held-out values; otherwise it is False.
+        Student-t noise with a weight for each value (True, ``"cell"``) or each row. ``"auto"`` is False, or
+        if `n_components` and `noise` are selected, gross outliers are omitted if held-out values are then
+        predicted better.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
         Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, bounds
-        such as ``(0, 100)``, or None: one for all columns, a sequence with one for each, or a mapping.
-        ``"auto"`` selects by likelihood.
+        such as ``(0, 100)``, or None: for all columns, a sequence, or a mapping. ``"auto"`` selects by
+        likelihood.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -87,7 +87,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     max_iter : int, default=200
         Maximum number of likelihood evaluations of each fitted model.
     tol : float or "auto", default="auto"
-        Smallest expected gain of a step, in nats. Use 1e-4 for digits that agree across machines.
+        Smallest expected gain of a step in nats; 1e-4 for digits that agree across machines.
     noise_floor : float or "auto", default="auto"
         Lower bound of noise variances, as a fraction of each column's variance.
     n_init : int, default=1
