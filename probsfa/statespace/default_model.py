@@ -31,8 +31,8 @@ from probsfa.statespace.learning.budget import (
     Size,
     affordable_rows,
     ar1_noise_affordable,
+    choose_segments,
     integrates_ar1_noise,
-    stretches,
 )
 from probsfa.statespace.learning.maximum_likelihood import InMemory
 from probsfa.statespace.learning.options import FitOptions, count_of

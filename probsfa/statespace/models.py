@@ -79,7 +79,7 @@ _LARGE = 128 * 2**20
 # Rows checked for gross misfit after a fit, and maximum number of states for which this check is fast.
 _ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
 # Additional rows in this check that may have outliers, and rows filtered before each of them.
-_SUSPECTS, _ROWS_BEFORE = 10, 30
+_N_CANDIDATES, _ROWS_BEFORE = 10, 30
 
 __all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
 
