@@ -259,7 +259,7 @@ seen = np.flatnonzero(~holes)
 lines = np.column_stack([np.interp(np.arange(len(X)), seen, column[seen]) for column in X.T])
 held = coverage(hidden, filled[holes], std[holes], 0.9)
 errors = rmse(hidden, filled[holes]), rmse(hidden, lines[holes])
-print(f"error in the holes: model {errors[0]:.2f}, straight lines {errors[1]:.2f}")
+print(f"error at missing values: model {errors[0]:.2f}, linear interpolation {errors[1]:.2f}")
 print(f"the 90 % intervals hold {100 * held:.1f} % of the {hidden.size} hidden cells")
 assert errors[0] < 0.9 * errors[1]
 assert 0.87 < held < 0.93

@@ -135,7 +135,7 @@ print(f"{single.sum()} single cells and {blocks.sum()} cells in blocks of {block
 numbers = sorted({min(k, data.shape[1]) for k in (2, 4, 32)})
 candidates = [{"n_components": k} for k in numbers] + [{"n_components": numbers[-1], "rhythms": 1}]
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the status of the model says the same
+    warnings.simplefilter("ignore")  # the status of the model reports the same
     selection = select_model(seen, candidates, budget=300)
 model = selection.best_estimator_
 print(selection)
@@ -171,7 +171,7 @@ _ = diagnostics.plot(axes=axes.ravel())
 
 # %%
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # where straight lines are as good, it says so; the exam below shows it
+    warnings.simplefilter("ignore")  # the status reports if linear interpolation is as good
     filled, std = model.impute(seen, return_std=True)
 lines = seen.reset_index(drop=True).interpolate(limit_direction="both").set_index(seen.index)
 
@@ -248,7 +248,7 @@ chosen = ", ".join(f"{name} = {value!r}" for name, value in selection.options.it
 print(f"\nmodel: {chosen}; errors and intervals in the units of the columns")
 
 # %%
-if path == example:  # what this page says of its own file
+if path == example:  # what this page reports about its own file
     assert marks["blocks"][1] < 0.6 * marks["blocks"][0]
     assert 0.84 <= marks["single cells"][2] <= 0.96
     assert 0.80 <= marks["blocks"][2] <= 0.97

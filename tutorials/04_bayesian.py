@@ -44,7 +44,7 @@ print("true time scales in days:", true_timescales.round(1))
 # %%
 point = ProbabilisticSFA(2).fit(X)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the run is kept short; its status says what a warning would
+    warnings.simplefilter("ignore")  # the run is kept short; its status reports what a warning would
     model = BayesianSFA(2, n_warmup=300, n_draws=500, verbose=False, random_state=0).fit(X)
 low, high = np.quantile(model.inference_data_["posterior"]["timescale"].to_numpy()[..., 0], [0.05, 0.95])
 print("slowest time scale, days")

@@ -259,7 +259,7 @@ print("without that detail, SFA is off by", f"{np.max(np.abs(sfa.delta_values_ -
 # ### 3. Neighbours in a class: Fisher's discriminant
 #
 # Join all rows of one class. The function that differs least *within* classes, at unit variance, is the one
-# that tells classes apart. With `mu` the ratio of the variances between and within classes, `delta = 2 / (1 +
+# that separates classes. With `mu` the ratio of the variances between and within classes, `delta = 2 / (1 +
 # mu)`.
 
 # %%
@@ -424,7 +424,7 @@ for k in range(4):
 _ = fig.suptitle("two rooms: from the plan, and from wandering", fontsize="medium")
 
 # %% [markdown]
-# The slowest function says in which room one is. It takes long to find the door.
+# The slowest function determines the room. It takes long to find the door.
 #
 # ### 8. Two more names
 #

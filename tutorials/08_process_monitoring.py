@@ -195,19 +195,19 @@ def with_holes(table):
 
 patchy = ProcessMonitor(ProbabilisticSFA(3), alpha=0.01).fit(with_holes(normal))
 false_alarms = np.mean(patchy.predict(with_holes(fresh)))
-print(f"alarms in 20,000 fresh normal rows with holes: {100 * false_alarms:.2f} %")
+print(f"alarms in 20,000 new normal rows with missing values: {100 * false_alarms:.2f} %")
 for name, record in records.items():
     rates = [
         100 * m.predict(table)[truth].mean() for m, table in [(patchy, with_holes(record)), (monitor, record)]
     ]
-    print(f"{name:<20} rows with an alarm after the fault: {rates[0]:.0f} %, without holes {rates[1]:.0f} %")
+    print(f"{name:<20} rows with an alarm after the fault: {rates[0]:.0f} %, complete rows {rates[1]:.0f} %")
 assert false_alarms < 0.02
 
 # %% [markdown]
 # ## What to remember
 #
 # * T2 shows where the process is, S2 how fast it moves, the residual what slow features cannot explain. Which
-#   of them alarms tells what kind of fault it is.
+#   of them alarms shows what kind of fault it is.
 # * Limits must come from rows that the model has not seen; `ProcessMonitor` holds out segments for them.
 # * `contributions` names the sensor behind an alarm; `window` finds small faults that stay.
 # * Missing values need no imputation: with `ProbabilisticSFA` the limits hold for incomplete rows.

@@ -50,7 +50,7 @@ _ = ax.set(xlabel="bin", ylabel="neuron", title="spike counts: 0 is white, 4 and
 # %%
 poisson = EmissionSFA(2, emission="poisson").fit(spikes)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it says that columns hold counts, which is the point here
+    warnings.simplefilter("ignore")  # it reports that columns contain counts, which is the point here
     gaussian = ProbabilisticSFA(2).fit(spikes)
 
 
@@ -155,7 +155,7 @@ def where_of_the_other(values):
 
 scores = {name: what(values) for name, values in features.items()}
 for name, score in scores.items():
-    print(f"{name:<16} tells the patches apart: balanced accuracy {score:.3f}")
+    print(f"{name:<16} separates the patches: balanced accuracy {score:.3f}")
 carried = {name: where_of_the_other(values) for name, values in features.items() if name != "bilinear, what"}
 for name, score in carried.items():
     print(f"{name:<16} position, read by what the other patch taught: R2 {score:.2f}")

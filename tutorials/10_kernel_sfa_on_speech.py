@@ -211,7 +211,7 @@ if not REAL:
     assert max(np.array(middle)[told]) < min(np.array(middle)[~told])
 
 # %% [markdown]
-# In the middle of every new word the slowest output tells which vowel it is, whatever the pitch and the
+# In the middle of every new word the slowest output determines which vowel it is, whatever the pitch and the
 # length. At the beginning and at the end, where the voice is weak and hiss is left, the words look alike, as
 # they should: the sound fades in and out slowly, too, and that is part of what is slow.
 #
