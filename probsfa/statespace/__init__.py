@@ -19,18 +19,18 @@ Modules import only modules below their own::
     fitted_model                       methods that fitted models have in common
     learning/                          maximum likelihood: starting points, objectives, optimizers
     diagnostics                        tests of the residuals
-    filtering, prediction, simulation  methods as functions of parameters and data
+    filtering, prediction              methods as functions of parameters and data
     summary                            the table of the parameters
     noise_free_gaps                    the zero-noise limit with missing values
     noise_free_likelihood              the likelihood of that limit, with edge terms and without
-    student, gross_outliers            weights of values under Student-t noise; outliers of Gaussian fits
-    posterior                          moments and likelihood of a panel, by the engine
+    student                            weights of values under Student-t noise
+    posterior                          moments, likelihood and draws of a panel, by the engine
     engine/                            exact inference over rows, by the selected algorithm
     innovations                        parameters in the form of the paper
     panel, parameters, columns         observations as arrays; parameters of the model; units of columns
     transforms, covariates             transforms of columns; exogenous variables
-    held_out_values                       hidden values for the comparison of models
-    adjacent                           comparison of values with adjacent observations
+    held_out_values                    hidden values for the comparison of models
+    gross_outliers                     comparison with adjacent observations; outliers of Gaussian fits
 
 Samplers use the engine directly: the likelihood as a function that JAX can differentiate
 (:mod:`probsfa.statespace.engine.likelihood`).

@@ -78,7 +78,7 @@ class Rhythm(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """Raise: cycles start from peaks of the periodogram (:func:`.process_starts.rhythm`)."""
+        """Raise: cycles start from peaks of the periodogram (:func:`.starts.rhythm`)."""
         raise NotImplementedError
 
     @property
