@@ -288,7 +288,7 @@ class SeriesForecaster(BaseEstimator):
         """Return whether the model is fitted."""
         return hasattr(self, "estimator_")
 
-    # ------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------ scikit-learn
 
     def _forecast(self, fh: Any, X: Any) -> Any:
         check_is_fitted(self)

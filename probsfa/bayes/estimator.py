@@ -394,7 +394,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
             estimator.feature_names_in_ = np.asarray(state["feature_names"], dtype=object)
         return estimator
 
-    # ------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------ scikit-learn
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether there are draws."""

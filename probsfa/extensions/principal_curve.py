@@ -162,7 +162,7 @@ class PrincipalCurve(Reconstruction):
             default if self.n_landmarks is None else check_count("n_landmarks", self.n_landmarks, minimum=2)
         )
         check_memory(
-            8.0 * count**2, f"n_landmarks={count:,} needs {{size}} for kernels", "Give fewer landmarks."
+            8.0 * count**2, f"n_landmarks={count:,} needs {{size}} for kernels", "Use fewer landmarks."
         )
         landmarks = landmark_grid(count, k)
         starts = self._starts(centred, k, np.arange(len(centred)))

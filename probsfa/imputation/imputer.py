@@ -251,7 +251,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    # ------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------ scikit-learn
 
     @property
     def _kept(self) -> NDArray[np.intp]:

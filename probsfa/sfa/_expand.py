@@ -71,7 +71,7 @@ class Expander:
         check_memory(
             8.0 * n_columns**2,
             f"expansion returns {n_columns:,} columns, whose covariance needs {{size}}",
-            "Give an expansion with fewer columns, such as a lower degree, or use KernelSFA.",
+            "Use an expansion with fewer columns, such as a lower degree, or use KernelSFA.",
         )
         return cls(transformer, n_columns)
 

@@ -589,7 +589,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         estimator._take_over(model)
         return estimator
 
-    # ------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------ scikit-learn
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there are parameters."""

@@ -171,7 +171,7 @@ def spread(rng, X, noise, s):
     ("plant", "words"),
     [
         (rhythm, "olumn 2 keeps a rhythm of 24 units of time that the model does not include: rhythms=[24]."),
-        (memory, "The noise of column 2 has memory at lag 1 ("),
+        (memory, "The noise of column 2 is autocorrelated at lag 1 ("),
         (tails, "The noise of column 2 has heavy tails"),
         (artefacts, "rows 100, 900, 901)"),
         (spread, "The noise of column 2 changes over the series"),

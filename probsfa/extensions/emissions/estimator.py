@@ -455,7 +455,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
             )
         return self._model.column_mean(int(which), np.asarray(predictor, dtype=np.float64))
 
-    # ------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------ scikit-learn
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the estimator is fitted."""

@@ -516,7 +516,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         )
         return (found.value, found.error) if return_error else found.value
 
-    # ------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------ scikit-learn
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the estimator is fitted."""
