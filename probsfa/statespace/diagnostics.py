@@ -6,7 +6,7 @@ computes the errors for each pattern, the tests of :mod:`.whiteness`, and the ad
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -85,6 +85,24 @@ class PredictionErrors(NamedTuple):
     block: int
 
 
+class Suggestion(NamedTuple):
+    """An option that would describe a misfit.
+
+    Attributes
+    ----------
+    options : dict
+        Options of :class:`probsfa.ProbabilisticSFA`, beside those of the model.
+    gain : float
+        Approximate gain in log-likelihood of the errors that it describes, in nats.
+    n_states : int
+        Number of states of the model with these options. The time of a fit grows with its square.
+    """
+
+    options: dict[str, Any]
+    gain: float
+    n_states: int
+
+
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
     """Diagnostics of a fitted model from its prediction errors.
@@ -123,9 +141,9 @@ class Diagnostics:
         Names of the columns.
     advice : tuple of str
         Descriptions of misfit, each with a suggestion; empty if no test fails.
-    suggested : dict
-        Suggested options of :class:`probsfa.ProbabilisticSFA`, such as
-        ``{"rhythms": ["1D"], "noise": "ar1", "smooth": 1}``.
+    suggestions : tuple of Suggestion
+        Suggested options of :class:`probsfa.ProbabilisticSFA`: cycles, and others in order of their expected
+        gain. Apply one, fit and diagnose again: it may remove the misfit that the others describe.
 
     See Also
     --------
@@ -157,7 +175,12 @@ class Diagnostics:
     n_cells: NDArray[np.intp]
     feature_names: tuple[str, ...]
     advice: tuple[str, ...]
-    suggested: Mapping[str, Any] = field(default_factory=dict)
+    suggestions: tuple[Suggestion, ...] = ()
+
+    @property
+    def suggested(self) -> dict[str, Any]:
+        """Options of the first suggestion, such as ``{"noise": "ar1"}``; empty without suggestions."""
+        return dict(self.suggestions[0].options) if self.suggestions else {}
 
     def covered(self, level: float = 0.9) -> dict[str, FloatArray]:
         """Return the coverage of prediction intervals, by pattern of hidden values and column.
@@ -236,6 +259,7 @@ def diagnose(
     memory: bool = False,
     robust: bool = False,
     smoother: Sequence[int] | NDArray[np.intp] = (),
+    n_states: int = 0,
 ) -> Diagnostics:
     """Test the prediction errors of a model.
 
@@ -259,6 +283,8 @@ def diagnose(
         Whether the model has Student-t noise.
     smoother : sequence of int, default=()
         AR(1) factors whose replacement by a smooth factor has a higher likelihood.
+    n_states : int, default=0
+        Number of states of the model.
 
     Returns
     -------
@@ -273,7 +299,7 @@ def diagnose(
     parts = split(sequences.n_rows)
     highest = peak(innovations, lengths, times)
     level, spread = part_contrast(innovations, parts).means, _spreads(innovations, parts)
-    advice, suggested = _advise(
+    advice, suggestions = _advise(
         errors,
         sequences,
         times,
@@ -284,6 +310,7 @@ def diagnose(
         memory=memory,
         robust=robust,
         smoother=smoother,
+        n_states=n_states,
     )
     with np.errstate(all="ignore"):
         return Diagnostics(
@@ -304,7 +331,7 @@ def diagnose(
             n_cells=np.count_nonzero(~np.isnan(innovations), axis=0),
             feature_names=tuple(str(name) for name in names),
             advice=advice,
-            suggested=suggested,
+            suggestions=suggestions,
         )
 
 
@@ -481,8 +508,9 @@ def _advise(
     memory: bool,
     robust: bool,
     smoother: Sequence[int] | NDArray[np.intp],
-) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return a sentence for each kind of misfit, and the options that they suggest."""
+    n_states: int,
+) -> tuple[tuple[str, ...], tuple[Suggestion, ...]]:
+    """Return a sentence for each kind of misfit, and the options that they suggest, in order of gain."""
     innovations = errors.by_kind["one step"]
     d = innovations.shape[1]
     judged = np.count_nonzero(~np.isnan(innovations), axis=0) >= _FEWEST
@@ -490,12 +518,14 @@ def _advise(
     cleaned = _clean(np.where(judged, innovations, np.nan), sequences, times)
     say = _Sentences(sequences)
     advice: list[str] = []
-    suggested: dict[str, Any] = {}
+    suggestions: list[Suggestion] = []
 
     if cleaned.periods:
         periods = _lasting_periods(cleaned, seconds)
         own = [(period_label(p, seconds, cleaned.resolution), float(p)) for p in own_periods]
-        suggested["rhythms"] = [label if seconds is not None else p for label, p in [*own, *periods]]
+        rhythms = [label if seconds is not None else p for label, p in [*own, *periods]]
+        gain = _gain(innovations, np.nanmean(cleaned.errors**2, axis=0) / np.nanmean(innovations**2, axis=0))
+        suggestions.append(Suggestion({"rhythms": rhythms}, gain, n_states + 2 * len(periods)))
         advice.append(_about_rhythms(cleaned, [label for label, _ in periods], say, seconds))
 
     lags = np.arange(1, max(min(_LAGS, max(sequences.lengths) // 5), 1) + 1)
@@ -509,16 +539,21 @@ def _advise(
     # A smooth factor would explain part of a cycle.
     exchange = len(smoother) > 0 and not cleaned.periods and not smooth.any()
     if smooth.any():
-        suggested["smooth"] = n_smooth + _n_shared(cleaned.steady[:, smooth], sequences.lengths)
-        advice.append(_about_smoothness(smooth, first, suggested["smooth"], say))
+        more = _n_shared(cleaned.steady[:, smooth], sequences.lengths)
+        gain = _gain(innovations, np.where(smooth, 1.0 - first**2, 1.0))
+        suggestions.append(Suggestion({"smooth": n_smooth + more}, gain, n_states + 2 * more))
+        advice.append(_about_smoothness(smooth, first, n_smooth + more, say))
     elif exchange:
-        suggested["smooth"] = n_smooth + len(smoother)
-        advice.append(_about_smoother(smoother, suggested["smooth"], n_components - len(smoother)))
+        gain = _gain(innovations, 1.0 - np.nan_to_num(first) ** 2)
+        options = {"n_components": n_components - len(smoother), "smooth": n_smooth + len(smoother)}
+        suggestions.append(Suggestion(options, gain, n_states + len(smoother)))
+        advice.append(_about_smoother(smoother, options["smooth"], options["n_components"]))
     told = _own(told, size) & ~smooth
     # An AR(1) factor in place of a smooth one causes autocorrelated errors.
     if told.any() and not exchange:
         if not memory:
-            suggested["noise"] = "ar1"
+            gain = _gain(innovations, np.where(told, 1.0 - size**2, 1.0))
+            suggestions.append(Suggestion({"noise": "ar1"}, gain, n_states + d))
         advice.append(_about_memory(told, size, lags[at], say, n_components, memory=memory))
 
     tails = heavy_tails(cleaned.steady)
@@ -527,7 +562,8 @@ def _advise(
         told &= tails.degrees_of_freedom < _MOST_DEGREES
     if told.any():
         if not robust:
-            suggested["robust"] = True
+            gain = float(np.sum(tails.gains[told]))
+            suggestions.append(Suggestion({"robust": True}, gain, n_states))
         advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say, robust))
 
     spreads = _spreads(cleaned.errors, cleaned.parts)
@@ -556,11 +592,20 @@ def _advise(
             "to a series with such levels."
         )
 
+    # Other misfit is measured after cycles are removed.
+    suggestions.sort(key=lambda one: ("rhythms" not in one.options, -one.gain))
     if advice:  # this misfit explains wrong coverage
-        return tuple(advice), suggested
+        return tuple(advice), tuple(suggestions)
     covered = {kind: coverage(each)[np.isclose(LEVELS, 0.9)][0] for kind, each in errors.by_kind.items()}
     counts = {kind: np.count_nonzero(~np.isnan(each), axis=0) for kind, each in errors.by_kind.items()}
-    return _about_coverage(covered, counts, judged, rare, say, errors.block), suggested
+    return _about_coverage(covered, counts, judged, rare, say, errors.block), tuple(suggestions)
+
+
+def _gain(errors: FloatArray, shares: FloatArray) -> float:
+    """Return the gain in log-likelihood, in nats, if shares (D,) of the columns' mean squares remain."""
+    counts = np.count_nonzero(~np.isnan(errors), axis=0)
+    known = (counts > 0) & (shares > 0.0)
+    return float(-0.5 * np.sum(counts[known] * np.log(np.minimum(shares[known], 1.0))))
 
 
 def _own(told: BoolArray, size: FloatArray) -> BoolArray:

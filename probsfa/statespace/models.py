@@ -571,6 +571,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             memory=own.has_memory,
             robust=robust,
             smoother=smoother,
+            n_states=self._states.n_states,
         )
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:

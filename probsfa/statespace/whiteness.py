@@ -137,11 +137,14 @@ class Tails(NamedTuple):
         Degrees of freedom of the best-fitting Student's t; infinite if the normal distribution fits as well.
     p_values : ndarray of shape (D,)
         P-values of the likelihood ratio test of the normal distribution against Student's t.
+    gains : ndarray of shape (D,)
+        Differences of the log-likelihoods of the two, in nats.
     """
 
     excess_kurtosis: FloatArray
     degrees_of_freedom: FloatArray
     p_values: FloatArray
+    gains: FloatArray
 
 
 def heavy_tails(errors: FloatArray) -> Tails:
@@ -158,7 +161,7 @@ def heavy_tails(errors: FloatArray) -> Tails:
         NaN for columns with fewer than eight values or zero variance.
     """
     d = errors.shape[1]
-    kurtosis, degrees, p = np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan)
+    kurtosis, degrees, p, gains = np.full((4, d), np.nan)
     for j in range(d):
         x = errors[~np.isnan(errors[:, j]), j]
         if len(x) < 8 or np.ptp(x) == 0.0:
@@ -172,10 +175,11 @@ def heavy_tails(errors: FloatArray) -> Tails:
             fits[i], scale = _log_likelihood_of_t(x**2, nu, scale)
         best = int(np.argmax(fits))
         gain = 2.0 * (fits[best] - normal)
+        gains[j] = 0.5 * gain
         degrees[j] = _DEGREES[best] if gain > 0.0 else np.inf
         # The normal distribution is on the boundary of the family: half a chi-squared (Self & Liang 1987).
         p[j] = 0.5 * scipy.stats.chi2.sf(gain, 1) if gain > 0.0 else 1.0
-    return Tails(kurtosis, degrees, p)
+    return Tails(kurtosis, degrees, p, gains)
 
 
 def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[float, float]:

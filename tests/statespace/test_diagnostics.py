@@ -211,7 +211,7 @@ def test_smooth_paths_are_reported_with_how_many_factors_they_take(rng, n_smooth
     found = rough.diagnose(X)
     [sentence] = [one for one in found.advice if "smooth" in one]
     assert sentence.startswith("The paths of columns ") and sentence.endswith(f"smooth={n_smooth}.")
-    assert found.suggested["smooth"] == n_smooth
+    assert {"smooth": n_smooth} in [one.options for one in found.suggestions]
     assert all(repr(j) in sentence for j in range(4)) and "4" not in sentence.split(" are smooth")[0]
 
 
@@ -221,9 +221,13 @@ def test_paths_of_ar1_factors_are_not_called_smooth(rng):
     X[:, 2] += 3.0 * s * lfilter([np.sqrt(0.0975)], [1.0, -0.95], rng.standard_normal(N)) - noise
     X[:, 5] += 3.0 * s * np.sin(2.0 * np.pi * np.arange(N) / 30.0)
     found = model.diagnose(X)
-    assert found.autocorrelation[0, 2] > 0.3 and "smooth" not in found.suggested
-    assert found.suggested["noise"] == "ar1"
-    assert found.suggested["rhythms"] == pytest.approx([30.0], abs=0.1)
+    assert found.autocorrelation[0, 2] > 0.3
+    of_cycle, of_noise = found.suggestions
+    assert of_cycle.options == {"rhythms": pytest.approx([30.0], abs=0.1)}
+    assert of_noise.options == {"noise": "ar1"} and found.suggested == of_cycle.options
+    assert of_cycle.gain > 0.0 and of_noise.gain > 0.0
+    n_states = model.params_.n_states
+    assert (of_cycle.n_states, of_noise.n_states) == (n_states + 2, n_states + X.shape[1])
 
 
 @pytest.mark.parametrize("n_smooth", [1, 2])
@@ -235,7 +239,7 @@ def test_smooth_paths_under_noise_are_reported_by_the_likelihood(rng, n_smooth):
     truth = Parameters(np.zeros(0), loadings, np.full(5, 0.3), np.zeros(5), smooth_rate=rates)
     X = simulate(truth, 1000, rng)[0]
     found = ProbabilisticSFA(n_smooth).fit(X).diagnose(X)
-    assert found.suggested == {"smooth": n_smooth}
+    assert found.suggested == {"n_components": 0, "smooth": n_smooth}
     assert found.advice[0].endswith(f"smooth={n_smooth} with n_components=0.")
     assert not ProbabilisticSFA(0, smooth=n_smooth).fit(X).diagnose(X).advice
 
@@ -293,7 +297,7 @@ def test_what_is_suggested_takes_the_fault_away(rng):
     better = ProbabilisticSFA(1, smooth=suggested["smooth"]).fit(X[:600])
     before, after = (np.abs(one.diagnose(X[600:]).autocorrelation[0, :4]) for one in (plain, better))
     assert before.min() > 0.3 and after.max() < 0.15
-    assert "smooth" not in better.diagnose(X[600:]).suggested
+    assert not any("smooth" in one.options for one in better.diagnose(X[600:]).suggestions)
 
 
 def test_dates_tell_cycles_by_the_calendar(rng):
