@@ -54,8 +54,8 @@ _FEW = 4
 _HIDDEN, _BLOCK = 0.1, 24
 # Minimum number of hidden values for the comparison, and maximum number of draws to reach it.
 _ENOUGH, _MOST_DRAWS = 200, 5
-# Minimum number of observed values for a comparison.
-_FEWEST_VALUES = 20
+# Minimum number of observed values for a comparison, and of the column with most: 30 % of these are hidden.
+_FEWEST_VALUES, _FEWEST_OF_A_COLUMN = 20, 4
 # Gain in nats per free parameter, and minimum gain, below which a fit ends. The maximum exceeds the truth by
 # half a nat per parameter, and the remaining error changes imputed values by less than candidates differ.
 _WORTH, _LEAST_GAIN = 0.03, 0.5
@@ -344,8 +344,9 @@ def default_candidates(data: InMemory) -> list[dict[str, Any]]:
 def _candidates(data: InMemory) -> list[_Candidate]:
     """Return the candidates, the simplest first; only white noise if there are few values or high costs."""
     white = _Candidate("diagonal", data.default_size())
-    n_values = int(data.columns.counts.sum())
-    if n_values < _FEWEST_VALUES or not ar1_noise_affordable(*data.sequences.mask.shape):
+    counts = data.columns.counts
+    few = counts.sum() < _FEWEST_VALUES or counts.max() < _FEWEST_OF_A_COLUMN
+    if few or not ar1_noise_affordable(*data.sequences.mask.shape):
         return [white]
     many = data.default_size(ar1_noise=True)
     numbers = {min(many.n_components, _FEW), many.n_components}

@@ -142,9 +142,9 @@ TIMES = (
 
 PARAMETERS = (
     Case(
-        "no number of factors", lambda: ProbabilisticSFA().fit(series()).status_, "Selected 3 latent factors"
+        "no number of factors", lambda: ProbabilisticSFA().fit(series()).status_, "Selected 0 latent factors"
     ),
-    Case("`n_components=0`", lambda: str(ProbabilisticSFA(0).fit(series())), "n_components must be"),
+    Case("`n_components=-1`", lambda: str(ProbabilisticSFA(-1).fit(series())), "n_components must be"),
     Case("`n_components=20000`", lambda: str(ProbabilisticSFA(20_000).fit(series())), "observed values"),
     Case(
         "`noise` by column", lambda: filled(series(), fitted(noise=[0.3, 0.2, 0.3])), "missing values imputed"

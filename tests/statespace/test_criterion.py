@@ -45,4 +45,4 @@ def test_a_bound_is_not_compared_with_a_likelihood(data):
     again = select_model(struck, candidates)
     assert again.options == candidates[1]
     score = again.table[again.table["round"] == 1].set_index("model").score
-    assert score["1 latent, robust=True"] < 0.99 * score["1 latent"]
+    assert score["1 factor, robust=True"] < 0.99 * score["1 factor"]

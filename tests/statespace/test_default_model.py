@@ -126,3 +126,11 @@ def test_a_column_observed_once_does_not_prevent_the_comparison():
     once = np.column_stack([X, np.full(len(X), np.nan)])
     once[3, 4] = 7.0
     assert "candidates" in ProbabilisticSFA().fit(once).status_.codes
+
+
+@pytest.mark.parametrize("shape", [(2, 50), (3, 9), (4, 50), (7, 3)])
+def test_values_that_are_too_few_to_hold_some_out_are_fitted(shape):
+    X = np.random.default_rng(0).standard_normal(shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert np.all(np.isfinite(ProbabilisticSFA().fit(X).loadings_))

@@ -79,7 +79,7 @@ class Size(NamedTuple):
     @property
     def sentence(self) -> str:
         """Sentence on the selected size, for the status of a fit."""
-        words = f" Selected {self.n_components} latent factor{'s' if self.n_components > 1 else ''}"
+        words = f" Selected {self.n_components} latent factor{'' if self.n_components == 1 else 's'}"
         if self.segments is None:
             return words + "."
         used = sum(s.stop - s.start for s in self.segments)
