@@ -336,7 +336,7 @@ def test_short_and_empty_data_are_reported_nothing_of():
     X = X[:200].copy()
     X[:, 4] = np.nan
     found = model.diagnose(X)
-    assert np.isnan(found.ljung_box[4]) and found.n_cells[4] == 0 and "Nothing" in str(found)
+    assert np.isnan(found.ljung_box[4]) and found.n_cells[4] == 0 and "No misfit" in str(found)
 
 
 def test_a_picture_has_four_panels_and_names():
@@ -378,7 +378,7 @@ def test_a_model_of_given_parameters_has_all_methods(rng, tmp_path):
     )
     np.testing.assert_allclose(model.transform(X), law.means, atol=1e-10)
     assert model.log_likelihood(X) == pytest.approx(law.log_likelihood)
-    assert np.isnan(model.log_likelihood_) and model.converged_ and "given" in model.status_
+    assert np.isnan(model.log_likelihood_) and model.converged_ and "from_parameters" in model.status_
     assert np.isfinite(model.bic(X)) and model.impute(X).shape == X.shape
     assert model.forecast(X, 2).means.shape == (2, 3) and model.sample_posterior(X, 2).shape == (2, 40, 2)
     model.save(tmp_path / "model.npz")
