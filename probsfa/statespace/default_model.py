@@ -63,7 +63,6 @@ _WORTH, _LEAST_GAIN = 0.03, 0.5
 _FITS = 3
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MOST_EVALUATIONS = 40
-
 # Maximum number of stochastic cycles, as in `select_model`.
 _MOST_CYCLES = 3
 # Upper limit of the score of a hidden value, in standard deviations, in the test for outliers.
@@ -277,7 +276,7 @@ class _Comparison:
         n_observed = int(np.count_nonzero(self.rows.mask.any(axis=1)))
         required = gain_for_a_cycle(self.rows.n_features, n_observed)
         rest = replace(self.rows, values=self.draws[0].seen(self.rows.values))
-        while self.interrupted is None:
+        while True:
             best, means = self.best, self.means
             candidate = self.candidates[best]
             if candidate.n_cycles == _MOST_CYCLES or not candidate.may_have_cycles(self.options, self.rows):
@@ -286,7 +285,9 @@ class _Comparison:
                 return
             larger = candidate._replace(n_cycles=candidate.n_cycles + 1)
             self.add(larger, start=_with_another_cycle(self.models[best], rest))
-            if self.interrupted is None and not self.means[-1] < (1.0 - SLIGHT) * means[best]:
+            if self.interrupted is not None:
+                return
+            if not self.means[-1] < (1.0 - SLIGHT) * means[best]:
                 # A small difference may be due to chance, and each cycle makes fits and inference slower.
                 for each in (self.candidates, self.models, self.held_out):
                     each.pop()
@@ -318,6 +319,8 @@ def _fit_best(
         if comparison.interrupted is not None:
             return comparison.interrupted
     comparison.add_cycles()
+    if comparison.interrupted is not None:
+        return comparison.interrupted
     best, means = comparison.best, comparison.means
     chosen, compared = comparison.candidates[best], comparison.models[best].fitted
     varied = compared.constant is None or np.array_equal(compared.constant, data.columns.constant)

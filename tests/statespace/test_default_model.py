@@ -1,6 +1,7 @@
 """The number of factors and the noise that a fit takes where nobody names them."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -134,3 +135,26 @@ def test_values_that_are_too_few_to_hold_some_out_are_fitted(shape):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert np.all(np.isfinite(ProbabilisticSFA().fit(X).loadings_))
+
+
+def test_an_interrupt_while_cycles_are_compared_ends_the_fit():
+    """The fit that the keyboard interrupts is returned, and no other is started."""
+    t = np.arange(300)
+    x = np.cos(2.0 * np.pi * t[:, None] / 24.0 + np.arange(3)) + 0.1 * np.random.default_rng(0).normal(
+        size=(300, 3)
+    )
+    calls: list[int] = []
+
+    def fit(sequences: Sequences, options: FitOptions, size, start):
+        calls.append(options.rhythms)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = (
+                ProbabilisticSFA(size.n_components, noise=options.noise, max_iter=5)
+                .fit(sequences.values)
+                ._model
+            )
+        return replace(model, fitted=replace(model.fitted, interrupted=bool(options.rhythms)))
+
+    model = fit_default_model(InMemory(Sequences(x, (300,))), FitOptions.of(ProbabilisticSFA()).check(), fit)
+    assert model.fitted.interrupted and calls[-1] == 1 and calls.count(1) == 1
