@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
 
 __all__ = [
     "LARGEST",
@@ -121,6 +120,9 @@ def _plain(estimator: Any, X: Any, reset: bool, min_rows: int) -> NDArray[np.flo
 
 def _converted(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) -> NDArray[np.float64]:
     """Return any array-like as floats, or raise an error that names the argument."""
+    # Imported here: the command reads tables without scikit-learn, which takes longer to import.
+    from sklearn.utils.validation import validate_data
+
     X = as_frame(_fill_masked(X))
     _check_kind(X, name)
     X = _without_na(X)

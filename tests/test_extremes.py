@@ -106,6 +106,7 @@ def test_one_value_of_1e155_does_not_abort_the_interpreter(estimator):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:Latents")
+@pytest.mark.filterwarnings("ignore:Factors 0 and 1 have similar time scales")
 def test_celsius_beside_fahrenheit_is_filled_without_nan(rng):
     celsius = 15 + 8 * np.sin(np.arange(100) / 9) + rng.standard_normal(100)
     whole = np.column_stack([celsius, 1.8 * celsius + 32])

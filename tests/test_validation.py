@@ -180,7 +180,7 @@ def test_wrong_dimensions():
 
 
 def test_tuple_of_arrays_is_refused_because_it_has_two_readings():
-    refused("tuple of 2 arrays.*as a list", (X, X))
+    refused("tuple of 2 arrays.*list", (X, X))
 
 
 def test_empty_and_short():
@@ -272,9 +272,9 @@ def test_list_of_sequences_takes_a_list_of_times():
         (["2024-01-01"] * 6, "text.*pandas.to_datetime"),
         (pd.Series(["2024-01-01"] * 6, dtype=object), "text.*pandas.to_datetime"),
         ([{}] * 6, "numbers or dates; got dict"),
-        (pd.period_range("2024-01", periods=6, freq="M"), r"got Period. Give .* times.to_timestamp\(\)"),
-        (10**18 + np.arange(6), r"times has rows that are 1 apart.* to 128 only.*times - times\[0\]"),
-        (10**18 + 300 * np.arange(6), "times has rows that are 300 apart.* to 128 only"),
+        (pd.period_range("2024-01", periods=6, freq="M"), r"got Period. .* times.to_timestamp\(\)"),
+        (10**18 + np.arange(6), r"times has rows that are 1 apart.* only 128.*times - times\[0\]"),
+        (10**18 + 300 * np.arange(6), "times has rows that are 300 apart.* only 128"),
         (np.arange(6) + 0j, "numbers or dates; got dtype complex128"),
         (np.array([datetime(2024, 1, 1), 3, 4, 5, 6, 7], dtype=object), "mixes dates"),
     ],
@@ -324,7 +324,7 @@ def test_durations_become_seconds():
 @pytest.mark.parametrize("gap", [1, 300])
 def test_dates_too_close_for_float_seconds_are_refused_rather_than_merged_or_moved(gap):
     times = np.datetime64("2024-01-01T00:00:00.000000000") + gap * np.arange(6).astype("timedelta64[ns]")
-    refused(rf"times has rows that are {gap} ns apart.* to 238.419 ns.*dates - dates\[0\]", X, times=times)
+    refused(rf"times has rows that are {gap} ns apart.* only 238.419 ns.*dates - dates\[0\]", X, times=times)
     np.testing.assert_allclose(
         check(X, times=times - times[0], axis=MODEL).times, 1e-9 * gap * np.arange(6), rtol=1e-12
     )

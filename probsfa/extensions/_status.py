@@ -33,7 +33,7 @@ def status_sentence(
     Examples
     --------
     >>> status_sentence("max_iter", 5, 5, unfinished="; the bound was still rising", best="the best")
-    'Stopped after max_iter=5 rounds; the bound was still rising. Give a larger max_iter or tol.'
+    'Stopped after max_iter=5 iterations; the bound was still rising. Use a larger max_iter or tol.'
     """
     sentences = {
         "converged": f"Converged in {n_iter} rounds{criterion}.",

@@ -103,7 +103,7 @@ def test_a_spreadsheet_of_semicolons_and_decimal_commas_needs_no_option(command,
     assert filled == text.replace("0,5;;3", "0,5;2,0000;3").replace("2,5;", "2,5;2,5000")
     done = command("impute", "in.csv", "-o", "out2.csv", "--decimal", ".")
     assert done.code == 2
-    assert "give --decimal ," in done.err
+    assert "--decimal" in done.err
 
 
 def test_impute_uneven_times_reach_the_estimator(command, tmp_path, stand_in):
@@ -266,7 +266,7 @@ def test_wrong_delimiter(command, tmp_path):
     done = command("impute", "in.csv", "-o", "out.csv", "--delimiter", ",", "-q")
     assert done.code == 2
     assert "column 'a;b': '1;2' (1, first in row 2), '3;4' (1, first in row 3)" in done.err
-    assert "If ',' is not the delimiter, name it with --delimiter" in done.err
+    assert "--delimiter" in done.err
 
 
 @pytest.mark.parametrize("delimiter", ["ab", "", '"'])

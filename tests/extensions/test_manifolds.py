@@ -198,7 +198,7 @@ def interrupt_after(monkeypatch, module, name, calls):
 def test_an_interrupted_curve_is_usable(rng, monkeypatch):
     X = arc(rng)
     interrupt_after(monkeypatch, principal_curve, "project", 4)
-    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 rounds"):
+    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 iterations"):
         model = PrincipalCurve(bandwidth=0.1, init="pca").fit(X)
     monkeypatch.undo()
     assert not model.converged_ and len(model.history_) == 3
@@ -381,7 +381,7 @@ def test_an_interrupted_autoencoder_is_usable(rng, monkeypatch):
 def test_an_interrupted_linear_autoencoder_is_usable(rng, monkeypatch):
     X = arc(rng)
     interrupt_after(monkeypatch, autoencoder, "_orthonormal", 4)
-    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 rounds"):
+    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 iterations"):
         model = LinearAutoencoder(1, random_state=0).fit(X)
     assert np.isfinite(model.score(X))
 

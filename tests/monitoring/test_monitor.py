@@ -149,7 +149,7 @@ def test_what_cannot_be_watched_with_is_refused(plant):
         ({"window": 0}, "window"),
         ({"n_folds": 1}, "n_folds"),
         ({"n_slow": 9}, "n_slow=9 is more than the 5 features"),
-        ({"n_folds": 60}, "needs 120 rows"),
+        ({"n_folds": 60}, "at least 120 rows"),
     ]:
         with pytest.raises(ValueError, match=message):
             ProcessMonitor(**options).fit(X)

@@ -217,7 +217,10 @@ def _check_numbers(table: Table, bad: dict[int, BoolArray]) -> None:
     mark = ";" if table.decimal == "," else ","
     codes = mark.join(token for token in tokens[:8] if mark not in token and token.isprintable())
     given = f" {shlex.quote(f'--missing-code={codes}')} if they mean missing;" if codes else ""
+    alone = len(table.names) == 1
+    other = f" If {table.delimiter!r} is not the delimiter, name it with --delimiter." if alone else ""
     raise CommandError(
         f"{table.source}: values that are not numbers: {'; '.join(found[:5])}{more}. Give{given} --decimal "
-        "or --thousands if they are numbers written in another way; or leave the column out with --exclude."
+        f"or --thousands if they are numbers written in another way; or leave the column out with --exclude."
+        f"{other}"
     )

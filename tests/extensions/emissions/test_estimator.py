@@ -238,7 +238,7 @@ def test_refused_with_column_and_value(emission, value, reason):
         ({"emission": "gamma"}, "emission must be one of 'auto'"),
         ({"emission": ["poisson"]}, "emission has 1 entries, and X has 3 columns"),
         ({"emission": {"wind": "poisson"}}, "emission names column 'wind'"),
-        ({"emission": 3}, "emission must be a word"),
+        ({"emission": 3}, "emission must be a name"),
         ({"n_components": 0}, "n_components"),
         ({"max_iter": 0}, "max_iter"),
         ({"tol": -1.0}, "tol must be"),

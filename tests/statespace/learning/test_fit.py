@@ -99,7 +99,7 @@ def test_noise_floor_is_kept(rng):
     model, data = draw(rng, 1e-6)
     fitted = ProbabilisticSFA(2, noise_floor=0.05).fit(data)
     relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
-    assert np.all(relative >= 0.05 * (1 - 1e-9)) and "floor" in fitted.status_
+    assert np.all(relative >= 0.05 * (1 - 1e-9)) and "lower bound" in fitted.status_
 
 
 def heywood_data(rng):

@@ -129,7 +129,7 @@ def test_what_is_no_interval_is_said(small):
             model.profile_timescale(data, level=level)
     with pytest.raises(ValueError, match="name must be one of"):
         errors.interval("time scales")
-    with pytest.raises(ValueError, match="noise=0.0"):
+    with pytest.raises(ValueError, match="observation noise"):
         ProbabilisticSFA(1, noise=0.0).fit(np.nan_to_num(data)).profile_timescale(np.nan_to_num(data))
 
 

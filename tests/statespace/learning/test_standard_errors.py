@@ -74,7 +74,7 @@ def test_fewer_values_mean_larger_errors(series):
 def test_a_variance_at_its_floor_has_no_error(series):
     _, data, _ = series
     fitted = ProbabilisticSFA(2, noise_floor=0.9).fit(data)
-    assert "floor" in fitted.status_
+    assert "lower bound" in fitted.status_
     errors = fitted.standard_errors(data)
     at_floor = np.isclose(fitted.noise_variance_, 0.9 * np.nanvar(data, axis=0), rtol=1e-6)
     assert at_floor.any()
@@ -116,7 +116,7 @@ def test_one_variance_at_its_floor_has_no_error(series):
     _, data, _ = series
     fitted = ProbabilisticSFA(2, noise="isotropic", noise_floor=0.9).fit(data)
     errors = fitted.standard_errors(data)
-    assert "floor" in fitted.status_
+    assert "lower bound" in fitted.status_
     assert np.isnan(errors.noise_variance).all() and np.isfinite(errors.offset).all()
 
 
