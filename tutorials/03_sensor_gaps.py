@@ -96,14 +96,14 @@ print(f"from {data.index[0]} to {data.index[-1]}")
 
 
 # %%
-def longest_hole(column):
-    """Return how many rows the longest run of missing cells has."""
+def longest_block(column):
+    """Return how many rows the longest run of missing values has."""
     missing = column.isna()
     return int(missing.groupby((~missing).cumsum()).sum().max())
 
 
-holes = pd.DataFrame({"missing %": 100 * data.isna().mean(), "longest hole": data.apply(longest_hole)})
-print(holes.round(1).to_string())
+gaps = pd.DataFrame({"missing %": 100 * data.isna().mean(), "longest block": data.apply(longest_block)})
+print(gaps.round(1).to_string())
 
 # %%
 fig, ax = plt.subplots(figsize=(9, 0.8 + 0.25 * data.shape[1]), layout="constrained")
@@ -112,18 +112,18 @@ ax.set_yticks(range(data.shape[1]), data.columns, fontsize="small")
 _ = ax.set(xlabel="row", title="black: missing")
 
 # %% [markdown]
-# ## Set an exam
+# ## Hold out values
 #
 # To measure the error of imputation, hide values that you know: a few single ones, and blocks of 24 rows
-# as a failing sensor leaves. Nothing below sees them until the marks are given.
+# as a failing sensor leaves. Nothing below sees them until the errors are computed.
 
 # %%
 block = min(24, len(data) // 10)
 single = hide_cells(data, 0.03, random_state=1)
 blocks = hide_blocks(data, block, 0.05, random_state=0) & ~single
-exam = single | blocks
-seen = data.mask(exam)
-print(f"{single.sum()} single cells and {blocks.sum()} cells in blocks of {block} rows are hidden")
+held_out = single | blocks
+seen = data.mask(held_out)
+print(f"{single.sum()} single values and {blocks.sum()} values in blocks of {block} rows are hidden")
 
 # %% [markdown]
 # ## Choose a model
@@ -144,7 +144,7 @@ print(selection)
 n_models = selection.table["model"].nunique()
 fig, axes = plt.subplots(1, 2, figsize=(9, 1.2 + 0.25 * n_models), sharey=True, layout="constrained")
 selection.plot(axes=axes)
-_ = fig.suptitle("candidates, by the hidden cells they found again (orange: chosen)", fontsize="medium")
+_ = fig.suptitle("candidates, by errors of held-out values (orange: selected)", fontsize="medium")
 
 # %% [markdown]
 # ## Ask what it does not explain
@@ -158,8 +158,8 @@ for sentence in diagnostics.advice or ("Nothing stands out.",):
     print(textwrap.fill(f"- {sentence}", 100, subsequent_indent="  "))
 
 # %% [markdown]
-# With real sensors something always stands out. What matters here is whether the filling suffers, and that is
-# for the exam to say. (Stochastic cycles, AR(1) noise and outliers are the subject of [notebook
+# With real sensors something always stands out. Whether imputation suffers is
+# shown by the held-out values. (Stochastic cycles, AR(1) noise and outliers are the subject of [notebook
 # 05](05_real_series.ipynb).)
 
 # %%
@@ -176,17 +176,17 @@ with warnings.catch_warnings():
 lines = seen.reset_index(drop=True).interpolate(limit_direction="both").set_index(seen.index)
 
 # %% [markdown]
-# ## Give marks
+# ## Errors and coverage
 #
 # Errors are in standard deviations of each column, so that columns of all units count alike. The second
-# number is how often the 90 % intervals hold the hidden value.
+# number is how often the 90 % intervals contain the hidden value.
 
 # %%
 scale = data.std().to_numpy()
 truth, guess, spread = (frame.to_numpy() / scale for frame in (data, filled, std))
 marks = {}
-print(f"{'':<18}{'straight lines':>16}{'model':>8}{'intervals hold':>17}")
-for kind, cells in [("single cells", single), ("blocks", blocks)]:
+print(f"{'':<18}{'interpolation':>16}{'model':>8}{'90 % coverage':>17}")
+for kind, cells in [("single values", single), ("blocks", blocks)]:
     errors = rmse(truth, lines.to_numpy() / scale, mask=cells), rmse(truth, guess, mask=cells)
     marks[kind] = *errors, coverage(truth, guess, spread, 0.9, mask=cells)
     print(f"{kind:<18}{errors[0]:>16.3f}{errors[1]:>8.3f}{100 * marks[kind][2]:>15.0f} %")
@@ -194,16 +194,16 @@ for kind, cells in [("single cells", single), ("blocks", blocks)]:
 # %%
 levels = np.linspace(0.1, 0.95, 18)
 fig, ax = plt.subplots(figsize=(4.2, 3.8), layout="constrained")
-ax.plot([0, 1], [0, 1], "k--", lw=1, label="honest")
-for kind, cells in [("single cells", single), ("blocks", blocks)]:
+ax.plot([0, 1], [0, 1], "k--", lw=1, label="calibrated")
+for kind, cells in [("single values", single), ("blocks", blocks)]:
     ax.plot(levels, [coverage(truth, guess, spread, p, mask=cells) for p in levels], "o-", ms=3, label=kind)
-ax.set(xlabel="what the intervals say", ylabel="how often they hold", title="intervals on hidden cells")
+ax.set(xlabel="nominal coverage", ylabel="empirical coverage", title="prediction intervals of hidden values")
 _ = ax.legend(fontsize="small")
 
 # %% [markdown]
 # ## The filled file
 #
-# The exam is over: give the model all values, and impute the truly missing ones. Observed values are
+# Now give the model all values, and impute the truly missing ones. Observed values are
 # unchanged.
 
 # %%
@@ -219,29 +219,29 @@ assert np.array_equal(filled.to_numpy()[data.notna()], data.to_numpy()[data.notn
 # The longest missing blocks, with prediction intervals:
 
 # %%
-worst = holes["longest hole"].sort_values(ascending=False).index[:3]
+worst = gaps["longest block"].sort_values(ascending=False).index[:3]
 fig, axes = plt.subplots(len(worst), 1, figsize=(9, 2.1 * len(worst)), layout="constrained", squeeze=False)
 for name, ax in zip(worst, axes[:, 0], strict=True):
     missing = data[name].isna()
     runs = missing.groupby((~missing).cumsum()).transform("sum").where(missing, 0)
     middle = int(np.median(np.flatnonzero(runs == runs.max())))
-    reach = max(60, int(holes["longest hole"][name]))
+    reach = max(60, int(gaps["longest block"][name]))
     window = slice(max(0, middle - reach), middle + reach)
     column = (frame[name].iloc[window] for frame in (data, filled, std))
     plots.plot_imputation(*column, times=data.index[window], ax=ax)
     ax.set_ylabel(name)
-_ = axes[0, 0].set_title("the longest holes, filled, with 90 % intervals")
+_ = axes[0, 0].set_title("the longest missing blocks, filled, with 90 % intervals")
 
 # %% [markdown]
 # ## The report
 
 # %%
-report = holes.assign(**{"exam cells": exam.sum(axis=0)})
+report = gaps.assign(**{"hidden values": held_out.sum(axis=0)})
 for j, name in enumerate(data):
-    cells = exam[:, j]
-    report.loc[name, "RMSE lines"] = rmse(data[name], lines[name], mask=cells)
+    cells = held_out[:, j]
+    report.loc[name, "RMSE interpolation"] = rmse(data[name], lines[name], mask=cells)
     report.loc[name, "RMSE model"] = scale[j] * rmse(truth[:, j], guess[:, j], mask=cells)
-    report.loc[name, "90 % hold"] = 100 * coverage(truth[:, j], guess[:, j], spread[:, j], mask=cells)
+    report.loc[name, "90 % coverage"] = 100 * coverage(truth[:, j], guess[:, j], spread[:, j], mask=cells)
 report["typical +-"] = 1.645 * std.where(data.isna()).median()
 print(report.round(2).to_string(na_rep="-"))
 chosen = ", ".join(f"{name} = {value!r}" for name, value in selection.options.items())
@@ -250,7 +250,7 @@ print(f"\nmodel: {chosen}; errors and intervals in the units of the columns")
 # %%
 if path == example:  # what this page reports about its own file
     assert marks["blocks"][1] < 0.6 * marks["blocks"][0]
-    assert 0.84 <= marks["single cells"][2] <= 0.96
+    assert 0.84 <= marks["single values"][2] <= 0.96
     assert 0.80 <= marks["blocks"][2] <= 0.97
 
 # %% [markdown]
