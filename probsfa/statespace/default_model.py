@@ -63,8 +63,8 @@ _WORTH, _LEAST_GAIN = 0.03, 0.5
 _FITS = 3
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MOST_EVALUATIONS = 40
-# Maximum number of stochastic cycles, as in `select_model`.
-_MOST_CYCLES = 3
+# Maximum number of stochastic cycles, as in `select_model`, and of cycles that do not help.
+_MOST_CYCLES, _FAILURES = 3, 2
 # Upper limit of the score of a hidden value, in standard deviations, in the test for outliers.
 _LARGEST_SCORE = 6.0
 
@@ -271,27 +271,32 @@ class _Comparison:
     def add_cycles(self) -> None:
         """Add stochastic cycles to the best candidate as long as held-out values are predicted better.
 
-        Cycles are added beside its factors if the residual periodogram has a peak that BIC would explain.
+        Cycles are added beside its factors if the residual periodogram has a peak that BIC would explain. The
+        highest peak may be due to chance: another cycle is tried beside one that does not help.
         """
         n_observed = int(np.count_nonzero(self.rows.mask.any(axis=1)))
         required = gain_for_a_cycle(self.rows.n_features, n_observed)
         rest = replace(self.rows, values=self.draws[0].seen(self.rows.values))
+        best = last = self.best
+        kept = len(self.candidates)
         while True:
-            best, means = self.best, self.means
-            candidate = self.candidates[best]
+            candidate = self.candidates[last]
             if candidate.n_cycles == _MOST_CYCLES or not candidate.may_have_cycles(self.options, self.rows):
-                return
-            if power_of_a_cycle(self.models[best], rest) < required:
-                return
+                break
+            if power_of_a_cycle(self.models[last], rest) < required:
+                break
             larger = candidate._replace(n_cycles=candidate.n_cycles + 1)
-            self.add(larger, start=_with_another_cycle(self.models[best], rest))
+            self.add(larger, start=_with_another_cycle(self.models[last], rest))
             if self.interrupted is not None:
                 return
-            if not self.means[-1] < (1.0 - SLIGHT) * means[best]:
-                # A small difference may be due to chance, and each cycle makes fits and inference slower.
-                for each in (self.candidates, self.models, self.held_out):
-                    each.pop()
-                return
+            last = len(self.candidates) - 1
+            if self.means[last] < (1.0 - SLIGHT) * self.means[best]:
+                best, kept = last, last + 1
+            elif last - kept + 1 == _FAILURES:
+                break
+        # A small difference may be due to chance, and each cycle makes fits and inference slower.
+        for each in (self.candidates, self.models, self.held_out):
+            del each[kept:]
 
 
 def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> Parameters:
