@@ -115,7 +115,7 @@ def by_autoregression(table):
 def with_memory(k, rows):
     """Fit k latents, look at what they leave of each series, and fit again with memory from there."""
     plain = ProbabilisticSFA(k).fit(rows)
-    left = rows - plain.mean_ - plain.transform(rows) @ plain.loadings_.T
+    left = rows - plain.mean_ - plain.transform(rows).to_numpy() @ plain.loadings_.T
     correlation = np.array([series.dropna().autocorr(1) for _, series in left.items()])
     start = make_parameters(
         plain.decay_,
@@ -217,13 +217,13 @@ sign = np.sign(strength["CPIAUCSL"])
 strongest = strength.abs().sort_values(ascending=False).index[:5]
 for name in strongest:
     print(f"{nowcast.series.loc[name, 'title']:<48} {sign * strength[name]:+.2f}")
-course = pd.Series(sign * shared.means[:, 0], index=june.index)
+course = sign * shared.means.iloc[:, 0]
 print(f"lowest in {course.idxmin():%B %Y}")
 assert set(strongest[:4]) <= {"CPIAUCSL", "PCEPI", "PPIFIS", "IR", "IQ"}
 assert course.idxmin().year == 2008
 
 fig, ax = plt.subplots(figsize=(8.5, 2.6), layout="constrained")
-half = 1.645 * shared.std[:, 0]
+half = 1.645 * shared.std.iloc[:, 0]
 ax.fill_between(june.index, course - half, course + half, alpha=0.3)
 ax.plot(course, lw=1)
 _ = ax.set(title="the latent that all share, with 90 % intervals", ylabel="latent")

@@ -213,7 +213,7 @@ def memories_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> StateS
     Growth of noisy amounts comes back the month after: these memories are negative, and a climb that starts
     at positive ones takes such series for white.
     """
-    left = rows - model.mean_ - model.transform(rows) @ model.loadings_.T
+    left = rows - model.mean_ - model.transform(rows).to_numpy() @ model.loadings_.T
     correlation = np.array([series.dropna().autocorr(1) for _, series in left.items()])
     correlation = np.nan_to_num(correlation)
     least = np.where(correlation < 0.0, -0.1, 0.1)  # none starts at zero, where its sign would be open
