@@ -30,7 +30,7 @@ def read_options(docstring: str | None, *, data: str | None = None, **options: A
             "type": Path,
             "default": Path(os.environ.get("PROBSFA_DATA", "data")),
             "metavar": "FOLDER",
-            "help": f"folder that holds {data} (default: what PROBSFA_DATA says, else ./data)",
+            "help": f"folder that holds {data} (default: PROBSFA_DATA, or ./data)",
         }
     for name, given in options.items():
         if not isinstance(given, dict):

@@ -41,7 +41,6 @@ from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
-from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents, Parameters, rescale
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import gain_for_a_cycle, power_of_a_cycle
@@ -59,7 +58,8 @@ _FEWEST_VALUES, _FEWEST_OF_A_COLUMN = 20, 4
 # Gain in nats per free parameter, and minimum gain, below which a fit ends. The maximum exceeds the truth by
 # half a nat per parameter, and the remaining error changes imputed values by less than candidates differ.
 _WORTH, _LEAST_GAIN = 0.03, 0.5
-# Number of fits in the comparison, on rows that together cost about as much as the fit to all rows.
+# Number of candidates with factors. The comparison uses so many rows that fits of all of them cost about as
+# much as the fit to all rows.
 _FITS = 3
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MOST_EVALUATIONS = 40
@@ -204,6 +204,8 @@ class _Comparison:
         The fit of each to the rest of the first draw.
     held_out : list of HeldOut
         Predictions of the values of all draws.
+    scores : list of ndarray of shape (n,)
+        Scores of these predictions.
     interrupted : LinearGaussianModel or None
         The fit that the keyboard interrupted.
     """
@@ -215,6 +217,7 @@ class _Comparison:
     candidates: list[_Candidate] = field(default_factory=list)
     models: list[LinearGaussianModel] = field(default_factory=list)
     held_out: list[HeldOut] = field(default_factory=list)
+    scores: list[FloatArray] = field(default_factory=list)
     interrupted: LinearGaussianModel | None = None
 
     def __post_init__(self) -> None:
@@ -246,11 +249,12 @@ class _Comparison:
                 self.models.append(model)
         self.candidates.append(candidate)
         self.held_out.append(HeldOut.joined(parts))
+        self.scores.append(scores(self.held_out[-1]))
 
     @property
     def means(self) -> FloatArray:
         """Mean score of each candidate."""
-        return np.array([np.mean(scores(each)) for each in self.held_out])
+        return np.array([np.mean(each) for each in self.scores])
 
     @property
     def best(self) -> int:
@@ -259,10 +263,9 @@ class _Comparison:
         Without factors, values are filled about as by linear interpolation. Factors are used if they predict
         held-out values better by more than the standard error of the difference.
         """
-        values = [scores(each) for each in self.held_out]
         best = int(np.argmin(self.means))
         for j, candidate in enumerate(self.candidates):
-            difference = values[j] - values[best]
+            difference = self.scores[j] - self.scores[best]
             error = float(standard_errors(difference[None], self.held_out[j].gaps)[0])
             if candidate.size.n_components == 0 and difference.mean() <= error:
                 return j
@@ -295,7 +298,7 @@ class _Comparison:
             elif last - kept + 1 == _FAILURES:
                 break
         # A small difference may be due to chance, and each cycle makes fits and inference slower.
-        for each in (self.candidates, self.models, self.held_out):
+        for each in (self.candidates, self.models, self.held_out, self.scores):
             del each[kept:]
 
 
@@ -303,7 +306,7 @@ def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> Paramete
     """Return the parameters of a model with one more stochastic cycle, started from its residuals."""
     fitted = model.fitted
     params = fitted.standardised_params
-    panel = make_panel(rest.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
+    panel = model.standardised_panel(rest)
     latents = Latents(params.n_components, {Rhythm: params.latents.counts.get(Rhythm, 0) + 1})
     noise = Noise(NoiseVariances.diagonal(params.n_features), np.zeros(params.n_features))
     return rescale(enlarged(params, panel, latents, noise), fitted.shift, fitted.scale)

@@ -635,6 +635,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.retimed(self.fitted.time_unit))
 
+    def standardised_panel(self, sequences: Sequences) -> Panel:
+        """Return the rows in the units of ``fitted.standardised_params``."""
+        return self._panel(sequences.standardised(self.fitted.shift, self.fitted.scale))
+
 
 def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:
     """Return segments that end with given rows and begin some rows before, within their sequences."""

@@ -12,7 +12,6 @@ from probsfa._validation import Sequences
 from probsfa.statespace.learning.budget import choose_segments
 from probsfa.statespace.learning.starts import on_even_grid, power_of_a_rhythm
 from probsfa.statespace.models import LinearGaussianModel
-from probsfa.statespace.panel import make_panel
 from probsfa.statespace.student_model import StudentModel
 from probsfa.statespace.whiteness import autocorrelation
 
@@ -58,10 +57,8 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
 
 def power_of_a_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
     """Return the approximate gain in log-likelihood from another stochastic cycle, in nats."""
-    fitted = model.fitted
-    timed = sequences.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit)
-    params = fitted.standardised_params.state_space
-    centred = [rows - params.offset for rows in on_even_grid(make_panel(timed))]
+    params = model.fitted.standardised_params.state_space
+    centred = [rows - params.offset for rows in on_even_grid(model.standardised_panel(sequences))]
     return power_of_a_rhythm(params, centred)
 
 

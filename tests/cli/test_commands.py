@@ -547,7 +547,7 @@ def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("missing", "hole", "shown"),
+    ("missing", "block", "shown"),
     [
         ([0, 0, 1, 1, 0, 1], slice(2, 4), slice(0, 6)),
         ([1] * 5 + [0] * 200, slice(0, 5), slice(0, 65)),
@@ -556,6 +556,6 @@ def test_main_takes_the_arguments_of_the_process(monkeypatch, capsys):
         ([0] * 9, slice(0, 0), slice(0, 9)),
     ],
 )
-def test_what_a_picture_shows_of_a_missing_value(missing, hole, shown):
-    assert _pictures.longest_block(np.array(missing, dtype=bool)) == hole
-    assert _pictures.window(hole, len(missing)) == shown
+def test_what_a_picture_shows_of_a_missing_value(missing, block, shown):
+    assert _pictures.longest_block(np.array(missing, dtype=bool)) == block
+    assert _pictures.window(block, len(missing)) == shown

@@ -522,7 +522,7 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
     params = Parameters(np.array([0.9]), np.ones((2, 1)), np.full(2, 0.5), np.zeros(2))
     rounds = []
 
-    def climb(at, b, noise, limit, degrees):
+    def maximize(at, b, noise, limit, degrees):
         rounds.append(limit)
         variance = np.full(2, float(len(rounds)))
         history = (-1.0, float(len(rounds)))
@@ -532,7 +532,7 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
     monkeypatch.setattr(FitOptions, "learned_noise", lambda options, *_: prior)
     none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
     monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
-    monkeypatch.setattr(joint, "_maximize", climb)
+    monkeypatch.setattr(joint, "_maximize", maximize)
     start = regression._State(FitResult(params, 0.0, (0.0,), 1, "converged"), np.zeros((2, 1)), 1)
     found = joint.maximize_from(start)
     assert len(rounds) == n_rounds
