@@ -117,9 +117,9 @@ def test_what_a_forecaster_refuses(y):
     forecaster = SeriesForecaster(model())
     with pytest.raises(NotFittedError):
         forecaster.predict([1])
-    with pytest.raises(ValueError, match="y must be a Series or a DataFrame of pandas; got a ndarray"):
+    with pytest.raises(ValueError, match=r"\by\b.*DataFrame"):
         forecaster.fit(y.to_numpy())
-    with pytest.raises(ValueError, match="Pass a forecasting horizon"):
+    with pytest.raises(ValueError, match="horizon"):
         forecaster.fit(y).predict()
     with pytest.raises(ValueError, match="coverage"):
         forecaster.predict_interval([1], coverage=95)
@@ -149,7 +149,7 @@ def test_imputation_of_a_panel_is_series_by_series(values):
     parts = [X.loc["p"], X.loc["n"]]
     wanted = model().fit(parts).impute(parts)
     np.testing.assert_allclose(filled, np.concatenate(wanted), **CLOSE)
-    with pytest.raises(ValueError, match=r"not consecutive. Sort them: X.sort_index\(\)"):
+    with pytest.raises(ValueError, match=r"X.sort_index\(\)"):
         SeriesTransformer(SFA(1)).fit(X.iloc[[0, 60, 1, 61]])
     with pytest.raises(ValueError, match="X.index has 3 levels"):
         SeriesTransformer(SFA(1)).fit(pd.concat({"k": X}))

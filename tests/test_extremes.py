@@ -51,22 +51,20 @@ ESTIMATORS = {
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_value_whose_square_overflows_is_named(name, value):
     frame = pd.DataFrame(with_cell(value), columns=["a", "b", "c"])
-    with pytest.raises(
-        ValueError, match=r"X has .* in row 3, column 1 \('b'\), which overflows when squared"
-    ):
+    with pytest.raises(ValueError, match=r"\bX\b.*row 3, column 1 \('b'\)"):
         ESTIMATORS[name]().fit(frame)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_data_times_1e200_are_not_called_constant(name):
-    with pytest.raises(ValueError, match="overflows when squared.*Rescale"):
+    with pytest.raises(ValueError, match="overflow"):
         ESTIMATORS[name]().fit(series() * 1e200)
 
 
 @pytest.mark.parametrize("factor", [1e-145, 1e-160, 1e-200, 1e-310])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_column_whose_squares_vanish_is_named(name, factor):
-    with pytest.raises(ValueError, match="varies by only .* in column 1, which underflows"):
+    with pytest.raises(ValueError, match="column 1"):
         ESTIMATORS[name]().fit(series() * [1.0, factor, 1.0])
 
 
@@ -87,7 +85,7 @@ def test_sizes_within_the_limits_give_the_same_filling(factor):
 @pytest.mark.parametrize("call", [nearest_neighbors, heat_kernel, temporal_moments])
 def test_functions_of_rows_refuse_them_too(call):
     arguments = (1.0,) if call is heat_kernel else ()
-    with pytest.raises(ValueError, match="in row 3, column 1"):
+    with pytest.raises(ValueError, match="row 3, column 1"):
         call(with_cell(1e200), *arguments)
 
 
@@ -127,5 +125,5 @@ def test_a_value_that_the_model_cannot_be_told_of_is_named():
     new[4, 2] = 1e149
     verbs = (model.impute, model.transform, model.posterior, model.log_likelihood, model.filter)
     for verb in verbs:
-        with pytest.raises(ValueError, match="row 4, column 2 is 1e.149, .* standard deviations"):
+        with pytest.raises(ValueError, match="row 4, column 2.*1e.149"):
             verb(new)

@@ -37,7 +37,7 @@ def test_a_failure_touches_nothing(tmp_path, error):
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_a_full_disk_names_the_output(tmp_path):
     (tmp_path / "a.csv").write_text("old")
-    with pytest.raises(OSError, match=r"No space left on device: '.*a\.csv'"), replacing(tmp_path / "a.csv"):
+    with pytest.raises(OSError, match=r"'.*a\.csv'"), replacing(tmp_path / "a.csv"):
         with open("/dev/full", "w") as full:
             full.write("new")
     assert (tmp_path / "a.csv").read_text() == "old"

@@ -213,9 +213,9 @@ def test_each_frame_of_a_list_has_its_own_times():
 @pytest.mark.parametrize(
     ("how", "match"),
     [
-        ({"times": np.arange(6.0)}, "times must be a list of 2"),
-        ({"times": [np.arange(6.0)]}, "times must be a list of 2"),
-        ({"lengths": [2, 4]}, "lengths cannot be given when X is a list"),
+        ({"times": np.arange(6.0)}, "times.*2"),
+        ({"times": [np.arange(6.0)]}, "times.*2"),
+        ({"lengths": [2, 4]}, "lengths.*X"),
     ],
 )
 def test_keywords_that_do_not_fit_a_list_are_refused_with_the_usual_sentence(how, match):

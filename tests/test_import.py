@@ -175,14 +175,14 @@ def test_dir_lists_public_names_only():
 def test_names_that_were_public_warn(module, name):
     home = getattr(probsfa, module)
     assert name not in getattr(home, "__all__", vars(home))
-    with pytest.warns(FutureWarning, match=f"probsfa.{module}.{name} will be removed in version 2.0"):
+    with pytest.warns(FutureWarning, match=f"probsfa.{module}.{name}.*version 2.0"):
         assert callable(getattr(home, name))
 
 
 def test_unknown_name():
-    with pytest.raises(AttributeError, match="module 'probsfa' has no attribute 'PFA'"):
+    with pytest.raises(AttributeError, match="'probsfa'.*'PFA'"):
         _ = probsfa.PFA
-    with pytest.raises(ImportError, match="cannot import name 'PFA'"):
+    with pytest.raises(ImportError, match="'PFA'"):
         from probsfa import PFA  # noqa: F401
 
 

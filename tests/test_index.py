@@ -52,11 +52,11 @@ def test_steps_are_those_of_the_clock_or_of_the_calendar(index, step, calendar):
 
 
 def test_steps_that_seconds_since_1970_do_not_resolve_are_refused_by_their_length():
-    with pytest.raises(ValueError, match=r"X.index has rows that are 3 ns apart.* only 238.419 ns"):
+    with pytest.raises(ValueError, match="X.index.*3 ns.*238.419 ns"):
         read(pd.date_range("2024-01-01", periods=9, freq="3ns"))
     index = pd.date_range("2024-01-01", periods=9, freq="300ns")
     assert read(index).step == 3e-7  # from the dates themselves, the same throughout
-    with pytest.raises(ValueError, match="X.index has rows that are 300 ns apart"):
+    with pytest.raises(ValueError, match="X.index.*300 ns"):
         read(index.delete(5))
     assert read(index.delete(5) - index[0]).times[5] == pytest.approx(1.8e-6, rel=1e-12)
 
@@ -135,7 +135,7 @@ ESTIMATORS = [
     [(HOURS[::-1], "must increase strictly"), (HOURS.delete(3).append(HOURS[-1:] + HOURS.freq), "uneven")],
 )
 def test_rows_that_are_taken_as_even_although_the_index_states_otherwise_are_warned_of(estimator, index, why):
-    with pytest.warns(UserWarning, match=f"rows as evenly spaced in their order.*{why}.*lengths="):
+    with pytest.warns(UserWarning, match=f"{why}.*lengths="):
         estimator.fit(walk(index))
 
 

@@ -99,7 +99,7 @@ def labelled(values, dates=None):
 @pytest.mark.parametrize("estimator", [SFA(1), ProbabilisticSFA(1)])
 def test_a_data_array_with_times_along_its_columns_is_refused(values, estimator):
     X = labelled(np.nan_to_num(values)).transpose("site", "time")
-    with pytest.raises(ValueError, match=r"only the second has times.*\.transpose\('time', 'site'\)"):
+    with pytest.raises(ValueError, match=r"times.*\.transpose\('time', 'site'\)"):
         estimator.fit(X)
 
 
@@ -161,7 +161,7 @@ def test_a_data_array_without_coordinates_and_one_in_the_wrong_order(values, mod
         model.fit(X[::-1])
     with pytest.raises(ValueError, match="1-dimensional"):
         model.fit(X[:, 0])
-    with pytest.raises(ValueError, match=r"infinity: inf in row 3, column 0 \('a'\)"):
+    with pytest.raises(ValueError, match=r"infinity.*row 3, column 0 \('a'\)"):
         model.fit(X.where(X.time != X.time[3]).fillna(np.inf))
 
 

@@ -126,7 +126,7 @@ def test_rank_tol_moves_the_border():
 
 def test_errors_say_the_rank():
     B = np.ones((3, 3))
-    with pytest.raises(ValueError, match="n_components=2 exceeds the numerical rank 1 of the 3 columns"):
+    with pytest.raises(ValueError, match="n_components=2.*rank 1.*3"):
         slow_directions(np.eye(3), B, n_components=2)
     with pytest.raises(ValueError, match="n_components=4 exceeds"):
         slow_directions(np.eye(3), np.eye(3), n_components=4)  # no tolerance adds a fourth direction

@@ -91,13 +91,11 @@ def test_a_method_that_is_left_out_names_what_to_use(name):
 
 
 def test_arguments_that_are_not_supported_name_who_supports_them(X, bilinear, bayesian):
-    with pytest.raises(
-        TypeError, match="BilinearSFA does not support the argument 'times'.*ProbabilisticSFA"
-    ):
+    with pytest.raises(TypeError, match="BilinearSFA.*support.*'times'.*ProbabilisticSFA"):
         bilinear.transform(X, times=np.arange(60.0))
-    with pytest.raises(TypeError, match="BilinearSFA does not support the argument 'exog'"):
+    with pytest.raises(TypeError, match="BilinearSFA.*support.*'exog'"):
         BilinearSFA(1).fit(X, exog=X)
-    with pytest.raises(TypeError, match="BayesianSFA does not support the argument 'exog'"):
+    with pytest.raises(TypeError, match="BayesianSFA.*support.*'exog'"):
         bayesian.forecast(X, 2, exog=X)
 
 
@@ -111,7 +109,7 @@ def test_intervals_and_quantiles_are_those_of_the_predictions(X):
     np.testing.assert_allclose(ahead.upper - ahead.means, 1.2815515655446004 * ahead.std, rtol=EXACT)
     np.testing.assert_array_equal(model.forecast(X, 4, quantile=0.9), ahead.quantile(0.9))
     assert [each.shape for each in model.forecast(X, 4, quantile=[0.1, 0.5])] == [(4, 3)] * 2
-    with pytest.raises(ValueError, match="quantile cannot be combined with return_std or interval"):
+    with pytest.raises(ValueError, match="quantile.*return_std.*interval"):
         model.impute(X, interval=0.9, quantile=0.5)
     with pytest.raises(ValueError, match="interval"):
         model.forecast(X, 2, interval=90)
@@ -218,9 +216,7 @@ def test_bayesian_diagnostics_are_those_at_the_posterior_means(X, bayesian):
 
 def test_hierarchical_noise_has_no_single_model(X):
     model = probsfa.BayesianSFA(1, hierarchical=True, verbose=False, **SVI).fit([X[:30], X[30:]])
-    with pytest.raises(
-        ValueError, match="one noise variance for all sequences; hierarchical=True has several"
-    ):
+    with pytest.raises(ValueError, match="noise.*hierarchical=True"):
         model.diagnose([X[:30], X[30:]])
 
 
@@ -241,7 +237,7 @@ def test_summary_has_estimates_and_standard_errors(X):
     alone = model.summary()
     assert np.isnan(alone.std_error).all() and len(alone.estimate) == len(table)
     assert "ProbabilisticSFA" in str(alone) and "97.5 %" in str(alone) and model.status_ in str(alone)
-    with pytest.raises(ValueError, match="level must be a probability"):
+    with pytest.raises(ValueError, match="level"):
         model.summary(level=95)
 
 
@@ -264,7 +260,7 @@ def test_long_summaries_are_cut(X):
 
 
 def test_old_names_warn_for_one_release():
-    with pytest.warns(FutureWarning, match="is now verbose"):
+    with pytest.warns(FutureWarning, match="verbose"):
         assert probsfa.BayesianSFA(progress_bar=False).verbose is False
     model = probsfa.EmissionSFA()
     model.mean_ = np.ones(2)

@@ -63,7 +63,7 @@ def test_score_on_a_graph_of_other_rows_is_refused(rng):
     X, y = labelled(rng)
     gsfa = GraphSFA(1, graph=graphs.serial(y)).fit(X)
     assert gsfa.score(X) == pytest.approx(-gsfa.delta_values_[0], rel=EXACT)
-    with pytest.raises(ValueError, match="graph of 200 training rows.* 50 rows"):
+    with pytest.raises(ValueError, match="graph.*200.*50"):
         gsfa.score(X[:50])
 
 
@@ -109,7 +109,7 @@ def test_no_difference_across_a_missing_value(rng):
 
 
 def test_splits_that_cannot_be():
-    with pytest.raises(ValueError, match="X has 3 rows; n_splits=5 requires more"):
+    with pytest.raises(ValueError, match=r"\bX\b.*3.*n_splits=5"):
         list(TrajectorySplit(5).split(np.zeros((3, 1))))
     with pytest.raises(ValueError, match="gap"):
         list(TrajectorySplit(2, gap=50).split(np.zeros((20, 1))))

@@ -181,7 +181,7 @@ def test_a_file_of_version_1_does_not_contain_itself(tmp_path):
         [name] = [one["file"] for one, key in nodes(header["tree"]) if key == "file"]
         arrays[name] = np.frombuffer(source.read_bytes(), dtype=np.uint8)
 
-    with pytest.raises(ValueError, match="it contains a model of an unexpected kind"):
+    with pytest.raises(ValueError, match="unexpected kind"):
         probsfa.load(rewritten(source, tmp_path / "nested.npz", nest))
 
 
@@ -190,11 +190,11 @@ def test_a_file_of_version_1_does_not_contain_itself(tmp_path):
     [
         (
             lambda: GraphSFA(1, graph=lambda X, y: temporal(len(X))),
-            r"GraphSFA.graph is a function \(.*cannot be saved",
+            r"GraphSFA.graph.*\(",
         ),
         (
             lambda: KernelSFA(1, kernel=lambda x, z: x @ z, regularization=0.1),
-            r"KernelSFA.kernel is a function",
+            "KernelSFA.kernel",
         ),
         (
             lambda: SFA(1, expansion=FunctionTransformer(np.tanh)),
@@ -202,7 +202,7 @@ def test_a_file_of_version_1_does_not_contain_itself(tmp_path):
         ),
         (
             lambda: GraphSFAClassifier(2, classifier=RandomForestClassifier(2), cv=2),
-            "which cannot be saved",
+            "saved",
         ),
     ],
 )
@@ -408,7 +408,7 @@ def test_a_text_cannot_ask_for_more_memory_than_it_has(saved, tmp_path):
     def change(header, arrays):
         header["tree"] = {"scalar": "a", "dtype": "U400000"}
 
-    with pytest.raises(ValueError, match="is not a number or text of its type"):
+    with pytest.raises(ValueError, match="number or text"):
         probsfa.load(rewritten(saved[0], tmp_path / "changed.npz", change))
     assert _saving._decode({"scalar": "ab", "dtype": "<U2"}, {}) == "ab"
 
@@ -424,13 +424,13 @@ def test_a_file_may_pack_to_a_hundredth_and_no_less(rng, tmp_path, monkeypatch, 
         if read:
             assert _saving._read(file, path.stat().st_size, "it")[1]["zeros"].size == zeros.size
         else:
-            with pytest.raises(ValueError, match="impossible for a model"):
+            with pytest.raises(ValueError, match="impossible"):
                 _saving._read(file, path.stat().st_size, "it")
 
 
 def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
     later = rewritten(saved[0], tmp_path / "later.npz", lambda header, arrays: header.update(version=99))
-    with pytest.raises(ValueError, match="has version 99 of the format"):
+    with pytest.raises(ValueError, match="version 99"):
         probsfa.load(later)
 
     def turn(header, arrays):
@@ -438,9 +438,9 @@ def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
             if array.shape == (2, 9):
                 arrays[name] = array[::-1].copy()
 
-    with pytest.raises(ValueError, match="outputs differ from those when it was saved"):
+    with pytest.raises(ValueError, match="outputs differ"):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn))
-    with pytest.raises(ValueError, match="was changed after it was saved"):
+    with pytest.raises(ValueError, match="changed after"):
         probsfa.load(rewritten(saved[0], tmp_path / "turned.npz", turn, told=False))
 
 
@@ -460,7 +460,7 @@ def test_any_change_of_a_model_is_reported(rng, tmp_path, name, seed):
             chosen = sorted(arrays)[chance.integers(len(arrays))]
             arrays[chosen] = arrays[chosen][:0] if arrays[chosen].size else np.ones(1)
 
-    with pytest.raises(ValueError, match="was changed after it was saved"):
+    with pytest.raises(ValueError, match="changed after"):
         probsfa.load(rewritten(path, tmp_path / "changed.npz", change, told=False))
 
 

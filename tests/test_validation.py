@@ -59,7 +59,7 @@ def test_list_of_sequences_of_unequal_length_goes_back_as_a_list():
     np.testing.assert_array_equal(found.values, X)
     np.testing.assert_array_equal(np.flatnonzero(found.starts), [0, 3, 4])
     assert [len(piece) for piece in found.restore(np.zeros((6, 5)))] == [3, 1, 2]
-    with pytest.raises(ValueError, match="one entry per row, 6"):
+    with pytest.raises(ValueError, match="per row, 6"):
         found.restore(np.zeros((5, 5)))
 
 
@@ -106,7 +106,7 @@ def test_masked_array_masks_mean_missing():
     masked = np.ma.array(X.astype(int), mask=X == 4)
     found = check(masked, allow_nan=True)
     np.testing.assert_array_equal(np.isnan(found.values), X == 4)
-    refused("contains NaN: the first is in row 1, column 0", masked)
+    refused("NaN.*row 1, column 0", masked)
     assert check([masked, X], allow_nan=True).lengths == (6, 6)
 
 
@@ -117,8 +117,8 @@ def test_none_in_an_object_array_means_missing():
 
 def test_a_sum_that_overflows_is_not_taken_for_infinity():
     huge = np.full((4, 2), 1e308)
-    refused("X has 1e.308 in row 0, column 0, which overflows when squared", huge)
-    refused("overflows when squared", huge * np.array([[1.0], [1.0], [-1.0], [-1.0]]))
+    refused(r"\bX\b.*1e.308.*row 0, column 0", huge)
+    refused("overflow", huge * np.array([[1.0], [1.0], [-1.0], [-1.0]]))
     assert check(np.full((4, 2), 1e150)).n_rows == 4
 
 
@@ -132,7 +132,7 @@ def test_nan_names_the_first_bad_row_and_both_ways_out():
     refused('missing="skip"', bad)
     refused("ProbabilisticSFA.impute", bad)
     refused(r"row 7000, column 2 \('wind'\)", pd.DataFrame(bad, columns=["t", "p", "wind"]))
-    refused(r"X\[1\] contains NaN: the first is in row 0, column 1", [X, [[0.0, np.nan]] * np.ones((2, 2))])
+    refused(r"X\[1\].*NaN.*row 0, column 1", [X, [[0.0, np.nan]] * np.ones((2, 2))])
 
 
 @pytest.mark.parametrize("allow_nan", [False, True])
@@ -142,13 +142,13 @@ def test_infinity_is_refused_even_among_missing_values(value, allow_nan):
     bad[4, 1] = value
     if allow_nan:
         bad[0, 0] = np.nan
-    refused("infinity: -?inf in row 4, column 1", bad, allow_nan=allow_nan)
+    refused("infinity: -?inf.*row 4, column 1", bad, allow_nan=allow_nan)
 
 
 def test_column_with_nothing_observed_is_named_at_fit_only():
     bad = X.copy()
     bad[:, 1] = np.nan
-    refused("no observed value in column 1:", bad, allow_nan=True)
+    refused("column 1", bad, allow_nan=True)
     refused(r"column 1 \('b'\)", pd.DataFrame(bad, columns=["a", "b"]), allow_nan=True)
     fitted = BaseEstimator()
     check(X, estimator=fitted)
@@ -166,17 +166,17 @@ def test_a_row_with_nothing_observed_is_fine():
 
 
 def test_wrong_dimensions():
-    refused(r"X is 1-dimensional, shape \(6,\).*Reshape your data", X[:, 0])
+    refused(r"\bX\b.*1-dimensional.*\(6,\)", X[:, 0])
     refused("X is 0-dimensional", 3.0)
-    with pytest.raises(TypeError, match="X is a dict with the keys"):
+    with pytest.raises(TypeError, match=r"\bX\b"):
         check({"data": np.zeros((3, 2)), "time": [0, 1, 2]})
-    refused("X is 3-dimensional.*list of 2-dimensional arrays", np.zeros((2, 3, 4)))
-    refused("X is 3-dimensional.*list of 2-dimensional arrays", [[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
-    refused("1-dimensional arrays of unequal length", [np.zeros(3), np.zeros(4)])
+    refused(r"\bX\b.*3-dimensional.*2-dimensional", np.zeros((2, 3, 4)))
+    refused(r"\bX\b.*3-dimensional.*2-dimensional", [[[1, 2], [3, 4]], [[5, 6], [7, 8]]])
+    refused("1-dimensional.*length", [np.zeros(3), np.zeros(4)])
     refused("rows of unequal length", [[1, 2], [3]])
     refused("empty list", [])
-    refused(r"every member must be 2-dimensional; X\[1\] is not", [X, X[:, 0]])
-    refused(r"every member must be 2-dimensional; X\[0\] is not", [[1, 2], X])
+    refused(r"2-dimensional; X\[1\]", [X, X[:, 0]])
+    refused(r"2-dimensional; X\[0\]", [[1, 2], X])
 
 
 def test_tuple_of_arrays_is_refused_because_it_has_two_readings():
@@ -187,15 +187,15 @@ def test_empty_and_short():
     refused(r"0 sample\(s\)", np.zeros((0, 2)))
     refused(r"0 feature\(s\)", np.zeros((5, 0)))
     refused(r"X: .*1 sample\(s\).*minimum of 2", X[:1], min_rows=2)
-    refused("X has 2 rows in 2 sequences.*at least 3", [X[:1], X[:1]], min_rows=3)
+    refused(r"\bX\b.*2.*2.*3", [X[:1], X[:1]], min_rows=3)
     refused(r"X\[1\]: .*0 sample\(s\)", [X, X[:0]])
     assert check([X[:1], X[:1]], min_rows=2).n_rows == 2
 
 
 def test_text_is_refused_with_its_place_even_where_it_looks_like_a_number():
-    refused("contains text.*'1'.*row 0, column 0", [["1", "2"], ["3", "4"]])
-    refused("contains text.*'x'.*row 1, column 0", np.array([[1.0, 2.0], ["x", 3.0]], dtype=object))
-    refused("column 'b' of X contains text.*'n/a'.*row 1", pd.DataFrame({"a": [1, 2], "b": [1, "n/a"]}))
+    refused("'1'.*row 0, column 0", [["1", "2"], ["3", "4"]])
+    refused("'x'.*row 1, column 0", np.array([[1.0, 2.0], ["x", 3.0]], dtype=object))
+    refused("column 'b'.*X.*'n/a'.*row 1", pd.DataFrame({"a": [1, 2], "b": [1, "n/a"]}))
     refused("contains text", pd.DataFrame({"a": ["1", "2"]}))
 
 
@@ -206,18 +206,18 @@ def test_columns_of_text_and_single_columns_name_what_helps():
 
 
 def test_complex_dates_and_sparse_are_refused():
-    refused("Complex data not supported: X", X + 1j)
-    refused("Complex data not supported: X", np.ma.array(X + 1j))
+    refused("[Cc]omplex.*X", X + 1j)
+    refused("[Cc]omplex.*X", np.ma.array(X + 1j))
     dated = pd.DataFrame({"when": pd.date_range("2024", periods=3), "a": 1.0})
-    refused(r"column 'when' of X contains dates.*set_index\('when'\)", dated)
-    refused("contains dates or durations", X.astype("timedelta64[s]"))
+    refused(r"column 'when'.*X.*set_index\('when'\)", dated)
+    refused("durations", X.astype("timedelta64[s]"))
     refused("[Ss]parse", scipy.sparse.csr_array(X), error=TypeError)
 
 
 def test_number_of_columns_and_names_are_compared_with_the_fit():
     fitted = BaseEstimator()
     check(X, estimator=fitted)
-    refused("X has 1 features, but BaseEstimator is expecting 2", X[:, :1], estimator=fitted, reset=False)
+    refused(r"\bX\b.*1.*BaseEstimator.*2", X[:, :1], estimator=fitted, reset=False)
     refused(r"X\[1\]: X has 1 features", [X, X[:, :1]], estimator=BaseEstimator())
 
 
@@ -225,12 +225,12 @@ def test_number_of_columns_and_names_are_compared_with_the_fit():
 
 
 def test_lengths_that_do_not_fit():
-    refused("sum to the 6 rows of X; they sum to 5", X, lengths=[2, 3])
+    refused("6.*X.*5", X, lengths=[2, 3])
     refused(r"lengths\[1\] is 0", X, lengths=[6, 0])
     refused("list of integers", X, lengths=[2.5, 3.5])
     refused("list of integers", X, lengths=6)
     refused("list of integers", X, lengths=[])
-    refused("lengths cannot be given when X is a list", [X], lengths=[6])
+    refused("lengths.*X", [X], lengths=[6])
 
 
 # ---- times
@@ -247,7 +247,7 @@ def test_times_keep_their_unit():
 def test_times_increase_inside_each_sequence_only():
     times = check(X, lengths=[3, 3], times=[5, 6, 7, 0, 1, 2]).times
     np.testing.assert_array_equal(times, [5, 6, 7, 0, 1, 2])
-    refused(r"times \(sequence 1\) must increase.*row 2", X, lengths=[3, 3], times=[5, 6, 7, 0, 1, 1])
+    refused(r"times \(sequence 1\).*row 2", X, lengths=[3, 3], times=[5, 6, 7, 0, 1, 1])
 
 
 def test_list_of_sequences_takes_a_list_of_times():
@@ -255,7 +255,7 @@ def test_list_of_sequences_takes_a_list_of_times():
     np.testing.assert_array_equal(found.times, [3, 4, 0.5, 1, 2, 3])
     refused("list of 2 arrays.*got a ndarray", [X[:2], X[2:]], times=np.arange(6))
     refused("list of 2 arrays.*got a list of 1", [X[:2], X[2:]], times=[np.arange(6)])
-    refused(r"times\[1\] must have shape \(4,\)", [X[:2], X[2:]], times=[[3, 4], [1, 2, 3]])
+    refused(r"times\[1\].*\(4,\)", [X[:2], X[2:]], times=[[3, 4], [1, 2, 3]])
     refused("mixes dates and numbers", [X[:2], X[2:]], times=[[3, 4], pd.date_range("2024", periods=4)])
 
 
@@ -339,7 +339,7 @@ def test_check_count_and_check_option():
         with pytest.raises(ValueError, match="lag"):
             check_count("lag", bad)
     assert check_option("missing", "skip", ("raise", "skip")) == "skip"
-    with pytest.raises(ValueError, match="missing must be one of 'raise', 'skip'; got 'drop'"):
+    with pytest.raises(ValueError, match="missing.*'raise', 'skip'.*'drop'"):
         check_option("missing", "drop", ("raise", "skip"))
 
 

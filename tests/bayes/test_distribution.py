@@ -190,7 +190,7 @@ def test_offsets_by_row_are_means_of_the_rows(rng):
     assert drawn.shape == (4, 2, 5, 3)
     found, wanted = log_prob_of(moving, drawn), log_prob_of(still, drawn - rows)
     np.testing.assert_allclose(found, wanted, rtol=EXACT)
-    with pytest.raises(ValueError, match=r"offset of shape \(5, 3\) may .* shape \(5, 5, 3\)"):
+    with pytest.raises(ValueError, match=r"offset.*\(5, 3\).*\(5, 5, 3\)"):
         FactorialAR1(np.full((5, 1), 0.5), np.ones((3, 1)), 1.0, np.zeros((5, 3)), n_steps=5)
 
 
@@ -301,10 +301,10 @@ def test_log_prob_integrates_the_factors_out(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "n_steps and mask are None"),
-        ({"n_steps": 4, "mask": np.ones((3, 2), bool)}, "mask must have shape"),
-        ({"n_steps": 4, "gap_index": [1, 0]}, "gap_index must have shape"),
-        ({"n_steps": 4, "offset": np.zeros(3)}, "offset must be a number"),
+        ({}, "n_steps.*mask"),
+        ({"n_steps": 4, "mask": np.ones((3, 2), bool)}, "mask"),
+        ({"n_steps": 4, "gap_index": [1, 0]}, "gap_index"),
+        ({"n_steps": 4, "offset": np.zeros(3)}, "offset"),
     ],
 )
 def test_bad_shapes(options, message):

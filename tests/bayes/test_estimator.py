@@ -165,7 +165,7 @@ def test_fit_transform_hands_lengths_and_times_to_both(frame, as_list):
         np.concatenate(at_once) if as_list else at_once,
         np.concatenate(model.transform(*pieces[:1], **pieces[1])),
     )
-    with pytest.warns(UserWarning, match="uneven times and X has no times"):
+    with pytest.warns(UserWarning, match="times.*X.*times"):
         without = model.transform(X)
     assert np.max(np.abs(model.transform(X, times=times) - without)) > 1e-6
     assert (
@@ -205,9 +205,9 @@ def test_hierarchical_models_tell_the_noise_of_sequences_apart():
     assert noise.shape == (2, 3) and np.all(noise[1] > 5.0 * noise[0])
     assert [z.shape for z in model.transform([quiet, loud])] == [(150, 1), (150, 1)]
     assert model.to_datatree()["posterior"]["noise_std"].dims == ("chain", "draw", "sequence", "feature")
-    with pytest.raises(ValueError, match="only for the 2 sequences"):
+    with pytest.raises(ValueError, match="2 sequences"):
         model.transform([quiet])
-    with pytest.raises(ValueError, match="requires several sequences"):
+    with pytest.raises(ValueError, match="several sequences"):
         quick(hierarchical=True).fit(quiet)
 
 
@@ -256,7 +256,7 @@ def test_other_priors_and_a_new_structure_of_the_noise(options, monkeypatch):
             lambda X: BayesianSFA(1).fit(X, exog=X),
             "BayesianSFA does not support .* 'exog'. .*FactorialAR1",
         ),
-        (lambda X: BayesianSFA(n_component=1), "does not support the argument 'n_component'"),
+        (lambda X: BayesianSFA(n_component=1), "support.*'n_component'"),
     ],
 )
 def test_arguments_of_other_estimators_are_refused_with_what_to_use(frame, call, message):
@@ -281,7 +281,7 @@ def test_shrinkage_draws_in_what_is_not_needed():
 def test_factors_of_one_time_scale_are_warned_about():
     rng = np.random.default_rng(0)
     X = make_slow_mixture(60, 4, decay=[0.8, 0.79], noise_variance=0.3, random_state=rng).data
-    with pytest.warns(UserWarning, match="similar time scales"):
+    with pytest.warns(UserWarning, match="time scales"):
         fit_anyhow(quick(2, n_draws=400), X)
 
 
@@ -301,7 +301,7 @@ class _Interrupt:
 def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
     # Two stretches of warm-up of each of four chains, then, of the first one, two more and two of draws.
     monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 8 + 4))
-    with pytest.warns(ConvergenceWarning, match="Interrupted: the draws so far are kept"):
+    with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = clone(sampled).set_params(chain_method="sequential").fit(frame[0])
     assert model.draws_.decay.shape == (1, 50, 1)
     np.testing.assert_allclose(model.raw_draws_.decay, sampled.raw_draws_.decay[:1, :50])
@@ -310,7 +310,7 @@ def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
 def test_an_interrupt_of_chains_in_threads_keeps_what_all_of_them_have(sampled, frame, monkeypatch):
     # All stretches of all chains but the very last one, whichever chain comes to it.
     monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 4 * (2 + 8) - 1))
-    with pytest.warns(ConvergenceWarning, match="Interrupted: the draws so far are kept"):
+    with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = clone(sampled).fit(frame[0])
     n_chains, n_draws, _ = model.draws_.decay.shape
     assert n_chains == 4 and n_draws == 125
@@ -360,11 +360,11 @@ def test_it_pickles(guided, frame):
         ({"n_components": 0}, "n_components must be"),
         ({"noise": 0.0}, "noise must be"),
         ({"noise": "pink"}, "noise must be"),
-        ({"inference": "gibbs"}, "inference must be"),
+        ({"inference": "gibbs"}, "inference"),
         ({"chain_method": "threads"}, "chain_method must be"),
         ({"n_draws": 1.5}, "n_draws must be"),
         ({"target_accept": 1.0}, "target_accept must"),
-        ({"priors": {"loadings": 1}}, "priors must be"),
+        ({"priors": {"loadings": 1}}, "priors"),
     ],
 )
 def test_bad_parameters(frame, options, message):
@@ -374,7 +374,7 @@ def test_bad_parameters(frame, options, message):
 
 def test_bad_input(sampled, frame):
     X = frame[0].to_numpy()
-    with pytest.raises(ValueError, match="no observed value in column"):
+    with pytest.raises(ValueError, match="no observed value"):
         quick().fit(np.column_stack([X, np.full(80, np.nan)]))
     with pytest.raises(ValueError, match="infinity"):
         quick().fit(np.where(np.isnan(X), np.inf, X))
@@ -432,7 +432,7 @@ def test_the_index_of_a_frame_is_its_times(guided, frame):
     holes = X.copy()
     holes.iloc[[20, 21, 50]] = np.nan
     assert guided.log_likelihood(cut) == pytest.approx(guided.log_likelihood(holes), rel=1e-9)
-    with pytest.raises(ValueError, match="fitted with dates or durations"):
+    with pytest.raises(ValueError, match="durations"):
         guided.impute(plain, times=np.arange(77.0))
-    with pytest.raises(ValueError, match="must increase strictly"):
+    with pytest.raises(ValueError, match="increase"):
         guided.impute(X.iloc[::-1])

@@ -113,7 +113,7 @@ def test_posteriors_of_every_kind_come_back(data, tmp_path, options):
 
 def test_a_prior_that_has_no_name_cannot_be_saved(data, tmp_path):
     fitted = fit(data, priors=Priors(offset=dist.Normal(0.0, 1.0).expand([3])))
-    with pytest.raises(ValueError, match="prior of type .* cannot be saved"):
+    with pytest.raises(ValueError, match="prior"):
         fitted.save(tmp_path / "model.npz")
     assert not (tmp_path / "model.npz").exists()
 
@@ -186,7 +186,7 @@ def test_filters_of_several_sequences_are_a_list(model, data):
     with pytest.raises(ValueError, match="state"):
         model.filter(frame, cut[0].state, lengths=[25, 15])
     few = cut[0].state._replace(means=cut[0].state.means[:3])
-    with pytest.raises(ValueError, match="state has 3 draws"):
+    with pytest.raises(ValueError, match="state.*3"):
         model.filter(frame, few)
 
 

@@ -39,7 +39,7 @@ def test_forest_shows_medians(sampled):
     medians = np.median(sampled.draws_.loadings / sampled.fitted_.units.scale[:, None], axis=(0, 1))[:, 0]
     np.testing.assert_allclose(ax.get_lines()[-1].get_xdata(), medians)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="axes must be 1"):
+    with pytest.raises(ValueError, match="axes.*1"):
         plots.plot_loadings(sampled, axes=Figure().subplots(1, 2))
 
 
@@ -47,7 +47,7 @@ def test_factors_have_bands(sampled, frame):
     (ax,) = plots.plot_latents(sampled)
     middle = ax.get_lines()[0].get_ydata()
     assert np.corrcoef(middle, np.asarray(sampled.transform(frame[0]))[:, 0])[0, 1] > 0.99
-    with pytest.raises(ValueError, match="level must be"):
+    with pytest.raises(ValueError, match="level"):
         plots.plot_latents(sampled, level=2.0)
 
 
@@ -58,7 +58,7 @@ def test_predictive_check_shows_the_observed_autocorrelation(sampled, frame, ax)
     wanted = [np.nanmean(x[h:] * x[: 80 - h]) / np.nanmean(x**2) for h in range(6)]
     np.testing.assert_allclose(observed.get_ydata(), wanted)
     for feature, given in ((frame[0], "DataFrame"), (3, "3"), (-1, "-1"), ("b", "'b'")):
-        with pytest.raises(ValueError, match=f"feature must be an integer from 0 to 2; got {given}"):
+        with pytest.raises(ValueError, match=f"feature.*0.*2.*{given}"):
             plots.plot_predictive_check(sampled, feature)
 
 

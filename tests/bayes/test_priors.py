@@ -53,28 +53,26 @@ def test_a_prior_of_one_number_applies_to_all_entries_and_a_whole_one_stays():
     "prior", [dist.Normal(jnp.zeros(4), 1.0), dist.MultivariateNormal(jnp.zeros(2), jnp.eye(2))]
 )
 def test_a_prior_of_the_wrong_shape_is_named(prior):
-    with pytest.raises(
-        ValueError, match=r"The prior of offset has shape \(.,\), but offset has shape \(3,\)"
-    ):
+    with pytest.raises(ValueError, match=r"prior.*offset.*\(.,\).*offset.*\(3,\)"):
         expand_prior("offset", prior, (3,))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"timescale": dist.Normal(0.0, 1.0)}, r"timescale=Normal\): timescale is positive.* LogNormal\(2.3"),
-        ({"timescale": dist.Uniform(-1e-3, 5.0)}, r"timescale=Uniform\): timescale is positive"),
-        ({"timescale": dist.Poisson(3.0)}, r"timescale=Poisson\): timescale is continuous.* LogNormal\(2.3"),
+        ({"timescale": dist.Normal(0.0, 1.0)}, r"timescale=Normal\).*LogNormal\(2.3"),
+        ({"timescale": dist.Uniform(-1e-3, 5.0)}, r"timescale=Uniform\)"),
+        ({"timescale": dist.Poisson(3.0)}, r"timescale=Poisson\).*LogNormal\(2.3"),
         ({"noise_std": dist.Normal(jnp.zeros(3), 1.0)}, r"noise_std=Normal\): noise_std is positive"),
-        ({"noise_std": dist.Delta(0.5)}, r"noise_std=Delta\): .*known noise variances as noise="),
+        ({"noise_std": dist.Delta(0.5)}, r"noise_std=Delta\).*noise.*noise="),
         (
             {"noise_variance": dist.Cauchy().expand((3,))},
             r"noise_variance=Cauchy\): .* InverseGamma\(2, 0.5\)",
         ),
-        ({"offset": dist.Delta(0.0)}, r"offset=Delta\): a single value has no density.* Normal\(0, 1\)"),
-        ({"offset": dist.Delta(jnp.zeros(3)).to_event(1)}, r"offset=Delta\): a single value"),
-        ({"loadings": 1.0}, r"loadings=1.0\): a prior must be a distribution of NumPyro.* Normal\(0, 1\)"),
-        ({"timescale": None}, r"timescale=None\): a prior must be a distribution of NumPyro"),
+        ({"offset": dist.Delta(0.0)}, r"offset=Delta\).*Normal\(0, 1\)"),
+        ({"offset": dist.Delta(jnp.zeros(3)).to_event(1)}, r"offset=Delta\)"),
+        ({"loadings": 1.0}, r"loadings=1.0\).*prior.*NumPyro.*Normal\(0, 1\)"),
+        ({"timescale": None}, r"timescale=None\).*prior.*NumPyro"),
     ],
 )
 def test_a_prior_that_cannot_be_sampled_is_named_with_one_that_can(changes, message):

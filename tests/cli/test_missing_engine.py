@@ -18,5 +18,5 @@ def test_a_missing_engine_is_reported_before_methods_are_compared(monkeypatch):
     monkeypatch.setattr(imputation, "default_methods", lambda _: [])
     kernels._warn.cache_clear()
     args = Namespace(fraction=0.1, seed=0, masks=1)
-    with pytest.warns(UserWarning, match="compiled engine of probsfa is not installed"):
+    with pytest.warns(UserWarning, match="compiled engine"):
         compare_on(np.zeros((9, 2)), None, args, Screen(quiet=True), block=3)

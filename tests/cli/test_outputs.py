@@ -14,7 +14,7 @@ def test_existing_file_is_refused_without_force(tmp_path):
     path = tmp_path / "out.csv"
     check_outputs([path], force=False)
     path.write_text("old")
-    with pytest.raises(CommandError, match=r"out\.csv: exists already; replace it with --force"):
+    with pytest.raises(CommandError, match=r"out\.csv.*--force"):
         check_outputs([path], force=False)
     check_outputs([path], force=True)
 
@@ -25,25 +25,25 @@ def test_input_is_never_an_output(tmp_path):
     alias = tmp_path / "alias.csv"
     alias.symlink_to(path)
     for output in (path, tmp_path / "." / "data.csv", alias):
-        with pytest.raises(CommandError, match="is the input file"):
+        with pytest.raises(CommandError, match="input"):
             check_outputs([output], force=True, inputs=[path])
 
 
 def test_two_outputs_of_one_name(tmp_path):
-    with pytest.raises(CommandError, match="is the name of two outputs"):
+    with pytest.raises(CommandError, match="two outputs"):
         check_outputs([tmp_path / "a.csv", tmp_path / "." / "a.csv"], force=True)
 
 
 def test_folders(tmp_path):
-    with pytest.raises(CommandError, match="is a folder"):
+    with pytest.raises(CommandError, match="folder"):
         check_outputs([tmp_path], force=True)
-    with pytest.raises(CommandError, match="there is no folder"):
+    with pytest.raises(CommandError, match="no folder"):
         check_outputs([tmp_path / "none" / "a.csv"], force=True)
 
 
 def test_folder_that_cannot_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # permissions do not bind every user
-    with pytest.raises(CommandError, match="cannot be written to"):
+    with pytest.raises(CommandError, match="written"):
         check_outputs([tmp_path / "a.csv"], force=True)
 
 
@@ -54,7 +54,7 @@ def test_devices_and_pipes_need_no_force(tmp_path):
 
 def test_a_device_that_cannot_be_written_to(monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(CommandError, match="cannot be written to"):
+    with pytest.raises(CommandError, match="written"):
         check_outputs([Path(os.devnull)], force=True)
 
 
@@ -62,12 +62,12 @@ def test_a_socket_is_no_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # names of sockets are short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
-        with pytest.raises(CommandError, match="is a socket"):
+        with pytest.raises(CommandError, match="socket"):
             check_outputs([Path("socket")], force=True)
 
 
 def test_one_output_alone_goes_to_standard_output(capfdbinary):
-    with pytest.raises(CommandError, match="only one output can go to standard output"):
+    with pytest.raises(CommandError, match="standard output"):
         check_outputs([Path("-"), Path("-")], force=False)
     check_outputs([Path("-")], force=False)
     with writing(Path("-")) as [draft]:

@@ -40,7 +40,7 @@ def test_values_under_a_mask_are_not_hidden_again(hide, holey):
     [
         (np.array([["1"]]), "X contains text"),
         (np.ones((1, 1), "M8[s]"), "X contains dates"),
-        (np.array([[1j]]), "Complex data not supported: X"),
+        (np.array([[1j]]), "[Cc]omplex.*X"),
     ],
 )
 def test_what_is_no_number_is_refused(hide, cells, match):
@@ -107,7 +107,7 @@ def test_fraction_out_of_range(hide, fraction, holey):
 
 @pytest.mark.parametrize("length", [0, 401, 2.5])
 def test_length_out_of_range(length, holey):
-    with pytest.raises(ValueError, match="length must be an integer from 1 to the 400 rows"):
+    with pytest.raises(ValueError, match="length.*1.*400"):
         hide_blocks(holey, length)
 
 

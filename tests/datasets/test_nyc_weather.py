@@ -62,7 +62,7 @@ def test_building_again_gives_the_same_arrays(source_file, tmp_path):
 
 
 def test_building_refuses_readings_that_do_not_fit():
-    with pytest.raises(ValueError, match="temp: readings are not whole"):
+    with pytest.raises(ValueError, match="temp"):
         _build_nyc_weather._whole_numbers(np.array([1.0, 2.5]), "temp")
 
 
@@ -107,7 +107,7 @@ def test_file_is_small_and_its_checksum_is_beside_it():
 
 def test_a_damaged_file_is_refused(monkeypatch):
     monkeypatch.setattr(_nyc_weather, "_SHA256", "0" * 64)
-    with pytest.raises(ValueError, match="install the package again"):
+    with pytest.raises(ValueError, match="install"):
         load_nyc_weather()
 
 

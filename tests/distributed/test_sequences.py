@@ -123,11 +123,11 @@ def test_statistics_add_up_on_a_cluster(X):
 class TestMistakes:
     def test_nothing_observed(self, X):
         X[:, 3] = np.nan
-        with pytest.raises(ValueError, match="no observed value in column 3"):
+        with pytest.raises(ValueError, match="column 3"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X, chunks=(100, 5)))
 
     def test_no_transition(self, X):
-        with pytest.raises(ValueError, match="no sequence of two rows"):
+        with pytest.raises(ValueError, match="two rows"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X), lengths=[1] * 400)
 
     def test_no_noise(self, X):
@@ -136,7 +136,7 @@ class TestMistakes:
 
     def test_infinity(self, X):
         X[130, 1] = np.inf
-        with pytest.raises(ValueError, match=r"X\[120:160\] contains infinity: inf in row 10, column 1"):
+        with pytest.raises(ValueError, match=r"X\[120:160\].*infinity.*row 10, column 1"):
             distributed.fit(ProbabilisticSFA(2), da.from_array(X), lengths=LENGTHS)
 
 
@@ -150,5 +150,5 @@ def test_frames_with_dates_are_even_or_refused(rng):
         found = distributed.fit(fits[1], [dask.delayed(hourly[:20]), dask.delayed(hourly[20:])])
     np.testing.assert_allclose(found.decay_, near.decay_, rtol=1e-8)
     gap = hourly.drop(hourly.index[30:40])
-    with pytest.raises(ValueError, match=r"X\[1\] has an irregular time index"):
+    with pytest.raises(ValueError, match=r"X\[1\]"):
         distributed.fit(ProbabilisticSFA(1), [dask.delayed(gap[:20]), dask.delayed(gap[20:])])

@@ -72,12 +72,12 @@ def test_frames_keep_the_times_of_their_rows(rng):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda X: DelayEmbedding(0).fit(X), "n_delays must be an integer of at least 1"),
-        (lambda X: DelayEmbedding(2, step=0).fit(X), "step must be an integer of at least 1"),
-        (lambda X: DelayEmbedding(start="pad").fit(X), "start must be one of 'drop', 'nan'"),
-        (lambda X: DelayEmbedding(9).fit(X), "X has 8 rows; n_delays=9 rows, 1 apart, require at least 9"),
+        (lambda X: DelayEmbedding(0).fit(X), "n_delays.*1"),
+        (lambda X: DelayEmbedding(2, step=0).fit(X), "step.*1"),
+        (lambda X: DelayEmbedding(start="pad").fit(X), "start.*'drop', 'nan'"),
+        (lambda X: DelayEmbedding(9).fit(X), r"\bX\b.*8.*n_delays=9.*1.*9"),
         (lambda X: DelayEmbedding(4).fit([X, X[:3]]), "X\\[1\\] has 3 rows"),
-        (lambda X: SFA(expansion=DelayEmbedding(2)).fit(X), "before an estimator in a pipeline"),
+        (lambda X: SFA(expansion=DelayEmbedding(2)).fit(X), "pipeline"),
     ],
 )
 def test_errors_name_the_argument(rng, make, message):

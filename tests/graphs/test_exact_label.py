@@ -95,7 +95,7 @@ def test_chain_of_a_graph_with_non_negative_weights(seed):
     P = graph.to_sparse().toarray()
     error = steps / steps.sum(axis=1, keepdims=True) - P / P.sum(axis=1, keepdims=True)
     assert np.abs(error).max() < 6 * 0.5 / np.sqrt(20_000 / 6 / 2)
-    with pytest.raises(ValueError, match="negative edge weights.*nonnegative=True"):
+    with pytest.raises(ValueError, match="nonnegative=True"):
         graphs.exact_label([0.0, 0.0, 1.0, 9.0], delta_values=[0]).sample_markov_chain(5)
 
 
@@ -146,15 +146,15 @@ def test_features_by_definition(rng):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: graphs.exact_label([1.0, 1.0, 1.0]), "y has only one value, 1.0"),
-        (lambda: graphs.exact_label([[1, 2], [2, 4], [0, 0]]), "Label 1 is constant or a linear function"),
-        (lambda: graphs.exact_label([1, np.nan]), "1 of 2 labels are missing"),
-        (lambda: graphs.exact_label([1, 2, 4], delta_values=[2]), "1 numbers from 0 to below 2"),
-        (lambda: graphs.exact_label([1, 2, 4], delta_values=[0.1, 0.2]), "1 numbers from 0 to below 2"),
-        (lambda: graphs.exact_label([1, 2, 4], degree=0), "degree must be an integer of at least 1"),
+        (lambda: graphs.exact_label([1.0, 1.0, 1.0]), r"\by\b.*1.0"),
+        (lambda: graphs.exact_label([[1, 2], [2, 4], [0, 0]]), "Label 1"),
+        (lambda: graphs.exact_label([1, np.nan]), "1.*2.*missing"),
+        (lambda: graphs.exact_label([1, 2, 4], delta_values=[2]), "1 numbers.*0.*2"),
+        (lambda: graphs.exact_label([1, 2, 4], delta_values=[0.1, 0.2]), "1 numbers.*0.*2"),
+        (lambda: graphs.exact_label([1, 2, 4], degree=0), "degree.*1"),
         (
             lambda: graphs.exact_label([1, 2, 4], node_weights="degree"),
-            "node_weights must be an array or None",
+            "node_weights",
         ),
     ],
 )

@@ -78,7 +78,7 @@ def test_bound_the_features_of_any_inputs(rng):
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="less than the number of vertices, 3; got 3"):
+    with pytest.raises(ValueError, match="vertices, 3; got 3"):
         graphs.free_responses(graphs.temporal(3), 3)
-    with pytest.raises(ValueError, match="1 vertices have node weight 0"):
+    with pytest.raises(ValueError, match="1 vertices"):
         graphs.free_responses(graphs.from_sparse(np.ones((3, 3)), [1, 0, 1]), 1)

@@ -98,7 +98,7 @@ def test_weights_whose_sum_overflows_are_refused():
         lambda: graphs.from_sparse(np.ones((20, 20)), np.full(20, 1.5e308)),
         lambda: graphs.union([graphs.temporal(20)], [1.5e308]),
     ):
-        with pytest.raises(ValueError, match="sum of the weights of this graph overflows.*Divide them"):
+        with pytest.raises(ValueError, match="weights.*overflow"):
             call()
 
 

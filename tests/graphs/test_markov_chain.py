@@ -118,7 +118,7 @@ def test_chains_repeat_and_have_any_length():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"no Markov chain.*Use graph.repaired\(\)"):
+    with pytest.raises(ValueError, match=r"graph.repaired\(\)"):
         graphs.temporal(9).sample_markov_chain(10)
     with pytest.raises(ValueError, match="n_steps"):
         graphs.mixed(Y, 3).sample_markov_chain(0)

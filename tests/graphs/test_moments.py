@@ -64,7 +64,7 @@ def test_equals_the_definition(rng, small_blocks, lag, lengths, gaps):
     if pairs:
         np.testing.assert_allclose(found.difference_moment, A, rtol=EXACT, atol=EXACT)
     else:
-        with pytest.raises(ValueError, match=f"no two complete rows {lag} apart"):
+        with pytest.raises(ValueError, match=f"rows {lag}"):
             found.difference_moment  # noqa: B018
 
 
@@ -119,12 +119,12 @@ def test_empty_is_neutral(rng):
     m = temporal_moments(rng.standard_normal((9, 2)), lag=2)
     assert_same(Moments.empty(2, lag=2).merge(m), m, rtol=0)
     assert_same(m.merge(Moments.empty(2, lag=2)), m, rtol=0)
-    with pytest.raises(ValueError, match="no complete row"):
+    with pytest.raises(ValueError, match="complete row"):
         Moments.empty(2).covariance  # noqa: B018
 
 
 def test_merge_refuses_what_does_not_belong_together():
-    with pytest.raises(ValueError, match="2 columns at lag 1 .* 3 columns at lag 1"):
+    with pytest.raises(ValueError, match="2.*lag 1.*3.*lag 1"):
         Moments.empty(2).merge(Moments.empty(3))
     with pytest.raises(ValueError, match="lag 1 .* lag 2"):
         Moments.empty(2).merge(Moments.empty(2, lag=2))

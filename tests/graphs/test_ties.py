@@ -164,7 +164,7 @@ def test_rare_labels_are_merged_and_weigh_no_more_than_ten_times_the_mean(rng):
     for builder in (graphs.serial, graphs.mixed):
         graph = builder(y)
         assert graph.node_weights.max() < 10 * graph.node_weights.mean()
-        with pytest.warns(UserWarning, match=r"samples have more than 10 times the mean weight, up to"):
+        with pytest.warns(UserWarning, match="10 times"):
             alone = builder(y, balanced=False)
         assert alone.node_weights.max() > 40 * alone.node_weights.mean()
 
@@ -185,6 +185,6 @@ def test_rare_labels_cost_little_on_new_data(graph):
 
 def test_a_rare_class_that_weighs_much_is_reported():
     y = [0] * 60 + [1]
-    with pytest.warns(UserWarning, match="1 of 61 samples have more .* merge rare classes"):
+    with pytest.warns(UserWarning, match="1 of 61"):
         graphs.clustered(y, weighting="classes")
     assert graphs.clustered(y).node_weights.max() == 1

@@ -100,7 +100,7 @@ def assert_graph(graph, W, v):
 @pytest.mark.parametrize("lengths", [[9], [5, 1, 3], [2, 7]])
 def test_temporal_is_its_definition(lengths, lag):
     if max(lengths) <= lag:
-        with pytest.raises(ValueError, match=rf"two samples {lag} apart .*longest has {max(lengths)}"):
+        with pytest.raises(ValueError, match=f"{lag}.*{max(lengths)}"):
             graphs.temporal(9, lag, lengths)
     else:
         assert_graph(graphs.temporal(9, lag, lengths), oracle.temporal(lengths, lag), np.ones(9))
@@ -248,7 +248,7 @@ def test_vectors_matrices_and_wrong_sizes(kind):
     assert by_vector.shape == (12,) and by_vector.dtype == np.float64
     np.testing.assert_array_equal(by_vector, graph.laplacian_matmul(x[:, None])[:, 0])
     for wrong in (x[1:], x.reshape(3, 4), x.reshape(12, 1, 1), 3.0):
-        with pytest.raises(ValueError, match="one row for each of the 12 vertices"):
+        with pytest.raises(ValueError, match="12 vertices"):
             graph.laplacian_matmul(wrong)
     with pytest.raises(ValueError, match="12 vertices"):
         graphs.graph_moments(graph, np.ones((11, 2)))
@@ -309,20 +309,20 @@ def test_rows_in_no_graph_are_their_own_components_and_count_nothing():
     alone = graphs.union([graphs.temporal(2)], samples=[[3, 1]], n_samples=5)
     np.testing.assert_array_equal(alone.node_weights, [0, 1, 0, 1, 0])
     assert len(np.unique(alone.component_labels())) == 4
-    with pytest.raises(ValueError, match="row 3, but the data have 2 rows"):
+    with pytest.raises(ValueError, match="row 3.*2"):
         graphs.union([graphs.temporal(2)], samples=[[3, 1]], n_samples=2)
 
 
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        ([None], "for each of the 2 graphs"),
-        ([None, [0, 1]], r"samples\[1\] must be 3 row numbers"),
-        ([None, [0, 1, 1]], "different row numbers"),
-        ([None, [-1, 0, 1]], "none of them negative"),
+        ([None], "2 graphs"),
+        ([None, [0, 1]], r"samples\[1\].*3"),
+        ([None, [0, 1, 1]], "different"),
+        ([None, [-1, 0, 1]], "negative"),
         ([None, [0.0, 1.0, 2.0]], "float64"),
-        ([None, [0, 1, 9]], "row 9, but the data have 6 rows"),
-        ([None, None], r"the same samples; they have \[6, 3\] vertices"),
+        ([None, [0, 1, 9]], "row 9.*6"),
+        ([None, None], r"\[6, 3\]"),
     ],
 )
 def test_union_refuses_rows_that_do_not_fit(samples, message):
@@ -337,9 +337,9 @@ def test_union_adds_and_checks(rng):
         both.to_sparse().toarray(), 2 * one.to_sparse().toarray() + 0.5 * two.to_sparse().toarray()
     )
     np.testing.assert_allclose(both.node_weights, 2 * one.node_weights + 0.5 * two.node_weights)
-    with pytest.raises(ValueError, match=r"same samples; they have \[8, 9\] vertices"):
+    with pytest.raises(ValueError, match=r"\[8, 9\]"):
         graphs.union([one, graphs.temporal(9)])
-    with pytest.raises(ValueError, match="at least one training graph"):
+    with pytest.raises(ValueError, match="training graph"):
         graphs.union([])
     with pytest.raises(ValueError, match="2 positive numbers"):
         graphs.union([one, two], weights=[1.0, -1.0])
@@ -369,25 +369,25 @@ def test_labels_in_few_values_are_their_own_groups():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: graphs.serial([1.0, 1.0], 2), "y has only one value, 1.0"),
+        (lambda: graphs.serial([1.0, 1.0], 2), r"\by\b.*1.0"),
         (lambda: graphs.serial([1.0, np.nan], 2), "y contains NaN"),
-        (lambda: graphs.serial([1.0, 2.0], 1), "n_groups must be an integer of at least 2; got 1"),
+        (lambda: graphs.serial([1.0, 2.0], 1), "n_groups.*2.*1"),
         (lambda: graphs.reordering([1.0]), "y has 1 label"),
-        (lambda: graphs.sliding_window([1, 2, 3], 3), "half_width must be at most 2 for 3 samples; got 3"),
-        (lambda: graphs.clustered([0.0, np.nan]), "y contains NaN, None or NA: 1 of 2 labels"),
-        (lambda: graphs.clustered([0, 1], "sample"), "weighting must be one of 'samples', 'classes'"),
-        (lambda: graphs.from_sparse(np.ones((2, 3))), r"W must be square.*\(2, 3\)"),
-        (lambda: graphs.from_sparse([[0, -1], [-1, 0]]), "W has negative weights, the smallest is -1.0"),
+        (lambda: graphs.sliding_window([1, 2, 3], 3), "half_width.*2.*3.*3"),
+        (lambda: graphs.clustered([0.0, np.nan]), r"\by\b.*NaN.*NA: 1.*2"),
+        (lambda: graphs.clustered([0, 1], "sample"), "weighting.*'samples', 'classes'"),
+        (lambda: graphs.from_sparse(np.ones((2, 3))), r"\bW\b.*\(2, 3\)"),
+        (lambda: graphs.from_sparse([[0, -1], [-1, 0]]), r"\bW\b.*-1.0"),
         (lambda: graphs.from_sparse([[0, np.inf], [1, 0]]), "W contains NaN or infinity"),
         (lambda: graphs.from_sparse(np.zeros((2, 2))), "no edges"),
-        (lambda: graphs.from_sparse(np.ones((2, 2)), [0, 0]), "node_weights are all zero"),
-        (lambda: graphs.from_sparse(np.ones((2, 2)), [1, -1]), "node_weights must be finite and not neg"),
-        (lambda: graphs.from_sparse(np.ones((2, 2)), "degrees"), "node_weights must be 2 numbers"),
-        (lambda: graphs.heat_kernel(np.eye(3), 0.0), "bandwidth must be a positive number; got 0.0"),
-        (lambda: graphs.nearest_neighbors(np.eye(3), 3), "n_neighbors must be smaller than .* 3; got 3"),
-        (lambda: graphs.transition([0, 1], lag=2), "No sequence has two states 2 apart"),
-        (lambda: graphs.temporal(3, lengths=[2, 2]), "lengths must sum to the 3 rows"),
-        (lambda: graphs.temporal(0), "n must be an integer of at least 1; got 0"),
+        (lambda: graphs.from_sparse(np.ones((2, 2)), [0, 0]), "node_weights"),
+        (lambda: graphs.from_sparse(np.ones((2, 2)), [1, -1]), "node_weights"),
+        (lambda: graphs.from_sparse(np.ones((2, 2)), "degrees"), "node_weights.*2"),
+        (lambda: graphs.heat_kernel(np.eye(3), 0.0), "bandwidth.*0.0"),
+        (lambda: graphs.nearest_neighbors(np.eye(3), 3), "n_neighbors.*3.*3"),
+        (lambda: graphs.transition([0, 1], lag=2), "2 apart"),
+        (lambda: graphs.temporal(3, lengths=[2, 2]), "lengths.*3"),
+        (lambda: graphs.temporal(0), r"\bn\b.*1.*0"),
     ],
 )
 def test_errors_name_the_argument(call, message):

@@ -90,7 +90,7 @@ def test_errors_of_a_constant_column_count_as_they_are():
 
 
 def test_nothing_hidden_is_refused():
-    with pytest.raises(ValueError, match="Too few observed values"):
+    with pytest.raises(ValueError, match="Too few"):
         errors_of(np.ones((3, 2)), np.ones((3, 2)), Filled(np.ones((3, 2))))
 
 
@@ -217,11 +217,11 @@ def test_a_column_too_short_to_hide_is_not_scored():
 @pytest.mark.parametrize(
     ("methods", "options", "match"),
     [
-        ([], {}, r"methods must be one or more with different names; got \[\]"),
-        ([ColumnMean(), ColumnMean()], {}, r"different names; got \['mean', 'mean'\]"),
-        ([ColumnMean()], {"seeds": []}, "seeds must be one or more"),
-        ([Recorder("lazy", NAN, [])], {}, "lazy left values missing"),
-        ([ColumnMean()], {"times": [1.0]}, r"times must have shape \(200,\)"),
+        ([], {}, r"methods.*\[\]"),
+        ([ColumnMean(), ColumnMean()], {}, r"\['mean', 'mean'\]"),
+        ([ColumnMean()], {"seeds": []}, "seeds"),
+        ([Recorder("lazy", NAN, [])], {}, "missing"),
+        ([ColumnMean()], {"times": [1.0]}, r"times.*\(200,\)"),
     ],
 )
 def test_misuse_is_explained(series, methods, options, match):
@@ -230,5 +230,5 @@ def test_misuse_is_explained(series, methods, options, match):
 
 
 def test_two_values_a_column_are_too_few_to_hide_any():
-    with pytest.raises(ValueError, match="Too few observed values"):
+    with pytest.raises(ValueError, match="Too few"):
         compare_methods(np.ones((2, 3)), [ColumnMean()], [HiddenCells(0.9)])

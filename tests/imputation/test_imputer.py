@@ -210,10 +210,10 @@ def test_lengths(values):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"groups": ["a"]}, "one label for each of the 80 rows of X; got 1"),
+        ({"groups": ["a"]}, "80.*X.*1"),
         ({"groups": ["a"] * 79 + [None]}, r"groups\[79\] is missing"),
-        ({"groups": [1] * 80, "lengths": [80]}, "groups cannot be given with lengths"),
-        ({"groups": [1] * 80, "times": [1.0]}, "one value for each of the 80 rows of X; got 1"),
+        ({"groups": [1] * 80, "lengths": [80]}, "groups.*lengths"),
+        ({"groups": [1] * 80, "times": [1.0]}, "80.*X.*1"),
     ],
 )
 def test_groups_that_fit_no_rows(values, given, message):

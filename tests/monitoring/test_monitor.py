@@ -78,7 +78,7 @@ def test_missing_values_are_allowed_with_the_probabilistic_model(plant, rng):
     seen = ~np.isnan(new[1000:, 4])
     assert np.mean(monitor.predict(new)[1000:][seen]) > 0.7
     assert monitor.contributions(new, "residual").iloc[1000:].mean().idxmax() == 4
-    with pytest.raises(ValueError, match="X contains NaN: the first is in row 0"):
+    with pytest.raises(ValueError, match=r"\bX\b.*NaN.*row 0"):
         ProcessMonitor(SFA()).fit(X[1600:])
 
 
@@ -140,16 +140,16 @@ def test_a_window_longer_than_any_segment_is_refused(plant):
 def test_what_cannot_be_watched_with_is_refused(plant):
     X = plant[:100]
     for options, message in [
-        ({"model": 3}, "model must be an SFA or a ProbabilisticSFA; got int"),
+        ({"model": 3}, "model.*SFA.*ProbabilisticSFA"),
         ({"model": ProbabilisticSFA(1, robust=True)}, "robust=True or transforms"),
         ({"model": ProbabilisticSFA(1, transforms="log")}, "robust=True or transforms"),
         ({"model": ProbabilisticSFA(1, noise=0.0)}, "Use SFA"),
-        ({"alpha": 0.0}, "alpha must be a number above 0 and below 1; got 0.0"),
-        ({"alpha": "x"}, "alpha must be a number above 0 and below 1; got 'x'"),
+        ({"alpha": 0.0}, "alpha.*0.*1.*0.0"),
+        ({"alpha": "x"}, "alpha.*0.*1.*'x'"),
         ({"window": 0}, "window"),
         ({"n_folds": 1}, "n_folds"),
-        ({"n_slow": 9}, "n_slow=9 is more than the 5 features"),
-        ({"n_folds": 60}, "at least 120 rows"),
+        ({"n_slow": 9}, "n_slow=9.*5"),
+        ({"n_folds": 60}, "120 rows"),
     ]:
         with pytest.raises(ValueError, match=message):
             ProcessMonitor(**options).fit(X)
@@ -222,6 +222,6 @@ def test_the_picture_shows_statistics_limits_and_alarms(monitor, plant):
 def test_folds_must_have_the_charts_of_all_rows(rng):
     X = rng.standard_normal((200, 4)).cumsum(axis=0)
     X[:, 3] = np.where(np.arange(200) // 20 == 2, rng.standard_normal(200), 0.0)  # in one fold alone
-    with pytest.raises(ValueError, match="S2, S2 fast with all rows, and T2"):
+    with pytest.raises(ValueError, match="S2, S2 fast.*T2"):
         ProcessMonitor(SFA(), alpha=0.2, n_slow=3).fit(X)
     ProcessMonitor(SFA(2), alpha=0.2).fit(X)

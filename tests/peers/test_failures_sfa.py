@@ -126,7 +126,7 @@ def test_fewer_rows_than_columns_gives_free_responses_and_a_warning():
     # others: delta 2e-31, silently; the truth is the slowest course that 20 rows allow
     T = 20
     narrow = np.random.default_rng(3).standard_normal((T, 50))
-    with pytest.warns(UserWarning, match="20 rows have rank 19"):
+    with pytest.warns(UserWarning, match="20.*rank 19"):
         sfa = SFA().fit(narrow)
     assert sfa.rank_ == T - 1
     free, deltas = oracle.free_responses(T, T - 1)
@@ -223,11 +223,11 @@ def test_delta_values_have_one_entry_for_each_output():
 
 def test_sequences_shorter_than_the_lag_warn_and_do_not_fail():
     pieces = [X[:400], X[400:402], X[402:]]
-    with pytest.warns(UserWarning, match="1 of 3 sequences have at most lag=5 rows"):
+    with pytest.warns(UserWarning, match="1.*3.*lag=5"):
         sfa = SFA(lag=5).fit(pieces)
     deltas, *_ = oracle.slow_features(pieces, lag=5)
     np.testing.assert_allclose(sfa.delta_values_, deltas, rtol=SPECTRAL)
-    with pytest.raises(ValueError, match=r"no two complete rows 5 apart \(lag=5\)"):
+    with pytest.raises(ValueError, match=r"rows 5.*\(lag=5\)"):
         SFA(lag=5).fit([X[:5], X[5:10]])
 
 
@@ -242,7 +242,7 @@ def test_many_short_sequences_make_no_false_jumps():
 
 def test_pair_of_arrays_is_not_two_sequences_silently():
     # elsewhere a tuple is a pair (x_t, x_t+lag) and a list is two trajectories
-    with pytest.raises(ValueError, match="tuple of 2 arrays"):
+    with pytest.raises(ValueError, match="2 arrays"):
         SFA().fit((X, X))
 
 

@@ -167,9 +167,9 @@ def test_a_training_graph_is_an_affinity(rng):
     given = DiffusionMap(2, affinity=graph).fit(X)
     ready = DiffusionMap(2, affinity="precomputed").fit(graph)
     np.testing.assert_allclose(given.embedding_, ready.embedding_, atol=EXACT)
-    with pytest.raises(ValueError, match="has no edges to new points"):
+    with pytest.raises(ValueError, match="new points"):
         given.transform(X)
-    with pytest.raises(ValueError, match="a graph of 40 vertices; X has 39 rows"):
+    with pytest.raises(ValueError, match="graph.*40.*X.*39"):
         clone(given).fit(X[1:])
 
 
@@ -190,12 +190,12 @@ def test_a_search_over_parameters_in_a_pipeline():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alpha": 1.5}, "alpha must be a number, from 0 to 1; got 1.5"),
-        ({"alpha": "all"}, "alpha must be a number, from 0 to 1, or 'uniform'; got 'all'"),
-        ({"time": -1}, "time must be a number, at least 0; got -1"),
-        ({"time": np.inf}, "time must be finite"),
+        ({"alpha": 1.5}, "alpha.*0.*1.*1.5"),
+        ({"alpha": "all"}, "alpha.*0.*1.*'uniform'.*'all'"),
+        ({"time": -1}, "time.*0.*-1"),
+        ({"time": np.inf}, "time"),
         ({"n_components": 0}, "n_components must be"),
-        ({"gamma": "wide"}, "gamma must be"),
+        ({"gamma": "wide"}, "gamma"),
         ({"n_landmarks": 0}, "n_landmarks must be"),
     ],
 )
@@ -208,7 +208,7 @@ def test_an_eigenvalue_of_zero_needs_a_step_of_the_walk():
     W = np.zeros((8, 8))
     W[:4, 4:] = W[4:, :4] = 1  # complete bipartite: 1, -1 and zeros
     found = DiffusionMap(2, time=0.5, affinity="precomputed").fit(W)
-    with pytest.raises(ValueError, match="has the eigenvalue 0 and cannot be extended"):
+    with pytest.raises(ValueError, match="eigenvalue 0"):
         found.transform(W)
-    with pytest.raises(ValueError, match=r"X\[0\] has no affinity"):
+    with pytest.raises(ValueError, match=r"X\[0\]"):
         DiffusionMap(2, affinity="precomputed").fit(ring(6)).transform(np.zeros((1, 6)))

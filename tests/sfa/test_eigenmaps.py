@@ -210,7 +210,7 @@ def test_nystroem_by_definition(rng, normalization):
     if usable.any():
         np.testing.assert_allclose(found.transform(new[usable]), expected, rtol=SPECTRAL, atol=SPECTRAL)
     if not usable.all():
-        with pytest.raises(ValueError, match="cannot be extended"):
+        with pytest.raises(ValueError, match="extended"):
             found.transform(new)
 
 
@@ -274,7 +274,7 @@ def test_points_of_small_degree_keep_their_place_in_the_unnormalized_embedding(r
     found = LaplacianEigenmaps(6, affinity="rbf", gamma=1.0, normalization="unnormalized").fit(X)
     assert (found.eigenvalues_[-1] > found.degrees_ + 1).any()
     np.testing.assert_allclose(found.transform(X), found.embedding_, atol=SPECTRAL)
-    with pytest.raises(ValueError, match="cannot be extended"):
+    with pytest.raises(ValueError, match="extended"):
         found.transform(X[[found.degrees_.argmin()]] + 0.3)
 
 
@@ -288,7 +288,7 @@ def test_eigenvalues_beyond_one_are_extended(rng):
 
 def test_disconnected_graphs_are_counted():
     X, y = make_blobs([30, 50, 20], centers=[[0, 0], [100, 0], [0, 100]], random_state=0)
-    with pytest.warns(UserWarning, match="3 connected components, so the first 2 of 3 coordinates"):
+    with pytest.warns(UserWarning, match="3 connected components.*2 of 3"):
         found = LaplacianEigenmaps(3).fit(X)
     assert found.n_connected_components_ == 3
     assert (found.eigenvalues_[:2] == 0).all() and found.eigenvalues_[2] > 0
@@ -321,15 +321,15 @@ def test_frames_out():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_components": 0}, "n_components must be an integer of at least 1"),
-        ({"n_components": 40}, "n_components=40 is more than 40 samples allow: at most 39"),
-        ({"affinity": "cosine"}, "affinity must be one of 'nearest_neighbors', 'rbf', 'precomputed'"),
-        ({"normalization": "none"}, "normalization must be one of"),
-        ({"eigen_solver": "amg"}, "eigen_solver must be one of"),
-        ({"n_neighbors": 1}, "n_neighbors must be an integer of at least 2"),
-        ({"n_neighbors": 41}, "n_neighbors=41 is more than the 40 points"),
-        ({"affinity": "rbf", "gamma": -1.0}, "gamma must be a positive number or None; got -1.0"),
-        ({"affinity": "precomputed"}, "square affinity matrix .* shape \\(40, 3\\)"),
+        ({"n_components": 0}, "n_components.*1"),
+        ({"n_components": 40}, "n_components=40.*40.*39"),
+        ({"affinity": "cosine"}, "affinity.*'nearest_neighbors', 'rbf', 'precomputed'"),
+        ({"normalization": "none"}, "normalization"),
+        ({"eigen_solver": "amg"}, "eigen_solver"),
+        ({"n_neighbors": 1}, "n_neighbors.*2"),
+        ({"n_neighbors": 41}, "n_neighbors=41.*40"),
+        ({"affinity": "rbf", "gamma": -1.0}, "gamma.*-1.0"),
+        ({"affinity": "precomputed"}, r"\(40, 3\)"),
     ],
 )
 def test_errors_name_the_argument(options, message):
@@ -345,11 +345,11 @@ def test_affinities_are_checked(make):
     negative[2, 3] = negative[3, 2] = -0.5
     lopsided[5, 6] = 2
     lonely[4] = lonely[:, 4] = 0
-    with pytest.raises(ValueError, match="X\\[2, 3\\] is -0.5; affinities must be at least 0"):
+    with pytest.raises(ValueError, match=r"X\[2, 3\].*-0.5.*0"):
         embed.fit(make(negative))
-    with pytest.raises(ValueError, match="symmetric.*X\\[5, 6\\] is 2 and X\\[6, 5\\] is 1"):
+    with pytest.raises(ValueError, match=r"X\[5, 6\].*2.*X\[6, 5\].*1"):
         embed.fit(make(lopsided))
-    with pytest.raises(ValueError, match="X\\[4\\] has no edge to any point, so the random_walk"):
+    with pytest.raises(ValueError, match=r"X\[4\].*random_walk"):
         embed.fit(make(lonely))
     with pytest.warns(UserWarning, match="2 connected components"):
         embed.set_params(normalization="unnormalized").fit(make(lonely))
@@ -357,13 +357,13 @@ def test_affinities_are_checked(make):
 
 def test_points_without_affinity_cannot_be_placed():
     found = LaplacianEigenmaps(1, affinity="precomputed").fit(path(6))
-    with pytest.raises(ValueError, match="X\\[1\\] has no affinity"):
+    with pytest.raises(ValueError, match=r"X\[1\]"):
         found.transform(np.vstack([path(6)[0], np.zeros(6)]))
 
 
 def test_eigenvalue_one_cannot_be_extended():
     found = LaplacianEigenmaps(2, affinity="precomputed").fit(ring(4))  # eigenvalues 1, 1, 2
-    with pytest.raises(ValueError, match="Component [01] has the eigenvalue 1"):
+    with pytest.raises(ValueError, match="[01].*1"):
         found.transform(ring(4))
 
 
@@ -422,7 +422,7 @@ def test_the_size_of_weights_is_a_unit(make, normalization, factor):
 
 
 def test_weights_whose_sums_overflow_are_refused():
-    with pytest.raises(ValueError, match="edge weights are too large"):
+    with pytest.raises(ValueError, match="too large"):
         LaplacianEigenmaps(2, affinity="precomputed").fit((path(6) + np.eye(6)) * 1.7e308)
 
 
@@ -436,7 +436,7 @@ def test_a_training_graph_is_its_matrix(rng):
     ):
         np.testing.assert_allclose(found.eigenvalues_, matrix.eigenvalues_, rtol=EXACT)
         np.testing.assert_allclose(found.embedding_, matrix.embedding_, atol=EXACT)
-    with pytest.raises(ValueError, match="X is a graph. Set affinity='precomputed'"):
+    with pytest.raises(ValueError, match=r"\bX\b.*graph.*affinity='precomputed'"):
         LaplacianEigenmaps(3).fit(graph)
 
 
@@ -447,9 +447,9 @@ def test_an_affinity_may_be_a_function(rng):
     np.testing.assert_allclose(found.embedding_, ready.embedding_, atol=EXACT)
     np.testing.assert_allclose(found.transform(new), ready.transform(cosine_similarity(new, X)), atol=EXACT)
     for function, message in (
-        (lambda a, b: np.ones((2, 2)), "must return one weight for each row of X and of Y"),
-        (lambda a, b: -np.ones((len(a), len(b))), "finite weights of at least 0"),
-        (lambda a, b: np.tile(np.arange(len(b)), (len(a), 1)), "must be symmetric"),
+        (lambda a, b: np.ones((2, 2)), r"\bX\b"),
+        (lambda a, b: -np.ones((len(a), len(b))), "finite weights"),
+        (lambda a, b: np.tile(np.arange(len(b)), (len(a), 1)), "symmetric"),
     ):
         with pytest.raises(ValueError, match=message):
             LaplacianEigenmaps(affinity=function).fit(X)
@@ -469,7 +469,7 @@ def test_neighbours_from_ready_distances(rng):
         np.testing.assert_allclose(found.embedding_, points.embedding_, atol=SPECTRAL)
         np.testing.assert_allclose(found.transform(joined), points.transform(new), atol=SPECTRAL)
     few = NearestNeighbors(n_neighbors=3).fit(X).kneighbors_graph(X, mode="distance")
-    with pytest.raises(ValueError, match="has 2 distances to other points; n_neighbors=7 requires 6"):
+    with pytest.raises(ValueError, match="2.*n_neighbors=7.*6"):
         LaplacianEigenmaps(3, affinity="precomputed_nearest_neighbors", n_neighbors=7).fit(few)
 
 

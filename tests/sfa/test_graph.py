@@ -212,7 +212,7 @@ def test_one_hot_features_give_laplacian_eigenmaps(rng):
     W = graph.to_sparse().toarray()
     D = np.diag(W.sum(axis=1))
     values, vectors = scipy.linalg.eigh(D - W, D)
-    with pytest.warns(UserWarning, match="The 40 rows have rank 39"):
+    with pytest.warns(UserWarning, match="40.*rank 39"):
         gsfa = GraphSFA(3, graph=graph).fit(np.eye(40))
     np.testing.assert_allclose(gsfa.delta_values_, 2 * values[1:4], rtol=SPECTRAL)
     up_to_sign(gsfa.transform(np.eye(40)) / graph.Q**0.5, vectors[:, 1:4])
@@ -298,7 +298,7 @@ def test_scores_of_different_settings_can_be_compared(rng):
         output = gsfa.transform(X[100:])[order, 0]
         expected = -np.mean(np.diff(output) ** 2) / np.var(output)
         assert gsfa.score(X[100:], y[100:]) == pytest.approx(expected, rel=1e-9)
-    with pytest.raises(ValueError, match="An output is constant on these rows"):
+    with pytest.raises(ValueError, match="constant"):
         gsfa.score(np.ones((10, 4)), np.arange(10))
 
 
@@ -340,14 +340,14 @@ def test_pickle_and_clone(rng):
 @pytest.mark.parametrize(
     ("options", "y", "message"),
     [
-        ({"graph": "cluster"}, None, "graph must be a TrainingGraph.*'clustered'.*got 'cluster'"),
+        ({"graph": "cluster"}, None, "graph.*TrainingGraph.*'clustered'.*'cluster'"),
         ({"graph": 3}, None, "got 3"),
-        ({"graph": lambda X, y: np.eye(5)}, None, "must return a TrainingGraph; it returned ndarray"),
-        ({"graph": "serial"}, None, "requires y to be passed, but the target y is None"),
-        ({"graph": "serial"}, [1, 2, 3], "y must have one label per row of X, 5.*shape .3,."),
-        ({"graph": graphs.temporal(4)}, None, "graph has 4 vertices; X has 5 rows"),
-        ({"graph": "temporal", "n_components": 0}, None, "n_components must be an integer of at least 1"),
-        ({"graph": "temporal", "rank_tol": 2.0}, None, "rank_tol must be None or lie between 0 and 1"),
+        ({"graph": lambda X, y: np.eye(5)}, None, "TrainingGraph"),
+        ({"graph": "serial"}, None, "requires y"),
+        ({"graph": "serial"}, [1, 2, 3], r"\by\b.*X, 5.*.3"),
+        ({"graph": graphs.temporal(4)}, None, "graph.*4.*X.*5"),
+        ({"graph": "temporal", "n_components": 0}, None, "n_components.*1"),
+        ({"graph": "temporal", "rank_tol": 2.0}, None, "rank_tol.*0.*1"),
     ],
 )
 def test_errors_name_the_argument(options, y, message):

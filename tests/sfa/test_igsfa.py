@@ -145,7 +145,7 @@ def test_sequences_pickling_and_errors(rng):
         IGSFA(graph="serial", delta_threshold=-1).fit(X, y)
     with pytest.raises(ValueError, match="scaling"):
         IGSFA(graph="serial", scaling="none").fit(X, y)
-    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform requires the 4 outputs"):
+    with pytest.raises(ValueError, match="3.*inverse_transform.*4"):
         model.inverse_transform(np.ones((2, 3)))
 
 
@@ -199,9 +199,9 @@ def test_shared_weights_and_dead_nodes(rng):
 
 def test_what_a_layer_refuses():
     X = np.random.default_rng(0).standard_normal((50, 4))
-    with pytest.raises(ValueError, match="must return the inputs first"):
+    with pytest.raises(ValueError, match="inputs first"):
         HierarchicalSFA([Layer(1, method="igsfa", expansion=FourierFeatures())]).fit(X)
-    with pytest.raises(ValueError, match="must return the inputs first"):
+    with pytest.raises(ValueError, match="inputs first"):
         HierarchicalSFA([Layer(1, method="igsfa", expansion=Power(include_input=False))]).fit(X)
     with pytest.raises(ValueError, match=r"layers\[0\].clip must be"):
         HierarchicalSFA([Layer(1, method="igsfa", clip=3.0)]).fit(X)

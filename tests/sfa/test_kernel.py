@@ -220,9 +220,7 @@ def test_regularization_cures_overfitting(rng):
     angle = np.cumsum(rng.standard_normal(600)) / 8  # a slow angle, seen through noise
     X = np.column_stack([np.cos(angle), np.sin(angle)]) + 0.2 * rng.standard_normal((600, 2))
     train, test = X[:300], X[300:]
-    with pytest.warns(
-        UserWarning, match="directions over 300 rows, so that outputs can fit nearly any time series"
-    ):
+    with pytest.warns(UserWarning, match="300 rows"):
         loose = KernelSFA(2, gamma=20.0, regularization=0).fit(train)
     tight = KernelSFA(2, gamma=20.0, regularization=0.1).fit(train)
 
@@ -258,7 +256,7 @@ def test_the_rank_is_said(rng):
     X = series(rng, 50)
     with pytest.raises(ValueError, match="n_components"):
         KernelSFA(4, kernel="linear").fit(X)
-    with pytest.warns(UserWarning, match="Only 3 of n_support=10 support vectors"):
+    with pytest.warns(UserWarning, match="3.*n_support=10 support"):
         found = KernelSFA(2, kernel="linear", n_support=10).fit(X)
     assert found.rank_ == 2  # centring the functions on each other takes one dimension
 
@@ -266,20 +264,20 @@ def test_the_rank_is_said(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_components": 0}, "n_components must be an integer of at least 1"),
-        ({"kernel": "gauss"}, "kernel must be callable or one of .*'?rbf"),
-        ({"selection": "best"}, "selection must be one of 'mp_mah', 'online_mah', 'mp_kpca', 'random'"),
-        ({"regularization": -1.0}, "regularization must be a number of at least 0, or 'auto'; got -1.0"),
-        ({"regularization": "some"}, "regularization must be a number"),
-        ({"gamma": 0.0}, "gamma must be a positive number or None; got 0.0"),
-        ({"threshold": -1.0}, "threshold must be a positive number or None"),
-        ({"n_support": 41}, "n_support=41 is more than the 40 rows"),
-        ({"n_support": 1}, "n_support must be an integer of at least 2"),
+        ({"n_components": 0}, "n_components.*1"),
+        ({"kernel": "gauss"}, "kernel.*'?rbf"),
+        ({"selection": "best"}, "selection.*'mp_mah', 'online_mah', 'mp_kpca', 'random'"),
+        ({"regularization": -1.0}, "regularization.*0.*'auto'.*-1.0"),
+        ({"regularization": "some"}, "regularization"),
+        ({"gamma": 0.0}, "gamma.*0.0"),
+        ({"threshold": -1.0}, "threshold"),
+        ({"n_support": 41}, "n_support=41.*40"),
+        ({"n_support": 1}, "n_support.*2"),
         ({"rank_tol": 2.0}, "rank_tol must be"),
-        ({"threshold": 1.5}, "No row has an approximation error above threshold=1.5"),
-        ({"selection": "random", "threshold": 0.1}, "threshold is not supported by selection='random'"),
-        ({"selection": "online_mah", "n_support": 5}, "requires a threshold"),
-        ({"kernel": "precomputed"}, "X must be square with kernel='precomputed'.*\\(40, 3\\)"),
+        ({"threshold": 1.5}, "threshold=1.5"),
+        ({"selection": "random", "threshold": 0.1}, "threshold.*selection='random'"),
+        ({"selection": "online_mah", "n_support": 5}, "threshold"),
+        ({"kernel": "precomputed"}, r"\bX\b.*kernel='precomputed'.*\(40, 3\)"),
     ],
 )
 def test_errors_name_the_argument(rng, options, message):
@@ -289,7 +287,7 @@ def test_errors_name_the_argument(rng, options, message):
 
 def test_bad_values_are_refused(rng):
     X = series(rng, 40)
-    with pytest.raises(ValueError, match="no two complete rows"):
+    with pytest.raises(ValueError, match="two complete rows"):
         KernelSFA(1).fit([X[:1], X[1:2]])
     with pytest.raises(ValueError, match="not finite"):
         KernelSFA(1, kernel="poly", degree=200).fit(X * 1e5)
@@ -359,7 +357,7 @@ def test_moments_of_segments_are_those_of_the_whole(rng, lag):
 def test_noise_is_said_to_be_noise(gamma):
     rng = np.random.default_rng(0)
     X, new = rng.standard_normal((2, 150, 10))
-    with pytest.warns(UserWarning, match="Output 0 is no slower than white noise on held-out rows"):
+    with pytest.warns(UserWarning, match="Output 0.*noise"):
         model = KernelSFA(gamma=gamma).fit(X)
     assert (model.held_out_delta_values_ > noise_delta(150)).all()
     assert gamma == 20.0 or (model.delta_values_ > 1.2).all()  # no time scale is made up
@@ -392,7 +390,7 @@ def test_a_linear_kernel_of_many_rows_is_linear_sfa_by_default(rng):
 
 
 def test_few_rows_leave_nothing_to_measure(rng):
-    with pytest.warns(UserWarning, match="The 4 rows are too few.*selected 0.001"):
+    with pytest.warns(UserWarning, match="4 rows.*0.001"):
         model = KernelSFA(2).fit(series(rng, 4))
     assert model.held_out_delta_values_ is None and model.regularization_ == pytest.approx(1e-3)
 
@@ -413,7 +411,7 @@ def test_a_source_slower_than_a_fold_is_found():
 def test_outputs_that_are_slow_in_training_alone_bring_a_warning():
     rng = np.random.default_rng(0)
     X = np.cumsum(rng.standard_normal((150, 10)), axis=0)  # a random walk never comes back
-    with pytest.warns(UserWarning, match="Output 0 .* on held-out rows: .* regularization_path"):
+    with pytest.warns(UserWarning, match="Output 0.*regularization_path"):
         KernelSFA().fit(X)
 
 
@@ -446,9 +444,9 @@ def test_verbose_prints_the_cost(rng, capsys):
 @pytest.mark.parametrize("scale", [1e-7, 1e-6])
 def test_the_rank_is_not_that_of_rounding(rng, scale):
     X = scale * rng.standard_normal((150, 10))
-    with pytest.warns(UserWarning, match="Rounding of the kernel values hides"):
+    with pytest.warns(UserWarning, match="Rounding"):
         tiny = KernelSFA(2, gamma=1.0, regularization=0.0).fit(X)
-    with pytest.warns(UserWarning, match="Rounding of the kernel values hides"):
+    with pytest.warns(UserWarning, match="Rounding"):
         wide = KernelSFA(2, gamma=scale**2, regularization=0.0).fit(X / scale)
     linear = SFA(2).fit(X)
     for model in (tiny, wide):
@@ -487,9 +485,9 @@ def test_kernels_that_are_not_positive_semidefinite_are_refused(rng):
     with pytest.raises(ValueError, match="kernel"):
         KernelSFA(2, kernel="sigmoid", gamma=1.0, regularization=1e-3).fit(X)
     K = rng.standard_normal((60, 60))
-    with pytest.raises(ValueError, match="the precomputed kernel is not symmetric"):
+    with pytest.raises(ValueError, match="kernel.*symmetric"):
         KernelSFA(2, kernel="precomputed", regularization=1e-3).fit(K)
-    with pytest.raises(ValueError, match="the precomputed kernel is not positive semidefinite"):
+    with pytest.raises(ValueError, match="kernel.*positive"):
         KernelSFA(2, kernel="precomputed", regularization=1e-3).fit(K + K.T)
     single = pairwise_kernels(X, metric="rbf").astype(np.float32)  # rounding is no reason
     assert KernelSFA(2, kernel="precomputed", regularization=1e-3).fit(single).rank_ > 10
@@ -520,13 +518,13 @@ def test_support_that_is_given(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"support": [0, 40]}, "support must be at least two numbers of rows from 0 to 39"),
-        ({"support": [3, 3]}, "support contains a row twice"),
-        ({"support": [[0.0, 1.0]]}, "support must be numbers of rows, or at least two points of 3 columns"),
-        ({"support": [[0.0, 1.0, np.nan], [0, 0, 0]]}, "support contains values that are not finite"),
-        ({"support": [0, 1], "n_support": 2}, "n_support and threshold must be None"),
-        ({"lag": 0}, "lag must be an integer"),
-        ({"lag": 2, "graph": "nearest_neighbors"}, "lag=2 is not supported on a graph"),
+        ({"support": [0, 40]}, "support.*0.*39"),
+        ({"support": [3, 3]}, "support.*twice"),
+        ({"support": [[0.0, 1.0]]}, "support.*3"),
+        ({"support": [[0.0, 1.0, np.nan], [0, 0, 0]]}, "support.*finite"),
+        ({"support": [0, 1], "n_support": 2}, "n_support"),
+        ({"lag": 0}, "lag"),
+        ({"lag": 2, "graph": "nearest_neighbors"}, "lag=2.*graph"),
         ({"graph": "clustered"}, "graph='clustered' requires y"),
     ],
 )
@@ -539,7 +537,7 @@ def test_errors_of_support_lag_and_graph(rng, options, message):
 def test_a_lag_is_that_of_linear_sfa(rng, lag):
     X = series(rng, 150)
     pieces = [X[:70], X[70:73], X[73:]]
-    with pytest.warns(UserWarning, match="have at most lag") if lag == 5 else contextlib.nullcontext():
+    with pytest.warns(UserWarning, match="lag") if lag == 5 else contextlib.nullcontext():
         linear = SFA(3, lag=lag).fit(pieces)
     model = KernelSFA(3, kernel="linear", lag=lag, regularization=0).fit(pieces)
     np.testing.assert_allclose(model.delta_values_, linear.delta_values_, rtol=SPECTRAL)
@@ -573,7 +571,7 @@ def test_regularization_on_a_graph_is_chosen_on_rows_left_out(given):
     y = rng.integers(0, 3, 150)
     X = np.column_stack([np.cos(2 * y), np.sin(2 * y)]) + 0.6 * rng.standard_normal((150, 2))
     graph = {"name": "clustered", "function": lambda X, y: clustered(y), "graph": clustered(y)}[given]
-    with pytest.warns(UserWarning, match="can fit nearly any time series"):
+    with pytest.warns(UserWarning, match="nearly any"):
         loose = KernelSFA(2, gamma=5.0, graph=graph, regularization=0).fit(X, y)
     model = KernelSFA(2, gamma=5.0, graph=graph).fit(X, y)
     assert model.regularization_ > 0
@@ -622,9 +620,9 @@ def test_pre_images_of_a_curve_lie_on_it():
     assert np.sqrt(np.mean((linear.inverse_transform(linear.transform(curve)) - curve) ** 2)) > 0.3
     first, second = model.inverse_transform([model.transform(curve[:9]), model.transform(curve[9:])])
     np.testing.assert_allclose(np.vstack([first, second]), back)
-    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform requires the 2 outputs"):
+    with pytest.raises(ValueError, match="3.*inverse_transform.*2"):
         model.inverse_transform(curve)
     K = pairwise_kernels(curve, metric="rbf")
     ready = KernelSFA(2, kernel="precomputed", support=np.arange(0, 400, 7), regularization=1e-3).fit(K)
-    with pytest.raises(ValueError, match="not known with kernel='precomputed'"):
+    with pytest.raises(ValueError, match="kernel='precomputed'"):
         ready.inverse_transform(ready.transform(K))

@@ -82,13 +82,13 @@ def test_clusters_and_diffusion_maps_through_landmarks():
 
 
 def test_too_few_landmarks_say_so():
-    with pytest.warns(UserWarning, match="22 landmarks are too few .* off by 5 %"):
+    with pytest.warns(UserWarning, match="22 landmarks.*5 %"):
         LandmarkEdges(make_moons(200, noise=0.05, random_state=0)[0], 5.0, 22)
-    with pytest.warns(UserWarning, match="5 landmarks are too few .* off by .* Raise n_landmarks"):
+    with pytest.warns(UserWarning, match="5.*n_landmarks"):
         LandmarkEdges(moons(200)[0], 5.0, 5)
     with (
         pytest.warns(UserWarning, match="landmarks"),
-        pytest.raises(ValueError, match="The 3 landmarks do not reach X"),
+        pytest.raises(ValueError, match="3.*X"),
     ):
         LaplacianEigenmaps(1, affinity="rbf", gamma=1e6, n_landmarks=3).fit(moons(50)[0])
 

@@ -210,14 +210,14 @@ def test_partial_fit_goes_on_after_fit_and_after_pickling(rng):
 def test_partial_fit_states_what_it_waits_for(rng):
     X = walk(rng)
     sfa = SFA(n_components=3)
-    for chunk, reason in ((X[:1], "no two complete rows 1 apart"), (X[1:3], "numerical rank 2")):
+    for chunk, reason in ((X[:1], "rows 1"), (X[1:3], "numerical rank 2")):
         sfa.partial_fit(chunk)
         with pytest.raises(NotFittedError, match=reason):
             sfa.transform(X)
     assert sfa.partial_fit(X[3:]).transform(X).shape == (60, 3)
-    with pytest.raises(NotFittedError, match="no complete row"):
+    with pytest.raises(NotFittedError, match="complete row"):
         SFA(missing="skip").partial_fit(np.full((3, 2), np.nan)).transform(X)
-    with pytest.raises(NotFittedError, match="call fit or partial_fit first"):
+    with pytest.raises(NotFittedError, match="partial_fit"):
         SFA().transform(X)
     with pytest.raises(ValueError, match="lag"):
         sfa.set_params(lag=2).partial_fit(X)
@@ -269,9 +269,9 @@ def test_a_missing_value_of_a_constant_column_still_hides_its_row(rng):
 def test_skip_with_nothing_left():
     X = np.arange(8.0).reshape(4, 2)
     X[[0, 1, 2, 3], [0, 1, 0, 1]] = np.nan
-    with pytest.raises(ValueError, match="no complete row"):
+    with pytest.raises(ValueError, match="complete row"):
         SFA(missing="skip", expansion=StandardScaler()).fit(X)
-    with pytest.raises(ValueError, match="no two complete rows"):
+    with pytest.raises(ValueError, match="two complete rows"):
         SFA(missing="skip").fit(X)
 
 
@@ -287,7 +287,7 @@ def test_rank_of_constant_duplicated_and_too_many_columns(rng):
     np.testing.assert_allclose(sfa.delta_values_, expected, rtol=SPECTRAL)
     with pytest.raises(ValueError, match="n_components=5 .* rank 4"):
         SFA(5).fit(wide)
-    with pytest.raises(ValueError, match="Every column of X is constant"):
+    with pytest.raises(ValueError, match="X is constant"):
         SFA().fit(np.full((10, 3), 7.0))
 
 
@@ -312,7 +312,7 @@ def test_inverse_is_exact_at_full_rank_and_a_projection_below(rng):
     np.testing.assert_allclose(part.inverse_transform(Y), best, rtol=SPECTRAL, atol=SPECTRAL)
     back = part.inverse_transform([Y[:10], Y[10:]])
     np.testing.assert_allclose(np.concatenate(back), best, rtol=SPECTRAL, atol=SPECTRAL)
-    with pytest.raises(ValueError, match="Y has 3 columns; inverse_transform requires the 2 outputs"):
+    with pytest.raises(ValueError, match="3.*inverse_transform.*2"):
         part.inverse_transform(np.ones((4, 3)))
 
 
@@ -362,8 +362,8 @@ def test_inverse_through_an_expansion(rng):
 @pytest.mark.parametrize(
     ("expansion", "match"),
     [
-        (FunctionTransformer(lambda X: X[:-1]), "map rows independently"),
-        (FunctionTransformer(lambda X: X[:, 0]), "map rows independently"),
+        (FunctionTransformer(lambda X: X[:-1]), "independently"),
+        (FunctionTransformer(lambda X: X[:, 0]), "independently"),
         (FunctionTransformer(lambda X: X * np.inf), "FunctionTransformer overflows"),
     ],
 )
@@ -378,13 +378,13 @@ def test_expansions_that_cannot_be_used(rng, expansion, match):
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"n_components": 0}, "n_components must be an integer of at least 1; got 0"),
-        ({"n_components": 1.5}, "n_components must be an integer"),
-        ({"lag": 0}, "lag must be an integer of at least 1; got 0"),
-        ({"missing": "drop"}, "missing must be one of 'raise', 'skip'"),
-        ({"rank_tol": 0}, "rank_tol must be None or lie between 0 and 1; got 0"),
+        ({"n_components": 0}, "n_components.*1.*0"),
+        ({"n_components": 1.5}, "n_components"),
+        ({"lag": 0}, "lag.*1.*0"),
+        ({"missing": "drop"}, "missing.*'raise', 'skip'"),
+        ({"rank_tol": 0}, "rank_tol.*0.*1.*0"),
         ({"rank_tol": 1}, "rank_tol"),
-        ({"rank_tol": "auto"}, "rank_tol must be None or lie between 0 and 1; got 'auto'"),
+        ({"rank_tol": "auto"}, "rank_tol.*0.*1.*'auto'"),
     ],
 )
 def test_parameters_are_checked_at_fit(rng, parameters, match):

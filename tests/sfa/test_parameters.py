@@ -54,9 +54,7 @@ def test_steps_on_top_are_estimators(rng, name, wrong):
         "clusterer": SpectralClustering(2, clusterer=wrong, n_neighbors=5),
     }[name]
     named = "classifier" if name == "soft labels" else name
-    with pytest.raises(
-        ValueError, match=f"^{named} must be None or a scikit-learn estimator with the method"
-    ):
+    with pytest.raises(ValueError, match=f"^{named}"):
         model.fit(X, np.arange(20) % 2 if name == "classifier" else y)
 
 
@@ -79,7 +77,7 @@ def test_a_lag_beyond_the_rows_takes_no_memory(rng):
     X = rng.standard_normal((50, 3))
     for make in (SFA, XSFA, lambda lag: HierarchicalSFA([Layer(2)], lag=lag)):
         tracemalloc.start()
-        with pytest.raises(ValueError, match="no two .*rows 100000000 apart"):
+        with pytest.raises(ValueError, match="rows 100000000"):
             make(lag=10**8).fit(X)
         assert tracemalloc.get_traced_memory()[1] < 2**22
         tracemalloc.stop()
@@ -95,18 +93,18 @@ def test_an_expansion_beyond_the_memory_is_named(rng):
 
     X = rng.standard_normal((50, 3))
     for make in (SFA, XSFA, lambda expansion: GraphSFA(graph="clustered", expansion=expansion)):
-        with pytest.raises(ValueError, match="expansion returns 2,000,000 columns, .* needs 29,802 GiB, and"):
+        with pytest.raises(ValueError, match="expansion.*2,000,000.*29,802 GiB"):
             make(expansion=FunctionTransformer(expand)).fit(X, np.arange(50) % 2)
     assert set(calls) == {1}
 
 
 def test_labels_and_settings_that_make_no_graph_are_named(rng):
     X, words = rng.standard_normal((20, 3)), np.array(["a", "b"])[np.arange(20) % 2]
-    with pytest.raises(ValueError, match="y must be numbers for this graph; its first value is 'a'"):
+    with pytest.raises(ValueError, match=r"\by\b.*graph.*'a'"):
         graphs.serial(words)
-    with pytest.raises(ValueError, match="bandwidth=1e-09 gives no edges"):
+    with pytest.raises(ValueError, match="bandwidth=1e-09"):
         graphs.heat_kernel(X, 1e-9)
-    with pytest.raises(ValueError, match=r"cannot be angles.* Pass the period: ring\(y, period=360\)"):
+    with pytest.raises(ValueError, match=r"period: ring\(y, period=360\)"):
         graphs.ring(np.arange(0, 360, 10))
     with pytest.raises(ValueError, match="least_variance"):
         XSFA(least_variance=[0.1]).fit(X)

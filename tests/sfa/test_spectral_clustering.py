@@ -76,7 +76,7 @@ def test_connected_components_are_the_clusters():
     assert found.n_connected_components_ == 3
     assert adjusted_rand_score(y, found.labels_) == 1
     np.testing.assert_array_equal(found.eigenvalues_, 1)
-    with pytest.warns(UserWarning, match="3 connected components, more than n_clusters=2"):
+    with pytest.warns(UserWarning, match="3.*n_clusters=2"):
         SpectralClustering(2, random_state=0).fit(X)
 
 
@@ -106,13 +106,13 @@ def test_lists_come_back_as_lists():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_clusters": 0}, "n_clusters must be an integer"),
-        ({"n_clusters": "gap"}, "n_clusters must be an integer or 'eigengap'"),
-        ({"affinity": "rbf", "gamma": "widest"}, "gamma must be a positive number.*'median'"),
-        ({"affinity": "rbf", "gamma": "self_tuning", "n_landmarks": 5}, "is not supported with landmarks"),
-        ({"n_clusters": 31}, "n_clusters=31 is more than the 30 samples"),
-        ({"n_components": 0}, "n_components must be an integer"),
-        ({"affinity": "linear"}, "affinity must be one of"),
+        ({"n_clusters": 0}, "n_clusters"),
+        ({"n_clusters": "gap"}, "n_clusters.*'eigengap'"),
+        ({"affinity": "rbf", "gamma": "widest"}, "gamma.*'median'"),
+        ({"affinity": "rbf", "gamma": "self_tuning", "n_landmarks": 5}, "landmarks"),
+        ({"n_clusters": 31}, "n_clusters=31.*30"),
+        ({"n_components": 0}, "n_components"),
+        ({"affinity": "linear"}, "affinity"),
     ],
 )
 def test_errors_name_the_argument(options, message):
@@ -163,7 +163,7 @@ def test_a_complete_bipartite_graph_falls_into_its_sides(rng):
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 def test_a_complete_graph_has_no_clusters_and_reports_it():
-    with pytest.warns(UserWarning, match="1 of its first 3 eigenvalues above 0, less than n_clusters=3"):
+    with pytest.warns(UserWarning, match="1.*3.*0.*n_clusters=3"):
         found = SpectralClustering(3, affinity="precomputed", random_state=0).fit(1 - np.eye(12))
     np.testing.assert_allclose(found.eigenvalues_, [1, -1 / 11, -1 / 11], rtol=SPECTRAL)
 

@@ -341,7 +341,7 @@ def test_angles_that_the_columns_do_not_tell_are_named(rng):
     angle = rng.uniform(0, 360, 40)
     X = np.column_stack([np.cos(np.radians(2 * angle)), np.sin(np.radians(2 * angle))])
     X += 0.01 * rng.standard_normal(X.shape)
-    with pytest.warns(UserWarning, match="of the variance of the sines and cosines"):
+    with pytest.warns(UserWarning, match="sines"):
         model = GraphSFARegressor(period=360, cv=3).fit(X, angle)
     assert model.held_out_score_ < 0.5
     whole = np.column_stack([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
@@ -351,9 +351,9 @@ def test_angles_that_the_columns_do_not_tell_are_named(rng):
 def test_images_keep_their_shape(rng):
     X, y = rng.standard_normal((12, 4, 3)), np.arange(12) % 2
     model = GraphSFAClassifier(preset="images", shrinkage=0.5, cv=2).fit(X, y)
-    with pytest.raises(ValueError, match=r"shape \(3, 4, 1\); the training images had the shape \(4, 3, 1\)"):
+    with pytest.raises(ValueError, match=r"\(3, 4, 1\).*\(4, 3, 1\)"):
         model.predict(X.transpose(0, 2, 1))
-    with pytest.raises(ValueError, match=r"list of 12 arrays of shape \(4, 3\).*np.stack"):
+    with pytest.raises(ValueError, match=r"12.*\(4, 3\).*np.stack"):
         GraphSFAClassifier(preset="images").fit(list(X), y)
     with pytest.raises(ValueError, match="expansion"):
         GraphSFAClassifier(expansion="images").fit(X[:, 0], y)
@@ -414,9 +414,9 @@ def test_several_targets_at_once(rng):
     assert estimates.shape == (250, 2)
     assert np.sqrt(np.mean(((estimates - Y[250:]) / [1, 10]) ** 2)) < 0.05
     assert GraphSFARegressor(cv=2).fit(X[:250], Y[:250, :1]).predict(X[:3]).shape == (3, 1)
-    with pytest.raises(ValueError, match=r"y\[:, 1\] has only one value"):
+    with pytest.raises(ValueError, match=r"y\[:, 1\]"):
         GraphSFARegressor().fit(X, np.column_stack([a, np.ones(500)]))
-    with pytest.raises(ValueError, match="soft labels support one"):
+    with pytest.raises(ValueError, match="soft labels"):
         GraphSFARegressor(classifier=NearestCentroid()).fit(X, Y)
 
 
@@ -488,11 +488,11 @@ def test_missing_labels_are_refused_with_what_to_do(rng, missing):
     X = rng.standard_normal((10, 2))
     y = np.array(["a", "b"] * 5, dtype=object)
     y[3] = missing
-    with pytest.raises(ValueError, match=r"y\[3\] is missing \(1 of 10 .*Remove such rows"):
+    with pytest.raises(ValueError, match=r"y\[3\].*missing \(1.*10"):
         GraphSFAClassifier().fit(X, y)
     y = np.arange(10.0).astype(object)
     y[3] = missing
-    with pytest.raises(ValueError, match=r"y\[3\] is missing \(1 of 10 .*Remove such rows"):
+    with pytest.raises(ValueError, match=r"y\[3\].*missing \(1.*10"):
         GraphSFARegressor().fit(X, y)
 
 
@@ -501,27 +501,25 @@ def test_missing_labels_are_refused_with_what_to_do(rng, missing):
 )
 def test_labels_that_are_no_classes_are_reported(rng):
     X = rng.standard_normal((10, 2))
-    with pytest.raises(
-        ValueError, match="Unknown label type: continuous.* GraphSFARegressor takes quantities"
-    ):
+    with pytest.raises(ValueError, match="GraphSFARegressor"):
         GraphSFAClassifier().fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="Each of the 10 classes in y has one sample.* GraphSFARegressor"):
+    with pytest.raises(ValueError, match="10.*y.*GraphSFARegressor"):
         GraphSFAClassifier().fit(X, np.arange(10))
-    with pytest.warns(UserWarning, match="7 of the 8 classes in y have one sample"):
+    with pytest.warns(UserWarning, match="7.*8.*y"):
         GraphSFAClassifier().fit(X, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7])
-    with pytest.warns(UserWarning, match="label -1 is treated as a class"):
+    with pytest.warns(UserWarning, match="label -1"):
         GraphSFAClassifier().fit(X, [0, 1, 0, 1, 0, 1, -1, -1, -1, -1])
 
 
 def test_errors_name_the_argument(rng):
     X = rng.standard_normal((10, 2))
-    with pytest.raises(ValueError, match="y has one class, '1'; a classifier requires at least two"):
+    with pytest.raises(ValueError, match=r"\by\b.*'1'"):
         GraphSFAClassifier().fit(X, np.ones(10, dtype=int))
-    with pytest.raises(ValueError, match="y has only one value, 1.0"):
+    with pytest.raises(ValueError, match=r"\by\b.*1.0"):
         GraphSFARegressor().fit(X, np.ones(10))
     with pytest.raises(ValueError, match="n_labels"):
         GraphSFARegressor(n_labels=1).fit(X, np.arange(10))
-    with pytest.raises(ValueError, match="requires y to be passed"):
+    with pytest.raises(ValueError, match="requires y"):
         GraphSFARegressor().fit(X, None)
     with pytest.raises(ValueError, match="n_components"):
         GraphSFAClassifier("all").fit(X, np.arange(10) % 2)
@@ -529,14 +527,14 @@ def test_errors_name_the_argument(rng):
         GraphSFAClassifier(preset="text").fit(X, np.arange(10) % 2)
     with pytest.raises(ValueError, match="period"):
         GraphSFARegressor(period=0.0).fit(X, np.arange(10))
-    with pytest.raises(ValueError, match="4 vertices; X has 10 rows"):
+    with pytest.raises(ValueError, match="4.*X.*10"):
         GraphSFAClassifier(graph=graphs.temporal(4)).fit(X, np.arange(10) % 2)
 
 
 def test_classes_without_any_spread_are_reported():
     """The slow feature is the class itself: discriminant analysis has nothing to divide by."""
     X = np.array([[-0.2, -1.2, 0.9], [-0.2, -1.2, 0.9], [-1.5, -3.8, 1.0]])
-    with pytest.raises(ValueError, match="constant in each class"):
+    with pytest.raises(ValueError, match="constant.*class"):
         GraphSFAClassifier(1, shrinkage=None, classifier=LinearDiscriminantAnalysis()).fit(X, [0, 0, 2])
     assert list(GraphSFAClassifier(1, shrinkage=None).fit(X, [0, 0, 2]).predict(X)) == [0, 0, 2]
 

@@ -98,12 +98,12 @@ def test_offsets_and_units_change_nothing(rng):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_components": 0}, "n_components must be an integer of at least 1"),
-        ({"source_degree": 0}, "source_degree must be an integer of at least 1"),
-        ({"least_variance": 1.5}, "least_variance must be a number from 0 to less than 1; got 1.5"),
-        ({"least_variance": None}, "least_variance must be a number from 0 to less than 1; got None"),
-        ({"lag": 0}, "lag must be an integer of at least 1"),
-        ({"n_components": 3, "expansion": Polynomial(1)}, "no variance remains in the 2 directions"),
+        ({"n_components": 0}, "n_components.*1"),
+        ({"source_degree": 0}, "source_degree.*1"),
+        ({"least_variance": 1.5}, "least_variance.*0.*1.*1.5"),
+        ({"least_variance": None}, "least_variance.*0.*1"),
+        ({"lag": 0}, "lag.*1"),
+        ({"n_components": 3, "expansion": Polynomial(1)}, "2 directions"),
     ],
 )
 def test_errors_name_the_argument(rng, options, message):
@@ -113,9 +113,9 @@ def test_errors_name_the_argument(rng, options, message):
 
 def test_a_fit_that_fails_leaves_an_estimator_that_is_not_fitted(rng):
     X = rng.standard_normal((80, 2))
-    with pytest.warns(UserWarning, match="on held-out rows"):
+    with pytest.warns(UserWarning, match="held-out rows"):
         model = XSFA(2).fit(X)
-    with pytest.raises(ValueError, match="cannot be extracted"):
+    with pytest.raises(ValueError, match="extracted"):
         model.set_params(n_components=9, expansion=Polynomial(1)).fit(X)
     with pytest.raises(NotFittedError):
         model.transform(X)

@@ -205,9 +205,9 @@ def test_constant_columns_stay_constant():
     ("arguments", "message"),
     [
         ({"memory_decay": 0.5}, "together"),
-        ({"memory_decay": 1.0, "memory_scale": 1.0}, r"memory_decay must lie strictly inside"),
-        ({"memory_decay": 0.5, "memory_scale": -1.0}, "memory_scale must not be negative"),
-        ({"memory_decay": [0.5, 0.5], "memory_scale": 1.0}, r"memory_decay must be a number or have shape"),
+        ({"memory_decay": 1.0, "memory_scale": 1.0}, "memory_decay"),
+        ({"memory_decay": 0.5, "memory_scale": -1.0}, "memory_scale"),
+        ({"memory_decay": [0.5, 0.5], "memory_scale": 1.0}, "memory_decay"),
     ],
 )
 def test_what_is_not_ar1_noise_is_refused(arguments, message):
@@ -232,9 +232,9 @@ def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
     model = asked[0]
     broken = ProbabilisticSFA.from_parameters(**model.params_.to_arrays())
     for name, value, message in [
-        ("memory_decay", np.array([0.5, 1.5]), "memory_decay must lie between"),
-        ("memory_scale", np.array([0.5, -0.5]), "memory_scale must not be negative"),
-        ("memory_scale", np.array([0.5]), "does not fit the other arrays"),
+        ("memory_decay", np.array([0.5, 1.5]), "memory_decay"),
+        ("memory_scale", np.array([0.5, -0.5]), "memory_scale"),
+        ("memory_scale", np.array([0.5]), "arrays"),
     ]:
         params = model.params_.replace(**{name: value})
         broken._take_over(type(model._model)(replace(model._model.fitted, params=params)))

@@ -103,7 +103,7 @@ def test_counts_of_the_methods_are_checked(value):
 
 
 def test_noise_free_names_what_it_cannot_take():
-    with pytest.raises(ValueError, match=r"NaN.*row 7.*requires complete rows"):
+    with pytest.raises(ValueError, match="NaN.*row 7"):
         ProbabilisticSFA(2, noise=0.0).fit(changed((7, 1), np.nan))
     with pytest.raises(ValueError, match=r"rank 3"):
         ProbabilisticSFA(4, noise=0.0).fit(walk())

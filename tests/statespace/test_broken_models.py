@@ -81,7 +81,7 @@ def refused(tmp_path, content, match):
 def test_a_cut_or_damaged_file_is_broken(saved, tmp_path):
     for content in saved:
         for part in (0, 1, 10, 100, len(content) // 2, len(content) - 1):
-            refused(tmp_path, content[:part], "broken, or is not a model")
+            refused(tmp_path, content[:part], "broken")
         for start in range(60, len(content) - 400, 97):
             damaged = bytearray(content)
             damaged[start : start + 30] = bytes(255 - byte for byte in content[start : start + 30])
@@ -104,7 +104,7 @@ def test_a_stream_that_is_no_deflate_is_broken(saved, tmp_path):
     ids=["text", "whole", "cut"],
 )
 def test_a_file_of_gzip_is_no_model(tmp_path, content):
-    refused(tmp_path, content, "broken, or is not a model")
+    refused(tmp_path, content, "broken")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -173,7 +173,7 @@ def test_options_that_are_unknown_are_said(saved, tmp_path, changes):
 def test_parameters_that_are_no_numbers_are_named(saved, tmp_path, name, value):
     array = np.load(io.BytesIO(unpacked(saved[0])[f"{name}.npy"]))
     array.flat[0] = value
-    refused(tmp_path, with_array(saved[0], name, array), f"{name} has a value that is not finite")
+    refused(tmp_path, with_array(saved[0], name, array), f"{name}.*not finite")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_a_column_that_varies_later_is_reported_and_left_out(X):
     model = ProbabilisticSFA(2).fit(both)
     changed = both.copy()
     changed[50, 4] = 8.0
-    with pytest.warns(UserWarning, match=r"varies in column 4, which was constant"):
+    with pytest.warns(UserWarning, match="column 4"):
         score = model.score(changed)
     assert score == pytest.approx(model.score(both), rel=1e-9)
 

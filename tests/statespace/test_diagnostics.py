@@ -325,7 +325,7 @@ def test_lists_come_back_as_lists_and_levels_are_checked(rng):
     found = model.diagnose([X[:300], X[300:700]])
     assert [part.shape for part in found.innovations] == [(300, 6), (400, 6)]
     np.testing.assert_array_equal(np.isnan(found.covered(0.5)["rows"]), np.zeros(6, dtype=bool), strict=True)
-    with pytest.raises(ValueError, match="level must be one of"):
+    with pytest.raises(ValueError, match="level"):
         found.covered(0.93)
 
 
@@ -345,13 +345,13 @@ def test_a_picture_has_four_panels_and_names():
     assert [label.get_text() for label in axes[0].get_yticklabels()] == list("012345")
     assert axes[3].get_xlabel() == "covered by 90 % intervals"
     axes[0].figure.savefig("/dev/null", format="png")
-    with pytest.raises(ValueError, match="axes must be 4"):
+    with pytest.raises(ValueError, match="axes.*4"):
         model.diagnose(X[:400]).plot(axes=axes[:2])
 
 
 def test_without_noise_there_is_nothing_to_diagnose(rng):
     X = np.cumsum(rng.standard_normal((60, 3)), axis=0)
-    with pytest.raises(ValueError, match="diagnose requires observation noise"):
+    with pytest.raises(ValueError, match="diagnose.*noise"):
         ProbabilisticSFA(1, noise=0.0).fit(X).diagnose(X)
 
 
@@ -390,11 +390,11 @@ def test_a_model_of_given_parameters_has_all_methods(rng, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"noise_variance": 0.0}, "noise_variance must be positive"),
-        ({"decay": [1.0]}, "decay must lie strictly inside"),
-        ({"loadings": [[1.0, 2.0]]}, "loadings must have shape"),
-        ({"time_unit": "-1h"}, "time_unit must be a positive duration"),
-        ({"feature_names": ["a"]}, "feature_names must be 2 names"),
+        ({"noise_variance": 0.0}, "noise_variance"),
+        ({"decay": [1.0]}, "decay"),
+        ({"loadings": [[1.0, 2.0]]}, "loadings"),
+        ({"time_unit": "-1h"}, "time_unit"),
+        ({"feature_names": ["a"]}, "feature_names.*2"),
         ({"max_iter": 0}, "max_iter"),
     ],
 )

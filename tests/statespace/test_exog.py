@@ -272,7 +272,7 @@ def test_frames_are_taken_by_their_index(driven):
         fitted.forecast(frame, 11, exog=inputs)
     with pytest.raises(ValueError, match="exog"):
         fitted.transform(frame, exog=inputs[["switch"]])
-    with pytest.raises(ValueError, match="twice in its index"):
+    with pytest.raises(ValueError, match="twice"):
         fitted.transform(frame, exog=pd.concat([inputs, inputs[:1]]))
 
 
@@ -289,7 +289,7 @@ def test_frames_of_covariates_beside_several_sequences(rng):
     pieces = [pd.DataFrame(X[:15]), pd.DataFrame(X[15:])]  # rows numbered from 0 in each
     of_each = [named[:15], named[15:].reset_index(drop=True)]
     np.testing.assert_array_equal(np.concatenate(model.impute(pieces, exog=of_each)), expected)
-    with pytest.raises(ValueError, match="15 of its row labels occur in several sequences"):
+    with pytest.raises(ValueError, match="15 of its row labels"):
         model.impute(pieces, exog=named)
     days = [piece.set_axis(pd.date_range("2024", periods=len(piece))) for piece in pieces]
     shared = pd.DataFrame({"u": U[:, 0]}, index=pd.date_range("2024", periods=40))  # of both: the same days
@@ -304,34 +304,34 @@ def test_what_is_wrong_with_covariates_is_said(driven):
     broken = exog.copy()
     broken[4, 1] = np.nan
     cases = [
-        (broken, r"exog has nan in row 4, column 'exog1'. Covariates must be known"),
-        (np.column_stack([exog, np.full(60, 3.0)]), "the column 'exog2', which is constant, like the mean"),
-        (np.column_stack([exog, exog.sum(axis=1)]), "a linear combination of the others and the mean"),
-        (exog[:59], "exog must have 60 rows, as X has; got 59"),
-        (np.vstack([exog, exog]), "exog must have 60 rows, as X has; got 120"),
-        ([exog, exog], "exog is a list of 2, and X has 1 sequences"),
+        (broken, "exog.*row 4, column 'exog1'"),
+        (np.column_stack([exog, np.full(60, 3.0)]), "column 'exog2'"),
+        (np.column_stack([exog, exog.sum(axis=1)]), "linear combination"),
+        (exog[:59], "exog.*60.*X.*59"),
+        (np.vstack([exog, exog]), "exog.*60.*X.*120"),
+        ([exog, exog], "exog.*2.*X.*1"),
     ]
     for wrong, said in cases:
         with pytest.raises(ValueError, match=said):
             model.fit(x, exog=wrong)
     switch = np.zeros(60)
     switch[np.flatnonzero(np.isnan(x[:, 0]))] = 1.0
-    with pytest.raises(ValueError, match="column 'exog0', whose effect on column 0 of X is not identified"):
+    with pytest.raises(ValueError, match="column 'exog0'.*column 0.*X"):
         model.fit(x, exog=switch)
-    with pytest.raises(ValueError, match="X has the column 1, which is a linear function of exog"):
+    with pytest.raises(ValueError, match=r"\bX\b.*column 1.*exog"):
         model.fit(np.column_stack([x[:, 0], 2.0 * exog[:, 0]]), exog=exog)
     with pytest.raises(ValueError, match="exog"):
         ProbabilisticSFA(1, noise=0.0).fit(np.nan_to_num(x), exog=exog)
     with pytest.raises(ValueError, match="fit_stream does not support exog"):
         model.fit_stream(x, exog=exog)
-    with pytest.raises(ValueError, match="was fitted with exog, 'exog0', 'exog1'. Pass exog="):
+    with pytest.raises(ValueError, match="exog, 'exog0', 'exog1'.*exog="):
         fitted.transform(x)
     with pytest.raises(ValueError, match="exog"):
         fitted.forecast(x, 2, exog=exog)
-    with pytest.raises(ValueError, match="2 columns .* got shape"):
+    with pytest.raises(ValueError, match="2 columns.*shape"):
         fitted.transform(x, exog=exog[:, :1])
     plain = ProbabilisticSFA.from_parameters(**fitted.params_.to_arrays())
-    with pytest.raises(ValueError, match="was fitted without exog"):
+    with pytest.raises(ValueError, match="exog"):
         plain.transform(x, exog=exog)
 
 
@@ -506,7 +506,7 @@ def test_methods_of_a_robust_model_with_covariates(struck, tmp_path):
     values, std = fitted.impute(holed, return_std=True, exog=exog)
     assert np.isfinite(values).all() and np.all(std[20:25, 0] > 0.0)
     assert fitted.forecast(x, 3, exog=np.vstack([exog, exog[:3]])).means.shape == (3, 2)
-    with pytest.raises(ValueError, match="standard_errors is not supported"):
+    with pytest.raises(ValueError, match="standard_errors"):
         fitted.standard_errors(x, exog=exog)
     fitted.save(tmp_path / "model.npz")
     loaded = probsfa.load(tmp_path / "model.npz")

@@ -124,7 +124,7 @@ def test_free_parameters_are_counted_and_what_is_held_has_no_standard_error(seri
     wanted[free] = np.sqrt(np.diag(np.linalg.inv(information)))
     np.testing.assert_allclose(errors.loadings.ravel(), wanted[2:10], rtol=2e-3)
     np.testing.assert_allclose(errors.offset, wanted[14:], rtol=2e-3)
-    with pytest.raises(ValueError, match="decay of factor 0 is fixed"):
+    with pytest.raises(ValueError, match="factor 0.*fixed"):
         fitted.profile_timescale(x, 0)
 
 
@@ -203,7 +203,7 @@ def test_decays_are_held_at_uneven_times(series):
     made = oracle.Model(fitted.decay_, fitted.loadings_, fitted.noise_variance_, fitted.mean_)
     dense = oracle.log_likelihood(made, [x], [times / fitted_unit(times)])
     assert fitted.log_likelihood_ == pytest.approx(dense, abs=1e-7)
-    with pytest.raises(ValueError, match="positive if rows are not evenly spaced"):
+    with pytest.raises(ValueError, match="evenly spaced"):
         ProbabilisticSFA(2, fixed={"decays": [NAN, -0.5]}).fit(x, times=times)
 
 
@@ -224,20 +224,20 @@ def test_a_fit_to_blocks_of_rows_keeps_to_the_pattern(series):
 @pytest.mark.parametrize(
     ("fixed", "options", "said"),
     [
-        ({"decay": [0.5, 0.5]}, {}, "fixed may contain decays"),
-        ([0.5], {}, "must be a dictionary"),
-        ({"decays": [0.5]}, {}, "has 1 values; there are 2"),
+        ({"decay": [0.5, 0.5]}, {}, "fixed"),
+        ([0.5], {}, "dictionary"),
+        ({"decays": [0.5]}, {}, "1 values.*2"),
         ({"decays": [0.5, 1.0]}, {}, "strictly inside"),
         ({"decays": [True, False]}, {}, "got booleans"),
-        ({"decays": ["slow", 0.5]}, {}, "must contain numbers"),
-        ({"loadings": np.ones((4, 3))}, {}, "a column for each of the 2 states"),
+        ({"decays": ["slow", 0.5]}, {}, "numbers"),
+        ({"loadings": np.ones((4, 3))}, {}, "2 states"),
         ({"loadings": np.ones((3, 2))}, {}, r"has shape \(3, 2\)"),
         ({"loadings": np.full((4, 2), np.inf)}, {}, "finite"),
         ({"noise": [0.1, -1.0, 0.1, 0.1]}, {}, "positive variances"),
-        ({"noise": [0.1, NAN, 0.1, 0.1]}, {"noise": "isotropic"}, "variances of single columns"),
+        ({"noise": [0.1, NAN, 0.1, 0.1]}, {"noise": "isotropic"}, "single columns"),
         ({"periods": [NAN]}, {"rhythms": 1}, "starting values"),
-        ({"decays": [0.5, NAN]}, {"n_components": None}, "requires a number as n_components"),
-        ({"decays": [0.5, NAN]}, {"noise": 0.0}, "does not support fixed parameters"),
+        ({"decays": [0.5, NAN]}, {"n_components": None}, "n_components"),
+        ({"decays": [0.5, NAN]}, {"noise": 0.0}, "support fixed"),
     ],
 )
 def test_what_cannot_be_held_is_refused(series, fixed, options, said):

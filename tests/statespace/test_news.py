@@ -119,10 +119,10 @@ def test_dates_that_are_no_rows_are_refused(case):
     before, after = (pd.DataFrame(x, index=index[: len(x)]) for x in (old, new))
     moved = before.set_axis(before.index + pd.Timedelta("1h"))
     for first, row, message in (
-        (before, pd.Timestamp("2020-01-01 01:00"), "whole steps after"),
-        (before, index[-1] + pd.Timedelta("1h"), "whole steps after"),
-        (before, "some day", "number or a date"),
-        (moved, 13, "Add the rows of X_old"),
+        (before, pd.Timestamp("2020-01-01 01:00"), "whole steps"),
+        (before, index[-1] + pd.Timedelta("1h"), "whole steps"),
+        (before, "some day", "date"),
+        (moved, 13, "X_old"),
     ):
         with pytest.raises(ValueError, match=message):
             model.news(first, after, (row, 2))
@@ -141,9 +141,9 @@ def test_what_is_no_news_is_refused(case):
     seen = tuple(int(i) for i in np.argwhere(~np.isnan(new))[0])
     for change, target, message in (
         ((new, old), (20, 0), "fewer than X_old"),
-        ((old, np.full_like(old, np.nan)), (20, 0), "has no value in row"),
+        ((old, np.full_like(old, np.nan)), (20, 0), "no value"),
         ((old, new), seen, "is observed"),
-        ((old, new), (20, 9), "one of the 4 columns"),
+        ((old, new), (20, 9), "4 columns"),
         ((old, new), (-1, 0), "target's row"),
         ((old, [new, new]), (20, 0), "one sequence"),
     ):

@@ -236,15 +236,15 @@ def test_flat_maxima_are_found(rng, decay, n_rows):
 @pytest.mark.parametrize(
     ("X", "arguments", "match"),
     [
-        (np.ones((1, 3)), {}, "no sequence with two rows"),
+        (np.ones((1, 3)), {}, "two rows"),
         (np.full((9, 3), np.nan), {}, "NaN|missing"),
-        (series(20)[:, [0, 1, 1]], {}, "2 directions, fewer than its 3 columns"),
-        (np.column_stack([series(20), np.full(20, 0.1)]), {}, "3 directions, fewer than its 4 columns"),
-        (series(20), {"decay": [0.5, 0.1]}, r"decay must have shape \(3,\)"),
+        (series(20)[:, [0, 1, 1]], {}, "2 directions.*3 columns"),
+        (np.column_stack([series(20), np.full(20, 0.1)]), {}, "3 directions.*4 columns"),
+        (series(20), {"decay": [0.5, 0.1]}, r"decay.*\(3,\)"),
         (series(20), {"decay": [0.5, 0.5, 0.1]}, "all different"),
         (series(20), {"decay": [0.5, 1.5, 0.1]}, r"inside \(-1, 1\)"),
-        (series(20), {"innovation_variance": -1.0}, "innovation_variance must be positive"),
-        ([np.zeros((2, 1)), np.ones((2, 1))], {}, "does not change in time"),
+        (series(20), {"innovation_variance": -1.0}, "innovation_variance"),
+        ([np.zeros((2, 1)), np.ones((2, 1))], {}, "change"),
         ((-1.0) ** np.arange(20)[:, None], {}, "alternates"),
         ((-1.0) ** np.arange(21)[:, None], {"decay": [-0.999]}, "exceeds 4"),
     ],
@@ -256,11 +256,11 @@ def test_what_has_no_maximum_is_refused(X, arguments, match):
 
 def test_likelihood_refuses_what_does_not_fit(rng):
     theta, x = parameters(rng), series(20)
-    with pytest.raises(ValueError, match="X has 2 columns, the parameters are those of 3"):
+    with pytest.raises(ValueError, match=r"\bX\b.*2.*3"):
         noise_free_log_likelihood(x[:, :2], theta)
-    with pytest.raises(ValueError, match="must have no noise"):
+    with pytest.raises(ValueError, match="noise"):
         noise_free_log_likelihood(x, theta._replace(noise_variance=np.full(3, 0.1)))
     with pytest.raises(ValueError, match="first_variance"):
         noise_free_log_likelihood(x, theta, first_variance=[1.0, 0.0, 1.0])
-    with pytest.raises(ValueError, match="no sequence with two rows"):
+    with pytest.raises(ValueError, match="two rows"):
         noise_free_log_likelihood(x[:2], theta, lengths=[1, 1])

@@ -113,7 +113,7 @@ def test_parameters_are_frozen_and_replaced():
     assert not any(
         hasattr(params, name) for name in ("_replace", "_asdict", "_make", "__len__", "__getitem__")
     )
-    with pytest.warns(DeprecationWarning, match="Use the attributes decay"):
+    with pytest.warns(DeprecationWarning, match="attributes decay"):
         decay, _, _, offset = params
     assert decay is params.decay and offset is params.offset
 

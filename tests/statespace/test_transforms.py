@@ -190,7 +190,7 @@ def test_quantiles_without_transforms_are_those_of_the_normal_distribution(serie
     np.testing.assert_allclose(ahead.quantile(0.9), ahead.means + norm.ppf(0.9) * ahead.std, rtol=1e-12)
     with pytest.raises(ValueError, match="quantile"):
         fitted.impute(data, quantile=1.0)
-    with pytest.raises(ValueError, match="quantile cannot be combined with return_std"):
+    with pytest.raises(ValueError, match="quantile.*return_std"):
         fitted.impute(data, True, quantile=0.5)
 
 
@@ -276,12 +276,12 @@ def test_maps_that_are_none_are_refused(broken):
 @pytest.mark.parametrize(
     ("kind", "value", "said"),
     [
-        ("log", 0.0, r"X has 0 in row 7, column 1 \('b'\).*above 0"),
-        ("box-cox", -1.0, r"X has -1 in row 7, column 1 \('b'\).*above 0"),
-        ("sqrt", -0.5, r"X has -0.5 in row 7, column 1 \('b'\).*0 or above"),
-        ("log1p", -0.5, r"X has -0.5 in row 7, column 1 \('b'\).*0 or above"),
-        ((0, 100), 100.5, r"X has 100.5 in row 7, column 1 \('b'\).*from 0 to 100"),
-        ((None, 5), 6.0, r"X has 6 in row 7, column 1 \('b'\).*5 or below"),
+        ("log", 0.0, r"\bX\b.*0.*row 7, column 1 \('b'\).*0"),
+        ("box-cox", -1.0, r"\bX\b.*-1.*row 7, column 1 \('b'\).*0"),
+        ("sqrt", -0.5, r"\bX\b.*-0.5.*row 7, column 1 \('b'\).*0"),
+        ("log1p", -0.5, r"\bX\b.*-0.5.*row 7, column 1 \('b'\).*0"),
+        ((0, 100), 100.5, r"\bX\b.*100.5.*row 7, column 1 \('b'\).*0.*100"),
+        ((None, 5), 6.0, r"\bX\b.*6.*row 7, column 1 \('b'\).*5"),
     ],
 )
 def test_values_outside_the_domain_are_refused(kind, value, said):
@@ -315,13 +315,13 @@ def test_values_on_a_bound_are_taken(kind, rng):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ("cube", "must be None, one of"),
-        (["log"], "has 1 kinds, and X has 2 columns"),
-        ({"c": "log"}, "has the column 'c', which is not a column of X"),
-        ({5: "log"}, "has the column 5"),
-        ([(1, 0), None], "the upper bound must be larger"),
-        ((0, "log"), "must be None, one of"),
-        (3.0, "a list or a mapping; got float"),
+        ("cube", "None"),
+        (["log"], "1.*X.*2"),
+        ({"c": "log"}, "column 'c'.*X"),
+        ({5: "log"}, "column 5"),
+        ([(1, 0), None], "upper bound"),
+        ((0, "log"), "None"),
+        (3.0, "float"),
     ],
 )
 def test_kinds_that_are_none_are_refused(asked, said):
@@ -365,9 +365,9 @@ def test_no_noise_and_transforms(rng):
 def test_other_ways_to_fit_say_what_to_do(rng):
     model = ProbabilisticSFA(1, transforms="sqrt")
     x = rng.random((50, 2))
-    with pytest.raises(ValueError, match="fit_stream does not support transforms"):
+    with pytest.raises(ValueError, match="fit_stream.*support"):
         model.fit_stream(x)
-    with pytest.raises(ValueError, match="from_parameters does not support transforms"):
+    with pytest.raises(ValueError, match="from_parameters.*support"):
         ProbabilisticSFA.from_parameters([0.5], [[1.0]], 0.1, transforms="sqrt")
 
 

@@ -39,9 +39,9 @@ def test_packed_text(read):
 
 
 def test_an_archive_of_several_files_is_refused(read):
-    with pytest.raises(CommandError, match="must contain one file, but has 2: a, b"):
+    with pytest.raises(CommandError, match="2: a, b"):
         read(zipped(a=TEXT, b=TEXT))
-    with pytest.raises(CommandError, match="must contain one file, but has 0: none"):
+    with pytest.raises(CommandError, match="0: none"):
         read(zipped())
 
 
@@ -55,14 +55,14 @@ def test_a_broken_archive_is_one_sentence(read, packed):
 
 
 def test_what_begins_like_utf_16_and_is_not(read):
-    with pytest.raises(CommandError, match="has a byte order mark of UTF-16 but is not"):
+    with pytest.raises(CommandError, match="UTF-16"):
         read(b"\xff\xfea")
 
 
 def test_binary_tables_are_refused(read):
-    with pytest.raises(CommandError, match="not a text file; save the table as CSV"):
+    with pytest.raises(CommandError, match="CSV"):
         read(b"PAR1\0\0PAR1")
-    with pytest.raises(CommandError, match="must contain one file, but has 2"):
+    with pytest.raises(CommandError, match="has 2"):
         read(zipped(**{"xl/workbook.xml": "<xml/>", "xl/styles.xml": "<xml/>"}))
 
 

@@ -102,22 +102,22 @@ def test_all_values_that_are_not_numbers_are_listed_with_counts():
 
 
 def test_advice_has_no_characters_that_cannot_be_typed():
-    with pytest.raises(CommandError, match=r"'1\\x0b2' \(1, first in row 2\)\. Give --decimal or"):
+    with pytest.raises(CommandError, match=r"'1\\x0b2' \(1.*row 2\).*--decimal"):
         roles("a,b\n1\x0b2,1\n3,4\n")
 
 
 def test_many_different_values_that_are_not_numbers_are_cut_short():
     rows = "\n".join(f"{i},x{i}{'y' * 50}\n{i},{i}" for i in range(20))
-    with pytest.raises(CommandError, match=r"'x0y{38}' \(1, first in row 2\).* and 12 more\. Give"):
+    with pytest.raises(CommandError, match=r"'x0y{38}' \(1.*row 2\).*12 more"):
         roles(f"a,b\n{rows}\n")
 
 
 def test_text_is_left_out_unless_it_is_asked_for():
     content = "t,site,a\n1,EWR,5\n2,EWR,6\n"
     assert roles(content) == (["a"], ["t"])
-    with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(2, first in row 2\)"):
+    with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(2.*row 2\)"):
         roles(content, "--columns", "site,a")
-    with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(1, first in row 3\)"):
+    with pytest.raises(CommandError, match=r"column 'site': 'EWR' \(1.*row 3\)"):
         roles("t,site,a\n1,7,5\n2,EWR,6\n")  # numbers among texts
 
 
@@ -138,13 +138,11 @@ def test_options_come_first():
 
 
 def test_refused():
-    with pytest.raises(CommandError, match=r"no column 'c'; there are t, a"):
+    with pytest.raises(CommandError, match="column 'c'"):
         roles("t,a\n1,5\n2,6\n", "--columns", "c")
-    with pytest.raises(CommandError, match="2 columns have the name 'a'"):
+    with pytest.raises(CommandError, match="2.*'a'"):
         roles("a,a\n1,5\n1,6\n", "--columns", "a")
-    with pytest.raises(CommandError, match="no column of numbers is data"):
+    with pytest.raises(CommandError, match="no column"):
         roles("t\n1\n2\n")
-    with pytest.raises(
-        CommandError, match="'start', 'end' have dates; name the time of the rows with --time"
-    ):
+    with pytest.raises(CommandError, match="'start', 'end'.*--time"):
         roles("start,end,a\n2020-01-01,2020-01-02,5\n2020-01-03,2020-01-04,6\n")

@@ -17,19 +17,19 @@ def X(rng):
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
-        ([], "layers must be a list of at least one Layer"),
-        (Layer(1), "layers must be a list of at least one Layer"),
-        (["sfa"], r"layers\[0\] must be a Layer; got 'sfa'"),
-        ([Layer(1, method="ica")], r"layers\[0\].method must be one of 'sfa', 'igsfa', 'pca'; got 'ica'"),
-        ([Layer(0)], r"layers\[0\].n_components must be an integer of at least 1"),
-        ([Layer(1, pca=7)], r"layers\[0\].pca is 7, more than the 6 inputs of a node"),
+        ([], "layers"),
+        (Layer(1), "layers"),
+        (["sfa"], r"layers\[0\].*'sfa'"),
+        ([Layer(1, method="ica")], r"layers\[0\].method.*'sfa', 'igsfa', 'pca'.*'ica'"),
+        ([Layer(0)], r"layers\[0\].n_components.*1"),
+        ([Layer(1, pca=7)], r"layers\[0\].pca.*7.*6"),
         ([Layer(1, clip="std")], r"layers\[0\].clip must be"),
         ([Layer(1, clip=-1.0)], r"layers\[0\].clip must be"),
-        ([Layer(1, expansion=abs)], r"layers\[0\].expansion must be a transformer"),
-        ([Layer(1, field=4)], r"layers\[0\]: fields of 4 with stride 4 leave 2 of the 6 positions"),
+        ([Layer(1, expansion=abs)], r"layers\[0\].expansion"),
+        ([Layer(1, field=4)], r"layers\[0\].*4.*4.*2.*6"),
         ([Layer(None, field=2), Layer(1)], r"layers\[0\].n_components is None"),
-        ([Layer(7)], r"layers\[0\].n_components is 7, more than the 6"),
-        ([Layer(1, field=2), Layer(4)], r"layers\[1\].n_components is 4, more than the 3"),
+        ([Layer(7)], r"layers\[0\].n_components.*7.*6"),
+        ([Layer(1, field=2), Layer(4)], r"layers\[1\].n_components.*4.*3"),
     ],
 )
 def test_layers_that_cannot_be(layers, words, X):
@@ -40,14 +40,14 @@ def test_layers_that_cannot_be(layers, words, X):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"input_shape": (2, 2)}, r"input_shape=\(2, 2\) with n_channels=1 does not fit the 6 columns"),
-        ({"input_shape": (1, 2, 3)}, "input_shape must have one axis or two"),
-        ({"n_channels": 4}, "n_channels=4 does not fit the 6 columns"),
-        ({"n_channels": 0}, "n_channels must be an integer of at least 1"),
-        ({"lag": 0}, "lag must be an integer of at least 1"),
-        ({"storage": "disk"}, "storage must be one of"),
-        ({"chunk_size": 0}, "chunk_size must be an integer of at least 1"),
-        ({"rank_tol": 2.0}, "rank_tol must be None or lie between 0 and 1"),
+        ({"input_shape": (2, 2)}, r"input_shape=\(2, 2\).*n_channels=1.*6"),
+        ({"input_shape": (1, 2, 3)}, "input_shape"),
+        ({"n_channels": 4}, "n_channels=4.*6"),
+        ({"n_channels": 0}, "n_channels.*1"),
+        ({"lag": 0}, "lag.*1"),
+        ({"storage": "disk"}, "storage"),
+        ({"chunk_size": 0}, "chunk_size.*1"),
+        ({"rank_tol": 2.0}, "rank_tol.*0.*1"),
     ],
 )
 def test_settings_that_cannot_be(settings, words, X):
@@ -59,7 +59,7 @@ def test_missing_values_are_named(X):
     X[3, 2] = np.nan
     with pytest.raises(ValueError, match="row 3, column 2"):
         HierarchicalSFA([Layer(1)]).fit(X)
-    with pytest.raises(ValueError, match="chunk 1 of X contains NaN: the first is in row 1, column 2"):
+    with pytest.raises(ValueError, match="1.*X.*NaN.*row 1, column 2"):
         HierarchicalSFA([Layer(1)]).fit(lambda: [X[:2], X[2:]])
 
 
@@ -72,14 +72,14 @@ def test_a_top_node_without_enough_directions_states_its_rank(X):
 
 
 def test_sequences_too_short_for_the_lag_are_an_error(X):
-    with pytest.raises(ValueError, match=r"no two rows 5 apart \(lag=5\)"):
+    with pytest.raises(ValueError, match=r"rows 5.*\(lag=5\)"):
         HierarchicalSFA([Layer(1)], lag=5).fit([X[:5], X[5:8]])
 
 
 def test_an_expansion_that_overflows_is_named(X):
     with (
         np.errstate(over="ignore", invalid="ignore"),
-        pytest.raises(ValueError, match="not finite: Polynomial"),
+        pytest.raises(ValueError, match="Polynomial"),
     ):
         HierarchicalSFA([Layer(1, expansion=Polynomial(3))]).fit(X * 1e140)
 
@@ -88,9 +88,7 @@ def test_expansions_must_make_as_many_columns_in_every_node(X):
     angle = np.linspace(0, 7, 30)
     circle = np.column_stack([np.cos(angle), np.sin(angle), X[:, :2]])  # on a circle x^2 + y^2 is constant
     layers = [Layer(1, field=2, expansion=Polynomial(2, whiten=True)), Layer(1)]
-    with pytest.raises(
-        ValueError, match=r"layers\[0\].expansion makes 4 columns in one node and 5 in another"
-    ):
+    with pytest.raises(ValueError, match=r"layers\[0\].expansion.*4.*5"):
         HierarchicalSFA(layers).fit(circle)
 
 
@@ -101,9 +99,9 @@ def test_a_graph_of_another_size_is_an_error(X):
 
 def test_streams_that_cannot_be_used(X):
     hsfa = HierarchicalSFA([Layer(1, field=3), Layer(1)])
-    with pytest.raises(ValueError, match="callable that yielded no array"):
+    with pytest.raises(ValueError, match="no array"):
         hsfa.fit(lambda: [])
-    with pytest.raises(ValueError, match="must return an iterable of arrays"):
+    with pytest.raises(ValueError, match="iterable"):
         hsfa.fit(lambda: None)
     with pytest.raises(ValueError, match="iterator"):
         hsfa.fit(iter([X]))
@@ -112,7 +110,7 @@ def test_streams_that_cannot_be_used(X):
     with pytest.raises(ValueError, match="lengths"):
         hsfa.fit(lambda: [X], lengths=[15.0, 15.0])
     once = iter([X[:10], X[10:20], X[20:]])
-    with pytest.raises(ValueError, match="must yield the same rows at each call"):
+    with pytest.raises(ValueError, match="same rows"):
         hsfa.fit(lambda: once)
     with pytest.raises(ValueError, match="features"):
         hsfa.fit(lambda: [X, X[:, :5]])
@@ -120,36 +118,36 @@ def test_streams_that_cannot_be_used(X):
 
 def test_labels_that_cannot_be_used(X):
     hsfa = HierarchicalSFA([Layer(1)], graph="serial")
-    with pytest.raises(ValueError, match="requires y to be passed"):
+    with pytest.raises(ValueError, match="requires y"):
         hsfa.fit(X)
-    with pytest.raises(ValueError, match="one label per row of X, 30"):
+    with pytest.raises(ValueError, match="X, 30"):
         hsfa.fit(X, np.arange(29.0))
-    with pytest.raises(ValueError, match="requires y to be passed"):
+    with pytest.raises(ValueError, match="requires y"):
         hsfa.fit(lambda: [X])
     with pytest.raises(ValueError, match="29 vertices"):
         hsfa.fit(lambda: [X], np.arange(29.0))
-    with pytest.raises(ValueError, match="built from all rows, which are not available in a stream"):
+    with pytest.raises(ValueError, match="stream"):
         hsfa.set_params(graph="nearest_neighbors").fit(lambda: [X])
     with pytest.raises(ValueError, match="graph"):
         hsfa.set_params(graph="circle").fit(X)
 
 
 def test_too_few_rows_for_the_directions_are_warned_of(X):
-    with pytest.warns(UserWarning, match=r"The 6 rows have rank 5 in a node of layers\[1\]"):
+    with pytest.warns(UserWarning, match=r"6.*rank 5.*layers\[1\]"):
         HierarchicalSFA([Layer(2, field=2), Layer(1, expansion=Polynomial(2))]).fit(X[:6])
 
 
 def test_layers_are_counted_from_either_end(X):
     hsfa = HierarchicalSFA([Layer(1, field=3), Layer(1)]).fit(X)
     assert (hsfa.transform_layer(X, -2) == hsfa.transform_layer(X, 0)).all()
-    with pytest.raises(ValueError, match="layer must be an integer from -2 to 1; got 2"):
+    with pytest.raises(ValueError, match="layer.*-2.*1.*2"):
         hsfa.transform_layer(X, 2)
 
 
 def test_networks_that_cannot_be():
-    with pytest.raises(ValueError, match="two multiples of 4"):
+    with pytest.raises(ValueError, match="multiples of 4"):
         escalante_wiskott_layers((30, 32))
-    with pytest.raises(ValueError, match="method must be one of"):
+    with pytest.raises(ValueError, match="method"):
         escalante_wiskott_layers(method="ica")
     with pytest.raises(ValueError, match="expansion"):
         escalante_wiskott_layers(method="pca", expansion=Polynomial(2))
@@ -170,9 +168,9 @@ def test_images_are_rows_whose_shape_is_known(rng, channels):
     assert by_images.score(images) == by_rows.score(rows)
     pieces = HierarchicalSFA(layers).fit([images[:30], images[30:]]).transform([images[:30], images[30:]])
     assert [piece.shape for piece in pieces] == [(30, 2), (30, 2)]
-    with pytest.raises(ValueError, match="do not match"):
+    with pytest.raises(ValueError, match="not match"):
         HierarchicalSFA(layers, input_shape=(4, 6)).fit(images)
-    with pytest.raises(ValueError, match=r"the training images had \(6, 4"):
+    with pytest.raises(ValueError, match=r"\(6, 4"):
         by_images.transform(images.swapaxes(1, 2))
 
 

@@ -136,7 +136,7 @@ def test_kernels_refuse_wrong_arguments():
         kernel.values = np.zeros((5, 3), np.float32)
     with pytest.raises(TypeError, match="values"):
         kernel.values = np.zeros((3, 5)).T
-    with pytest.raises(ValueError, match="values has 14 numbers; 15 are needed"):
+    with pytest.raises(ValueError, match="values.*14.*15"):
         kernel.values = np.zeros(14)
     with pytest.raises(ValueError, match=r"gap_index\[1\] = 2"):
         kernel.set_gaps(np.array([1, 2, 0, 0, 0], np.int32), np.zeros(5, np.int32))
@@ -278,7 +278,7 @@ def test_an_unknown_algorithm_is_refused():
 
 @pytest.mark.parametrize("name", ["segmented", "scan"])
 def test_segments_that_do_not_divide_the_rows_are_refused(rng, name):
-    with pytest.raises(ValueError, match="7 segments of equal length"):
+    with pytest.raises(ValueError, match="7 segments"):
         Sweep(name, n_segments=7).moments(*make_case(rng, 40))
 
 

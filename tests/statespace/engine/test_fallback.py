@@ -14,7 +14,7 @@ from probsfa.statespace.engine.sweep import Sweep
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_panel, to_parameters
 
-MISSING = "The compiled engine of probsfa is not installed.*pip install -v.*PROBSFA_CORE=0"
+MISSING = "compiled engine.*pip install -v.*PROBSFA_CORE=0"
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def test_a_step_must_be_worth_more_where_there_are_many_parameters():
 
 def test_more_factors_than_memory_holds_are_refused(rng):
     """Before anything is computed: 20,000 latents of three columns."""
-    with pytest.raises(ValueError, match="20000 states .* require about 1,788 GiB"):
+    with pytest.raises(ValueError, match="20000.*1,788 GiB"):
         ProbabilisticSFA(20_000).fit(rng.standard_normal((10_000, 3)))
     check_bytes(100, available=2**30)
     with pytest.raises(ValueError, match="Use fewer"):
@@ -134,7 +134,7 @@ def test_more_factors_than_memory_holds_are_refused(rng):
 @pytest.mark.parametrize("asked", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])
 def test_more_factors_than_observed_values_are_refused(rng, asked):
     [(name, value)] = asked.items()
-    with pytest.raises(ValueError, match=f"{name}={value} is more than the 60 observed values"):
+    with pytest.raises(ValueError, match=f"{name}={value}.*60"):
         ProbabilisticSFA(**{"n_components": 1, **asked}).fit(rng.standard_normal((20, 3)))
 
 

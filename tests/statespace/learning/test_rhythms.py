@@ -195,10 +195,10 @@ def test_durations_are_read(text, seconds):
     ("asked", "said"),
     [
         ({"rhythms": -1}, "rhythms"),
-        ({"rhythms": 1.5}, "list of their periods"),
+        ({"rhythms": 1.5}, "periods"),
         ({"smooth": [0.0]}, "positive"),
         ({"rhythms": ["often"]}, "duration"),
-        ({"rhythms": ["24h"]}, "has no dates"),
+        ({"rhythms": ["24h"]}, "no dates"),
         ({"rhythms": 1, "noise": 0.0}, "noise=0.0"),
         ({"rhythms": 1, "n_components": 0, "n_init": 2}, "n_init > 1 requires"),
         ({"rhythms": [2.0]}, "two rows"),
