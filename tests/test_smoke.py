@@ -66,8 +66,7 @@ def test_the_engine_finds_the_instruction_sets_of_the_processor():
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_engine_computes_the_joint_gaussian_at_every_level(rng, level, kind, n_components):
     from probsfa.statespace.engine.core.algorithm import Core
-    from probsfa.statespace.engine.core.recursions import Recursions
-    from probsfa.statespace.engine.core.segments import Segments
+    from probsfa.statespace.engine.core.passes import Recursions, Segments
 
     module = kernels.kernels()
     if level not in module.levels():

@@ -32,8 +32,8 @@ from probsfa.bayes import Priors
 from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.kinds import CYCLE_LOADING
 from probsfa.statespace import StateSpace
+from probsfa.statespace.engine.posterior import draw_latents, simulate
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import draw_latents, simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

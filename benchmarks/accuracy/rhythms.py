@@ -20,8 +20,8 @@ import numpy as np
 import pandas as pd
 
 from probsfa import ProbabilisticSFA
+from probsfa.statespace.engine.posterior import simulate
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

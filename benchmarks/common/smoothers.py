@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_limits
 
 from probsfa._validation import Sequences
 from probsfa.statespace import make_parameters
+from probsfa.statespace.engine.posterior import smooth
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import smooth
 
 Answer = tuple[float, np.ndarray]
 Run = Callable[[], Answer]

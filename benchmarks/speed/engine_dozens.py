@@ -17,8 +17,8 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
+from probsfa.statespace.engine.posterior import smooth
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import smooth
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

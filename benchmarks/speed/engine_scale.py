@@ -26,9 +26,9 @@ from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace import streaming
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

@@ -17,9 +17,9 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.core.algorithm import supports
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

@@ -22,8 +22,8 @@ from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.distributed._sequences import OnCluster
 from probsfa.statespace import make_parameters, streaming
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import expected_statistics
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

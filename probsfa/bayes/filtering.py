@@ -13,10 +13,10 @@ from probsfa.bayes.draws import parameters_of_draws, posterior_mean, thinned
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.weights import degrees_of_draws
 from probsfa.statespace import student
+from probsfa.statespace.engine.posterior import check_finite, filter_rows
 from probsfa.statespace.filtering import FilterRows, FilterState, run_filter
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import check_finite, filter_rows
 
 __all__ = ["BayesianFilterResult", "BayesianFilterState", "filter_sequences"]
 

@@ -27,9 +27,9 @@ from probsfa.bayes.predictive import (
     predict_missing,
 )
 from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.fitted_model import FittedModel
 from probsfa.statespace.news import News
-from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, Imputation
 from probsfa.statespace.student_model import model_of
 from probsfa.statespace.summary import ParameterErrors
@@ -77,14 +77,10 @@ class BayesianModel(FittedModel):
         """Number of free parameters of the plug-in model."""
         return int(self.plug_in.n_parameters)
 
-    def check(self, sequences: Sequences) -> None:
-        """Raise a ValueError if the number of sequences is not that of a hierarchical model."""
-        n = self.fitted.target.n_sequences
-        if n is not None and len(sequences.lengths) != n:
-            raise ValueError(
-                f"X has {len(sequences.lengths)} sequences; a hierarchical model has noise variances only "
-                f"for the {n} sequences of the fit. Pass those sequences, in the same order."
-            )
+    @property
+    def n_sequences(self) -> int | None:  # type: ignore[override]
+        """Number of sequences of a hierarchical model, each of which has noise variances."""
+        return self.fitted.target.n_sequences
 
     @cached_property
     def plug_in(self) -> Any:

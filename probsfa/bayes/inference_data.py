@@ -36,8 +36,8 @@ from probsfa.bayes.model import OBSERVATIONS
 from probsfa.bayes.predictive import panels_and_draws
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.bayes.weights import weighted_draws
+from probsfa.statespace.engine.posterior import cells_left_out, draw_latents, smooth
 from probsfa.statespace.engine.settings import engine_settings
-from probsfa.statespace.posterior import cells_left_out, draw_latents, smooth
 
 #: Name of variables with an entry for each observed value: log densities and draws given all others.
 OBSERVED_VALUES = "observed_values"

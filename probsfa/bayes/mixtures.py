@@ -13,9 +13,9 @@ import scipy.special
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.posterior import Posterior, observation_moments, smooth
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior, observation_moments, smooth
 
 
 class RunningMean:

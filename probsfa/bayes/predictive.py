@@ -33,11 +33,7 @@ from probsfa.bayes.mixtures import (
 )
 from probsfa.bayes.packing import panels_of
 from probsfa.bayes.weights import WeightedDraw, degrees_of_draws, weighted_draws
-from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
-from probsfa.statespace.noise.student import StudentNoise
-from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import (
+from probsfa.statespace.engine.posterior import (
     Posterior,
     check_finite,
     draw_latents,
@@ -45,6 +41,10 @@ from probsfa.statespace.posterior import (
     simulate,
     smooth,
 )
+from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
+from probsfa.statespace.noise.student import StudentNoise
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import Parameters
 from probsfa.statespace.prediction import Forecast, forecast
 from probsfa.statespace.student import cell_moments, infer_weights, left_out_cells
 

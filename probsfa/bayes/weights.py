@@ -14,10 +14,10 @@ from probsfa._typing import FloatArray
 from probsfa.bayes.draws import parameters_of_draw, thinned
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.sampling.gibbs import draw_weights
+from probsfa.statespace.engine.posterior import draw_latents
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import draw_latents
 
 __all__ = ["WeightedDraw", "degrees_of_draws", "weighted_draws"]
 

@@ -1,6 +1,7 @@
 """Fit of ProbabilisticSFA to sequences on a cluster: workers receive parameters and return sums."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from probsfa.distributed._parts import whole_sequences
 from probsfa.statespace import ProbabilisticSFA
 from probsfa.statespace.columns import column_moments, merge_columns
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.estimator import set_fitted
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import (
@@ -25,7 +27,6 @@ from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.progress import Progress
 
 __all__ = ["DistributedPanel", "fit_probabilistic"]
@@ -111,7 +112,7 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
             "X.map_blocks, or fit in memory."
         )
     data = OnCluster(model, X, lengths)
-    with Progress(model.verbose, model.max_iter) as report:
+    with Progress(model.max_iter) if model.verbose else nullcontext() as report:
         fitted = maximum_likelihood(data, options, init=model.init, report=report)
     set_fitted(model, LinearGaussianModel(fitted))
 

@@ -41,7 +41,8 @@ from probsfa.statespace.covariates import calendar_terms as calendar_terms
 from probsfa.statespace.covariates import harmonics as harmonics
 from probsfa.statespace.covariates import trend as trend
 from probsfa.statespace.diagnostics import Diagnostics as Diagnostics
-from probsfa.statespace.engine.choose import use_strategy as use_strategy
+from probsfa.statespace.engine.posterior import Posterior as Posterior
+from probsfa.statespace.engine.posterior import use_strategy as use_strategy
 from probsfa.statespace.estimator import ProbabilisticSFA as ProbabilisticSFA
 from probsfa.statespace.filtering import FilterResult as FilterResult
 from probsfa.statespace.filtering import FilterState as FilterState
@@ -58,7 +59,6 @@ from probsfa.statespace.noise_free_likelihood import (
 )
 from probsfa.statespace.parameters import StateSpace as StateSpace
 from probsfa.statespace.parameters import make_parameters as make_parameters
-from probsfa.statespace.posterior import Posterior as Posterior
 from probsfa.statespace.prediction import Forecast as Forecast
 from probsfa.statespace.selection import Selection as Selection
 from probsfa.statespace.selection import select_n_components as select_n_components

@@ -1,4 +1,4 @@
-"""Means, variances, units and resolution of columns with missing values, and their names in messages."""
+"""Means, variances, autocorrelations, units and resolution of columns with missing values; their names."""
 
 import functools
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from probsfa.statespace.noise.gaussian import LEAST_NOISE
 
 __all__ = [
     "ColumnMoments",
+    "Correlations",
+    "autocorrelation",
     "column_moments",
     "counts_sentence",
     "listed",
@@ -212,3 +214,59 @@ def counts_sentence(sequences: Sequences) -> str:
         f"{column} {', '.join(called[:5])}{more} {hold} events or counts (nonnegative integers), for which "
         f"Gaussian noise is not appropriate. Use EmissionSFA, which has distributions for {them}."
     )
+
+
+class Correlations(NamedTuple):
+    """Autocorrelations at some lags.
+
+    Attributes
+    ----------
+    lags : ndarray of int of shape (L,)
+        Lags in rows.
+    values : ndarray of shape (L, D)
+        Mean product of two values at this lag, over the pairs in which both are observed, divided by the mean
+        square; NaN without pairs.
+    n_pairs : ndarray of shape (L, D)
+        Number of these pairs.
+    n_cells : ndarray of shape (D,)
+        Number of observed values.
+    """
+
+    lags: NDArray[np.intp]
+    values: FloatArray
+    n_pairs: FloatArray
+    n_cells: FloatArray
+
+
+def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np.intp]) -> Correlations:
+    """Compute the autocorrelations of each column about its mean, over observed pairs of values.
+
+    Parameters
+    ----------
+    errors : ndarray of shape (N, D)
+        Standardised errors, NaN where missing.
+    lengths : sequence of int
+        Rows of each sequence.
+    lags : ndarray of int of shape (L,)
+        Lags in rows.
+
+    Returns
+    -------
+    Correlations
+    """
+    seen = ~np.isnan(errors)
+    counts = seen.sum(axis=0).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.where(seen, errors, 0.0).sum(axis=0) / counts
+        centred = np.where(seen, errors - mean, 0.0)
+        power = np.sum(centred**2, axis=0) / counts
+        which = np.repeat(np.arange(len(lengths)), lengths)
+        values = np.full((len(lags), errors.shape[1]), np.nan)
+        pairs = np.zeros(values.shape)
+        for i, lag in enumerate(lags):
+            if lag >= len(errors):
+                continue
+            within = (which[lag:] == which[:-lag])[:, None]
+            pairs[i] = np.sum(seen[lag:] & seen[:-lag] & within, axis=0)
+            values[i] = np.sum(centred[lag:] * centred[:-lag] * within, axis=0) / (pairs[i] * power)
+    return Correlations(np.asarray(lags), values, pairs, counts)

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.columns import autocorrelation
+from probsfa.statespace.engine.posterior import observation_moments
 from probsfa.statespace.filtering import standardised_errors
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import observation_moments
 from probsfa.statespace.whiteness import (
-    autocorrelation,
     heavy_tails,
     ljung_box,
     part_contrast,

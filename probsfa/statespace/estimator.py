@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -313,7 +314,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             inner = fit_noise_free(refuse_uneven(rows), options)
         elif exog is not None:
             options = options.with_times(sequences.axis)
-            with Progress(self.verbose, self.max_iter) as report:
+            with Progress(self.max_iter) if self.verbose else nullcontext() as report:
                 fitted, regression = maximum_likelihood_with(
                     replace(rows, exog=sequences.exog), names, options, init=self.init, report=report
                 )
@@ -508,7 +509,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         def fitted(
             data: TrainingData, asked: FitOptions, size: Size | None = None, init: Any = self.init
         ) -> LinearGaussianModel:
-            with Progress(self.verbose, self.max_iter) as report:
+            with Progress(self.max_iter) if self.verbose else nullcontext() as report:
                 return with_noise(maximum_likelihood(data, asked, init=init, report=report, size=size))
 
         if options.leaves_noise_open and isinstance(data, InMemory):

@@ -1,6 +1,9 @@
-"""Kalman filter that can be resumed: the distribution of each state given the rows so far."""
+"""Kalman filter that can be resumed: the distribution of each state given the rows so far.
 
-from collections.abc import Callable
+Standardised one-step prediction errors, and their misfit.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -12,13 +15,14 @@ from scipy.special import ndtri
 from probsfa._like_input import like_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
+from probsfa.statespace.engine.posterior import Filtering, filter_rows, observation_moments
 from probsfa.statespace.panel import Panel, make_panel, whole_if_close
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Filtering, filter_rows, observation_moments
 from probsfa.statespace.prediction import check_probability
 
-#: Function that filters rows, such as :func:`probsfa.statespace.posterior.filter_rows`.
+#: Function that filters rows, such as :func:`probsfa.statespace.engine.posterior.filter_rows`.
 FilterRows = Callable[[Parameters, Panel, FloatArray, FloatArray, Transition | None], Filtering]
 
 
@@ -300,6 +304,37 @@ def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) 
     """Return errors in predicted standard deviations; NaN where missing or with zero standard deviation."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(std > 0.0, (values - means) / std, np.nan)
+
+
+def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
+    """Return a sentence for the status of a fit on strongly autocorrelated prediction errors, or "".
+
+    Parameters
+    ----------
+    innovations : ndarray of shape (N, D)
+        Standardised one-step prediction errors of some of the rows.
+    lengths : sequence of int
+        Rows of each sequence.
+    names : sequence of str or None
+        Names of the columns.
+    """
+    counts = np.count_nonzero(~np.isnan(innovations), axis=0)
+    judged = counts >= 50  # fewer values do not resolve a correlation of 0.3
+    if not judged.any():
+        return ""
+    first = autocorrelation(np.where(judged, innovations, np.nan), lengths, np.array([1]))
+    with np.errstate(invalid="ignore"):
+        gross = judged & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
+    size = np.nan_to_num(first.values[0])
+    if not gross.any():
+        return ""
+    worst = int(np.argmax(np.where(gross, np.abs(size), -1.0)))
+    who = str(worst) if names is None else repr(str(names[worst]))
+    number = f"{np.count_nonzero(gross)} of {gross.size} columns"
+    return (
+        f" One-step prediction errors are autocorrelated in {number} (column {who}: {size[worst]:.2f}), "
+        "which makes forecasts less accurate; see diagnose(X)."
+    )
 
 
 def filter_all(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]:

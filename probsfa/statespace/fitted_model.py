@@ -37,8 +37,12 @@ class FittedModel:
         Whether values may be missing.
     factors_of_complete_rows : bool
         Whether means of the factors alone need complete rows.
+    takes_uneven : bool
+        Whether rows may be more or less than one unit of time apart.
+    n_sequences : int or None
+        Number of sequences of all data; None if it is arbitrary.
     regression : Regression or None
-        Coefficients of covariates.
+        Coefficients of covariates; None for a model without covariates.
     time_unit : float
         Unit of time of the decays.
     time_axis : TimeAxis
@@ -47,6 +51,9 @@ class FittedModel:
 
     refusals: ClassVar[Mapping[str, str]] = {}
     takes_missing: ClassVar[bool] = True
+    takes_uneven: ClassVar[bool] = True
+    n_sequences: int | None = None
+    regression: Regression | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Let each method that a model declares as missing raise the error that it declares."""
@@ -60,11 +67,6 @@ class FittedModel:
         return False
 
     @property
-    def regression(self) -> Regression | None:
-        """Coefficients of covariates; None for a model without covariates."""
-        return None
-
-    @property
     def time_unit(self) -> float:
         """Unit of time of the decays: rows by default."""
         return 1.0
@@ -73,9 +75,6 @@ class FittedModel:
     def time_axis(self) -> TimeAxis:
         """Type and unit of the times: rows by default."""
         return TimeAxis()
-
-    def check(self, sequences: Sequences) -> None:
-        """Raise a ValueError for rows that the model does not support."""
 
     # Every model has these methods; types of results depend on the model.
 

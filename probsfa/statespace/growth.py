@@ -8,6 +8,7 @@ residuals are mostly noise. The start with the highest likelihood is used.
 
 import numpy as np
 
+from probsfa.statespace.engine.posterior import expected_statistics, smooth
 from probsfa.statespace.learning.options import Given
 from probsfa.statespace.learning.starts import (
     MEMORIES,
@@ -21,7 +22,6 @@ from probsfa.statespace.learning.starts import (
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, chosen_processes, with_more_latents
-from probsfa.statespace.posterior import expected_statistics, smooth
 
 __all__ = ["enlarged", "reduced"]
 

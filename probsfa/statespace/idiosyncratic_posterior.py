@@ -13,9 +13,9 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.idiosyncratic import FactorSystem, Steps
+from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior
 
 __all__ = ["IdiosyncraticPosterior"]
 

@@ -18,6 +18,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.regression import standard_errors_with
@@ -25,7 +26,6 @@ from probsfa.statespace.learning.standard_errors import StandardErrors, Timescal
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.news import News
-from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import CellDistribution, Forecast, Imputation, ImputedCells
 from probsfa.statespace.transforms import Transforms
 
@@ -116,9 +116,10 @@ class MappedModel(MaximumLikelihoodModel):
         """Whether means of the factors need complete rows, as in the model of the transformed rows."""
         return self.inner.factors_of_complete_rows
 
-    def check(self, sequences: Sequences) -> None:
-        """Check rows as the model of the transformed rows does."""
-        self.inner.check(sequences)
+    @property
+    def takes_uneven(self) -> bool:  # type: ignore[override]
+        """Whether the model of the transformed rows does."""
+        return self.inner.takes_uneven
 
     @property
     def n_parameters(self) -> int:

@@ -33,7 +33,12 @@ from probsfa.statespace.learning.standard_errors import StandardErrors, Timescal
 from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
 from probsfa.statespace.prediction import check_probability, ends_of
 from probsfa.statespace.summary import Summary, summarize
-from probsfa.statespace.timeline import followed_by_empty_rows, in_model_time, make_horizon
+from probsfa.statespace.timeline import (
+    check_evenly_spaced,
+    followed_by_empty_rows,
+    in_model_time,
+    make_horizon,
+)
 
 __all__ = ["StateSpaceMethods", "Unavailable"]
 
@@ -934,7 +939,13 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             axis = model.time_axis
             if sequences.times is not None or not axis.even:
                 sequences = in_model_time(sequences, axis, model.time_unit)
-        model.check(sequences)
+        if not model.takes_uneven:
+            check_evenly_spaced(sequences, model.time_unit)
+        if model.n_sequences not in (None, len(sequences.lengths)):
+            raise ValueError(
+                f"X has {len(sequences.lengths)} sequences; a hierarchical model has noise variances only "
+                f"for the {model.n_sequences} sequences of the fit. Pass those sequences, in the same order."
+            )
         return sequences if later else self._with_exog(sequences, X, exog)[0]
 
     def _check_observed(self, X: Any, lengths: Any, times: Any, exog: Any) -> Sequences:

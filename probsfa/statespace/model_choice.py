@@ -9,6 +9,7 @@ factors of a smaller fitted one (:mod:`.growth`).
 
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -269,7 +270,7 @@ def select_model(
     )
     always = default_candidates(InMemory(compared)) if given is None and alternatives is None else []
     search = Search(compared, hide, clock, listed(given) if given else searched(most, groups), most, always)
-    with Progress(verbose, None, desc="select", unit="fit", value="BIC") as report:
+    with Progress(None, desc="select", unit="fit", value="BIC") if verbose else nullcontext() as report:
         best, interrupted = search.run(report)
     return _finished(search, best, sequences, estimator, interrupted)
 

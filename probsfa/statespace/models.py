@@ -22,11 +22,23 @@ from probsfa.statespace.diagnostics import (
     left_out_rows,
 )
 from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.posterior import (
+    Posterior,
+    cells_left_out,
+    check_finite,
+    draw_latents,
+    filter_rows,
+    log_likelihood,
+    observation_moments,
+    smooth,
+    visit_moments,
+)
 from probsfa.statespace.filtering import (
     FilterResult,
     FilterRows,
     FilterState,
     filter_all,
+    misfit_clause,
     one_step,
     run_filter,
     standardised_errors,
@@ -57,22 +69,10 @@ from probsfa.statespace.leave_one_out import (
 from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import (
-    Posterior,
-    cells_left_out,
-    check_finite,
-    draw_latents,
-    filter_rows,
-    log_likelihood,
-    observation_moments,
-    smooth,
-    visit_moments,
-)
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 from probsfa.statespace.smooth_alternatives import better_as_smooth
 from probsfa.statespace.student import Inferred
 from probsfa.statespace.summary import ParameterErrors
-from probsfa.statespace.whiteness import misfit_clause
 
 # Size of moments in bytes above which they are not stored: values are imputed chunk by chunk.
 _LARGE = 128 * 2**20

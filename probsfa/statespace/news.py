@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
+from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.timeline import make_horizon
 
 __all__ = ["News", "dates_of", "on_rows_of", "read_news", "row_of", "weights_on"]

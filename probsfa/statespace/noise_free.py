@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.engine.posterior import Posterior, check_finite, observation_moments, simulate
 from probsfa.statespace.learning.maximum_likelihood import (
     FitStatus,
     MaximumLikelihood,
@@ -26,9 +27,7 @@ from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import MaximumLikelihoodModel
 from probsfa.statespace.noise_free_gaps import GapPosterior, draw_given_observed, smooth_given_observed
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior, check_finite, observation_moments, simulate
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
-from probsfa.statespace.timeline import check_steps_of_limit
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
@@ -130,6 +129,7 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         "standard_errors": "standard_errors requires observation noise. Use noise='diagonal'.",
         "profile_timescale": "profile_timescale requires observation noise. Use noise='diagonal'.",
     }
+    takes_uneven: ClassVar[bool] = False
     fitted: MaximumLikelihood
     square: SquareModel
 
@@ -137,10 +137,6 @@ class NoiseFreeModel(MaximumLikelihoodModel):
     def factors_of_complete_rows(self) -> bool:
         """Whether means of the factors alone need complete rows."""
         return True
-
-    def check(self, sequences: Sequences) -> None:
-        """Raise a ValueError unless rows are one unit of time apart."""
-        check_steps_of_limit(sequences, self.fitted.time_unit)
 
     @property
     def n_components(self) -> int:

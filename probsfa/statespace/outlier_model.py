@@ -18,12 +18,12 @@ import numpy as np
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.diagnostics import Diagnostics
+from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.news import News
-from probsfa.statespace.posterior import Posterior
 from probsfa.statespace.prediction import Forecast, Imputation
 
 __all__ = ["OutlierModel", "far_from_neighbours", "spread_of_dominated"]

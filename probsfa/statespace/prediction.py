@@ -10,9 +10,9 @@ from scipy.special import ndtri
 from probsfa._like_input import like_rows
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import transition_over
+from probsfa.statespace.engine.posterior import observation_moments
 from probsfa.statespace.leave_one_out import Comparison
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import observation_moments
 
 
 class CellDistribution(NamedTuple):

@@ -25,8 +25,6 @@ class Progress:
 
     Parameters
     ----------
-    shown : bool
-        Whether to show a bar.
     total : int or None
         Maximum number of evaluations; None if not known.
     desc, unit, value : str
@@ -35,18 +33,15 @@ class Progress:
 
     def __init__(
         self,
-        shown: bool,
         total: int | None,
         desc: str = "fit",
         unit: str = "posterior",
         value: str = "log-likelihood",
     ) -> None:
         self._total, self._desc, self._unit, self._value = total, desc, unit, value
-        self._bar: Any = None
-        if shown:
-            from tqdm import tqdm  # optional dependency
+        from tqdm import tqdm  # optional dependency
 
-            self._bar = tqdm(total=total, desc=desc, unit=unit, file=sys.stderr)
+        self._bar: Any = tqdm(total=total, desc=desc, unit=unit, file=sys.stderr)
         self._n_steps, self._drawn = 0, 0.0
         self._best = ""
 
@@ -54,13 +49,10 @@ class Progress:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._bar.close()
 
     def __call__(self, count: int, best: float) -> None:
         """Show the number of evaluations and the best value so far."""
-        if self._bar is None:
-            return
         if self._n_steps and not self._best:  # from now on evaluations are counted
             self._bar.unit = self._unit
             self._bar.set_description_str(self._desc, refresh=False)
@@ -71,8 +63,6 @@ class Progress:
 
     def refined(self) -> None:
         """Count a step that refines a starting point; it is not an evaluation."""
-        if self._bar is None:
-            return
         self._n_steps += 1
         now = time.monotonic()
         if now - self._drawn < _PAUSE:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._validation import Sequences
+from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.learning.budget import choose_segments
 from probsfa.statespace.learning.starts import on_even_grid, power_of_a_rhythm
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.student_model import StudentModel
-from probsfa.statespace.whiteness import autocorrelation
 
 __all__ = ["ResidualStructure", "gain_for_a_cycle", "power_of_a_cycle", "residual_structure"]
 

@@ -18,6 +18,7 @@ from probsfa._random import generator
 from probsfa._typing import BoolArray, FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.datasets import hide_blocks, hide_cells
+from probsfa.statespace.engine.posterior import observation_moments, smooth
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.fitted_model import bayesian_criterion
 from probsfa.statespace.growth import enlarged
@@ -33,7 +34,6 @@ from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions, as_latents
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import observation_moments, smooth
 
 
 class Selection(NamedTuple):

@@ -5,12 +5,12 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.columns import autocorrelation
+from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.filtering import filter_all, one_step, standardised_errors
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters, with_more_latents
-from probsfa.statespace.posterior import log_likelihood
 from probsfa.statespace.processes.matern import Matern32
-from probsfa.statespace.whiteness import autocorrelation
 
 __all__ = ["better_as_smooth"]
 

@@ -19,10 +19,10 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns
 from probsfa.statespace.engine.core.kernels import pack
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.budget import Size, most_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
 from probsfa.statespace.panel import Panel, Units, lazy_panel, make_panel
-from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
 

@@ -28,14 +28,13 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.choose import choose
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.moments import Filtering
+from probsfa.statespace.engine.posterior import choose, visit_moments
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import visit_moments
 
 __all__ = [
     "CellMoments",
@@ -297,7 +296,7 @@ def filter_rows(
     noise : StudentNoise
         Degrees of freedom, and which values share a weight.
     params, panel, mean, covariance, onward
-        As of :func:`probsfa.statespace.posterior.filter_rows`.
+        As of :func:`probsfa.statespace.engine.posterior.filter_rows`.
 
     Returns
     -------

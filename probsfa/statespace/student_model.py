@@ -18,6 +18,7 @@ from probsfa.datasets import hide_blocks
 from probsfa.statespace import student
 from probsfa.statespace.diagnostics import Diagnostics, PredictionErrors, left_out_row_moments
 from probsfa.statespace.engine.dynamics import transition_table
+from probsfa.statespace.engine.posterior import check_finite, draw_latents, smooth
 from probsfa.statespace.filtering import FilterRows, one_step
 from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
@@ -27,7 +28,6 @@ from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.outlier_model import OutlierModel
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import check_finite, draw_latents, smooth
 from probsfa.statespace.prediction import Imputation, fill
 from probsfa.statespace.student import CellMoments, Inferred, cell_moments, infer_weights
 

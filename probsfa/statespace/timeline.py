@@ -27,7 +27,7 @@ from probsfa.statespace.panel import whole_if_close
 
 __all__ = [
     "Horizon",
-    "check_steps_of_limit",
+    "check_evenly_spaced",
     "followed_by_empty_rows",
     "in_model_time",
     "make_horizon",
@@ -142,7 +142,7 @@ def _in_unknown_units(sequences: Sequences, time_unit: float) -> Sequences:
     )
 
 
-def check_steps_of_limit(sequences: Sequences, time_unit: float) -> None:
+def check_evenly_spaced(sequences: Sequences, time_unit: float) -> None:
     """Raise a ValueError unless rows are one unit apart, as the zero-noise limit requires."""
     steps = np.ones(1)
     if sequences.times is not None:

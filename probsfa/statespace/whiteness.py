@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.columns import Correlations
 
 __all__ = [
-    "misfit_clause",
     "Peak",
     "Tails",
-    "autocorrelation",
     "heavy_tails",
     "ljung_box",
     "part_contrast",
@@ -32,62 +31,6 @@ __all__ = [
 _FEWEST_CYCLES, _LEAST_BINS, _MOST_BINS = 4, 30, 200
 # Trial degrees of freedom of Student's t.
 _DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
-
-
-class Correlations(NamedTuple):
-    """Autocorrelations at some lags.
-
-    Attributes
-    ----------
-    lags : ndarray of int of shape (L,)
-        Lags in rows.
-    values : ndarray of shape (L, D)
-        Mean product of two values at this lag, over the pairs in which both are observed, divided by the mean
-        square; NaN without pairs.
-    n_pairs : ndarray of shape (L, D)
-        Number of these pairs.
-    n_cells : ndarray of shape (D,)
-        Number of observed values.
-    """
-
-    lags: NDArray[np.intp]
-    values: FloatArray
-    n_pairs: FloatArray
-    n_cells: FloatArray
-
-
-def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np.intp]) -> Correlations:
-    """Compute the autocorrelations of each column about its mean, over observed pairs of values.
-
-    Parameters
-    ----------
-    errors : ndarray of shape (N, D)
-        Standardised errors, NaN where missing.
-    lengths : sequence of int
-        Rows of each sequence.
-    lags : ndarray of int of shape (L,)
-        Lags in rows.
-
-    Returns
-    -------
-    Correlations
-    """
-    seen = ~np.isnan(errors)
-    counts = seen.sum(axis=0).astype(np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(seen, errors, 0.0).sum(axis=0) / counts
-        centred = np.where(seen, errors - mean, 0.0)
-        power = np.sum(centred**2, axis=0) / counts
-        which = np.repeat(np.arange(len(lengths)), lengths)
-        values = np.full((len(lags), errors.shape[1]), np.nan)
-        pairs = np.zeros(values.shape)
-        for i, lag in enumerate(lags):
-            if lag >= len(errors):
-                continue
-            within = (which[lag:] == which[:-lag])[:, None]
-            pairs[i] = np.sum(seen[lag:] & seen[:-lag] & within, axis=0)
-            values[i] = np.sum(centred[lag:] * centred[:-lag] * within, axis=0) / (pairs[i] * power)
-    return Correlations(np.asarray(lags), values, pairs, counts)
 
 
 def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -> FloatArray:
@@ -435,34 +378,3 @@ def without_rhythm(
             weights = np.linalg.lstsq(waves, errors[seen, j], rcond=None)[0]
             out[seen, j] -= waves[:, :2] @ weights[:2]
     return out
-
-
-def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
-    """Return a sentence for the status of a fit on strongly autocorrelated prediction errors, or "".
-
-    Parameters
-    ----------
-    innovations : ndarray of shape (N, D)
-        Standardised one-step prediction errors of some of the rows.
-    lengths : sequence of int
-        Rows of each sequence.
-    names : sequence of str or None
-        Names of the columns.
-    """
-    counts = np.count_nonzero(~np.isnan(innovations), axis=0)
-    judged = counts >= 50  # fewer values do not resolve a correlation of 0.3
-    if not judged.any():
-        return ""
-    first = autocorrelation(np.where(judged, innovations, np.nan), lengths, np.array([1]))
-    with np.errstate(invalid="ignore"):
-        gross = judged & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
-    size = np.nan_to_num(first.values[0])
-    if not gross.any():
-        return ""
-    worst = int(np.argmax(np.where(gross, np.abs(size), -1.0)))
-    who = str(worst) if names is None else repr(str(names[worst]))
-    number = f"{np.count_nonzero(gross)} of {gross.size} columns"
-    return (
-        f" One-step prediction errors are autocorrelated in {number} (column {who}: {size[worst]:.2f}), "
-        "which makes forecasts less accurate; see diagnose(X)."
-    )

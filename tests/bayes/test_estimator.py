@@ -22,9 +22,9 @@ from probsfa.bayes import Priors
 from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.datasets import make_slow_mixture
+from probsfa.statespace.engine.posterior import observation_moments, smooth
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import observation_moments, smooth
 from tests.sampling import sparsely
 from tests.tolerances import mc_tolerance
 

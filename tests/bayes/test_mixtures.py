@@ -10,7 +10,7 @@ from probsfa.bayes.mixtures import (
     mixture_posteriors,
     mixture_quantile,
 )
-from probsfa.statespace.posterior import observation_moments, smooth
+from probsfa.statespace.engine.posterior import observation_moments, smooth
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, to_panel, to_parameters
 from tests.tolerances import EXACT, mc_tolerance

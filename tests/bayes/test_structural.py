@@ -23,11 +23,11 @@ from probsfa.bayes.packing import start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.ordering import aligned_with
 from probsfa.bayes.structural import log_likelihood
+from probsfa.statespace.engine.posterior import simulate
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import simulate
 from probsfa.statespace.processes import trend
 from tests.tolerances import EXACT
 

@@ -10,8 +10,8 @@ from probsfa._threads import n_cores
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import make_parameters
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import expected_statistics
 from tests.sampling import sparsely
 from tests.tolerances import EXACT
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from probsfa._validation import Sequences
+from probsfa.statespace.engine.posterior import smooth
 from probsfa.statespace.filtering import run_filter
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import smooth
 from tests.oracles import statespace as oracle
 from tests.statespace.support import scaled_error, to_parameters
 

@@ -13,8 +13,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from probsfa.statespace.engine.dynamics import Transition
+from probsfa.statespace.engine.posterior import draw_latents, filter_rows, log_likelihood, simulate
 from probsfa.statespace.filtering import FilterState, run_filter
-from probsfa.statespace.posterior import draw_latents, filter_rows, log_likelihood, simulate
 from probsfa.statespace.prediction import propagate
 from tests.oracles import statespace as oracle
 from tests.peers import adapters

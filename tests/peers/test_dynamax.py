@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace.filtering import run_filter
-from probsfa.statespace.learning.em import maximize
-from probsfa.statespace.learning.objective import Noise
-from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.posterior import (
+from probsfa.statespace.engine.posterior import (
     draw_latents,
     expected_statistics,
     log_likelihood,
     observation_moments,
     simulate,
 )
+from probsfa.statespace.filtering import run_filter
+from probsfa.statespace.learning.em import maximize
+from probsfa.statespace.learning.objective import Noise
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.prediction import forecast
 from tests.oracles import statespace as oracle
 from tests.peers import adapters

@@ -13,13 +13,13 @@ from scipy.stats import norm
 
 from probsfa import SFA, ProbabilisticSFA
 from probsfa._validation import Sequences
+from probsfa.statespace.engine.posterior import draw_latents, log_likelihood, smooth
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import draw_latents, log_likelihood, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import to_model

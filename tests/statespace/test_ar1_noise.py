@@ -9,10 +9,10 @@ import pytest
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import make_parameters
+from probsfa.statespace.engine.posterior import log_likelihood, observation_moments
 from probsfa.statespace.innovations import innovation_parameters
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.parameters import canonical, rescale
-from probsfa.statespace.posterior import log_likelihood, observation_moments
 from tests.oracles import ar1_noise as oracle
 from tests.statespace.engine.test_ar1_noise_states import make_data, make_model
 from tests.statespace.support import scaled_error

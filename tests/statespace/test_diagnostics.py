@@ -14,9 +14,9 @@ from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace import diagnostics
 from probsfa.statespace.diagnostics import PredictionErrors, diagnose, left_out_errors, left_out_rows
+from probsfa.statespace.engine.posterior import observation_moments, simulate, smooth
 from probsfa.statespace.learning import coordinates
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import observation_moments, simulate, smooth
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT

@@ -16,6 +16,7 @@ from probsfa.statespace.calibration import HeldOut, small_sample_factors
 from probsfa.statespace.choice import candidates, clock, proposals
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.comparison import predict_held_out
+from probsfa.statespace.engine.posterior import log_likelihood, simulate
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import (
     HeldOutValues,
@@ -35,7 +36,6 @@ from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, Parameters
-from probsfa.statespace.posterior import log_likelihood, simulate
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import ResidualStructure as Structure
 from probsfa.statespace.residual_structure import residual_structure

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.learning.em import maximize
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_missing_values
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.noise.gaussian import WEAK_PRIOR, Noise
 from probsfa.statespace.parameters import Latents
-from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters
 

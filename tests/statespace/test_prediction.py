@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
-from probsfa.statespace.posterior import observation_moments, smooth
+from probsfa.statespace.engine.posterior import observation_moments, smooth
 from probsfa.statespace.prediction import fill, forecast, propagate
 from tests.oracles import statespace as oracle
 from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times

@@ -9,10 +9,10 @@ from scipy.linalg import expm
 from sklearn.gaussian_process.kernels import Matern
 
 from probsfa import ProbabilisticSFA, load, select_n_components
+from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters, with_more_latents
-from probsfa.statespace.posterior import log_likelihood
 from probsfa.statespace.processes.matern import Matern52
 from tests.oracles import block_processes as oracle
 from tests.oracles.statespace import numerical_hessian

@@ -8,11 +8,11 @@ from scipy.stats import norm
 from probsfa import ProbabilisticSFA, plots, select_n_components
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import selection
+from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.growth import enlarged
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents
-from probsfa.statespace.posterior import log_likelihood
 from tests.sampling import sparsely
 from tests.statespace.support import to_panel
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probsfa.statespace.posterior import draw_latents, draw_states, simulate, simulate_latents, smooth
+from probsfa.statespace.engine.posterior import draw_latents, draw_states, simulate, simulate_latents, smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import of_decay, punch, scaled_error, to_panel, to_parameters, uneven_times

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.engine.posterior import log_likelihood
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, to_panel, to_parameters

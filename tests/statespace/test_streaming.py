@@ -8,8 +8,8 @@ from sklearn.base import BaseEstimator
 from probsfa import ProbabilisticSFA
 from probsfa.statespace import streaming
 from probsfa.statespace.engine.core.algorithm import Core
+from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.engine.sweep import Sweep
-from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import statespace as oracle
 from tests.statespace.support import needs_core, punch, scaled_error, to_panel, to_parameters
 from tests.tolerances import EXACT

@@ -14,13 +14,13 @@ from probsfa import ProbabilisticSFA, load
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import use_strategy
+from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood, smooth
 from probsfa.statespace.learning import robust
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.student import MOST_DEGREES, LeftOut, StudentNoise
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
-from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from probsfa.statespace.student import bound_at, cell_moments, infer_weights, left_out_cells, weights_at
 from tests.oracles import statespace as oracle
 from tests.oracles import student as definition

@@ -8,8 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import probsfa
 from probsfa import ProbabilisticSFA
+from probsfa.statespace.engine.posterior import log_likelihood, simulate
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import log_likelihood, simulate
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from tests.statespace.support import to_panel
 

@@ -5,8 +5,8 @@ import pytest
 import scipy.stats
 from scipy.signal import lfilter
 
+from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.whiteness import (
-    autocorrelation,
     heavy_tails,
     ljung_box,
     part_contrast,

@@ -29,11 +29,11 @@ import numpy as np
 from sklearn.covariance import ledoit_wolf
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import Coordinates, score
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
-from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 

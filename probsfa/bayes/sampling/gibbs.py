@@ -38,11 +38,11 @@ from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.collapsed import CollapsedDensity, HamiltonianStep, curvature_factor
+from probsfa.statespace.engine.posterior import draw_latents
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.student import FEWEST_DEGREES, MOST_DEGREES
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import draw_latents
 
 __all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -210,7 +211,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
             spread = np.full_like(spread, np.sqrt(np.mean(spread**2)))
         scale = np.where(spread > 0.0, spread, 1.0)
         panel = make_panel(sequences.standardised(shift, scale))
-        with Progress(self.verbose, self.max_iter) as report:
+        with Progress(self.max_iter) if self.verbose else nullcontext() as report:
             result = learn(
                 panel,
                 self.n_components,

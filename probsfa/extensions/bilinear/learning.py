@@ -214,7 +214,7 @@ def learn(
     max_iter: int,
     tol: float,
     rng: np.random.Generator,
-    report: Report = lambda count, best: None,
+    report: Report | None = None,
 ) -> Optimization:
     """Learn from random starts, which are first improved in the model without dynamics of the factors.
 
@@ -306,7 +306,7 @@ def optimize(
     floor: float,
     max_iter: int,
     tol: float,
-    report: Report = lambda count, best: None,
+    report: Report | None = None,
     history: Sequence[float] = (),
 ) -> Optimization:
     """Run variational EM from several starts in parallel; return the best.
@@ -350,7 +350,8 @@ def optimize(
                 rose = np.ones(len(gates), dtype=bool)
                 params, gates = proposal, inferred.gates
             course.append(bounds)
-            report(len(course), float(bounds.max()))
+            if report is not None:
+                report(len(course), float(bounds.max()))
             if not rose.any() or (len(course) > 10 and np.all(bounds - course[-11] < tol)):
                 status = "converged"
                 break

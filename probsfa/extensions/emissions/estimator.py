@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -239,7 +240,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
             raise ValueError(
                 "n_components=0 needs a stochastic cycle or a smooth factor: rhythms= or smooth=."
             )
-        with Progress(self.verbose, self.max_iter) as report:
+        with Progress(self.max_iter) if self.verbose else nullcontext() as report:
             fit = fit_model(
                 sequences,
                 asked,

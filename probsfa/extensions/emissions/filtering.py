@@ -26,10 +26,10 @@ from probsfa.extensions.emissions.sites import (
     predictor_moments,
 )
 from probsfa.statespace.engine.dynamics import Transition, transition_table
+from probsfa.statespace.engine.posterior import Filtering
 from probsfa.statespace.filtering import FilterState, run_filter
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Filtering
 
 __all__ = ["EmissionFilter", "filter_cells", "filter_sequence", "quantile_residuals"]
 

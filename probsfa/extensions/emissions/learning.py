@@ -31,6 +31,7 @@ from probsfa.extensions.emissions.sites import (
     site_panel,
 )
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
     dynamics_score,
@@ -43,7 +44,6 @@ from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, comp
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
 
 __all__ = ["BoundObjective", "Fit", "Layout", "Prior", "maximize_bound"]
 

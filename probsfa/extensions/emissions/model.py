@@ -35,11 +35,11 @@ from probsfa.extensions.emissions.sites import (
 )
 from probsfa.extensions.emissions.start import start_of
 from probsfa.statespace.engine.dynamics import simulate_latents
+from probsfa.statespace.engine.posterior import Posterior, draw_latents
 from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.fitted_model import FittedModel, parts_without
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.parameters import Parameters, canonical
-from probsfa.statespace.posterior import Posterior, draw_latents
 from probsfa.statespace.prediction import Forecast, Imputation, ImputedCells, propagate
 
 __all__ = ["EmissionFit", "EmissionModel", "fit_model"]

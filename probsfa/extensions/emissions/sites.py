@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.family import Expectation, Family
+from probsfa.statespace.engine.posterior import observation_moments, smooth
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import observation_moments, smooth
 
 __all__ = [
     "Block",

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -266,7 +267,11 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         interrupted = interrupted or stopped
         if interrupted:
             settings = settings._replace(max_iter=0)
-        with Progress(self.verbose, self.max_iter, unit="step", value="contrast") as report:
+        with (
+            Progress(self.max_iter, unit="step", value="contrast")
+            if self.verbose
+            else nullcontext() as report
+        ):
             learned = learn(features, data, start, settings, rng, report)
         self._set_fitted(
             learned._replace(interrupted=interrupted or learned.interrupted), features, columns, linear

@@ -9,9 +9,9 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.extensions.experts.model import Drawn, ExpertModel, LatentMoments
+from probsfa.statespace.engine.posterior import smooth
 from probsfa.statespace.fitted_model import FittedModel
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import smooth
 from probsfa.statespace.prediction import Imputation
 
 __all__ = ["N_DRAWS", "SampledModel"]

@@ -175,7 +175,7 @@ class Search:
         share = np.count_nonzero(rows.mask.any(axis=1)) / self.n_observed
         return left._replace(rhythm=left.rhythm / share)
 
-    def run(self, report: Callable[[int, float], None]) -> tuple[Candidate, bool]:
+    def run(self, report: Callable[[int, float], None] | None) -> tuple[Candidate, bool]:
         """Run all rounds; return the best candidate, and whether the keyboard interrupted the search."""
         schedule = halving_schedule(1, self.sequences.n_rows, self.most)
         last = len(schedule) - 1
@@ -200,7 +200,8 @@ class Search:
                     if self._cut_short:
                         break
                     n_done += 1
-                    report(n_done, self.best.bic)
+                    if report is not None:
+                        report(n_done, self.best.bic)
                 if self.stopped == "keyboard":
                     break
             if self._refuses() and not self._out_of_time():

@@ -12,9 +12,8 @@ From the bottom up, each file importing only from those above it in this list::
     student, leave_one_out          Student-t filter, and values given all others, in JAX
     sweep                           a panel chunk by chunk with any of these
     core/                           the compiled engine, without JAX
-    choose                          choice of the algorithm; use_strategy sets it explicitly
+    posterior                       moments, likelihoods and draws of a panel, by the selected algorithm
     likelihood                      the log-likelihood as a JAX function, for samplers
 
-:mod:`probsfa.statespace.posterior` calls ``choose``, which calls ``core``, or ``sweep`` without the compiled
-engine.
+All other modules call ``posterior``, which calls ``core``, or ``sweep`` without the compiled engine.
 """

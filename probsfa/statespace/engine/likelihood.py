@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa.statespace.engine.choose import strategy_for_sampling
 from probsfa.statespace.engine.dynamics import Group, Transition, block_slices, transition_score
+from probsfa.statespace.engine.posterior import strategy_for_sampling
 from probsfa.statespace.engine.problem import Model, Rows, following_index, make_problem
 from probsfa.statespace.engine.recursions import stationary
 from probsfa.statespace.engine.settings import broadcasting

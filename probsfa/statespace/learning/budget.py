@@ -14,16 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray
-from probsfa._validation import check_memory
 from probsfa.statespace.engine.core.kernels import MOST_STATES
-from probsfa.statespace.parameters import Latents
 
 __all__ = [
     "N_SEGMENTS",
     "Size",
     "affordable_rows",
     "ar1_noise_affordable",
-    "check_bytes",
     "default_size",
     "integrates_ar1_noise",
     "most_components",
@@ -51,8 +48,6 @@ _OVERHEAD = 400
 # Smallest number of observed values for each free parameter: with fewer, another factor adds more estimation
 # error than it explains.
 _CELLS_PER_PARAMETER = 6.0
-# Matrices of the size of a covariance that are in RAM at a time: a batch of rows, bands of a spectrum.
-_MATRICES = 600
 # If there are too many rows for a fit: number of segments to fit to, smallest number of rows of each, and
 # smallest number of observed values of each column in them (or a quarter of its share, if that is less).
 N_SEGMENTS, _SHORTEST = 8, 24
@@ -156,50 +151,6 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
         and _integrated_products(n_components, n_features) < by_states
     )
     return dear or n_states > MOST_STATES
-
-
-def check_identified(latents: Latents, n_observed: int) -> None:
-    """Raise a ValueError if there are more latent factors of a kind than observed values to learn them from.
-
-    Parameters
-    ----------
-    latents : Latents
-        Numbers of latent processes of each kind.
-    n_observed : int
-        Number of observed values.
-    """
-    named = {"n_components": latents.n_components}
-    named |= {kind.option: count for kind, count in latents.counts.items()}
-    for name, count in named.items():
-        if count > max(n_observed, 1):
-            raise ValueError(
-                f"{name}={count} is more than the {n_observed} observed values: the likelihood does not "
-                "determine the factors. Use fewer."
-            )
-
-
-def check_bytes(n_states: int, available: int | None = None) -> None:
-    """Raise a ValueError if a fit with so many states requires more RAM than this machine has.
-
-    Parameters
-    ----------
-    n_states : int
-        Number of states: of latent factors and of AR(1) noise.
-    available : int, optional
-        Bytes of RAM; those of the machine by default, without a check if the system does not report them.
-
-    Raises
-    ------
-    ValueError
-        If the required RAM, which the message states, is not available.
-    """
-    check_memory(
-        8 * _MATRICES * n_states**2,
-        f"{n_states} states of latent factors and AR(1) noise require about {{size}}, for {_MATRICES} "
-        f"matrices of {n_states} x {n_states} numbers",
-        "Use fewer (n_components, rhythms, smooth).",
-        available,
-    )
 
 
 def affordable_rows(n_states: int, n_features: int) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from probsfa._threads import one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.engine.posterior import visit_moments
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
     Limits,
@@ -49,7 +50,6 @@ from probsfa.statespace.learning.starts import (
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
-from probsfa.statespace.posterior import visit_moments
 
 _WHITTLE_EVALUATIONS = 80
 # Refined starts whose exact log-likelihood is farther (nats) below the best are dropped.

@@ -24,8 +24,6 @@ from probsfa.statespace.columns import ColumnMoments, column_moments, listed, re
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, Steps
 from probsfa.statespace.learning.budget import (
     Size,
-    check_bytes,
-    check_identified,
     default_size,
     integrates_ar1_noise,
 )
@@ -39,7 +37,7 @@ from probsfa.statespace.learning.objective import (
     Report,
     refinement_report,
 )
-from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
+from probsfa.statespace.learning.options import FitOptions, check_bytes, check_identified, gain_worth_filling
 from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
 from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood

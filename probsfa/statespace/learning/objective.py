@@ -11,6 +11,7 @@ from scipy.linalg import expm
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
     Limits,
@@ -34,7 +35,6 @@ from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Tr
 from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
 
 # ------------------------------------------------------------------------------------------------ rotations
 

@@ -1,4 +1,4 @@
-"""Options of a fit."""
+"""Options of a fit, and their validation."""
 
 import numbers
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import numpy as np
 
 from probsfa._times import TimeAxis, seconds_of
 from probsfa._typing import BoolArray, FloatArray
-from probsfa._validation import check_count, check_option
+from probsfa._validation import check_count, check_memory, check_option
 from probsfa.statespace.learning.coordinates import PERIOD_RANGE, Limits
 from probsfa.statespace.noise import STRUCTURES, NoiseVariances
 from probsfa.statespace.noise.gaussian import (
@@ -28,7 +28,7 @@ from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 
-__all__ = ["FitOptions", "Given", "gain_worth_filling"]
+__all__ = ["FitOptions", "Given", "check_bytes", "check_identified", "gain_worth_filling"]
 
 #: Matern processes by the smoothness of their kernel, and trends by name.
 SMOOTH_KINDS: dict[float, type[Matern32]] = {1.5: Matern32, 2.5: Matern52}
@@ -37,6 +37,8 @@ TREND_KINDS: dict[str, type[Process]] = {"level": LocalLevel, "linear": LocalLin
 #: Names in `fixed` and their numbers of dimensions. An entry is a value, or None if it is learned.
 FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 
+# Matrices of the size of a covariance that are in RAM at a time: a batch of rows, bands of a spectrum.
+_MATRICES = 600
 # Default tolerance, in nats: a factor of the squared number of free parameters, and the maximum.
 _WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
 # Tolerance of imputation in nats for each observed value, if there are more values than this. A smaller gain
@@ -617,3 +619,47 @@ class FitOptions:
         if self.fixed is not None and "noise" in self.fixed:
             held = _standardised_noise(_as_array(self.fixed["noise"]), scale)
         return Noise(self.variances(scale.size), floor, 0.0 if self.noise_prior is None else WEAK_PRIOR, held)
+
+
+def check_identified(latents: Latents, n_observed: int) -> None:
+    """Raise a ValueError if there are more latent factors of a kind than observed values to learn them from.
+
+    Parameters
+    ----------
+    latents : Latents
+        Numbers of latent processes of each kind.
+    n_observed : int
+        Number of observed values.
+    """
+    named = {"n_components": latents.n_components}
+    named |= {kind.option: count for kind, count in latents.counts.items()}
+    for name, count in named.items():
+        if count > max(n_observed, 1):
+            raise ValueError(
+                f"{name}={count} is more than the {n_observed} observed values: the likelihood does not "
+                "determine the factors. Use fewer."
+            )
+
+
+def check_bytes(n_states: int, available: int | None = None) -> None:
+    """Raise a ValueError if a fit with so many states requires more RAM than this machine has.
+
+    Parameters
+    ----------
+    n_states : int
+        Number of states: of latent factors and of AR(1) noise.
+    available : int, optional
+        Bytes of RAM; those of the machine by default, without a check if the system does not report them.
+
+    Raises
+    ------
+    ValueError
+        If the required RAM, which the message states, is not available.
+    """
+    check_memory(
+        8 * _MATRICES * n_states**2,
+        f"{n_states} states of latent factors and AR(1) noise require about {{size}}, for {_MATRICES} "
+        f"matrices of {n_states} x {n_states} numbers",
+        "Use fewer (n_components, rhythms, smooth).",
+        available,
+    )

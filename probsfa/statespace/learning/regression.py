@@ -25,6 +25,7 @@ from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
+from probsfa.statespace.engine.posterior import expected_statistics, smooth
 from probsfa.statespace.learning.coordinates import Coordinates, latent_spectra, score
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fisher_metric import factor_spectra, factorise
@@ -59,7 +60,6 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics, smooth
 from probsfa.statespace.student import infer_weights
 
 __all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]

@@ -32,6 +32,7 @@ from probsfa._threads import one_blas_thread
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.moments import Statistics
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.gross_outliers import MAD, distance_from_adjacent, robust_spread
 from probsfa.statespace.learning.coordinates import Coordinates, Limits, imposed
 from probsfa.statespace.learning.em import fit_em
@@ -50,7 +51,6 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.student import FEWEST_DEGREES, MOST_DEGREES, LeftOut, StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, Parameters
-from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.student import (
     Weights,
     bound_at,

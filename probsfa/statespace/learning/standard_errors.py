@@ -15,6 +15,7 @@ from scipy.special import ndtri
 from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
     dynamics_standard_errors,
@@ -27,7 +28,6 @@ from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
 
 # Names of errors that are attributes, not fields of the tuple.

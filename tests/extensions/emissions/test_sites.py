@@ -6,8 +6,8 @@ import pytest
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.sites import infer
+from probsfa.statespace.engine.posterior import smooth
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.posterior import smooth
 from tests.extensions.emissions.support import cells, draw, parameters, shape_of
 from tests.oracles import emissions as oracle
 from tests.sampling import sparsely

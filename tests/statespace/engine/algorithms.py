@@ -5,8 +5,7 @@ import pytest
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.core.algorithm import Core
 from probsfa.statespace.engine.core.kernels import available
-from probsfa.statespace.engine.core.recursions import Recursions
-from probsfa.statespace.engine.core.segments import Segments
+from probsfa.statespace.engine.core.passes import Recursions, Segments
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.sweep import Sweep
 from tests.oracles import statespace as oracle
@@ -55,7 +54,7 @@ def assert_same(found, wanted, tolerance=EXACT):
 
 def sums_of(name, params, panel) -> Statistics:
     """Expected statistics by an algorithm of :func:`use_strategy`."""
-    from probsfa.statespace.posterior import expected_statistics
+    from probsfa.statespace.engine.posterior import expected_statistics
 
     with use_strategy(name):
         return expected_statistics(params, panel)

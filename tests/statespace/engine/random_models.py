@@ -15,10 +15,10 @@ import numpy as np
 
 from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
+from probsfa.statespace.engine.posterior import Filtering, Posterior, smooth
 from probsfa.statespace.filtering import filter_all
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents, Parameters
-from probsfa.statespace.posterior import Filtering, Posterior, smooth
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend

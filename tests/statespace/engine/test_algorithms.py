@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from probsfa.statespace.engine.choose import strategy_for_sampling
 from probsfa.statespace.engine.dynamics import transition_over
+from probsfa.statespace.engine.posterior import strategy_for_sampling
 from probsfa.statespace.engine.recursions import Recursions
 from probsfa.statespace.engine.sweep import chunk_length
 from tests.oracles import block_processes

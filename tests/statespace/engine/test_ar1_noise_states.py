@@ -4,8 +4,8 @@ from itertools import product
 
 import numpy as np
 
+from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import Posterior
 from tests.oracles import ar1_noise as oracle
 from tests.sampling import sparsely
 from tests.statespace.engine.algorithms import ALGORITHMS, skip_without_core

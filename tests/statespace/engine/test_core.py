@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 
 from probsfa.statespace import ProbabilisticSFA, use_strategy
-from probsfa.statespace.engine.choose import choose
-from probsfa.statespace.engine.core import kernels, passes, segments
-from probsfa.statespace.engine.core import recursions as core_recursions
+from probsfa.statespace.engine.core import kernels, passes
 from probsfa.statespace.engine.core.algorithm import Core, largest_precision
 from probsfa.statespace.engine.core.kernels import pack
-from probsfa.statespace.engine.core.recursions import Recursions
-from probsfa.statespace.engine.core.segments import Segments
+from probsfa.statespace.engine.core.passes import Recursions, Segments
+from probsfa.statespace.engine.posterior import choose, expected_statistics, log_likelihood, smooth
 from probsfa.statespace.engine.sweep import Sweep
 from probsfa.statespace.panel import Units, lazy_panel, pack_rows
-from probsfa.statespace.posterior import expected_statistics, log_likelihood, smooth
 from probsfa.statespace.streaming import stream
 from tests.oracles import statespace as oracle
 from tests.statespace.engine.algorithms import assert_is_the_joint_gaussian, assert_same
@@ -72,7 +69,7 @@ def test_draws_over_chunks_are_those_at_once(rng, monkeypatch):
 @pytest.mark.parametrize("few_gaps", [0, 64])
 @pytest.mark.parametrize("lengths", [[97], [96, 1, 95, 4], [230]])
 def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps):
-    monkeypatch.setattr(segments, "_FEW_GAPS", few_gaps)
+    monkeypatch.setattr(passes, "_FEW_GAPS", few_gaps)
     monkeypatch.setattr(passes, "n_cores", lambda: 2)
     monkeypatch.setattr(passes, "_LEAST_WORK", 0)
     model = model_of(rng, 5)
@@ -307,7 +304,7 @@ def test_memory_of_kept_gains_is_bounded(rng):
     whole = passes.PanelPass(params, panel, Recursions, 2**30)
     list(whole.forward())
     assert whole.chunks[0].n_slots < 200
-    assert core_recursions.Recursions.rows_of_chunk(100, False) >= 256
+    assert Recursions.rows_of_chunk(100, False) >= 256
 
 
 def test_the_default_is_what_was_asked_of_it(rng):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
-from probsfa.statespace.engine.choose import choose, use_strategy
 from probsfa.statespace.engine.core import kernels
+from probsfa.statespace.engine.posterior import choose, use_strategy
 from probsfa.statespace.engine.sweep import Sweep
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_panel, to_parameters

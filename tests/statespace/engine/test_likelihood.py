@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
-from probsfa.statespace.posterior import log_likelihood
+from probsfa.statespace.engine.posterior import log_likelihood
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters

@@ -7,11 +7,10 @@ import pytest
 
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine import batched, compiler, scan, segmented
-from probsfa.statespace.engine.choose import strategy_for_sampling
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
+from probsfa.statespace.engine.posterior import smooth, strategy_for_sampling
 from probsfa.statespace.engine.scan import ParallelScan
-from probsfa.statespace.posterior import smooth
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters

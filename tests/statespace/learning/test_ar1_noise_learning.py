@@ -6,6 +6,7 @@ import scipy.stats
 from scipy.signal import lfilter
 
 from probsfa import ProbabilisticSFA, select_n_components
+from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.learning import em
 from probsfa.statespace.learning.budget import default_size, most_components
 from probsfa.statespace.learning.coordinates import (
@@ -22,7 +23,6 @@ from probsfa.statespace.learning.starts import signs_of_ar1_noise
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters, make_parameters
-from probsfa.statespace.posterior import expected_statistics, log_likelihood
 from tests.oracles import ar1_noise as oracle
 from tests.oracles.statespace import numerical_hessian
 from tests.sampling import sparsely

@@ -9,7 +9,6 @@ from probsfa.datasets import hide_cells, make_slow_mixture
 from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.learning.budget import (
     affordable_rows,
-    check_bytes,
     choose_segments,
     default_size,
     most_components,
@@ -17,7 +16,7 @@ from probsfa.statespace.learning.budget import (
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_missing_values
 from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, check_bytes
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents, Parameters
 

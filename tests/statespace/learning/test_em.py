@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep, fit_quasi_newton
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents
-from probsfa.statespace.posterior import expected_statistics
 from probsfa.statespace.processes.ar1 import cubic_decay
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely

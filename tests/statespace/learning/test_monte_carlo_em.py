@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise
+from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.learning import em as learning
 from probsfa.statespace.learning.em import EMIteration, fit_monte_carlo_em, with_ar1_noise
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Parameters
-from probsfa.statespace.posterior import log_likelihood
 from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
 

@@ -5,6 +5,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa._times import TimeAxis, seconds_of
+from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood, simulate
 from probsfa.statespace.learning import em
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
@@ -22,7 +23,6 @@ from probsfa.statespace.learning.starts import strongest_frequency, with_rhythm
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, Parameters, canonical
-from probsfa.statespace.posterior import expected_statistics, log_likelihood, simulate
 from probsfa.statespace.processes import BlockMoments
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm

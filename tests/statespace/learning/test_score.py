@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, score, to_vector
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents
-from probsfa.statespace.posterior import expected_statistics
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times

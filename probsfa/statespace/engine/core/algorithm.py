@@ -9,11 +9,16 @@ import numpy as np
 
 from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.core.kernels import MOST_STATES, available, kernels
-from probsfa.statespace.engine.core.passes import Arrays, Chunk, PanelPass, scratch
-from probsfa.statespace.engine.core.recursions import Recursions, make_rows
-from probsfa.statespace.engine.core.segments import Segments
-from probsfa.statespace.engine.core.tables import Columns, Roots
+from probsfa.statespace.engine.core.kernels import MOST_STATES, Columns, Roots, available, kernels
+from probsfa.statespace.engine.core.passes import (
+    Arrays,
+    Chunk,
+    PanelPass,
+    Recursions,
+    Segments,
+    make_rows,
+    scratch,
+)
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
 from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
 from probsfa.statespace.panel import Panel, RowSource
@@ -106,7 +111,7 @@ class Core:
         covariance: FloatArray,
         onward: Transition | None = None,
     ) -> Filtering:
-        """Return causal moments; parameters as in :func:`probsfa.statespace.posterior.filter_rows`."""
+        """Return causal moments; parameters as in :func:`probsfa.statespace.engine.posterior.filter_rows`."""
         with _settings():
             rows, values, weights = _rows(params, panel, panel.cell_weights, onward)
             means, covariances, terms = _room_for_filter(rows, panel.n_rows, params.n_states)

@@ -1,15 +1,19 @@
-"""Import of the compiled kernels' Python module, if it was built and is not switched off."""
+"""The compiled kernels: import of their Python module, and arrays in the format that they use."""
 
 import importlib
 import os
 import warnings
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.engine.dynamics import Blocks, Transition
+from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.panel import Units, aligned_like, pack_rows
+from probsfa.statespace.parameters import Parameters
 
 __all__ = ["MOST_STATES", "SWITCH", "available", "kernels", "pack", "warn_if_missing"]
 
@@ -82,3 +86,175 @@ def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray
     shift, scale = (np.ascontiguousarray(x, np.float64) for x in units)
     kernels().pack(np.asarray(block), shift, scale, values, mask)
     return values, mask
+
+
+# ---- arrays: transitions over gaps, columns, sums, lower triangles
+
+#: Numbers of a SIMD vector, as in segments.c.
+LANES = 4
+
+
+class Precisions(NamedTuple):
+    """Transitions over each gap and then the sequence start, in the form that segments use.
+
+    ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` as returned by :func:`by_diagonals`, (U + 1, 2, K); and ``log|Q|``
+    (U + 1,).
+    """
+
+    weight: FloatArray
+    known: FloatArray
+    inverse: FloatArray
+    log_det: FloatArray
+
+    @classmethod
+    def of(cls, steps: Transition) -> "Precisions":
+        """Return the tables of transitions (U + 1, K)."""
+        batch = steps.as_batch()
+        precisions = batch.in_information_form()
+        return cls(
+            weight=by_diagonals(precisions.weights),
+            known=by_diagonals(precisions.known),
+            inverse=by_diagonals(precisions.innovation),
+            log_det=np.ascontiguousarray(batch.innovation_log_det(), np.float64),
+        )
+
+
+def by_diagonals(batch: Blocks) -> FloatArray:
+    """Return a batch of matrices of blocks as (U, B, K), the diagonals first.
+
+    For row ``i`` of a block, columns ``i + 1``, ``i + 2``, modulo the size of the block, follow. ``B`` is the
+    size of the largest block, at least two.
+    """
+    first, count = batch.diagonal.shape
+    width = max((2, *(group.shape[1] for group in batch.groups)))
+    out = np.zeros((count, width, batch.n_states))
+    out[:, 0, :first] = batch.diagonal.T
+    for group in batch.groups:
+        n, size = group.shape[:2]
+        rows = np.arange(size)
+        for b in range(size):
+            own = group[:, rows, (rows + b) % size]  # (P, B, U)
+            out[:, b, first : first + n * size] = own.reshape(n * size, count).T
+        first += n * size
+    return out
+
+
+class Roots(NamedTuple):
+    """Transitions over each gap and then the sequence start, in the form that recursions use.
+
+    ``A`` and upper triangles ``N`` with ``Q = N' N``, both (U + 1, K, K).
+    """
+
+    transition: FloatArray
+    innovation: FloatArray
+
+    @classmethod
+    def of(cls, steps: Transition) -> "Roots":
+        """Return the tables of transitions (U + 1, K)."""
+        batch = steps.as_batch()
+        both = (batch.matrix.matrix(), batch.innovation_root().matrix())
+        return cls(*(np.ascontiguousarray(np.moveaxis(x, -1, 0), np.float64) for x in both))
+
+    def chosen(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
+        """Return only the transitions that an index uses, and the index into them."""
+        used, inverse = np.unique(index, return_inverse=True)
+        return Roots(self.transition[used], self.innovation[used]), inverse.astype(np.int32)
+
+
+class Columns(NamedTuple):
+    """Parameters of the columns; see ``observations`` of ``kernels.h``."""
+
+    offset: FloatArray
+    reciprocal_noise: FloatArray
+    log_norm: FloatArray
+    loadings: FloatArray
+    scaled: FloatArray
+    products: FloatArray
+
+    @classmethod
+    def of(cls, params: Parameters) -> "Columns":
+        """Return the parameters of a model's columns."""
+        rows, columns = lower_triangle(params.n_states)
+        loadings, noise = (np.asarray(x, np.float64) for x in (params.loadings, params.noise_variance))
+        scaled = loadings / noise[:, None]
+        arrays = (
+            params.offset,
+            1.0 / noise,
+            np.log(2.0 * np.pi * noise),
+            loadings.T,
+            scaled,
+            scaled[:, rows] * loadings[:, columns],
+        )
+        return cls(*(np.ascontiguousarray(array, np.float64) for array in arrays))
+
+
+class Sums(NamedTuple):
+    """Sums over rows for the expected statistics; see ``add_up`` of ``segments.c``."""
+
+    seen: FloatArray
+    residual_moments: FloatArray
+    residual_power: FloatArray
+    transitions: FloatArray
+
+    @classmethod
+    def zero(
+        cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
+    ) -> "Sums":
+        """Return sums over no rows; if rows are complete, all columns share the sums ``seen``."""
+        k, d = n_states, n_features
+        width = d + 1 + -(d + 1) % LANES
+        seen = (k * (k + 1) + k + 1, LANES if complete else width)
+        shapes = (seen, (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
+        return cls(*(np.zeros(shape) for shape in shapes))
+
+    def statistics(self, log_likelihood: float, loadings: FloatArray, *, complete: bool) -> Statistics:
+        """Return the expected statistics, of complete rows or others."""
+        d, k = loadings.shape
+        packed = k * (k + 1) // 2
+        seen = self.seen[:, :1] if complete else self.seen[:, : d + 1]
+        spread, second = (unpacked(seen[part].T) for part in (slice(packed), slice(packed, 2 * packed)))
+        first, counts = seen[2 * packed : -1].T, seen[-1]
+        moments = np.empty((d + 1, k + 1, k + 1))
+        moments[:, :k, :k] = spread + second
+        moments[:, :k, k] = moments[:, k, :k] = first
+        moments[:, k, k] = counts
+        loaded = loadings @ spread[0] if complete else np.einsum("dij,dj->di", spread[:-1], loadings)
+        crossed = self.residual_moments[:, :d].T.copy()
+        crossed[:, :k] -= loaded
+        power = self.residual_power + np.einsum("di,di->d", loaded, loadings)
+        of_gaps = self.transitions[:-1]
+        steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
+        return Statistics(
+            log_likelihood,
+            np.broadcast_to(counts, d + 1)[:-1].copy(),
+            power,
+            crossed,
+            moments[:-1],
+            moments[-1],
+            *map(np.copy, steps),
+        )
+
+
+@cache
+def lower_triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return rows and columns of the entries of a lower triangle, row after row."""
+    return np.tril_indices(size)
+
+
+def packed(matrix: FloatArray) -> FloatArray:
+    """Return the lower triangle of a matrix, row after row."""
+    return matrix[lower_triangle(len(matrix))]
+
+
+def unpacked(lower: FloatArray) -> FloatArray:
+    """Return the symmetric matrices (..., K, K) of lower triangles."""
+    return lower[..., _places(lower.shape[-1])]
+
+
+@cache
+def _places(count: int) -> NDArray[np.intp]:
+    """Return the indices of a symmetric matrix's entries in its lower triangle of ``count`` numbers."""
+    size = round((np.sqrt(8.0 * count + 1.0) - 1.0) / 2.0)
+    places = np.zeros((size, size), dtype=np.intp)
+    places[lower_triangle(size)] = np.arange(count)
+    return np.maximum(places, places.T)

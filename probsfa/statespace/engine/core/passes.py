@@ -3,6 +3,7 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
@@ -10,9 +11,18 @@ import numpy as np
 
 from probsfa._threads import n_cores, on_two_threads
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.core.kernels import kernels
-from probsfa.statespace.engine.core.tables import Columns, Precisions, Roots, Sums, by_diagonals, packed
-from probsfa.statespace.engine.dynamics import transition_table
+from probsfa.statespace.engine.core.kernels import (
+    LANES,
+    Columns,
+    Precisions,
+    Roots,
+    Sums,
+    by_diagonals,
+    kernels,
+    packed,
+    unpacked,
+)
+from probsfa.statespace.engine.dynamics import Blocks, transition_table
 from probsfa.statespace.panel import Panel, reading, resident_bytes
 from probsfa.statespace.parameters import Parameters
 
@@ -24,6 +34,8 @@ _T = TypeVar("_T", Precisions, Roots)
 _READ_BYTES = 16 * 2**20
 # Rows times products of a row at which a second thread saves more time than its start takes (some 50 us).
 _LEAST_WORK = 1e7
+# Bytes of the results of a chunk that are kept for the backward pass: precisions, or gains and roots.
+_CHUNK_BYTES = 64 * 2**20
 
 
 class Scratch(threading.local):
@@ -265,3 +277,189 @@ class PanelPass:
                 chunk = self.kind(self, self.parts[i], fresh=True)
                 chunk.filter(self.states[i])
             yield i, chunk
+
+
+# Groups of four parallel segments, for two threads; one if segments would be shorter than the minimum.
+_GROUPS, _SHORTEST = 2, 24
+# Maximum number of distinct gaps for which transitions are stored for all lanes.
+_FEW_GAPS = 64
+# Minimum rows of a chunk. Segments should be long compared with the rows that depend on those before them,
+# which are processed twice: at 24 to 64 states, chunks of 2048 rows take 14 to 34 % more time than chunks of
+# 8192.
+_FEWEST_CHUNK_ROWS = 2048
+
+
+class Segments(Chunk):
+    """A chunk in segments that are processed in parallel, in information form: see ``segments.c``.
+
+    Fast if noise is not tiny.
+    """
+
+    #: Maximum number of states of a block that segments support.
+    most_states_of_a_block = 2
+
+    @classmethod
+    def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
+        """Return the number of rows of a chunk."""
+        rows = _CHUNK_BYTES // (4 * n_states * (n_states + 1))
+        # Moments in full are several times as large, and are returned.
+        return max(rows // 8 if shown else rows, _FEWEST_CHUNK_ROWS)
+
+    @classmethod
+    def prior(cls, n_states: int) -> State:
+        """See :class:`.Chunk`: information and precision."""
+        return State(np.zeros(n_states), np.eye(n_states))
+
+    def _n_groups(self) -> int:
+        return 1 if self.one_thread else min(_GROUPS, max(1, self.n_rows // (LANES * _SHORTEST)))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the results kept for the backward pass."""
+        return int(self.rows.nbytes + self.group.nbytes)
+
+    @cached_property
+    def _precisions(self) -> Precisions:
+        return self.whole.shared(Precisions)
+
+    def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
+        kernel = self.kernel
+        for name, array in self._precisions._asdict().items():
+            setattr(kernel, name, array)
+        self.group = np.zeros(kernel.size_of_groups, np.uint8)
+        size = kernel.size_of_rows
+        self.rows = np.empty(size) if self.fresh else scratch.array("rows", size)
+        kernel.group, kernel.rows = self.group, self.rows
+        kernel.collapsed = scratch.array("collapsed", kernel.size_of_collapsed)
+        if self.whole.n_gaps <= _FEW_GAPS:
+            kernel.steps = np.empty(kernel.size_of_steps, np.uint8)
+            kernel.tabulate()
+        information, precision = (x.copy() for x in before)
+        self._on_groups(kernel.collapse)
+        self._on_groups(kernel.eliminate)
+        kernel.join(precision, information)
+        self._on_groups(kernel.refilter)
+        kernel.collapsed = None
+        return State(information, precision)
+
+    def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
+        """See :class:`.Chunk`."""
+        k, after = self.whole.n_states, self.whole.after
+        table = self._precisions
+        mean = _inverse(last.matrix) @ last.vector
+        covariance = _inverse(last.matrix + self._over_last(table.known))
+        if after is not None:
+            gain = covariance @ self._over_last(table.weight)
+            crossed = gain @ after.matrix
+            mean = mean + gain @ (after.vector - self._over_last(self.whole.diagonals) @ mean)
+            covariance = covariance + crossed @ gain.T
+            into["lag_one"][-1] = crossed.T if full else self._of_lag_one(crossed.T)
+        self._set_moments(into)
+        self.kernel.join_back(mean, np.ascontiguousarray(covariance))
+        self._on_groups(lambda first, end: self.kernel.smooth(first, end, full))
+        self.kernel.link(full)
+        first = into["covariances"][0]
+        return State(into["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
+
+    def _over_last(self, table: FloatArray) -> FloatArray:
+        """Return the matrix (K, K) of a table for the step after the last row."""
+        diagonal, beside = table[self.following]
+        n = self.whole.n_single
+        paired = np.arange(n, self.whole.n_states).reshape(-1, 2)
+        pairs = np.stack([diagonal[paired], beside[paired]], axis=2)
+        pairs[:, 1] = pairs[:, 1, ::-1]
+        return np.asarray(Blocks(diagonal[:n], (pairs,) if len(pairs) else ()).matrix())
+
+    def _of_lag_one(self, matrix: FloatArray) -> FloatArray:
+        """Return the entries of a lag-one covariance that sums use, see :meth:`smooth`."""
+        paired = np.arange(self.whole.n_single, self.whole.n_states)
+        partner = paired.reshape(-1, 2)[:, ::-1].ravel()
+        return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
+
+    def _on_groups(self, run: Callable[[int, int], None]) -> None:
+        n = self._n_groups()
+        if n < 2:
+            run(0, n)
+        else:
+            on_two_threads(lambda: run(0, n // 2), lambda: run(n // 2, n))
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """Return the inverse of a symmetric positive definite matrix; NaN if it is not positive definite."""
+    try:
+        root = np.linalg.inv(np.linalg.cholesky(matrix))
+    except np.linalg.LinAlgError:
+        return np.full_like(matrix, np.nan)
+    return root.T @ root
+
+
+class Recursions(Chunk):
+    """A chunk processed row by row, with square roots of covariances: see ``recursions.c``.
+
+    Accurate for tiny noise and closely spaced rows.
+    """
+
+    @classmethod
+    def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
+        """Return the number of rows of a chunk."""
+        return _CHUNK_BYTES // (16 * n_states**2)
+
+    @classmethod
+    def prior(cls, n_states: int) -> State:
+        """See :class:`.Chunk`: mean and root of the covariance."""
+        return State(np.zeros(n_states), np.eye(n_states))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the results kept for the backward pass; gains that steady-state rows share count once."""
+        return 16 * self.n_slots * self.whole.n_states**2 + self.means_of_filter.nbytes
+
+    @cached_property
+    def _rows(self) -> Any:
+        roots, index = self.whole.shared(Roots).chosen(self.gap_index)
+        return make_rows(self.whole.params, self.values, self.weights, roots, index)
+
+    def _room_for_means(self) -> FloatArray:
+        self.means_of_filter = np.empty((self.n_rows, self.whole.n_states))
+        return self.means_of_filter
+
+    def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
+        n, k, rows = self.n_rows, self.whole.n_states, self._rows
+        rows.filtered_means, rows.terms = means, terms
+        rows.slot = np.empty(n, np.int32)
+        rows.gain, rows.root = np.empty((n, k, k)), np.empty((n, k, k))
+        mean, root = (x.copy() for x in before)
+        self.n_slots = rows.filter(mean, root)
+        rows.values = rows.weights = None
+        return State(mean, root)
+
+    def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
+        """See :class:`.Chunk`."""
+        k, after = self.whole.n_states, self.whole.after
+        mean, covariance = np.zeros(k), np.zeros((k, k))
+        if after is not None:
+            mean[:], covariance[:] = after
+        self._set_moments(into)
+        self._rows.set_moments(into["means"], into["covariances"], into["lag_one"])
+        self._rows.smooth(full, self.whole.n_single, self.whole.n_triples, mean, covariance)
+        return State(mean, covariance)
+
+    def draw(self, normals: FloatArray, after: FloatArray, draws: FloatArray) -> None:
+        """Draw states (n, M, K) from normals; ``after`` (M, K), the next state, becomes the first."""
+        self._rows.draw(normals.shape[1], normals, after, draws)
+
+
+def make_rows(
+    params: Parameters, values: FloatArray, weights: FloatArray, roots: Roots, gap_index: Any
+) -> Any:
+    """Return the kernel of rows (n, D), with indices (n + 1,) of the transitions to and after them."""
+    n, d = values.shape
+    reach = max(params.latents.sizes, default=1) - 1
+    sizes = {"n_states": params.n_states, "n_features": d, "n_rows": n, "n_gaps": len(roots.transition) - 1}
+    rows = kernels().Rows(**sizes, reach=reach)
+    rows.values, rows.weights, rows.gap_index = values, weights, gap_index
+    rows.transition, rows.innovation = roots
+    named = {"loadings": params.loadings, "noise": params.noise_variance, "offset": params.offset}
+    for name, array in named.items():
+        setattr(rows, name, np.ascontiguousarray(array, np.float64))
+    return rows

@@ -11,13 +11,13 @@ import pytest
 
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.dynamics import transition_over
-from probsfa.statespace.panel import padded_length
-from probsfa.statespace.posterior import (
+from probsfa.statespace.engine.posterior import (
     expected_statistics,
     filter_rows,
     log_likelihood,
     smooth,
 )
+from probsfa.statespace.panel import padded_length
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import HOLES, STRICT, punch, scaled_error, to_panel, to_parameters, uneven_times
@@ -274,7 +274,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import make_parameters
-from probsfa.statespace.posterior import smooth, expected_statistics
+from probsfa.statespace.engine.posterior import smooth, expected_statistics
 assert len(jax.live_arrays()) == 0, "importing allocated arrays"
 assert jax.config.jax_enable_x64 == before, "importing changed the configuration"
 rng = np.random.default_rng(0)
