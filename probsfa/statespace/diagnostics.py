@@ -43,16 +43,17 @@ __all__ = [
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 # Significance level of each of the six kinds of misfit, over all columns: 1 % for all kinds together.
 _FALSE_ALARMS = 0.01 / 6.0
-# Thresholds of misfit that is reported: autocorrelation, share of a cycle in the mean square, excess kurtosis
-# and degrees of freedom, ratio of spreads, difference of levels in standard deviations, lack of coverage.
+# Thresholds above which misfit is reported: autocorrelation, share of a cycle in the mean square, excess
+# kurtosis and degrees of freedom, ratio of standard deviations, difference of levels in standard deviations,
+# lack of coverage.
 _LEAST_MEMORY, _LEAST_RHYTHM = 0.12, 0.01
 _LEAST_KURTOSIS, _MOST_DEGREES = 1.0, 10.0
 _LEAST_RATIO, _LEAST_LEVEL, _LEAST_GAP = 1.5, 0.5, 0.08
-# Minimum autocorrelation of a smooth column: of its errors at lag 1, and of its increments at lag 2. The
-# first is also required of a direction that columns share. White noise in a column moves the autocorrelation
-# of increments at lag 2 towards zero, and at lag 1 below zero. Ridge for the correlation matrix of errors.
+# Minimum autocorrelation of a smooth column: of its errors at lag 1, and of its increments at lag 2 (white
+# noise makes the latter negative at lag 1). The first is also required of linear combinations of columns. The
+# ridge regularizes the correlation matrix of errors.
 _LEAST_LEFT_BY_ROUGHNESS, _LEAST_OF_INCREMENTS, _HARDLY_ANY = 0.3, 0.25, 0.05
-# Factors may spread the misfit of one column to others, at most by this fraction.
+# Misfit of one column can affect others through the factors, at most by this fraction.
 _CARRIED_OVER = 1.0 / 3.0
 # Number of consecutive lags that are tested, and additional calendar periods in seconds.
 _LAGS = 10
@@ -86,16 +87,16 @@ class PredictionErrors(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """An option that would describe a misfit.
+    """Options that would remove a misfit.
 
     Attributes
     ----------
     options : dict
-        Options of :class:`probsfa.ProbabilisticSFA`, beside those of the model.
+        Options of :class:`probsfa.ProbabilisticSFA` that are added to those of the model.
     gain : float
-        Approximate gain in log-likelihood of the errors that it describes, in nats.
+        Approximate gain in log-likelihood, in nats.
     n_states : int
-        Number of states of the model with these options. The time of a fit grows with its square.
+        Number of states with these options; the time of a fit grows with its square.
     """
 
     options: dict[str, Any]
@@ -121,8 +122,8 @@ class Diagnostics:
     ljung_box : ndarray of shape (D,)
         P-values of the Ljung-Box test for white noise at these lags, in the form for missing values.
     excess_kurtosis, degrees_of_freedom : ndarray of shape (D,)
-        Excess kurtosis of the innovations, and degrees of freedom of the best-fitting Student's t: zero and
-        infinity for normal errors.
+        Excess kurtosis of the innovations (zero if normal), and degrees of freedom of the best-fitting
+        Student's t (infinity if normal).
     rhythm_periods, rhythm_p_values : ndarray of shape (D,)
         Period of the highest peak of the innovations' spectrum, in `time_unit_` of the model, and its
         p-value.
@@ -133,8 +134,8 @@ class Diagnostics:
     levels : ndarray of shape (P,)
         Nominal coverage of prediction intervals.
     coverage : dict of ndarray of shape (P, D)
-        Coverage of prediction intervals: ``"one step"`` ahead; for single ``"cells"`` left out; for whole
-        ``"rows"`` left out; for ``"blocks"`` of rows in one column.
+        Coverage of prediction intervals by pattern: ``"one step"`` ahead, single values left out
+        (``"cells"``), whole ``"rows"`` left out, and ``"blocks"`` of rows left out in one column.
     n_cells : ndarray of shape (D,)
         Number of innovations.
     feature_names : tuple of str
@@ -142,8 +143,8 @@ class Diagnostics:
     advice : tuple of str
         Descriptions of misfit, each with a suggestion; empty if no test fails.
     suggestions : tuple of Suggestion
-        Suggested options of :class:`probsfa.ProbabilisticSFA`: cycles, and others in order of their expected
-        gain. Apply one, fit and diagnose again: it may remove the misfit that the others describe.
+        Suggested options of :class:`probsfa.ProbabilisticSFA`: cycles first, then others by expected gain.
+        Apply one, fit and diagnose again: it may remove further misfit.
 
     See Also
     --------
@@ -154,8 +155,8 @@ class Diagnostics:
     -----
     Advice is given only for misfit that is both large enough to matter and significant at a level of 1 % for
     all columns together. Cycles are removed before the other tests, so that each misfit is reported once; the
-    numbers by column are those of the original innovations. A smooth factor is suggested if it gives the data
-    a much higher likelihood than an AR(1) factor with the same loadings.
+    numbers by column are those of the original innovations. A smooth factor is suggested if the likelihood
+    with it is much higher than with an AR(1) factor with the same loadings.
     """
 
     predictions: Any
@@ -390,8 +391,8 @@ def left_out_row_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (T, D) of noise-free observed values given all other rows.
 
-    Parameters as of :func:`left_out_rows`, with the weights (T, D) of values if they differ; NaN where that
-    has NaN.
+    Parameters are those of :func:`left_out_rows`, and the weights (T, D) of the values if they differ. The
+    result is NaN for the same values.
     """
     k = means.shape[1]
     noisy = params.noise_variance > 0.0
@@ -405,7 +406,7 @@ def left_out_row_moments(
     root = axes * np.sqrt(np.maximum(power, 0.0))[:, None, :]
     turned = np.swapaxes(root, 1, 2)
     left, vectors = np.linalg.eigh(np.eye(k) - turned @ information @ root)
-    # Smallest relative eigenvalue at which leave-one-row-out moments are not lost to rounding errors.
+    # Smallest relative eigenvalue for which rounding errors do not dominate leave-one-row-out moments.
     fine = np.min(left, axis=1, initial=1.0) > 1e-7
     left = np.where(fine[:, None], left, 1.0)
     inflated = root @ vectors / np.sqrt(left)[:, None, :]
@@ -462,7 +463,7 @@ def _largest(values: FloatArray) -> tuple[FloatArray, NDArray[np.intp]]:
 
 
 class _Cleaned(NamedTuple):
-    """Innovations without cycles: `errors`; `steady` also has equal level and spread in each part."""
+    """Innovations without cycles (`errors`), and also standardized in each part (`steady`)."""
 
     errors: FloatArray
     steady: FloatArray
@@ -510,7 +511,7 @@ def _advise(
     smoother: Sequence[int] | NDArray[np.intp],
     n_states: int,
 ) -> tuple[tuple[str, ...], tuple[Suggestion, ...]]:
-    """Return a sentence for each kind of misfit, and the options that they suggest, in order of gain."""
+    """Return a sentence for each kind of misfit, and the suggested options in order of gain."""
     innovations = errors.by_kind["one step"]
     d = innovations.shape[1]
     judged = np.count_nonzero(~np.isnan(innovations), axis=0) >= _FEWEST
@@ -602,14 +603,14 @@ def _advise(
 
 
 def _gain(errors: FloatArray, shares: FloatArray) -> float:
-    """Return the gain in log-likelihood, in nats, if shares (D,) of the columns' mean squares remain."""
+    """Return the gain in nats if the mean squares of the columns are reduced to the given shares (D,)."""
     counts = np.count_nonzero(~np.isnan(errors), axis=0)
     known = (counts > 0) & (shares > 0.0)
     return float(-0.5 * np.sum(counts[known] * np.log(np.minimum(shares[known], 1.0))))
 
 
 def _own(told: BoolArray, size: FloatArray) -> BoolArray:
-    """Return columns with a misfit, without those to which factors may spread that of another column."""
+    """Return columns with a misfit, except where it may be caused by a larger misfit of another column."""
     most = np.max(np.abs(size), where=told, initial=0.0)
     return told & (np.nan_to_num(np.abs(size)) >= _CARRIED_OVER * most)
 
@@ -636,7 +637,7 @@ class _Sentences:
 
 
 def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray) -> BoolArray:
-    """Return which of some columns have positively autocorrelated increments, as differentiable paths have.
+    """Return which columns of `among` have positively autocorrelated increments, as differentiable paths do.
 
     Increments of an AR(1) process have zero or negative correlations, as do those of white noise two rows
     apart. Cycles, whose increments are correlated within part of a period, are removed first.
@@ -662,9 +663,9 @@ def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray)
 
 
 def _n_shared(errors: FloatArray, lengths: Sequence[int]) -> int:
-    """Return the number of directions in which errors (N, D) are autocorrelated at lag 1; at least one.
+    """Return the number (at least one) of linear combinations of errors (N, D) autocorrelated at lag 1.
 
-    The autocorrelation in directions of very small variance is shrunk, because it is rounding error.
+    The autocorrelation of combinations with very small variance is shrunk, because it is rounding error.
     """
     x = np.nan_to_num(errors / np.sqrt(np.nanmean(errors**2, axis=0)))
     seen = (~np.isnan(errors)).astype(np.float64)
@@ -704,9 +705,10 @@ def _about_smoother(latents: Sequence[int] | NDArray[np.intp], n_smooth: int, n_
 
 
 def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str, float]]:
-    """Return the most frequent periods over columns, as labels and numbers; at most three, no high harmonics.
+    """Return the most frequent periods of the columns as labels and numbers, at most three.
 
-    Of periods so close that a fit of one may converge to the other, only the most frequent is returned.
+    High harmonics are omitted. If a fit of one period may converge to another, only the more frequent of the
+    two is returned.
     """
     counts: dict[str, int] = {}
     lengths: dict[str, float] = {}
@@ -834,7 +836,7 @@ def _about_coverage(
     say: _Sentences,
     block: int,
 ) -> tuple[str, ...]:
-    """Return a sentence on intervals that are too narrow for one pattern of missing values."""
+    """Return a sentence on intervals that are too narrow for a pattern of missing values."""
     from scipy.stats import binom
 
     for kind, share in covered.items():

@@ -47,57 +47,57 @@ __all__ = ["ProbabilisticSFA"]
 class ProbabilisticSFA(Saved, StateSpaceMethods):
     """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
-    Columns are linear functions of AR(1) factors of unit variance, plus noise. The Kalman filter and smoother
-    estimates factors, missing values and forecasts with standard deviations. With ``noise=0.0`` it is slow
-    feature analysis.
+    Columns are linear functions of AR(1) factors of unit variance, plus noise. A Kalman filter and smoother
+    estimates factors, missing values and forecasts, with standard deviations.
 
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors, zero or more; may exceed the number of columns. None selects it for
-        imputation (see :doc:`/selection`). For a few slow features, give their number.
+        Number of AR(1) factors; may exceed the number of columns. None selects the number for imputation (see
+        :doc:`/selection`). For a few slow features, set their number.
     rhythms : int or list, default=0
         Stochastic cycles (damped oscillators): their number, or initial periods in rows, in the unit of
         `times`, or as durations such as ``"24h"``.
     smooth : int or list, default=0
-        Smooth factors (Gaussian processes with a Matern kernel): how many, or their initial time scales.
+        Smooth factors (Gaussian processes with a Matern kernel): their number, or initial time scales.
     smoothness : {1.5, 2.5}, default=1.5
-        Smoothness of their kernel: paths with one derivative (Matern-3/2), or with two.
+        Smoothness of the Matern kernel: paths have one derivative, or with 2.5 two.
     trend : int or {"level", "linear"}, default=0
         Random walks: their number (``"level"`` is one), or ``"linear"`` for a local linear trend. With
         `rhythms`, `smooth` or `trend`, `n_components` may be 0; ``noise=0.0`` is not supported.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
         Observation noise: one variance for each column, one for all, or known variances. ``"ar1"`` adds an
-        idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if `n_components` is set,
-        otherwise selected. ``0.0`` fits slow feature analysis in closed form.
+        idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if `n_components` is set;
+        otherwise it is selected. ``0.0`` is slow feature analysis, in closed form.
     robust : bool or {"auto", "cell", "row"}, default="auto"
-        Student-t noise with a weight for each value (True, ``"cell"``) or each row. ``"auto"`` is False, or
-        if `n_components` and `noise` are selected, gross outliers are omitted if held-out values are then
-        predicted better.
+        Student-t noise with a weight for each value (True, ``"cell"``) or each row. ``"auto"``: if
+        `n_components` and `noise` are selected, gross outliers are left out if this improves the prediction
+        of held-out values; otherwise False.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
-        Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, bounds
-        such as ``(0, 100)``, or None: for all columns, a sequence, or a mapping. ``"auto"`` selects by
-        likelihood.
+        Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, or
+        bounds such as ``(0, 100)``. One for all columns, a sequence with one for each, or a mapping from
+        column names. ``"auto"`` selects by likelihood.
     verbose : bool, default=False
         Show progress on standard error.
 
     Other Parameters
     ----------------
     solver : {"auto", "lbfgs", "em"}, default="auto"
-        Quasi-Newton method ("auto" too), or EM algorithm.
+        Quasi-Newton method ("auto", "lbfgs"), or EM algorithm.
     max_iter : int, default=200
         Maximum number of likelihood evaluations of each fitted model.
     tol : float or "auto", default="auto"
-        Smallest expected gain of a step in nats; 1e-4 for digits that agree across machines.
+        The fit stops when the expected gain of a step is smaller, in nats; use 1e-4 for digits that agree
+        across machines.
     noise_floor : float or "auto", default="auto"
         Lower bound of noise variances, as a fraction of each column's variance.
     n_init : int, default=1
         Number of optimization runs; the best is used.
     noise_prior : {"weak"} or None, default="weak"
-        Prior that keeps noise variances away from zero; None is unpenalized maximum likelihood.
+        Prior that prevents noise variances of zero; None is unpenalized maximum likelihood.
     fixed : dict or None, default=None
-        Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, K + 2 R + 2 M), ``"noise"``
-        (D,), ``"periods"`` (R,); NaN, or for loadings True, where one is learned.
+        Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, S), ``"noise"`` (D,),
+        ``"periods"`` (R,). NaN marks entries to estimate, for loadings also True in a boolean array.
     init : Parameters, estimator or None, default=None
         Initial parameters, or a fitted model.
     random_state : int, Generator or None, default=None
@@ -112,11 +112,11 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     time_unit_ : float
         Time step of `decay_`: one row, or the median step of `times`.
     time_unit_seconds_ : float or None
-        The same in seconds, for dates and durations.
+        `time_unit_` in seconds, for dates and durations.
     rhythm_periods_, rhythm_decay_ : ndarray (R,)
         Periods, longest first, in the unit of `timescales_`; damping in one `time_unit_`.
     rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
-        Root mean square amplitude by column, and phase lag in radians.
+        Root mean square amplitudes by column, and phase lags in radians.
     trend_steps_, trend_slope_steps_ : ndarray (D, N)
         Standard deviations of the steps of trends and of their slopes.
     smooth_timescales_ : ndarray (M,)
@@ -127,39 +127,39 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         Transform of each column, or None.
     noise_decay_, memory_timescales_, memory_scale_, memory_share_ : ndarray (D,)
         AR(1) noise: autocorrelation, time scale, standard deviation, share of the variance.
-    loadings_ : ndarray (D, K + 2 R + 2 M)
-        Effect of each state on each column, in data units.
+    loadings_ : ndarray (D, S)
+        Effects of the S states on the columns, in data units (states of each process: :doc:`/latents`).
     noise_variance_, mean_ : ndarray (D,)
         Variance of white noise (with `robust` the squared scale), and mean.
     degrees_of_freedom_ : float
-        Of Student-t noise, from 2.1 to 1000.
+        Degrees of freedom of Student-t noise, from 2.1 to 1000.
     calibration_ : Calibration
-        Multipliers of predictive standard deviations of a selected model, by the distance to the nearest
-        observed value and by column.
+        Multipliers of predictive standard deviations of a selected model.
     log_likelihood_ : float
         Log-likelihood of the training data, in nats.
     history_ : ndarray (n_iter_,)
-        Objective after each accepted step; never decreases.
+        Objective (log-likelihood and prior) after each step; never decreases.
     n_iter_, n_evaluations_ : int
         Numbers of accepted steps and of likelihood evaluations.
     converged_ : bool
         Whether the fit reached a maximum.
     status_ : FitStatus
-        How the fit ended, what it selected, what to try, as text and codes.
+        Convergence, selected options and warnings, as text and as codes.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
     Notes
     -----
     Columns of `transform` are the AR(1) factors, then ``rhythm0_cos`` and ``rhythm0_sin`` for each cycle,
-    then ``smooth0`` and ``smooth0_velocity`` for each smooth factor. Attributes of absent parts are not set.
-    Details: :doc:`/fitting`, :doc:`/selection`, :doc:`/latents`, :doc:`/times`, :doc:`/covariates`,
+    then ``smooth0`` and ``smooth0_velocity`` for each smooth factor. Attributes of processes that the model
+    does not have are not set. Details: :doc:`/fitting`, :doc:`/selection`, :doc:`/latents`, :doc:`/times`,
+    :doc:`/covariates`,
     :doc:`/scales`, :doc:`/outliers`, :doc:`/limits`.
 
     See Also
     --------
     probsfa.SFA : Slow feature analysis, for complete data.
-    probsfa.BayesianSFA : Posterior intervals of parameters.
+    probsfa.BayesianSFA : Credible intervals of parameters.
     probsfa.select_model : Factors, cycles and noise by held-out values.
 
     References
@@ -229,7 +229,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     # ------------------------------------------------------------------ fitting
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
-        """Estimate the parameters by maximum likelihood.
+        """Estimate the parameters by maximum likelihood (penalized by `noise_prior`).
 
         Parameters
         ----------
@@ -240,8 +240,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             Lengths of consecutive sequences in one array.
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, strictly increasing in each sequence: numbers in any unit, dates, or durations.
-            Factors are then Ornstein-Uhlenbeck processes, with positive decays. By default the index of a
-            pandas DataFrame with dates.
+            Default: the index of a pandas DataFrame, if it contains dates. With irregular times factors are
+            Ornstein-Uhlenbeck processes, with positive decays.
         exog : array-like or frame (T, P), or list of them, optional
             Covariates, known for every row; one array for each sequence. A DataFrame is aligned with a
             DataFrame `X` by its index and may have more rows.
@@ -296,7 +296,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         return self
 
     def _fit_mapped(self, X: Any, sequences: Sequences, exog: Any, options: FitOptions) -> Self:
-        """Fit to transformed columns, with covariates."""
+        """Fit a model of transformed columns or with covariates."""
         regression: Regression | None = None
         if exog is not None:
             if options.noise_free:
@@ -322,7 +322,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         else:
             options = options.with_times(sequences.axis)
             inner = self._maximise(InMemory(rows), options)
-        # Log-likelihoods are those of the data.
+        # Log-likelihoods include the Jacobian of the transforms.
         slopes, ended = float(np.sum(transforms.log_slopes(sequences.values))), inner.fitted
         model = MappedModel(inner, transforms, regression).with_fitted(
             replace(
@@ -342,20 +342,20 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     def fit_stream(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Self:
         """Fit to a series longer than memory, which is read block by block.
 
-        The result is that of `fit`, because each block passes the exact distribution of its last state to the
-        next. Only starting points are computed from segments of the series. Memory is four bytes a row, and
-        up to 1.5 GiB for the forward pass.
+        The result is that of `fit`, because the filter continues from the exact distribution of the last
+        state of each block. Only starting points are computed from segments of the series. Memory: four bytes
+        for each row, and up to 1.5 GiB for the forward pass.
 
         Parameters
         ----------
         X : array-like (T, D)
-            Rows in order of time, NaN or masked where missing: any object with a shape whose slices are rows,
-            such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF file, or a
-            DataFrame, whose index is used as in `fit`.
+            Rows in order of time, NaN or masked where missing: any object with a shape whose slices are
+            blocks of rows, such as `numpy.memmap`, a dataset of an HDF5 or Zarr file, a variable of a netCDF
+            file, or a DataFrame, whose index is used as in `fit`.
         lengths : array-like of int, optional
             Lengths of consecutive sequences.
         times : array-like (T,), optional
-            Times of the rows, as in `fit`; eight bytes a row.
+            Times of the rows, as in `fit`; they need eight bytes for each row.
         exog : None
             Not supported; use `fit`.
 
@@ -424,7 +424,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             Autocorrelation and standard deviation, in data units, of the AR(1) noise of each column; implies
             ``noise="ar1"``.
         degrees_of_freedom : float, optional
-            Of Student-t noise, 2.1 or more; requires the option `robust`.
+            Degrees of freedom of Student-t noise, 2.1 or more; requires the option `robust`.
         time_unit : str or timedelta or None, default=None
             Duration of one time step, such as ``"1h"``, for data with dates; None for rows.
         feature_names : array-like of str (D,), optional
@@ -435,7 +435,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         Returns
         -------
         ProbabilisticSFA
-            With all methods. Factors are sorted and have the signs of a fit; ``log_likelihood_`` is NaN.
+            Fitted estimator. Factors are sorted by time scale, with the sign convention of `fit`;
+            ``log_likelihood_`` is NaN.
 
         Raises
         ------
@@ -498,7 +499,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         return estimator
 
     def _options(self) -> FitOptions:
-        """Return the options; by default as many factors as `init` has."""
+        """Return the options; the default number of factors is that of `init`."""
         options = FitOptions.of(self).check()
         params = self.init if isinstance(self.init, Parameters) else getattr(self.init, "params_", None)
         if options.n_components is None and isinstance(params, Parameters):
@@ -593,7 +594,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     # ------------------------------------------------------------------ scikit-learn
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether there are parameters."""
+        """Whether the estimator is fitted."""
         return hasattr(self, "params_")
 
     def __sklearn_tags__(self) -> Any:
@@ -614,7 +615,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
 
     @property
     def _advice_on_missing(self) -> str:
-        """Advice of the error on missing values, which only noise=0.0 does not support."""
+        """Advice in the error on missing values, which only noise=0.0 does not support."""
         if hasattr(self, "params_"):
             return "Impute them with impute first."
         return (

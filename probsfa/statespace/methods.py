@@ -1,12 +1,12 @@
-"""The public methods of the probabilistic estimators, and their documentation, once for all of them.
+"""The public methods of all probabilistic estimators, and their documentation.
 
 :class:`StateSpaceMethods` is the base of :class:`probsfa.ProbabilisticSFA`, :class:`probsfa.BayesianSFA`,
 :class:`probsfa.EmissionSFA`, :class:`probsfa.BilinearSFA` and :class:`probsfa.ProductOfExpertsSFA`. Each
 method validates its arguments, calls the method of the same name of the fitted model
 (:class:`~probsfa.statespace.fitted_model.FittedModel`), and returns results of the type of the input.
 
-A new method is written here and in the models that have it. An estimator that cannot have it declares so in
-`_without`.
+A new method is written here and in the models that support it. An estimator that does not support it lists it
+in `_without`.
 """
 
 import inspect
@@ -44,16 +44,16 @@ __all__ = ["StateSpaceMethods", "Unavailable"]
 
 
 class Unavailable:
-    """In the place of a method that an estimator does not have: access raises an AttributeError.
+    """Placeholder for a method that an estimator does not support: access raises an AttributeError.
 
-    So ``hasattr`` is False, as for methods of scikit-learn that depend on the estimator.
+    ``hasattr`` is then False, as for conditional methods of scikit-learn.
 
     Parameters
     ----------
     name : str
         The method.
     reason : str
-        Why there is none, and what to use instead.
+        Why the method is not supported, and what to use instead.
     """
 
     def __init__(self, name: str, reason: str) -> None:
@@ -67,34 +67,34 @@ class Unavailable:
 
 @lists_in_lists_out
 class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the probabilistic estimators: what can be done with a fitted model.
+    """Base class of the probabilistic estimators, with the methods of a fitted model.
 
     Attributes
     ----------
     _model : FittedModel
         The fitted model.
     _without : mapping of str to str
-        Methods that the estimator does not have, and the reason with a remedy.
+        Methods that the estimator does not support, with the reason and a remedy.
     _without_arguments : mapping of str to str
-        Arguments of all methods (`times`, `exog`) that it does not support, with a remedy.
+        Arguments (`times`, `exog`) that its methods do not support, with a remedy.
     _renamed : mapping of str to str
-        Old names of fitted attributes, removed in version 2.0, and their names.
+        Old names of fitted attributes, to be removed in version 2.0, and the new names.
     """
 
     _model: Any
-    _frames_for_frames: ClassVar[bool] = True  # `transform` returns frames for frames
+    _frames_for_frames: ClassVar[bool] = True  # whether `transform` returns DataFrames for DataFrames
     _without: ClassVar[Mapping[str, str]] = {}
     _without_arguments: ClassVar[Mapping[str, str]] = {}
     _renamed: ClassVar[Mapping[str, str]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Remove the methods that an estimator declares as missing."""
+        """Replace the methods in `_without` by placeholders."""
         super().__init_subclass__(**kwargs)
         for name, reason in vars(cls).get("_without", {}).items():
             setattr(cls, name, Unavailable(name, reason))
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute by its old name, or one of a file that was saved with the old name."""
+        """Return an attribute by its old name, also if it was saved under the old name."""
         missing = inspect.getattr_static(type(self), name, None)
         if isinstance(missing, Unavailable):
             missing.__get__(self, type(self))
@@ -111,7 +111,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dir__(self) -> list[str]:
-        """Return the names of attributes, without methods that the estimator does not have."""
+        """Return the names of attributes, without unsupported methods."""
         return sorted(set(super().__dir__()) - set(self._without))
 
     # ---------------------------------------------------------------- inference
@@ -129,10 +129,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray or frame (T, K), or list of them (T_i, K)
-            Posterior means, slowest first; of :class:`probsfa.BayesianSFA` averaged over the posterior of the
-            parameters. For a frame a frame with its index, whose columns are named by
-            `get_feature_names_out`; ``set_output(transform="default")`` gives arrays. With ``noise=0.0``
-            rows must be complete; use `posterior` for rows with missing values.
+            Posterior means, slowest first (:class:`probsfa.BayesianSFA`: averaged over the posterior of the
+            parameters). For a DataFrame the result is a DataFrame with the same index and the column names of
+            `get_feature_names_out`, unless ``set_output(transform="default")`` selects arrays. With
+            ``noise=0.0`` rows must be complete; use `posterior` for rows with missing values.
         """
         sequences = self._check(X, lengths, times, exog, factors_only=True)
         return sequences.restore(self._model.factor_means(sequences))
@@ -167,11 +167,12 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         Posterior, or list of Posterior
-            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), log-likelihoods of the
-            rows (of :class:`probsfa.EmissionSFA` lower bounds). Of :class:`probsfa.BayesianSFA` the moments
-            of the mixture over the draws; of :class:`probsfa.BilinearSFA` a ``BilinearPosterior``, with
-            probabilities of the gates; of :class:`probsfa.ProductOfExpertsSFA` means and standard deviations.
-            For a frame, means and standard deviations are frames with its index; all others are arrays.
+            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and log-likelihoods of the
+            rows (:class:`probsfa.EmissionSFA`: lower bounds). :class:`probsfa.BayesianSFA` returns moments of
+            the mixture over the draws, :class:`probsfa.BilinearSFA` a ``BilinearPosterior`` with
+            probabilities of the gates, and :class:`probsfa.ProductOfExpertsSFA` means and standard
+            deviations. For a DataFrame, means and standard deviations are DataFrames with the same index;
+            other results are arrays.
         """
         sequences = self._check(X, lengths, times, exog)
         model: FittedModel = self._model
@@ -180,7 +181,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self._labelled([model.posterior(sequences)], X, sequences)[0]
 
     def _labelled(self, results: list[Any], X: Any, sequences: Sequences) -> list[Any]:
-        """Return distributions with values (T, K) of factors and (T, D) of columns like the rows `X`."""
+        """Convert arrays (T, K) of factors and (T, D) of columns in the results to the type of `X`."""
         if type(X) is np.ndarray:
             return results
         names, whole = self.get_feature_names_out(), [slice(0, sequences.n_rows)]
@@ -197,7 +198,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         times: Any = None,
         exog: Any = None,
     ) -> Any:
-        """Return the distribution of the factors given the rows so far (Kalman filter).
+        """Return the distribution of the factors in each row given the rows up to it (Kalman filter).
 
         Parameters
         ----------
@@ -211,11 +212,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         FilterResult, BayesianFilterResult or EmissionFilter, or list of them
-            Filtered means and covariances, log-likelihoods of the rows, one-step predictions (not of
-            :class:`probsfa.BayesianSFA`), and the state from which to continue; a list if `lengths` is given.
-            For a frame, means, standard deviations and predictions are frames with its index.
-            With `robust` and of :class:`probsfa.EmissionSFA` each row is approximated from this row and the
-            rows before; log-likelihoods are lower bounds.
+            Filtered means and covariances, log-likelihoods of the rows, one-step predictions (except for
+            :class:`probsfa.BayesianSFA`), and the state for later rows; a list if `lengths` is given. For a
+            DataFrame, means, standard deviations and predictions are DataFrames with the same index. With
+            `robust`, and for :class:`probsfa.EmissionSFA`, the likelihood of each row is approximated once,
+            given this row and the rows before; log-likelihoods are lower bounds.
 
         Raises
         ------
@@ -224,7 +225,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         See Also
         --------
-        posterior : Given all rows.
+        posterior : Distribution given all rows.
         """
         sequences = self._check(X, lengths, times, exog)
         return self._filtered(X, sequences, lengths, self._model, state)
@@ -252,9 +253,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X : array-like, DataFrame or Table (T, D), or list of them
             Rows in order of time, NaN where missing.
         return_std : bool, default=False
-            Whether to return standard deviations too.
+            Whether to return standard deviations as well.
         interval : float, optional
-            Probability of central prediction intervals, whose limits are returned too, such as 0.9.
+            Probability of central prediction intervals, such as 0.9; their limits are returned as well.
         quantile : float or sequence of float, optional
             Impute quantiles instead of means: 0.5 for medians, ``[0.05, 0.95]`` for 90 % intervals.
         lengths, times, exog : optional
@@ -263,16 +264,16 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         filled : like X, or list of them
-            Observed values unchanged, missing values imputed; of the type of `X`. With several quantiles a
-            list with one for each. Means of counts are not whole numbers; of zeros and ones they are the
-            probability of a one; a categorical value is its most probable level.
+            Observed values unchanged, missing values imputed, in the type of `X`; with several quantiles a
+            list with one entry for each. Means of counts are not integers. For zeros and ones the mean is the
+            probability of a one; a categorical value is imputed by its most probable level.
         std : like X
-            With `return_std`: standard deviation of each imputed value (prediction of the observation, noise
-            included; of a categorical value ``sqrt(p (1 - p))``); zero for observed values.
+            With `return_std`: predictive standard deviation of each imputed value, noise included (of a
+            categorical value ``sqrt(p (1 - p))``); zero for observed values.
         lower, upper : like X
-            With `interval`: quantiles of imputed values, of :class:`probsfa.BayesianSFA` those of the mixture
-            over the draws, of counts whole numbers; observed values unchanged. NaN where a value is
-            categorical.
+            With `interval`: limits of the prediction intervals of imputed values; observed values unchanged.
+            Limits of counts are integers, limits of categorical values NaN. For :class:`probsfa.BayesianSFA`
+            they are quantiles of the mixture over the draws.
 
         Raises
         ------
@@ -314,24 +315,25 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return out[0] if len(out) == 1 else tuple(out)
 
     def outlier_scores(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
-        """Return a score for each observed value that is large for outliers.
+        """Return outlier scores of the observed values.
 
         Parameters
         ----------
         X : array-like, DataFrame or Table (T, D), or list of them
-            Rows in order of time, NaN where missing: those of the fit, or others.
+            Rows in order of time, NaN where missing: the training data or other rows.
         lengths, times, exog : optional
             As in `fit`.
 
         Returns
         -------
         scores : like X
-            Absolute leave-one-out error of each value (given all others), in standard deviations of its
-            prediction; NaN where a value is missing, or its noise is below 1e-13 of its variance. With
-            `robust` the other values are weighted, and the standard deviation is that of regular values: 4
-            and more are rare among these. :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA`
-            leave out a random tenth of the values at a time; the score of a level (of zeros and ones, or of
-            categories) with probability ``p`` is the normal quantile of ``1 - p / 2``.
+            Absolute leave-one-out error of each value (predicted from all others), in standard deviations of
+            the prediction. NaN where a value is missing, or the noise variance is below 1e-13 of the
+            variance. With `robust` the other values are weighted and the standard deviation is that of values
+            that are not outliers; scores of 4 or more are rare among these. :class:`probsfa.EmissionSFA` and
+            :class:`probsfa.BilinearSFA` leave out a random tenth of the values at a time. If a value is
+            binary or categorical and has the predicted probability ``p``, its score is the normal quantile of
+            ``1 - p / 2``.
 
         Raises
         ------
@@ -340,7 +342,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         See Also
         --------
-        diagnose : Test for heavy tails and other misfit.
+        diagnose : Tests for heavy tails and other misfit.
 
         Notes
         -----
@@ -375,10 +377,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
-            Posterior mean of each factor times its loading, in data units (with `transforms` of the
-            transformed columns). With ``noise="ar1"`` a further entry is the AR(1) noise, ``(T, D, K + 1)``.
-            With covariates the last P entries are their effects. The sum over the last axis plus `mean_` is
-            the imputed value. Of :class:`probsfa.BayesianSFA` averages over the draws.
+            Posterior mean of each factor times its loading, in data units (with `transforms` in units of the
+            transformed columns). With ``noise="ar1"`` the AR(1) noise follows as a further entry, and with
+            covariates their P effects. The sum over the last axis plus `mean_` is the imputed value. For
+            :class:`probsfa.BayesianSFA` the result is an average over the draws.
 
         See Also
         --------
@@ -407,11 +409,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X_old : array-like (T_old, D)
             Earlier data, NaN where missing: rows one `time_unit_` apart, or a DataFrame with dates.
         X_new : array-like (T_new, D)
-            The same rows and later ones, with new or revised values. With dates, new rows may lie between old
-            ones.
+            The same rows and later ones, with new or revised values. With dates, there may be new rows
+            between old ones.
         target : tuple
-            Row and column of the predicted value, which must be missing. The row is a number or a date, also
-            after the last row; the column is a number or a name.
+            Row and column of the predicted value, which must be missing in `X_new`. The row is a number or a
+            date, possibly after the last row; the column is a number or a name.
         exog : array-like or frame, optional
             Covariates of the rows of `X_new` and of later rows up to the target.
 
@@ -419,8 +421,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         News
             Predictions ``before`` and ``after``, and the impact of each new value; impacts add up to the
-            difference. ``table`` lists the largest first. Of :class:`probsfa.BayesianSFA` at the posterior
-            means of the parameters.
+            difference. ``table`` lists the largest impacts first. :class:`probsfa.BayesianSFA` uses the
+            posterior means of the parameters.
 
         Raises
         ------
@@ -489,36 +491,37 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Parameters
         ----------
         X, lengths, times
-            As in `transform`; the rows from which to forecast.
+            As in `transform`: the rows before the forecast.
         exog : array-like or frame (T + H, P), or list of them, optional
             Covariates of the rows and of the forecast steps; or a DataFrame whose index contains both.
         n_steps : int, optional
             Number of steps, each of one `time_unit_`.
         fh : array-like (H,), optional
-            Forecasting horizon instead of `n_steps`, increasing: numbers of steps after the last row, also
-            fractions; durations after the last row; or dates.
+            Forecasting horizon instead of `n_steps`, increasing: numbers of steps after the last row (may be
+            fractions), durations after the last row, or dates.
         interval : float, default=0.9
             Probability of the prediction intervals from ``lower`` to ``upper``.
         quantile : float or sequence of float, optional
-            Return these quantiles of the observations, like `impute`, instead of a Forecast.
+            Probabilities of quantiles of the observations, which are returned instead of a Forecast, as by
+            `impute`.
 
         Returns
         -------
         Forecast, or list of Forecast
             Means and standard deviations of observations (H, D) and factors (H, K), and prediction intervals
-            of observations; a list if `lengths` is given. Of :class:`probsfa.BayesianSFA` they include the
-            uncertainty of the parameters. With `robust` and of :class:`probsfa.BilinearSFA` intervals are
-            those of a normal distribution with the same moments; others are quantiles of
-            ``sample_posterior(X, of="cells", n_steps=...)``. For DataFrames the moments are DataFrames, whose
-            index continues that of `X`, or counts the steps ahead.
+            of observations; a list if `lengths` is given. :class:`probsfa.BayesianSFA` includes the
+            uncertainty of the parameters. With `robust`, and for :class:`probsfa.BilinearSFA`, intervals are
+            those of a normal distribution with the same moments; for exact ones use quantiles of
+            ``sample_posterior(X, of="cells", n_steps=...)``. For DataFrames the moments are DataFrames; the
+            index continues that of `X` or is the number of steps ahead.
         quantiles : ndarray or frame (H, D), or list of them
-            With `quantile`; with several quantiles a list with one for each.
+            Returned with `quantile`; with several quantiles a list with one entry for each.
 
         Raises
         ------
         ValueError
-            If not exactly one of `n_steps` and `fh` is given, `fh` does not increase or does not match the
-            times of the rows, or a step is a fraction and a decay is negative.
+            If both or neither of `n_steps` and `fh` are given, if `fh` does not increase or does not match
+            the times of the rows, or if a step is a fraction and a decay is negative.
 
         Examples
         --------
@@ -559,7 +562,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def sample(
         self, n_steps: int = 1, *, exog: Any = None, random_state: Seed = None
     ) -> tuple[FloatArray, ...]:
-        """Simulate a series from the model; of :class:`probsfa.BayesianSFA` with parameters of one draw.
+        """Simulate a series from the model (:class:`probsfa.BayesianSFA`: with the parameters of one draw).
 
         Parameters
         ----------
@@ -575,7 +578,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X : ndarray (n_steps, D)
             Observations.
         latents : ndarray (n_steps, K)
-            Factors. :class:`probsfa.BilinearSFA` returns those, and the gates (n_steps, M), 0.0 and 1.0.
+            Factors. :class:`probsfa.BilinearSFA` also returns the gates (n_steps, M), 0.0 or 1.0.
         """
         check_is_fitted(self)
         check_count("n_steps", n_steps)
@@ -605,8 +608,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         n_draws : int, default=1
             Number of draws.
         of : {"latents", "cells"}, default="latents"
-            What to draw. ``"cells"`` returns complete series: observed values unchanged, missing values drawn
-            jointly, noise included, so that sums, maxima and other functions of a draw are draws of these.
+            What to draw: factors, or with ``"cells"`` complete series. In these, observed values are
+            unchanged and missing values are drawn jointly, with noise. Sums, maxima and other functions of
+            the draws have the correct distribution.
         n_steps : int, default=0
             Number of future rows after each sequence, one `time_unit_` apart.
         random_state : int, Generator or None
@@ -615,8 +619,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
-            With ``of="cells"``, D instead of K. Of :class:`probsfa.BayesianSFA` each draw has parameters of
-            its own.
+            With ``of="cells"``, D instead of K. :class:`probsfa.BayesianSFA` uses different parameters for
+            each draw.
 
         Examples
         --------
@@ -646,32 +650,32 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
         """Return the log-likelihood of all rows, in nats.
 
-        With `robust`, of :class:`probsfa.EmissionSFA` and of :class:`probsfa.BilinearSFA` it is a lower
-        bound; of :class:`probsfa.BayesianSFA` the logarithm of the likelihood averaged over the draws.
-        Parameters as in `transform`.
+        With `robust`, and for :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA`, it is a lower
+        bound. For :class:`probsfa.BayesianSFA` it is the logarithm of the average likelihood over the draws.
+        Parameters are those of `transform`.
         """
         sequences = self._check(X, lengths, times, exog)
         return self._model.log_likelihood(sequences)
 
     def lower_bound(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
-        """Return the lower bound of the log-likelihood of all rows, in nats. Parameters as in `transform`."""
+        """Return a lower bound of the log-likelihood of all rows (nats); parameters as in `transform`."""
         sequences = self._check(X, lengths, times, exog)
         return float(self._model.log_likelihood(sequences))
 
     def score(
         self, X: Any, y: Any = None, *, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> float:
-        """Return `log_likelihood` per row, in nats. Parameters as in `transform`; `y` is ignored."""
+        """Return `log_likelihood` per row, in nats; parameters as in `transform`, `y` is ignored."""
         sequences = self._check(X, lengths, times, exog)
         return float(self._model.log_likelihood(sequences) / sequences.n_rows)
 
     def bic(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> float:
-        """Return the Bayesian information criterion, smaller is better. Parameters as in `transform`.
+        """Return the Bayesian information criterion (smaller is better); parameters as in `transform`.
 
         ``-2 log L + P log N``, with ``P`` free parameters and ``N`` rows with at least one observed value.
-        With ``noise=0.0``, ``L`` and ``P`` are those of the model with as many factors as columns. Where
-        `log_likelihood` is a lower bound, this is an upper bound of the criterion. Of
-        :class:`probsfa.BayesianSFA` ``L`` is at the posterior means of the parameters.
+        With ``noise=0.0``, ``L`` and ``P`` are those of the model with as many factors as columns. If
+        `log_likelihood` is a lower bound, the result is an upper bound of the criterion. For
+        :class:`probsfa.BayesianSFA`, ``L`` is the likelihood at the posterior means of the parameters.
         """
         sequences = self._check_observed(X, lengths, times, exog)
         n_observed = int(np.count_nonzero(sequences.mask.any(axis=1)))
@@ -682,12 +686,12 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def diagnose(
         self, X: Any, *, block: int = 24, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> Diagnostics:
-        """Test the fit of the model by column, and suggest options.
+        """Test the fit of the model in each column, and suggest options.
 
         Parameters
         ----------
         X : array-like (T, D), or list of array-likes (T_i, D)
-            Rows in order of time, NaN where missing: those of the fit, or others.
+            Rows in order of time, NaN where missing: the training data or other rows.
         block : int, default=24
             Number of rows of the hidden blocks for which coverage is measured.
         lengths, times, exog : optional
@@ -698,7 +702,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Diagnostics
             One-step predictions and their standardized errors, like `X`; tests of these errors for
             autocorrelation, heavy tails, cycles and drifts; coverage of prediction intervals by column;
-            ``advice``. ``print`` shows a table, ``plot()`` a figure. Of :class:`probsfa.BayesianSFA` at the
+            ``advice``. ``print`` shows a table, ``plot()`` a figure. :class:`probsfa.BayesianSFA` uses the
             posterior means of the parameters.
 
         Raises
@@ -708,7 +712,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         See Also
         --------
-        filter : One-step predictions alone, which can be resumed.
+        filter : One-step predictions, which can be resumed.
         probsfa.select_model : Compare models.
 
         Examples
@@ -744,9 +748,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         StandardErrors
-            With the shapes and units of the parameters (with covariates also ``exog_coef``); confidence
-            intervals by ``interval(name, level)``, those of time scales on the logarithmic scale. Costs two
-            likelihood evaluations for each free parameter, and three for each coefficient of a covariate.
+            Standard errors with the shapes and units of the parameters (with covariates also ``exog_coef``).
+            ``interval(name, level)`` returns confidence intervals, for time scales on the logarithmic scale.
+            The cost is two likelihood evaluations for each free parameter, and three for each coefficient of
+            a covariate.
 
         Raises
         ------
@@ -771,8 +776,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ----------
         X, lengths, times, exog : optional
             The training data, from which :class:`probsfa.ProbabilisticSFA` computes standard errors (see
-            `standard_errors`); without them there are estimates alone. :class:`probsfa.BayesianSFA` needs
-            none: its table has posterior standard deviations and central intervals.
+            `standard_errors`); without them the table has only the estimates. :class:`probsfa.BayesianSFA`
+            does not need data; its table has posterior standard deviations and central intervals.
         level : float, default=0.95
             Nominal coverage of the intervals.
 
@@ -807,10 +812,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ) -> TimescaleProfile:
         """Return a confidence interval of the time scale of a factor by profile likelihood.
 
-        All other parameters are fitted again for each value of the time scale, except coefficients of
-        covariates. The interval may be asymmetric, and unbounded if the series is too short to distinguish a
+        For each value of the time scale, all other parameters except coefficients of covariates are fitted
+        again. The interval may be asymmetric. It is unbounded if the series is too short to distinguish a
         slow factor from a drift. If two factors have nearly the same time scale, they can exchange their
-        roles, and the interval covers both.
+        labels, and the interval contains both estimates.
 
         Parameters
         ----------
@@ -824,7 +829,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         TimescaleProfile
-            ``lower``, ``upper``, and the profile. Costs about as much as a fit.
+            ``lower``, ``upper``, and the profile. The cost is about that of a fit.
 
         Raises
         ------
@@ -869,7 +874,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray of str
-            Class name and number for AR(1) factors; names of the states of cycles and smooth factors.
+            Lower-case class name and index for AR(1) factors; names of states for cycles and smooth factors.
         """
         names = super().get_feature_names_out(input_features)
         states = self._model.state_names
@@ -888,7 +893,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _set_optional(self, groups: Iterable[tuple[Any, Mapping[str, Any]]]) -> None:
         """Set fitted attributes that only some options have; delete those of an earlier fit.
 
-        Each group consists of a condition, and the values of its attributes by name.
+        Each group consists of a condition and a mapping from names of attributes to values.
         """
         for wanted, attributes in groups:
             for name, value in attributes.items():
@@ -915,8 +920,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         factors_only: bool = False,
         later: bool = False,
     ) -> Sequences:
-        """Validate data of a method; with `later` covariates are added by the caller."""
-        if "_model" not in vars(self):  # the check of scikit-learn takes as long as a short posterior
+        """Validate the data of a method; with `later`, the caller adds covariates."""
+        if "_model" not in vars(
+            self
+        ):  # scikit-learn's check takes as long as the posterior of a short series
             check_is_fitted(self)
         self._refuse_arguments(times=times)
         model = self._model
@@ -949,7 +956,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return sequences if later else self._with_exog(sequences, X, exog)[0]
 
     def _check_observed(self, X: Any, lengths: Any, times: Any, exog: Any) -> Sequences:
-        """Validate data of a diagnostic, which need at least one observed value."""
+        """Validate the data of a diagnostic: at least one value must be observed."""
         sequences = self._check(X, lengths, times, exog)
         if not sequences.mask.any():
             raise ValueError(
@@ -990,7 +997,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 def _like(result: Any, x: Any, names: Any) -> Any:
-    """Return distributions with values (T, K) of factors and (T, D) of columns like the rows `x`."""
+    """Convert arrays (T, K) of factors and (T, D) of columns in a result to the type of `x`."""
     if isinstance(result, FilterResult):
         return result.like(x, names)
     values = {name: getattr(result, name) for name in result._fields}
@@ -1001,7 +1008,7 @@ def _like(result: Any, x: Any, names: Any) -> Any:
 
 
 def _probabilities(interval: float | None, quantile: Any) -> list[float]:
-    """Return the probabilities of the quantiles that are asked for, those of an interval or others."""
+    """Return the probabilities of `quantile`, or of the limits of `interval`."""
     if interval is not None:
         return list(ends_of(interval))
     if quantile is None:

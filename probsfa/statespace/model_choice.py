@@ -84,7 +84,7 @@ class ModelSelection:
     reason : str
         Description of the choice.
     hidden : tuple of str
-        How values were held out.
+        Descriptions of the patterns of held-out values.
     seconds : float
         Total wall-clock time.
     interrupted : bool
@@ -107,8 +107,8 @@ class ModelSelection:
         ``model``: options; ``round``: round of successive halving; ``rows``: number of rows of the fit;
         ``score``: mean continuous ranked probability score of held-out values, in units of each column's
         standard deviation (smaller is better, NaN before the last round); ``behind``: difference to the best
-        of the round, with its ``standard_error``; ``rmse`` and ``mae`` in standard deviations; ``bic``;
-        ``verdict``.
+        score of the round, with its ``standard_error``; ``rmse`` and ``mae`` of held-out values in standard
+        deviations; ``bic``; ``verdict``: whether and why the candidate was rejected.
         """
         import pandas as pd
 
@@ -167,7 +167,7 @@ def select_model(
         order until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
         noise.
     budget : float, optional
-        Maximum time in seconds. Fewer candidates are compared then, and the last fit may stop before it
+        Maximum time in seconds. Fewer candidates are then compared, and the last fit may stop before it
         converges. At least one model is fitted.
     fraction : float, default=0.2
         Share of the observed values that are held out.
@@ -185,7 +185,8 @@ def select_model(
     Returns
     -------
     ModelSelection
-        Selected model, fitted to all values, and a table of all fits. After Ctrl-C the best model so far.
+        Selected model, fitted to all values, and a table of all fits. Ctrl-C ends the search; the result is
+        the best model so far.
 
     Raises
     ------
@@ -308,7 +309,7 @@ def _finished(
         interrupted = ended_by == "keyboard"
     if not interrupted:
         model = model.with_gross_misfit(sequences)
-    if not best.options.get("robust", False):  # such models have intervals of their own
+    if not best.options.get("robust", False):  # intervals of robust models are not calibrated
         model = calibrated(model, sequences.mask, best.predictions)
     lost = _worse_columns(search, best)
     if lost:
@@ -329,14 +330,14 @@ def _finished(
 
 
 def _of_all_cells(candidate: Candidate) -> LinearGaussianModel:
-    """Return the fit of a candidate to all values, if there is one, else to those that were not hidden."""
+    """Return the fit of a candidate to all values if it exists, otherwise to the values not hidden."""
     return candidate.model if candidate.whole is None else candidate.whole
 
 
 def _fit_to_all(
     sequences: Sequences, candidate: Candidate, start: LinearGaussianModel, clock: Clock
 ) -> tuple[LinearGaussianModel, str]:
-    """Fit a candidate to all values from its previous fit; also return the reason of an early end, or ""."""
+    """Fit a candidate to all values from its previous fit; also return why it ended early, or ""."""
     asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
         problem = make_problem(InMemory(sequences), asked)

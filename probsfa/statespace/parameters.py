@@ -1,4 +1,4 @@
-"""Parameters of the factorial model.
+"""Parameters of the dynamic factor model.
 
 The model of Turner & Sahani (2007, eqs. 6-9), with unit stationary variance (their section 4, after eq. 8)::
 
@@ -8,19 +8,20 @@ The model of Turner & Sahani (2007, eqs. 6-9), with unit stationary variance (th
 ========= ================= ========= =====================================================
 symbol    field             shape     meaning
 ========= ================= ========= =====================================================
-``a``     decay             ``(K,)``  correlation of a factor with itself one step later
+``a``     decay             ``(K,)``  lag-one autocorrelation of each factor
 ``C``     loadings          ``(D, S)`` loading of each state on each column
 ``r``     noise_variance    ``(D,)``  variance of the white noise of each column
 ``mu``    offset            ``(D,)``  mean of each column
 ========= ================= ========= =====================================================
 
-A model may also have processes of other kinds (:mod:`probsfa.statespace.processes`), whose states follow
-those of the AR(1) factors. The noise of the columns may be autocorrelated: in addition to ``n_t``, each
-column ``d`` then has an idiosyncratic AR(1) process of unit variance::
+A model may also have cycles, smooth factors and trends (:mod:`probsfa.statespace.processes`), whose states
+follow those of the AR(1) factors. The noise of the columns may be autocorrelated: in addition to ``n_t``,
+each column ``d`` then has an idiosyncratic AR(1) process of unit variance::
 
-    x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,        b_d: b -> b ** dt, unit variance
+    x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,   b_t,d = g_d b_t-1,d + sqrt(1 - g_d^2) e_t,d
 
-The engine treats these as AR(1) factors with one loading each (:attr:`Parameters.state_space`).
+with ``s_d`` = `memory_scale` and ``g_d`` = `memory_decay`. The engine treats these processes as AR(1) factors
+with one loading each (:attr:`Parameters.state_space`).
 """
 
 import warnings
@@ -49,7 +50,7 @@ _MOST_SHOWN = 8
 
 
 class Latents:
-    """How many latent processes of each kind a model has.
+    """Numbers of latent processes of each kind.
 
     The states of AR(1) factors come first, then those of the kinds in the order of
     :data:`~probsfa.statespace.processes.KINDS`.
@@ -92,12 +93,12 @@ class Latents:
 
     @property
     def n_sought(self) -> int:
-        """Number of processes whose starting values are found in the periodogram."""
+        """Number of processes with starting values from the periodogram."""
         return sum(count for kind, count in self.counts.items() if kind.sought)
 
     @property
     def n_like_ar1(self) -> int:
-        """Number of processes whose starting values are those of an AR(1) factor."""
+        """Number of processes with the starting values of an AR(1) factor."""
         return self.n_others - self.n_sought
 
     @cached_property
@@ -161,7 +162,7 @@ class Latents:
 
     @property
     def n_rotated(self) -> int:
-        """Number of loadings that are fixed by convention, because states may be rotated."""
+        """Number of loadings that are fixed by convention, because states can be rotated."""
         return sum(kind.n_rotated(count) for kind, count in self.counts.items())
 
     def n_free(self, n_features: int) -> int:
@@ -206,13 +207,13 @@ class StateSpace:
     offset : ndarray of shape (D,)
         Mean of the observations, in data units.
     processes : sequence of Process, optional
-        Processes of other kinds, one object for all processes of a kind.
+        Cycles, smooth factors and trends: one object for all processes of a kind.
     memory_decay : ndarray of shape (D,) or (0,), optional
         Lag-one autocorrelation of the AR(1) noise of each column, inside (-1, 1); empty for white noise.
     memory_scale : ndarray of shape (D,) or (0,), optional
         Standard deviation of the AR(1) noise, in data units, zero or positive.
     **arrays : ndarray
-        Arrays of other kinds of processes, named as in :meth:`to_arrays`, instead of `processes`.
+        Arrays of cycles, smooth factors and trends by the names of :meth:`to_arrays`, instead of `processes`.
 
     Attributes
     ----------
@@ -222,7 +223,7 @@ class StateSpace:
     Notes
     -----
     The modules of this package that use JAX register the class as a pytree, whose leaves are the arrays
-    (:mod:`probsfa.statespace.engine.settings`). Arrays are not validated here, because JAX makes instances
+    (:mod:`probsfa.statespace.engine.settings`). Arrays are not validated here, because JAX creates instances
     whose leaves are not arrays; :func:`make_parameters` validates them.
     """
 
@@ -349,7 +350,7 @@ class StateSpace:
         return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, FloatArray]:
-        """Return the arrays by name; those of kinds that the model lacks are left out."""
+        """Return the arrays of the model by name."""
         arrays = {name: getattr(self, name) for name in _ALWAYS}
         arrays |= {name: array for one in self.processes for name, array in one.arrays().items()}
         return arrays | {name: getattr(self, name) for name in _OF_NOISE if np.size(getattr(self, name))}
@@ -361,8 +362,8 @@ class StateSpace:
         Parameters
         ----------
         arrays : mapping of str to ndarray
-            Arrays by name. Those of kinds of processes or noise that the model lacks may be left out. Other
-            names are ignored.
+            Arrays by name. Arrays of processes that the model does not have may be omitted. Other names are
+            ignored.
 
         Returns
         -------
@@ -385,7 +386,7 @@ class StateSpace:
         return next((one for one in self.processes if type(one) is kind), None)
 
     def loadings_of(self, process: Process) -> FloatArray:
-        """Return the loadings (D, N, B) of the processes of one kind."""
+        """Return the loadings of the processes of one kind: (columns, processes, states of each)."""
         own = self.latents.states[type(process)]
         return self.loadings[:, own].reshape(self.n_features, len(process), process.n_states)
 
@@ -425,7 +426,7 @@ class StateSpace:
 
     @property
     def ar1_alone(self) -> Self:
-        """The model with its AR(1) factors, white noise and offset, without processes of other kinds."""
+        """The model without cycles, smooth factors, trends and AR(1) noise."""
         loadings = self.loadings[:, : self.n_components]
         return type(self)(self.decay, loadings, self.noise_variance, self.offset)
 
@@ -509,7 +510,7 @@ class StateSpace:
         )
 
     def with_memory_apart(self) -> Self:
-        """Return the model whose :attr:`state_space` this is: the last ``D`` AR(1) factors are noise."""
+        """Return the inverse of :attr:`state_space`: the last ``D`` AR(1) factors are AR(1) noise."""
         k = self.n_components - self.n_features
         own = slice(k, self.n_components)
         return self.replace(
@@ -530,7 +531,7 @@ class StateSpace:
 
 @cache
 def _latents(n_components: int, *counts: tuple[type[Process], int]) -> Latents:
-    """Return the numbers, one object for all models: a fit reads its properties some ten thousand times."""
+    """Return numbers of processes; cached, because a fit reads the properties ten thousand times."""
     return Latents(n_components, dict(counts))
 
 
@@ -678,7 +679,7 @@ def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Paramet
 
 
 def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
-    """Return parameters with the processes of both, kind by kind; noise and offset are those of the first."""
+    """Return parameters with the processes of both models, and noise and offset of the first."""
     k, n = params.n_components, new.n_components
     parts, processes = [params.loadings[:, :k], new.loadings[:, :n]], []
     for kind in KINDS:

@@ -1,10 +1,10 @@
 """Selection of the number of factors by held-out values.
 
 Single values and blocks of rows are hidden, each candidate is fitted to the rest, and its predictions of the
-hidden values are compared (:mod:`.held_out_values`). This measures the accuracy and calibration of `impute`;
-the likelihood of the values in a fit increases with every factor.
+hidden values are compared (:mod:`.held_out_values`). This measures the accuracy and calibration of `impute`,
+while the likelihood of the training data increases with every factor.
 
-Candidates are fitted in ascending order, each from the factors of the one before (:mod:`.growth`).
+Candidates are fitted in ascending order; each fit starts from the previous one (:mod:`.growth`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -39,8 +39,8 @@ from probsfa.statespace.parameters import Parameters
 class Selection(NamedTuple):
     """Held-out scores of numbers of factors, and the selected number.
 
-    Scores are in units of each column's standard deviation; "cells" are hidden single values, "blocks" hidden
-    blocks of rows.
+    Errors and CRPS are in units of each column's standard deviation; "cells" are hidden single values,
+    "blocks" hidden blocks of rows.
 
     Attributes
     ----------
@@ -55,18 +55,19 @@ class Selection(NamedTuple):
     log_density : ndarray of shape (M,)
         The same over all hidden values.
     standard_error : ndarray of shape (M,)
-        Standard error of the difference of `log_density` from the best candidate; zero for the best.
+        Standard error of the difference between `log_density` and that of the best candidate; zero for the
+        best.
     n_evaluations : ndarray of int of shape (M,)
         Number of likelihood evaluations of each fit.
     converged : ndarray of bool of shape (M,)
         Whether each fit converged.
     rule : str
-        Rule of the selection.
+        Argument `rule` of the call.
     score : ndarray of shape (M,)
         Mean continuous ranked probability scores of hidden values, smaller is better; used with `bic` by the
         rule "evidence".
     score_error : ndarray of shape (M,)
-        Standard error of the difference of `score` to the best candidate, zero there.
+        Standard error of the difference between `score` and that of the best candidate; zero for the best.
     bic : ndarray of shape (M,)
         Bayesian information criteria of the values that were not hidden, smaller is better.
     """
@@ -151,7 +152,8 @@ def select_n_components(
 
     References
     ----------
-    Hastie, Tibshirani & Friedman (2009), The Elements of Statistical Learning, section 7.10 (on such rules).
+    Hastie, Tibshirani & Friedman (2009), The Elements of Statistical Learning, section 7.10
+    (one-standard-error rule).
 
     Examples
     --------
@@ -296,7 +298,7 @@ def _mean(values: FloatArray, where: BoolArray) -> FloatArray:
 
 
 def _choose(densities: FloatArray, groups: NDArray[np.int64], rule: str) -> tuple[int, FloatArray]:
-    """Return the index selected by log densities, and standard errors of the differences to the best."""
+    """Return the index selected by log densities, and standard errors of the differences from the best."""
     means = densities.mean(axis=1)
     best = int(np.argmax(means))
     behind = densities[best] - densities

@@ -1,19 +1,20 @@
 """Exact inference over rows: the compiled engine, and the reference and two more algorithms in JAX.
 
-From the bottom up, each file importing only from those above it in this list::
+Each file imports only from those above it in this list::
 
-    moments, compiler, settings     results, without JAX; options and settings of JAX
+    moments, compiler, settings     results, without JAX; compiler options and settings of JAX
     idiosyncratic                   AR(1) noise of many columns, by conjugate gradients; without JAX
     dynamics                        Transition, from one state to the next; without JAX
     problem, batched, statistics    algorithms in JAX: inputs and interface; small matrices; sums
     recursions                      row by row: the reference
     segmented                       segments in parallel, for samplers on CPUs
     scan                            very many segments, joined by a parallel scan, for accelerators
-    student, leave_one_out          Student-t filter, and values given all others, in JAX
-    sweep                           a panel chunk by chunk with any of these
+    student, leave_one_out          Student-t filter, and leave-one-out predictions, in JAX
+    sweep                           inference over a panel chunk by chunk, with any of these
     core/                           the compiled engine, without JAX
     posterior                       moments, likelihoods and draws of a panel, by the selected algorithm
     likelihood                      the log-likelihood as a JAX function, for samplers
 
-All other modules call ``posterior``, which calls ``core``, or ``sweep`` without the compiled engine.
+All other modules call ``posterior``, which calls ``core``, or ``sweep`` if the compiled engine is not
+installed.
 """

@@ -1,8 +1,8 @@
 """Linear algebra of batches of small matrices, written out entry by entry.
 
 The last axis of every array runs over the ``S`` independent problems of a batch, all of the same small size.
-Each scalar operation of the textbook algorithm is then one or more vector instructions. For small sizes
-(about five) this is several times faster than batched calls of a library made for large matrices.
+Each scalar operation of the textbook algorithm becomes one or more vector instructions. For small sizes
+(about five) this is several times faster than batched calls of a library for large matrices.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ MOST_UNROLLED = 8
 def _for_library(n_rows: int) -> bool:
     """Return whether matrices of so many rows are passed to a library.
 
-    Never on CPUs, where a program with such calls on batches of 2,048 matrices did not end (JAX 0.10).
+    This is never the case on CPUs: a program with such calls on batches of 2,048 matrices did not end (JAX
+    0.10).
     """
     return n_rows > MOST_UNROLLED and not on_cpu()
 
@@ -113,7 +114,7 @@ def solve_upper(upper: Array, reciprocals: Array, right: Array) -> Array:
 def whiten(matrix: Array, right: Array) -> Array:
     """Return the solution ``x`` (K, J, S) of ``U' x = right`` with ``U' U = matrix`` (K, K, S).
 
-    For work outside the loop over rows. Inside :func:`.one_kernel` it is a loop, which compiles quickly.
+    For use outside the loop over rows. Inside :func:`.one_kernel` it is a loop, which compiles quickly.
     """
     if not single_kernels():
         return solve_lower(*cholesky(matrix), right)
@@ -138,7 +139,7 @@ def _solve_batch(upper: Array, right: Array, *, transposed: bool) -> Array:
 
 
 def products(values: Array) -> Array:
-    """Return products (N, S) of up to eight numbers each of (K, S), so that fewer logarithms are needed.
+    """Return products (N, S) of up to eight of the K numbers, so that fewer logarithms are needed.
 
     Products of more numbers might overflow or underflow.
     """

@@ -55,8 +55,8 @@ def compiler_options(*, few_passes: bool) -> dict[str, Any]:
     Parameters
     ----------
     few_passes : bool
-        Whether to lower the optimization level. This suits loops written as vector instructions or library
-        calls, but makes those of :mod:`.segmented` half as fast at eight states.
+        Whether to lower the optimization level. Loops written as vector instructions or library calls are as
+        fast with a lower level; those of :mod:`.segmented` are half as fast at eight states.
     """
     if not on_cpu():
         return {}
@@ -138,11 +138,11 @@ def one_kernel(function: _F) -> _F:
 
 @contextmanager
 def without_kernel_hints() -> Iterator[None]:
-    """Trace without hints for single kernels, where the compiler does not support them.
+    """Trace without hints for single kernels, for contexts in which the compiler does not support them.
 
     Inside ``lax.while_loop``, which samplers use, XLA as of JAX 0.10 aborts the process on a call with that
-    hint ("All or none of the slices should have an explicit index"). Results are the same up to rounding: a
-    few steps are written differently.
+    hint ("All or none of the slices should have an explicit index"). Results are the same up to rounding,
+    because a few steps are computed differently.
     """
     token = _hints.set(False)
     try:
@@ -160,9 +160,9 @@ def _copy(values: Any) -> Any:
 def materialize(values: _T) -> _T:
     """Make the compiler compute values once and store them, instead of computing them again at each use.
 
-    The compiler treats chains of scalar operations on a batch as cheap and repeats them, which grows like the
-    fourth power of the size. It does not optimize across a call that must not be inlined. Compilers for
-    accelerators weigh repetition against another kernel themselves, and may not support such a call.
+    The compiler treats chains of scalar operations on a batch as cheap and repeats them; the work then grows
+    with the fourth power of the size. A call that must not be inlined prevents this. On accelerators no call
+    is made: their compilers decide between repetition and a further kernel, and may not support the call.
     """
     if not on_cpu():
         return values

@@ -1,13 +1,13 @@
 """Gaussian distributions of a state, and the transition from one state to the next.
 
-Every recursion of the engine uses these two classes. A transition moves states, predicts the next state, and
-carries information about the next state back to this one. The state consists of independent blocks of one,
-two or three states. The classes of processes (:mod:`probsfa.statespace.processes`) compute their blocks from
+Every recursion of the engine uses these two classes. A transition propagates states, predicts the next state,
+and propagates information about the next state back. The state consists of independent blocks of one, two or
+three states. The classes of processes (:mod:`probsfa.statespace.processes`) compute their blocks from
 parameters; this module has the algebra of blocks, and the moments of successive states in the likelihood of
 transitions, with its derivative.
 
 AR(1) processes of unit variance come first, one state each; then follow groups of blocks of equal size, the
-smaller ones first. Before its first row, states have unit variance and are uncorrelated.
+smaller ones first. Before the first row of a sequence, states have unit variance and are uncorrelated.
 
 Arrays describe one state, with mean (K,) and covariance (K, K), or a batch of states along the last axis,
 with mean (K, S) and covariance (K, K, S).
@@ -250,7 +250,7 @@ class Transition(NamedTuple):
         return self.matrix.times(states)
 
     def move_back(self, states: Array) -> Array:
-        """Return ``A' x``, which carries a score about the next state back to this one."""
+        """Return ``A' x``, which propagates a score of the next state back to this one."""
         return self.matrix.transposed().times(states)
 
     def innovation_covariance(self) -> Any:
@@ -269,7 +269,7 @@ class Transition(NamedTuple):
         return Blocks(_library(self.decay).sqrt(self.innovation_variance), roots)
 
     def in_information_form(self) -> Precisions:
-        """Return the matrices that information filters use; this method makes all divisions, once."""
+        """Return the matrices for information filters, so that divisions are made only once."""
         inverses = tuple(_inverse(group.innovation) for group in self.groups)
         weight = self.decay / self.innovation_variance
         weights, known = [], []
@@ -297,7 +297,7 @@ class Transition(NamedTuple):
         return self.matrix.transposed().of_columns(self.matrix.times(covariance))
 
     def move_information_back(self, information: Array) -> Array:
-        """Return ``A' N A``, which carries information about ``A z`` back to the state ``z``."""
+        """Return ``A' N A``, the information about ``z`` from information ``N`` about ``A z``."""
         return self.matrix.of_columns(self.matrix.transposed().times(information))
 
     def predict_covariance(self, covariance: Array) -> Array:
@@ -493,7 +493,7 @@ def expected_terms(steps: Transition, earlier: Moments, later: Moments, lag_one:
     Parameters
     ----------
     steps : Transition
-        From each state to the next in the order of the rows, (K, T).
+        Transitions from each state to the next in the order of the rows, (K, T).
     earlier, later : Moments
         Moments of each state, and of the next.
     lag_one : Array
@@ -514,7 +514,7 @@ def transition_score(
     over : Transition
         Transitions over each of ``U`` gaps, without groups.
     counts : Array of shape (U,)
-        Number of transitions over each.
+        Number of transitions over each gap.
     innovation_power, innovation_moments : Array of shape (U, K)
         Sums of the terms of the same names over these transitions.
 

@@ -42,7 +42,7 @@ from probsfa.statespace.parameters import Parameters
 __all__ = ["ColumnNoise", "FactorSystem", "Steps"]
 
 
-# Rows apart up to which adjacent observations are linked in the preconditioner.
+# Maximum distance in rows of adjacent observations that are linked in the preconditioner.
 _LONGEST_LINK = 8
 # Maximum number of conjugate gradient iterations, far more than with a useful preconditioner.
 _MOST_ITERATIONS = 500
@@ -253,7 +253,7 @@ class FactorSystem:
         return self.steps.n_rows, self.params.n_components
 
     def common(self, factors: FloatArray) -> FloatArray:
-        """Return what factors (..., T, K) contribute to the columns, (..., D, T)."""
+        """Return the contribution (..., D, T) of factors (..., T, K) to the columns."""
         return np.asarray(self.params.loadings @ factors.swapaxes(-1, -2))
 
     def information(self, values: FloatArray) -> FloatArray:

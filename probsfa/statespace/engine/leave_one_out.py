@@ -1,18 +1,18 @@
-"""Leave-one-out distribution of each value, for any small noise, by a value-by-value filter and smoother.
+"""Leave-one-out distribution of each value by a filter and smoother that process value by value.
 
 With ``e = Sigma^-1 (x - mu)`` and ``d = diag(Sigma^-1)`` over all observed values, a value given all others
 has mean ``x - e / d`` and variance ``1 / d``. The values of a row are processed one after the other, as if
 each were a row of its own (Koopman & Durbin 2000), and a backward pass sums the information of later values,
-as the disturbance smoother does (de Jong 1989). With ``c`` and ``r`` a value's loadings and noise, ``N(m,
-P)`` the state given the values before it, and score ``s`` and information ``N`` of the values after it
-about the state given its own::
+as the disturbance smoother does (de Jong 1989). Let ``c`` and ``r`` be the loadings and noise variance of a
+value, ``N(m, P)`` the distribution of the state given the values before it, and ``s`` and ``N`` the score and
+information of the later values::
 
     f = c' P c + r,   g = P c / f,   v = x - c' m,   m <- m + g v,   P <- P - g c' P
     e = v / f - g' s,   d = 1 / f + g' N g
     s <- s + c e,   N <- N - c (N g)' - (N g) c' + d c c'
 
-No step divides by the noise variance. Removing the value from a posterior that includes it would instead lose
-``1e-15`` of its variance over that of its noise.
+No step divides by the noise variance. If the value were instead removed from a posterior that includes it,
+the relative rounding error would be ``1e-15`` times the ratio of its variance to that of its noise.
 """
 
 from typing import NamedTuple

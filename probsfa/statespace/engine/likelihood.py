@@ -1,4 +1,4 @@
-"""The log-likelihood as a JAX function of the parameters, with an exact gradient for the cost of a posterior.
+"""The log-likelihood as a JAX function of the parameters, with an exact gradient from one posterior.
 
 Samplers and optimizers written in JAX differentiate through this function. It does not convert to NumPy, so
 it can be compiled, batched and differentiated again. Call it with 64-bit arrays.

@@ -1,8 +1,8 @@
 """The exact posterior row by row: the reference of all algorithms, in JAX.
 
 Covariances are stored as roots, ``P = W W'``, and computed by orthogonal transformations and by sums of
-positive terms, which is accurate for tiny noise and closely spaced rows. Two functions define a model,
-*predict* the next state and *update* it with a row; the second is an argument, so that other likelihoods can
+positive terms, which is accurate for tiny noise and closely spaced rows. Two functions define a model:
+*predict* the next state, and *update* it with a row. The second is an argument, so that other likelihoods can
 use the same passes.
 
 *Predict.* ``W`` of ``A P A' + Q`` is the transposed triangle of a QR factorisation of ``[W' A'; N]``, with

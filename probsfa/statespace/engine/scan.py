@@ -2,10 +2,10 @@
 
 :mod:`.segmented` summarizes each segment: its last state given the state ``s`` at its left border,
 ``N(F s + m, P)``, and the potential of its rows about that state, ``exp(h' s - s' J s / 2)``; then it filters
-the borders one after the other. But the summaries of two adjacent segments combine to one of the same form,
-and this operation is associative (Särkkä & García-Fernández 2021, doi:10.1109/TAC.2020.2976316). So all
-borders are known after ``log2 S`` steps, each done for all ``S`` segments at once. An accelerator that runs
-100,000 threads is used with segments of few rows, or of one each.
+the borders one after the other. Here the borders are computed in parallel: the summaries of two adjacent
+segments combine to one of the same form, and this operation is associative (Särkkä & García-Fernández 2021,
+doi:10.1109/TAC.2020.2976316). All borders are computed in ``log2 S`` steps, each for all ``S`` segments at
+once. Accelerators run 100,000 threads, so that segments have one or a few rows.
 
 *Forward.* With ``P = L L'`` of the first of two adjacent segments, ``J`` and ``h`` of the second, and
 ``B = I + L' J L`` and ``W = L B^-1/2``, the state between them, given the one before them, has the covariance
@@ -13,28 +13,28 @@ borders are known after ``log2 S`` steps, each done for all ``S`` segments at on
 
     F, m  <-  F2 g + m2        P  <-  P2 + F2 W (F2 W)'        J  <-  J1 + (L^-1 F1)' (I - B^-1) (L^-1 F1)
 
-These are the elements of the paper in another form: sums of positive terms, without the inverse of
-``I + P J``, whose entries differ in size the more, the smaller the noise. The distribution of the state
-before the first row is an element with ``F = 0`` and ``J = 0``.
+These are the elements of the paper in another form: sums of positive terms, without the inverse of ``I + P
+J``, which is badly scaled for small noise. The distribution of the state before the first row is an element
+with ``F = 0`` and ``J = 0``.
 
 *Backward.* Each border is ``N(G e + g, S)`` given the next one, ``e``. Two of these in succession combine to
 ``G1 G2``, ``G1 g2 + g1``, ``S1 + G1 S2 G1'``. The last state of all is an element with ``G = 0``.
 
 *Doubling.* After step ``i`` every element combines itself and the ``2^i - 1`` before it (Hillis & Steele
-1986, doi:10.1145/7902.7903). This takes ``S log2 S`` merges, and a tree up and down
-(``jax.lax.associative_scan``) about ``2 S``. But doubling takes half as many steps, accesses contiguous
-memory instead of every second number, and is one loop, compiled once. The tree compiles a program for each of
-its levels: 47 s for 5 latent factors and 8,192 segments, on a CPU, against 5 s for the loop.
+1986, doi:10.1145/7902.7903). This takes ``S log2 S`` merges, against about ``2 S`` in a tree
+(``jax.lax.associative_scan``). However, doubling takes half as many sequential steps, accesses contiguous
+memory, and is one loop. The tree compiles a program for each of its levels, which takes 47 s for 5 latent
+factors and 8,192 segments on a CPU, against 5 s for the loop.
 
-*Work.* With ``n`` latent factors, a row costs about ``17 n^3`` flops to summarize, ``8 n^3`` to filter and
-``9 n^3`` to smooth, a merge ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments this
-is ``34 T n^3 + 27 S log2(S) n^3``; for 65,536 rows and 8,192 segments, ``78 n^3`` a row, against 17 of plain
-recursions. Memory traffic is at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for all
-moments, and ``8 (15 n^2 + 9 n)`` a merge, forward and backward together: at ``n = 5`` about 7 kB a row, 0.14
-ms for 65,536 rows at an H100's 3.35 TB/s. Its 0.6 GFLOP take less time. Neither is expected to dominate:
-``3 T / S`` steps inside segments and ``2 log2 S`` merges run in sequence, each of some ten kernels that take
-a few microseconds to start. Segments are therefore short, as long as more of them still fit on the
-accelerator.
+*Work.* With ``n`` latent factors, a row takes about ``17 n^3`` flops to summarize, ``8 n^3`` to filter and
+``9 n^3`` to smooth; a merge takes ``21 n^3`` forward and ``6 n^3`` backward. For ``T`` rows in ``S`` segments
+this is ``34 T n^3 + 27 S log2(S) n^3``; for 65,536 rows and 8,192 segments, ``78 n^3`` a row, against 17 of
+plain recursions. Memory traffic is at least ``8 (5.5 n^2 + 9.5 n)`` bytes a row for sums, ``12 n^2`` more for
+all moments, and ``8 (15 n^2 + 9 n)`` a merge, forward and backward together: at ``n = 5`` about 7 kB a row,
+0.14 ms for 65,536 rows at an H100's 3.35 TB/s. The 0.6 GFLOP take less time. Kernel launches are expected to
+dominate: ``3 T / S`` steps inside segments and ``2 log2 S`` merges run in sequence, each with about ten
+kernels that take a few microseconds to start. Segments should therefore be as short as the number of threads
+allows.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,13 @@
 """Segments of rows, processed in parallel as a batch.
 
-A pass over time is a chain of small dependent steps, in which a processor mostly waits. With ``S`` segments,
-the same step is computed for all of them at once (:mod:`.batched`). A segment depends on earlier segments
-only through the distribution of the state at its left border, which is computed exactly:
+A pass over time is a chain of small dependent steps, which use little of a processor. With ``S`` segments,
+each step is computed for all of them at once (:mod:`.batched`). A segment depends on earlier segments only
+through the distribution of the state at its left border, which is computed exactly:
 
 1. *Summarize.* Filter every segment as if the state ``s`` at its left border were known. The segment's last
    state is then ``N(F s + m, P)``, and the rows of the segment multiply the density of ``s`` by the
    potential ``exp(h' s - s' J s / 2)``. Only these are kept.
-2. *Join.* Filter the ``S`` borders, which are a short chain of the same form.
+2. *Join.* Filter the states at the ``S`` borders one after the other.
 3. *Filter* every segment again, now from the distribution at its left border.
 4. *Smooth* every segment backwards, from the distribution of its last state given all rows, which a backward
    pass over the borders computes.

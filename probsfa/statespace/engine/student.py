@@ -1,10 +1,9 @@
 """Causal inference under Student-t noise, row by row: a Gaussian approximation of the filtered state.
 
-The distribution of a state given the rows before its own is approximated by the Gaussian of the last update.
-The weights of a row's values, and with them the state, are iterated to the fixed point of
-:mod:`probsfa.statespace.student` for that row alone; so an outlier in the newest row gets a small weight at
-once. Weights of earlier rows are not updated: two rows that agree with each other but not with earlier rows
-are trusted later than by smoothing all rows together.
+The filtered distribution of each state is approximated by a Gaussian. In each row, the weights of its values
+and the state are iterated to the fixed point of :mod:`probsfa.statespace.student`, so that an outlier in the
+newest row immediately has a small weight. Weights of earlier rows are not updated. After a level shift, the
+new level is therefore accepted later than by a smoother.
 
 References
 ----------

@@ -48,23 +48,21 @@ from probsfa.statespace.parameters import Parameters
 
 __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
-# Bytes of the values and matrices (K x K for each row) of a chunk; some programs hold several arrays of that
-# size.
+# Bytes of the values and matrices (K x K for each row) of a chunk; some programs have several such arrays.
 _CHUNK_BYTES = 64 * 2**20
-# Numbers of segments to try; for samplers at least eight, of as many rows.
+# Numbers of segments to try; samplers use at least eight segments, of at least as many rows.
 _SEGMENTS, _SHORTEST_SEGMENT = (64, 32, 16, 8, 4, 2), 8
-# Number of segments of a parallel scan that fill an accelerator, and maximum rows of a segment; longer
-# segments take longer than more segments would.
+# Number of segments of a parallel scan that use all of an accelerator, and maximum rows of a segment.
 _MOST_SEGMENTS_AT_ONCE, _LONGEST_SEGMENT = 8192, 64
 
 
 def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -> Strategy:
-    """Return the algorithm of a name; recursions by default.
+    """Return the algorithm with a name; recursions by default.
 
     Raises
     ------
     ValueError
-        If no default number of segments, or not the given ``n_segments``, divides the rows.
+        If ``n_segments``, or every default number of segments, does not divide the number of rows.
     """
     if name not in ("segmented", "scan"):
         return Recursions()
@@ -86,7 +84,7 @@ def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -
 def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
     """Return the algorithm for a likelihood that runs many times.
 
-    It depends on shapes alone, because the same program is used for any parameters and data.
+    The choice depends only on shapes, because the same program is used for all parameters and data.
     """
     if not on_cpu():
         return jax_strategy(n_rows, "scan") if n_rows > _SEGMENTS[0] else Recursions()

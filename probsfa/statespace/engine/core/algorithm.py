@@ -29,9 +29,9 @@ __all__ = ["Core", "supports"]
 #: Called with the rows of a chunk, their means and their covariances.
 Visit = Callable[[slice, FloatArray, FloatArray], None]
 
-# Rounding errors of segments grow with the square of the precision of states. Maximum precision at which they
-# are used: for results, with ten accurate digits, and for optimizer steps, with five, and seven of
-# log-likelihoods.
+# Rounding errors of segments grow with the square of the precision of states. Maximum precision for which
+# segments are used: for results (ten accurate digits), and for optimizer steps (five digits, seven of
+# log-likelihoods).
 _MOST_PRECISION, _MOST_PRECISION_OF_STEPS = 1e4, 2e6
 # Results of the forward pass are kept for the backward pass up to this size; beyond it, they are recomputed.
 _MOST_KEPT_BYTES, _FEW_KEPT_BYTES = 1536 * 2**20, 64 * 2**20
@@ -44,7 +44,7 @@ def supports(params: Parameters) -> bool:
 
 @dataclass(frozen=True)
 class Core:
-    """The compiled engine: segments in parallel, or recursions where segments would lose digits.
+    """The compiled engine: segments in parallel, or recursions if segments would be inaccurate.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _settings() -> Iterator[None]:
 
 
 def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
-    """Return segments, which are faster, if they are accurate enough, else recursions."""
+    """Return segments (faster) if they are accurate enough, otherwise recursions."""
     most = _MOST_PRECISION_OF_STEPS if for_steps else _MOST_PRECISION
     if max(params.latents.sizes, default=1) > Segments.most_states_of_a_block:
         return Recursions
@@ -188,7 +188,7 @@ def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
 
 
 def largest_precision(params: Parameters, panel: Panel) -> float:
-    """Return a bound on the precision of filtered states: that of a row plus that given the state before."""
+    """Return an upper bound of the precision of filtered states: of a row, plus given the state before."""
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
         gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
@@ -230,7 +230,7 @@ def _root(covariance: FloatArray) -> FloatArray:
 def _add_residuals(
     params: Parameters, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
 ) -> None:
-    """Complete terms of the likelihood to log densities of rows, from the filtered means."""
+    """Add the terms of the residuals at the filtered means, to obtain log densities of rows."""
     n, d = values.shape
     kernel = kernels().Segments(
         n_states=params.n_states,

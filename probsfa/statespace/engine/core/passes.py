@@ -29,17 +29,18 @@ from probsfa.statespace.parameters import Parameters
 Arrays = dict[str, FloatArray]
 _T = TypeVar("_T", Precisions, Roots)
 
-# Bytes of a chunk's values that are read from a file: they are read at the speed of the disk, and use little
+# Bytes of a chunk's values that are read from a file: enough for the full speed of the disk, with little
 # memory.
 _READ_BYTES = 16 * 2**20
-# Rows times products of a row at which a second thread saves more time than its start takes (some 50 us).
+# Work (rows times products of a row) above which a second thread saves more time than its start takes (some
+# 50 us).
 _LEAST_WORK = 1e7
 # Bytes of the results of a chunk that are kept for the backward pass: precisions, or gains and roots.
 _CHUNK_BYTES = 64 * 2**20
 
 
 class Scratch(threading.local):
-    """Arrays that each thread allocates once: fresh memory takes as long as a pass over few states."""
+    """Arrays that each thread allocates once; new allocations take as long as a pass with few states."""
 
     def __init__(self) -> None:
         self._arrays: dict[str, FloatArray] = {}
@@ -56,10 +57,10 @@ scratch = Scratch()
 
 
 class State(NamedTuple):
-    """A state between two chunks.
+    """The distribution of the state between two chunks.
 
-    Given all rows, it holds mean (K,) and covariance (K, K). Given the rows up to its own, it holds
-    information and precision (segments), or mean and a root ``N`` of the covariance ``N' N`` (recursions).
+    In the backward pass it consists of mean (K,) and covariance (K, K); in the forward pass of information
+    and precision (segments), or of mean and a root ``N`` of the covariance ``N' N`` (recursions).
     """
 
     vector: FloatArray
@@ -76,7 +77,7 @@ class Chunk(ABC):
     part : slice
         Its rows.
     fresh : bool
-        Whether results to keep need newly allocated memory.
+        Whether to allocate new memory for results.
     """
 
     def __init__(self, whole: "PanelPass", part: slice, *, fresh: bool) -> None:
@@ -151,7 +152,7 @@ class Chunk(ABC):
         last = self._filter(before, terms, means)
         self._on_rows(self.kernel.likelihoods)
         if not self.whole.resident:
-            # Rows of a file are read again for the sums, because keeping them would fill the memory.
+            # Rows of a file are read again for the sums, because all of them may not fit into memory.
             del self.values, self.weights
             self.kernel.values = self.kernel.weights = None
         return terms, last
@@ -203,7 +204,7 @@ class PanelPass:
     kept_bytes : int
         Maximum memory for results of the forward pass; beyond it, they are recomputed.
     shown : bool, default=False
-        Whether moments of whole chunks are returned, for which chunks are smaller.
+        Whether moments of all rows are returned; chunks are then smaller.
     """
 
     def __init__(
@@ -250,7 +251,7 @@ class PanelPass:
         """Filter all chunks in sequence; yield the log density of each row."""
         room = self.kept_bytes
         for i, part in enumerate(self.parts):
-            # A single chunk keeps its results in scratch memory.
+            # Results of a single chunk stay in scratch memory.
             chunk = self.kind(self, part, fresh=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
