@@ -60,14 +60,14 @@ def use_strategy(strategy: StrategyName) -> Iterator[None]:
     ----------
     strategy : {"core", "recursions", "segmented", "scan"}
         "core" is the compiled engine, the default if it is installed and supports the number of states. The
-        others use JAX: row by row, segments in parallel, or very many segments joined by a parallel scan, as
-        on accelerators.
+        others use JAX: row by row; segments in parallel; or very many segments joined by a parallel scan, for
+        accelerators.
 
     Raises
     ------
     ValueError
-        If the name is not known; and, inside the context, if segments do not divide the rows, or the compiled
-        engine is not available.
+        If the name is not known. Computations inside the context raise it if the compiled engine is not
+        available, or if the number of segments does not divide the number of rows.
 
     Notes
     -----

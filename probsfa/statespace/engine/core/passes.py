@@ -280,7 +280,7 @@ class PanelPass:
             yield i, chunk
 
 
-# Groups of four parallel segments, for two threads; one if segments would be shorter than the minimum.
+# Number of groups of four parallel segments, for two threads; one if segments would be too short.
 _GROUPS, _SHORTEST = 2, 24
 # Maximum number of distinct gaps for which transitions are stored for all lanes.
 _FEW_GAPS = 64
@@ -303,7 +303,7 @@ class Segments(Chunk):
     def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
         """Return the number of rows of a chunk."""
         rows = _CHUNK_BYTES // (4 * n_states * (n_states + 1))
-        # Moments in full are several times as large, and are returned.
+        # If all moments are returned, they are several times as large.
         return max(rows // 8 if shown else rows, _FEWEST_CHUNK_ROWS)
 
     @classmethod
@@ -372,7 +372,7 @@ class Segments(Chunk):
         return np.asarray(Blocks(diagonal[:n], (pairs,) if len(pairs) else ()).matrix())
 
     def _of_lag_one(self, matrix: FloatArray) -> FloatArray:
-        """Return the entries of a lag-one covariance that sums use, see :meth:`smooth`."""
+        """Return the entries of a lag-one covariance that are needed for sums, see :meth:`smooth`."""
         paired = np.arange(self.whole.n_single, self.whole.n_states)
         partner = paired.reshape(-1, 2)[:, ::-1].ravel()
         return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
