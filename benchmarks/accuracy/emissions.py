@@ -37,7 +37,7 @@ from probsfa.extensions.emissions.prediction import log_predictive, shapes_by_ce
 from probsfa.extensions.emissions.sites import predictor_moments
 from probsfa.metrics import align_components
 from probsfa.statespace.engine.dynamics import simulate_latents
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -57,7 +57,7 @@ def simulate(family: str, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     T, D, decay = 1000, 10, np.array([0.97, 0.85])
     offset = np.zeros(D) if family == "bernoulli" else rng.uniform(-0.5, 0.5, D)
     size = 1.2 if family == "bernoulli" else 0.6
-    params = Parameters(decay, size * rng.standard_normal((D, 2)), np.ones(D), offset)
+    params = StateSpace(decay, size * rng.standard_normal((D, 2)), np.ones(D), offset)
     latents = simulate_latents(params, T, rng)
     shape = np.full((FAMILIES[family].n_shapes, D), np.log(2.0))
     X = FAMILIES[family].draw(params.offset + latents @ params.loadings.T, shape, rng)
@@ -150,7 +150,7 @@ def sampler() -> None:
 
     print("\n| data, T = 60, D = 4, K = 1 | largest difference of means | standard deviations |")
     print("| --- | ---: | ---: |")
-    params = Parameters(np.array([0.9]), np.full((4, 1), 0.8), np.ones(4), np.zeros(4))
+    params = StateSpace(np.array([0.9]), np.full((4, 1), 0.8), np.ones(4), np.zeros(4))
     for family in ("bernoulli", "poisson"):
         rng = np.random.default_rng(0)
         latents = simulate_latents(params, 60, rng)
@@ -213,7 +213,7 @@ def speed() -> None:
     """Print how long a large fit takes."""
     rng = np.random.default_rng(0)
     decay = np.array([0.99, 0.97, 0.95, 0.9, 0.8])
-    params = Parameters(decay, 0.4 * rng.standard_normal((50, 5)), np.ones(50), np.full(50, 0.2))
+    params = StateSpace(decay, 0.4 * rng.standard_normal((50, 5)), np.ones(50), np.full(50, 0.2))
     X = rng.poisson(np.exp(params.offset + simulate_latents(params, 10_000, rng) @ params.loadings.T))
     X = np.where(rng.random(X.shape) < 0.1, np.nan, X)
     print("\n| T = 10,000, D = 50, K = 5, Poisson | seconds | processor seconds | evaluations | load |")

@@ -21,7 +21,7 @@ import pandas as pd
 
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.engine.posterior import simulate
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -37,7 +37,7 @@ def recover(seeds: range) -> None:
     for seed in seeds:
         rng = np.random.default_rng(seed)
         period = rng.uniform(6.0, 30.0)
-        params = Parameters(
+        params = StateSpace(
             np.array([0.95]),
             rng.standard_normal((4, 3)),
             np.full(4, 0.3),

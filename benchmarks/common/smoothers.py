@@ -18,7 +18,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace import make_parameters
 from probsfa.statespace.engine.posterior import smooth
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 Answer = tuple[float, np.ndarray]
 Run = Callable[[], Answer]
@@ -27,7 +27,7 @@ Run = Callable[[], Answer]
 class Problem(NamedTuple):
     """Parameters of the model, and a series drawn from it (T, D), NaN where missing."""
 
-    params: Parameters
+    params: StateSpace
     X: np.ndarray
 
     @property

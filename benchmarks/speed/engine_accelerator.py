@@ -21,7 +21,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.sweep import Sweep
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -41,7 +41,7 @@ def strategies(n_components):
 def problem(n_rows, n_components):
     """Draw parameters and a panel; what the cells hold does not matter to the time."""
     rng = np.random.default_rng(0)
-    params = Parameters(
+    params = StateSpace(
         np.linspace(0.98, 0.5, n_components),
         rng.standard_normal((N_FEATURES, n_components)) / np.sqrt(n_components),
         rng.uniform(0.2, 1.0, N_FEATURES),

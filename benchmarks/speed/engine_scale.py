@@ -28,7 +28,7 @@ from probsfa.statespace import streaming
 from probsfa.statespace.engine.likelihood import marginal_log_likelihood
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -44,7 +44,7 @@ def repeated(run, n):
 
 def model(rng, n_features, n_components):
     """Draw parameters."""
-    return Parameters(
+    return StateSpace(
         np.linspace(0.99, 0.3, n_components),
         rng.standard_normal((n_features, n_components)) / np.sqrt(n_components),
         np.full(n_features, 0.5),

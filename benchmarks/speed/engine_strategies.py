@@ -19,7 +19,7 @@ from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.core.algorithm import supports
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
@@ -52,7 +52,7 @@ SAME = 1e-8
 def case(n_states, n_features, n_rows, missing, n_rhythms):
     """Draw parameters and a panel; what the cells hold does not matter to the time."""
     rng = np.random.default_rng(0)
-    params = Parameters(
+    params = StateSpace(
         np.linspace(0.98, 0.5, n_states - 2 * n_rhythms),
         rng.standard_normal((n_features, n_states)) / np.sqrt(n_states),
         rng.uniform(0.2, 1.0, n_features),

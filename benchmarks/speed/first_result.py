@@ -75,13 +75,13 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace import posterior
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 name, n_rows, k = json.loads(sys.argv[1])
 rng = np.random.default_rng(0)
 X = rng.standard_normal((n_rows, 10))
 X[rng.random(X.shape) < 0.1] = np.nan
 panel = make_panel(Sequences(X, (n_rows,)))
-params = Parameters(np.linspace(0.9, 0.3, k), rng.standard_normal((10, k)), np.ones(10), np.zeros(10))
+params = StateSpace(np.linspace(0.9, 0.3, k), rng.standard_normal((10, k)), np.ones(10), np.zeros(10))
 took = []
 def note(event, seconds, **_):
     if event.startswith("/jax/core/compile/"):

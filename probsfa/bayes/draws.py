@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
-from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.parameters import Latents, StateSpace
 from probsfa.statespace.processes import KINDS, Process
 
 
@@ -87,12 +87,12 @@ def in_data_units(draws: AnyDraws, shift: FloatArray, scale: FloatArray) -> AnyD
     )
 
 
-def as_parameters(draws: AnyDraws, of_array: Callable[[Any], FloatArray]) -> Parameters:
+def as_parameters(draws: AnyDraws, of_array: Callable[[Any], FloatArray]) -> StateSpace:
     """Return parameters from a function of each array of draws."""
-    return Parameters.from_arrays({name: of_array(array) for name, array in draws._asdict().items()})
+    return StateSpace.from_arrays({name: of_array(array) for name, array in draws._asdict().items()})
 
 
-def posterior_mean(draws: AnyDraws) -> Parameters:
+def posterior_mean(draws: AnyDraws) -> StateSpace:
     """Return the mean of draws (C, N, ...); for the noise of a hierarchical model also over sequences."""
     params = as_parameters(draws, lambda x: np.mean(x, axis=(0, 1)))
     if params.noise_variance.ndim == 1:
@@ -107,7 +107,7 @@ def thinned(draws: AnyDraws, n_wanted: int) -> NDArray[np.intp]:
     return np.unique(np.linspace(0, n - 1, each).round().astype(np.intp))
 
 
-def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) -> list[Parameters]:
+def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) -> list[StateSpace]:
     """Return the parameters of each panel for one draw; in hierarchical models their noise differs."""
     params = as_parameters(draws, lambda x: x[chain, draw])
     if params.noise_variance.ndim == 1:
@@ -117,7 +117,7 @@ def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) ->
 
 def parameters_of_draws(
     draws: AnyDraws, n_panels: int, chosen: NDArray[np.intp]
-) -> Iterator[list[Parameters]]:
+) -> Iterator[list[StateSpace]]:
     """Return the parameters of each panel for selected draws of each chain, chain after chain."""
     for chain in range(draws.decay.shape[0]):
         for draw in chosen:

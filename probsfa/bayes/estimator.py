@@ -103,7 +103,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
         Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), ``loadings``
         (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D), and the parameters of other
         processes, as named in :class:`probsfa.statespace.StateSpace`.
-    params_, map_ : Parameters
+    params_, map_ : StateSpace
         Posterior means, and maximum a posteriori in the coordinates of the sampler.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest factor first; medians of time scales.

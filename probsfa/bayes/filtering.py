@@ -16,7 +16,7 @@ from probsfa.statespace import student
 from probsfa.statespace.engine.posterior import check_finite, filter_rows
 from probsfa.statespace.filtering import FilterRows, FilterState, run_filter
 from probsfa.statespace.noise.student import StudentNoise
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["BayesianFilterResult", "BayesianFilterState", "filter_sequences"]
 
@@ -132,7 +132,7 @@ def filter_sequences(
 
 
 def _filter_one(
-    draws: list[Parameters],
+    draws: list[StateSpace],
     ways: list[FilterRows],
     sequence: Sequences,
     state: BayesianFilterState | None,

@@ -12,7 +12,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import AnyDraws
 from probsfa.bayes.relabelling.matching import Relabelling
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 
 class Units(NamedTuple):
@@ -78,7 +78,7 @@ class FittedPosterior:
         Relabelled draws in data units, with labels in canonical order.
     raw_draws : Draws
         The same draws before relabelling.
-    maximum : Parameters
+    maximum : StateSpace
         Maximum a posteriori in the sampler's coordinates, in data units.
     relabelling : Relabelling
         The signed permutation of each draw, one chain after the other.
@@ -104,7 +104,7 @@ class FittedPosterior:
     method: str
     draws: AnyDraws
     raw_draws: AnyDraws
-    maximum: Parameters
+    maximum: StateSpace
     relabelling: Relabelling
     inferred: Inferred
     units: Units
@@ -117,7 +117,7 @@ class FittedPosterior:
 
     @property
     def reported_states(self) -> NDArray[np.intp]:
-        """States of :attr:`.Parameters.state_space` other than those of the AR(1) noise of columns."""
+        """States of :attr:`.StateSpace.state_space` other than those of the AR(1) noise of columns."""
         return self.maximum.shared_states
 
     @property

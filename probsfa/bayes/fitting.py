@@ -31,7 +31,7 @@ from probsfa.bayes.start import Start, maximum_likelihood_start
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters, rescale
+from probsfa.statespace.parameters import StateSpace, rescale
 
 #: Opens a progress bar for a number of iterations; it has ``update(n)``, as in tqdm.
 ProgressBar = Callable[[int, str], AbstractContextManager[Any]]
@@ -225,7 +225,7 @@ class _Prepared(NamedTuple):
         The maximum in data units.
     units : Units
         Units of the sampler.
-    inner : Parameters
+    inner : StateSpace
         The maximum in these.
     rows : Sequences
         The data in these.
@@ -237,7 +237,7 @@ class _Prepared(NamedTuple):
 
     start: Start
     units: Units
-    inner: Parameters
+    inner: StateSpace
     rows: Sequences
     target: Target
     values: dict[str, Any]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.posterior import Posterior, observation_moments, smooth
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 
 class RunningMean:
@@ -56,12 +56,12 @@ class MixtureMoments:
         return self._within.value + self._between / self._mean.count
 
 
-def mixture_posteriors(draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel]) -> list[Posterior]:
+def mixture_posteriors(draws: Iterable[Sequence[StateSpace]], panels: Sequence[Panel]) -> list[Posterior]:
     """Return the distribution of the factors for uncertain parameters.
 
     Parameters
     ----------
-    draws : iterable of sequences of Parameters
+    draws : iterable of sequences of StateSpace
         Parameters of each panel, for each draw.
     panels : sequence of Panel
         Packed observations.
@@ -81,7 +81,7 @@ def mixture_posteriors(draws: Iterable[Sequence[Parameters]], panels: Sequence[P
     return [one.result() for one in mixtures]
 
 
-def mixture_posterior(draws: Iterable[tuple[Parameters, Panel]]) -> Posterior:
+def mixture_posterior(draws: Iterable[tuple[StateSpace, Panel]]) -> Posterior:
     """Return the same for one panel with weights that depend on the draw; log densities are NaN."""
     mixture = _PosteriorMixture()
     for params, panel in draws:
@@ -155,13 +155,13 @@ def make_cell_mixture(means: FloatArray, stds: FloatArray) -> CellMixture:
 
 
 def cell_mixtures(
-    draws: Iterable[Sequence[Parameters]], panels: Sequence[Panel], chosen: Sequence[NDArray[np.bool_]]
+    draws: Iterable[Sequence[StateSpace]], panels: Sequence[Panel], chosen: Sequence[NDArray[np.bool_]]
 ) -> list[CellMixture]:
     """Return the distribution of selected observations of each panel, including noise.
 
     Parameters
     ----------
-    draws : iterable of sequences of Parameters
+    draws : iterable of sequences of StateSpace
         Parameters of each panel, for each draw.
     panels : sequence of Panel
         Packed observations.

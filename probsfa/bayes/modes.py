@@ -17,7 +17,7 @@ from probsfa.bayes.packing import start_values
 from probsfa.bayes.relabelling.labelling import Labelling
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace, maximize_from
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 #: Number of starts of a search, including that of the first mode.
 N_STARTS = 4
@@ -121,7 +121,7 @@ def _starts(
             decay = np.exp(-1.0 / np.exp(rng.uniform(0.0, np.log(n_rows / 5.0), target.n_components)))
         power = np.diagonal(covariance)
         noise = np.maximum(power - np.sum(loadings**2, axis=1), _LEAST_NOISE * power)
-        starts.append(start_values(Parameters(decay, loadings, noise, known.offset), target))
+        starts.append(start_values(StateSpace(decay, loadings, noise, known.offset), target))
     return starts
 
 

@@ -10,7 +10,7 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.kinds import FASTEST, SLOWEST, site_values
 from probsfa.bayes.model import Series, from_panel
 from probsfa.statespace.panel import Panel, make_panel, padded_length
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 # Smallest standard deviation of the AR(1) noise of a start, relative to that of the column.
 _LEAST_SCALE = 0.05
@@ -41,7 +41,7 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
     return panels, [[(i, n - 1)] for i, n in enumerate(sequences.lengths)]
 
 
-def start_values(params: Parameters, target: Target) -> dict[str, Any]:
+def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
     """Return the values of the model's sites at parameters, within the support of the priors."""
     noise = target.noise.of_groups(np.maximum(params.noise_variance, LEAST_NOISE))
     return site_values(params.to_arrays(), params.loadings, params.n_components) | {

@@ -25,7 +25,7 @@ from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.matching import Relabelling
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import KINDS
 
 __all__ = ["from_arrays", "to_arrays"]
@@ -150,7 +150,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         method=state["method"],
         draws=_draws(state, "draws"),
         raw_draws=_draws(state, "raw"),
-        maximum=Parameters.from_arrays(
+        maximum=StateSpace.from_arrays(
             {name.removeprefix("maximum_"): x for name, x in state.items() if name.startswith("maximum_")}
         ),
         relabelling=Relabelling(state["permutations"].astype(np.intp), state["signs"]),

@@ -44,7 +44,7 @@ from probsfa.statespace.engine.posterior import (
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import Forecast, forecast
 from probsfa.statespace.student import cell_moments, infer_weights, left_out_cells
 
@@ -283,7 +283,7 @@ def draw_observations(
 
 def _drawn_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
-) -> Iterator[tuple[list[tuple[Parameters, FloatArray]], float | None]]:
+) -> Iterator[tuple[list[tuple[StateSpace, FloatArray]], float | None]]:
     """Yield for each draw the parameters and paths (T_i, S) of the panels, and degrees of freedom, if any.
 
     The states include the AR(1) noise of columns.
@@ -381,7 +381,7 @@ def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: 
     return np.abs(sequences.values - moments.mean) / np.sqrt(moments.variance)
 
 
-def _left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+def _left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
     """Return leave-one-out means and variances (N, D) of the noise-free values."""
     return left_out_cells(params, panel, cell_moments(params, panel), np.asarray(panel.cell_weights[:]))
 
@@ -408,7 +408,7 @@ def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray
 
 def _thinned_parameters(
     fitted: FittedPosterior, n_predictive: int, n_panels: int
-) -> Iterator[list[Parameters]]:
+) -> Iterator[list[StateSpace]]:
     """Return the parameters of each panel for the draws of the predictive mixture."""
     draws = parameters_of_draws(fitted.draws, n_panels, thinned(fitted.draws, n_predictive))
     return ([params.state_space for params in draw] for draw in draws)

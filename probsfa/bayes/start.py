@@ -8,7 +8,7 @@ from probsfa._validation import Sequences
 from probsfa.bayes.fitted import Units
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 # Warnings are ignored: a start need not have converged.
 _MAX_ITER, _TOL = 100, 1e-2
@@ -17,7 +17,7 @@ _MAX_ITER, _TOL = 100, 1e-2
 class Start(NamedTuple):
     """Parameters in data units, the units in which the data are standardised, and degrees of freedom."""
 
-    params: Parameters
+    params: StateSpace
     units: Units
     degrees: float = np.inf
 

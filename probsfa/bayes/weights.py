@@ -17,7 +17,7 @@ from probsfa.bayes.sampling.gibbs import draw_weights
 from probsfa.statespace.engine.posterior import draw_latents
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["WeightedDraw", "degrees_of_draws", "weighted_draws"]
 
@@ -30,7 +30,7 @@ class WeightedDraw(NamedTuple):
 
     Attributes
     ----------
-    params : Parameters
+    params : StateSpace
         With squared scales as noise variances.
     panel : Panel
         The rows and the weights.
@@ -40,13 +40,13 @@ class WeightedDraw(NamedTuple):
         Random numbers for the weights of missing values.
     """
 
-    params: Parameters
+    params: StateSpace
     panel: Panel
     degrees: float
     rng: np.random.Generator
 
     @property
-    def expected(self) -> Parameters:
+    def expected(self) -> StateSpace:
         """Return the parameters with the marginal noise variance, for unknown weights."""
         variance = self.params.noise_variance * StudentNoise(self.degrees).variance
         return self.params.replace(noise_variance=variance)

@@ -26,7 +26,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.progress import Progress
 
 __all__ = ["DistributedPanel", "fit_probabilistic"]
@@ -48,7 +48,7 @@ class DistributedPanel(NamedTuple):
 
     panels: tuple[Any, ...]
 
-    def expected_statistics(self, params: Parameters) -> Statistics:
+    def expected_statistics(self, params: StateSpace) -> Statistics:
         """Return sums of expected moments over all panels."""
         step = delayed(_sums_for_a_step)
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
@@ -124,7 +124,7 @@ def _n_parts(X: Any) -> int:
     return min(max(X.shape[0] // _ROWS_OF_A_PART, _FEW_PARTS), _MOST_PARTS)
 
 
-def _sums_for_a_step(params: Parameters, panel: Panel) -> Statistics:
+def _sums_for_a_step(params: StateSpace, panel: Panel) -> Statistics:
     """Compute expected statistics by one thread, because other tasks run in parallel."""
     with one_core():
         return expected_statistics(params, panel, for_steps=True)

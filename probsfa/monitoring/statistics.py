@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.filtering import FilterResult, gains, row_errors, transition_matrices
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Chart",
@@ -68,7 +68,7 @@ def slower_than_columns(delta_values: FloatArray, of_columns: FloatArray) -> int
     return max(1, int(np.count_nonzero(delta_values <= np.max(of_columns))))
 
 
-def slow_latents(params: Parameters) -> int:
+def slow_latents(params: StateSpace) -> int:
     """Return the number of AR(1) factors slower than the fastest column under the model."""
     loaded = params.loadings[:, : params.n_components] ** 2
     delta = 2.0 * (1.0 - params.decay)

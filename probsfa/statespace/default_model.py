@@ -41,7 +41,7 @@ from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.outlier_model import OutlierModel, far_from_neighbours, spread_of_dominated
-from probsfa.statespace.parameters import Latents, Parameters, rescale
+from probsfa.statespace.parameters import Latents, StateSpace, rescale
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import gain_for_a_cycle, power_of_a_cycle
 
@@ -69,7 +69,7 @@ _MOST_CYCLES, _FAILURES = 3, 2
 _LARGEST_SCORE = 6.0
 
 #: Function that fits a model of given options and size to sequences, with optional initial parameters.
-Fit = Callable[[Sequences, FitOptions, Size, Parameters | None], LinearGaussianModel]
+Fit = Callable[[Sequences, FitOptions, Size, StateSpace | None], LinearGaussianModel]
 
 
 class _Candidate(NamedTuple):
@@ -228,7 +228,7 @@ class _Comparison:
         self,
         candidate: _Candidate,
         model: LinearGaussianModel | None = None,
-        start: Parameters | None = None,
+        start: StateSpace | None = None,
     ) -> None:
         """Fit a candidate to the rest of each draw and predict held-out values.
 
@@ -302,7 +302,7 @@ class _Comparison:
             del each[kept:]
 
 
-def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> Parameters:
+def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> StateSpace:
     """Return the parameters of a model with one more stochastic cycle, started from its residuals."""
     fitted = model.fitted
     params = fitted.standardised_params

@@ -18,7 +18,7 @@ from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.posterior import observation_moments
 from probsfa.statespace.filtering import standardised_errors
 from probsfa.statespace.leave_one_out import left_out_moments
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.whiteness import (
     heavy_tails,
     ljung_box,
@@ -356,7 +356,7 @@ def left_out_errors(
 
 
 def left_out_rows(
-    params: Parameters, values: FloatArray, means: FloatArray, covariances: FloatArray
+    params: StateSpace, values: FloatArray, means: FloatArray, covariances: FloatArray
 ) -> FloatArray:
     """Return standardised errors of the values of each row given all other rows.
 
@@ -366,7 +366,7 @@ def left_out_rows(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters for predictions of the observations.
     values : ndarray of shape (T, D)
         Observations, NaN where missing.
@@ -383,7 +383,7 @@ def left_out_rows(
 
 
 def left_out_row_moments(
-    params: Parameters,
+    params: StateSpace,
     values: FloatArray,
     means: FloatArray,
     covariances: FloatArray,

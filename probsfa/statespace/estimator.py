@@ -34,7 +34,7 @@ from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.noise.student import FEWEST_DEGREES
 from probsfa.statespace.noise_free import fit_noise_free
-from probsfa.statespace.parameters import Parameters, make_parameters
+from probsfa.statespace.parameters import StateSpace, make_parameters
 from probsfa.statespace.processes import KINDS
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.student_model import model_of, with_noise
@@ -98,14 +98,14 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     fixed : dict or None, default=None
         Known parameters, in data units: ``"decays"`` (K,), ``"loadings"`` (D, S), ``"noise"`` (D,),
         ``"periods"`` (R,). NaN marks entries to estimate, for loadings also True in a boolean array.
-    init : Parameters, estimator or None, default=None
+    init : StateSpace, estimator or None, default=None
         Initial parameters, or a fitted model.
     random_state : int, Generator or None, default=None
         Random numbers of `sample` and `sample_posterior`.
 
     Attributes
     ----------
-    params_ : Parameters
+    params_ : StateSpace
         All parameters, in data units.
     decay_, timescales_ : ndarray (K,)
         Lag-one autocorrelation of each factor, slowest first, and ``-time_unit_ / log(decay_)``.
@@ -501,8 +501,8 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
     def _options(self) -> FitOptions:
         """Return the options; the default number of factors is that of `init`."""
         options = FitOptions.of(self).check()
-        params = self.init if isinstance(self.init, Parameters) else getattr(self.init, "params_", None)
-        if options.n_components is None and isinstance(params, Parameters):
+        params = self.init if isinstance(self.init, StateSpace) else getattr(self.init, "params_", None)
+        if options.n_components is None and isinstance(params, StateSpace):
             return replace(options, n_components=params.n_components)
         return options
 

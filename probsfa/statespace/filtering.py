@@ -19,11 +19,11 @@ from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
 from probsfa.statespace.engine.posterior import Filtering, filter_rows, observation_moments
 from probsfa.statespace.panel import Panel, make_panel, whole_if_close
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import check_probability
 
 #: Function that filters rows, such as :func:`probsfa.statespace.engine.posterior.filter_rows`.
-FilterRows = Callable[[Parameters, Panel, FloatArray, FloatArray, Transition | None], Filtering]
+FilterRows = Callable[[StateSpace, Panel, FloatArray, FloatArray, Transition | None], Filtering]
 
 
 class FilterState(NamedTuple):
@@ -67,7 +67,7 @@ class _Filtered:
     ----------
     means, covariances : ndarray of shape (T, S) and (T, S, S)
         Moments of all states given the rows up to theirs.
-    params : Parameters
+    params : StateSpace
         Parameters for predictions of the observations.
     values : ndarray of shape (T, D)
         Observations, NaN where missing.
@@ -81,7 +81,7 @@ class _Filtered:
 
     means: FloatArray
     covariances: FloatArray
-    params: Parameters
+    params: StateSpace
     values: FloatArray
     before: FilterState
     steps: Transition
@@ -178,7 +178,7 @@ class FilterResult:
 
 
 def one_step(
-    params: Parameters,
+    params: StateSpace,
     steps: Transition,
     means: FloatArray,
     covariances: FloatArray,
@@ -188,7 +188,7 @@ def one_step(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters for predictions of the observations.
     steps : Transition
         Transitions into each row, (T, K); into the first row of a sequence, the stationary distribution.
@@ -337,12 +337,12 @@ def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequen
     )
 
 
-def filter_all(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]:
+def filter_all(params: StateSpace, panel: Panel) -> tuple[Filtering, Transition]:
     """Filter all rows of a panel.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations of any number of sequences.
@@ -361,24 +361,24 @@ def filter_all(params: Parameters, panel: Panel) -> tuple[Filtering, Transition]
 
 
 def run_filter(
-    params: Parameters,
+    params: StateSpace,
     sequence: Sequences,
     state: FilterState | None,
     *,
-    predictive: Parameters | None = None,
+    predictive: StateSpace | None = None,
     filter_rows: FilterRows = filter_rows,
 ) -> FilterResult:
     """Filter one sequence.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     sequence : Sequences
         One sequence, with times in units of the model's time or evenly sampled.
     state : FilterState, optional
         Filtered state of earlier rows; by default the stationary distribution.
-    predictive : Parameters, optional
+    predictive : StateSpace, optional
         Parameters for predictions of the observations, if they differ from `params`.
     filter_rows : callable, optional
         Function that filters the rows, for non-Gaussian noise.

@@ -21,7 +21,7 @@ from probsfa.statespace.learning.starts import (
 )
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters, chosen_processes, with_more_latents
+from probsfa.statespace.parameters import Latents, StateSpace, chosen_processes, with_more_latents
 
 __all__ = ["enlarged", "reduced"]
 
@@ -29,13 +29,13 @@ _STRENGTHS = (1.0, 0.3)
 
 
 def enlarged(
-    params: Parameters, panel: Panel, latents: Latents, noise: Noise, given: Given | None = None
-) -> Parameters:
+    params: StateSpace, panel: Panel, latents: Latents, noise: Noise, given: Given | None = None
+) -> StateSpace:
     """Return the model with additional latent processes, started from its residuals.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         The smaller model, of standardised data.
     panel : Panel
         Standardised observations.
@@ -48,7 +48,7 @@ def enlarged(
 
     Returns
     -------
-    larger : Parameters
+    larger : StateSpace
         The starting point with the highest likelihood.
     """
     more = latents.without(params.latents)
@@ -65,12 +65,12 @@ def enlarged(
     return params
 
 
-def reduced(params: Parameters, latents: Latents) -> Parameters:
+def reduced(params: StateSpace, latents: Latents) -> StateSpace:
     """Return the model without the processes that explain least; noise takes half of their variance.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         The larger model, of standardised data.
     latents : Latents
         Numbers of processes of the smaller model, no more of any kind than in `params`.
@@ -90,14 +90,14 @@ def reduced(params: Parameters, latents: Latents) -> Parameters:
     return less.replace(noise_variance=params.noise_variance + 0.5 * np.maximum(lost, 0.0))
 
 
-def _best(tried: list[Parameters], panel: Panel) -> Parameters:
+def _best(tried: list[StateSpace], panel: Panel) -> StateSpace:
     """Return the parameters with the highest likelihood."""
     # The fit computes these statistics too, so that one program is compiled for both.
     values = [expected_statistics(params, panel).log_likelihood for params in tried]
     return tried[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
-def _joined(params: Parameters, new: Parameters, noise: Noise) -> list[Parameters]:
+def _joined(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpace]:
     """Return models with new processes of several strengths; noise is reduced by what they explain."""
     out = []
     for strength in _STRENGTHS:
@@ -112,8 +112,8 @@ def _joined(params: Parameters, new: Parameters, noise: Noise) -> list[Parameter
 
 
 def _with_latents(
-    params: Parameters, residual: Panel, more: Latents, noise: Noise, given: Given | None
-) -> list[Parameters]:
+    params: StateSpace, residual: Panel, more: Latents, noise: Noise, given: Given | None
+) -> list[StateSpace]:
     """Return models with more AR(1) factors, or more processes of another kind that start like these."""
     news = starts(
         interpolate(residual), np.zeros(params.n_features), Latents(more.n_components + more.n_others)
@@ -128,8 +128,8 @@ def _with_latents(
 
 
 def _with_rhythm(
-    params: Parameters, panel: Panel, which: int, noise: Noise, given: Given | None
-) -> Parameters:
+    params: StateSpace, panel: Panel, which: int, noise: Noise, given: Given | None
+) -> StateSpace:
     """Return the model with one more stochastic cycle, at a known frequency or that of most excess power."""
     grid = on_even_grid(panel)
     centred = [rows - params.offset for rows in grid]

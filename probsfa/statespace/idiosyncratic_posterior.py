@@ -15,7 +15,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.idiosyncratic import FactorSystem, Steps
 from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["IdiosyncraticPosterior"]
 
@@ -41,13 +41,13 @@ class IdiosyncraticPosterior:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters with AR(1) noise, and factors that are AR(1) processes.
     panel : Panel
         Packed observations, in the units of the parameters.
     """
 
-    def __init__(self, params: Parameters, panel: Panel) -> None:
+    def __init__(self, params: StateSpace, panel: Panel) -> None:
         self.params, self.panel = params, panel
         with one_blas_thread():
             self._system = FactorSystem(params, Steps.of(panel))

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from probsfa._typing import FloatArray
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["InnovationParameters", "innovation_parameters", "make_innovation_parameters"]
 
@@ -90,7 +90,7 @@ class InnovationParameters(NamedTuple):
             )
         return np.asarray(self.stationary_variance * self.decay ** np.abs(steps)[:, None])
 
-    def unit_variance(self) -> Parameters:
+    def unit_variance(self) -> StateSpace:
         """Return the same model with factors of unit stationary variance.
 
         Order and signs of the factors do not change; ``C = W^-1 diag(s)`` with the stationary standard
@@ -98,11 +98,11 @@ class InnovationParameters(NamedTuple):
 
         Returns
         -------
-        params : Parameters
+        params : StateSpace
             The noise variance may be zero, as in :class:`~probsfa.ProbabilisticSFA` with ``noise=0.0``.
         """
         loadings = np.linalg.inv(self.weights) * np.sqrt(self.stationary_variance)
-        return Parameters(self.decay, np.asarray(loadings), self.noise_variance, self.offset)
+        return StateSpace(self.decay, np.asarray(loadings), self.noise_variance, self.offset)
 
 
 def make_innovation_parameters(
@@ -179,13 +179,13 @@ def make_innovation_parameters(
 
 
 def innovation_parameters(
-    params: Parameters, innovation_variance: ArrayLike | None = None
+    params: StateSpace, innovation_variance: ArrayLike | None = None
 ) -> InnovationParameters:
     """Return a model of unit stationary variances in the form of Turner & Sahani (2007).
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters with as many factors as columns.
     innovation_variance : float or array-like of shape (K,), optional
         Scale of each factor, which is not identified; by default ``1 - decay ** 2``, with which the factors

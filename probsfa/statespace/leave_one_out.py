@@ -19,7 +19,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import listed
 from probsfa.statespace.held_out_values import SLIGHT, STANDARD_ERRORS, standard_errors
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Comparison",
@@ -106,7 +106,7 @@ def left_out_moments(
     return np.where(told, without, np.nan), np.where(told, variance, np.nan)
 
 
-def near_zero_noise(params: Parameters) -> BoolArray:
+def near_zero_noise(params: StateSpace) -> BoolArray:
     """Return which columns (D,) have so little noise that leave-one-out moments are lost to rounding.
 
     Their leave-one-out moments are computed by :func:`.cells_left_out` instead.

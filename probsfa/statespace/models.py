@@ -68,7 +68,7 @@ from probsfa.statespace.leave_one_out import (
 )
 from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 from probsfa.statespace.smooth_alternatives import better_as_smooth
 from probsfa.statespace.student import Inferred
@@ -223,7 +223,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return found
 
     @property
-    def _states(self) -> Parameters:
+    def _states(self) -> StateSpace:
         """Parameters in state-space form with white noise: AR(1) noise processes are states."""
         return self.fitted.params.state_space
 

@@ -19,7 +19,7 @@ from probsfa._times import TimeAxis
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count
 from probsfa.statespace.engine.posterior import Posterior
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.timeline import make_horizon
 
 __all__ = ["News", "dates_of", "on_rows_of", "read_news", "row_of", "weights_on"]
@@ -181,7 +181,7 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
 
 
 def read_news(
-    params: Parameters,
+    params: StateSpace,
     values: tuple[FloatArray, FloatArray],
     posteriors: tuple[Posterior, Posterior, Posterior],
     target: tuple[int, int],
@@ -191,7 +191,7 @@ def read_news(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     values : tuple of two ndarrays of shape (N, D)
         Old and new values, NaN where missing.
@@ -228,7 +228,7 @@ def read_news(
 
 
 def weights_on(
-    params: Parameters,
+    params: StateSpace,
     posterior: Posterior,
     target: tuple[int, int],
     rows: NDArray[np.intp],
@@ -238,7 +238,7 @@ def weights_on(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     posterior : Posterior
         Posterior given all observed values.

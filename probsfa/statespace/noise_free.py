@@ -26,7 +26,7 @@ from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import MaximumLikelihoodModel
 from probsfa.statespace.noise_free_gaps import GapPosterior, draw_given_observed, smooth_given_observed
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
@@ -60,10 +60,10 @@ class SquareModel(NamedTuple):
         """Number of latent factors, ``R``."""
         return int(self.decay.shape[0])
 
-    def parameters(self, n_components: int) -> Parameters:
+    def parameters(self, n_components: int) -> StateSpace:
         """Return parameters of the slowest factors, without noise."""
         zeros = np.zeros(self.mean.shape[0])
-        return Parameters(
+        return StateSpace(
             decay=self.decay[:n_components],
             loadings=self.loadings[:, :n_components],
             noise_variance=zeros,

@@ -21,7 +21,7 @@ each column ``d`` then has an idiosyncratic AR(1) process of unit variance::
     x_t,d = mu_d + C_d z_t + s_d b_t,d + n_t,d,   b_t,d = g_d b_t-1,d + sqrt(1 - g_d^2) e_t,d
 
 with ``s_d`` = `memory_scale` and ``g_d`` = `memory_decay`. The engine treats these processes as AR(1) factors
-with one loading each (:attr:`Parameters.state_space`).
+with one loading each (:attr:`StateSpace.state_space`).
 """
 
 import warnings
@@ -285,7 +285,7 @@ class StateSpace:
     def __iter__(self) -> Iterator[FloatArray]:
         """Iterate over decay, loadings, noise variance and offset; deprecated."""
         warnings.warn(
-            "Parameters cannot be unpacked in version 2.0. Use the attributes decay, loadings, "
+            "StateSpace cannot be unpacked in version 2.0. Use the attributes decay, loadings, "
             "noise_variance and offset.",
             DeprecationWarning,
             stacklevel=2,
@@ -306,7 +306,7 @@ class StateSpace:
 
         Returns
         -------
-        params : Parameters
+        params : StateSpace
         """
         if changes.keys() <= _OF_ALL:
             made = object.__new__(type(self))
@@ -367,7 +367,7 @@ class StateSpace:
 
         Returns
         -------
-        params : Parameters
+        params : StateSpace
 
         Raises
         ------
@@ -547,9 +547,6 @@ def _processes_of(arrays: Mapping[str, FloatArray]) -> tuple[Process, ...]:
     return tuple(made)
 
 
-Parameters = StateSpace  # the name in the modules of this package
-
-
 def make_parameters(
     decay: ArrayLike,
     loadings: ArrayLike,
@@ -558,7 +555,7 @@ def make_parameters(
     *,
     memory_decay: ArrayLike | None = None,
     memory_scale: ArrayLike | None = None,
-) -> Parameters:
+) -> StateSpace:
     """Validate parameters and broadcast them to their full shapes.
 
     Parameters
@@ -579,7 +576,7 @@ def make_parameters(
 
     Returns
     -------
-    params : Parameters
+    params : StateSpace
 
     Raises
     ------
@@ -631,10 +628,10 @@ def make_parameters(
             f"noise_variance must be positive, got {vectors['noise_variance'][bad]} for column {bad}; the "
             "noise-free limit is ProbabilisticSFA(noise=0.0)."
         )
-    return Parameters.from_arrays({"decay": a, "loadings": c, **vectors})
+    return StateSpace.from_arrays({"decay": a, "loadings": c, **vectors})
 
 
-def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
+def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
     """Order the factors slowest first and fix their signs and phases.
 
     The likelihood does not change if factors are permuted or change sign, or if the two states of a
@@ -645,14 +642,14 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters in any order.
     scale : array-like of shape (D,)
         Standard deviation of each column, which makes loadings comparable between columns.
 
     Returns
     -------
-    params : Parameters
+    params : StateSpace
         Equivalent parameters in the canonical order, with canonical signs and phases.
     """
     units = np.asarray(scale, dtype=np.float64)
@@ -667,7 +664,7 @@ def canonical(params: Parameters, scale: ArrayLike) -> Parameters:
     return params.replace(decay=params.decay[order], loadings=np.hstack(parts), processes=tuple(processes))
 
 
-def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Parameters:
+def rescale(params: StateSpace, shift: FloatArray, scale: FloatArray) -> StateSpace:
     """Return the parameters of ``shift + scale * x`` from those of ``x``."""
     if params.has_memory:
         params = params.replace(memory_scale=params.memory_scale * scale)
@@ -678,7 +675,7 @@ def rescale(params: Parameters, shift: FloatArray, scale: FloatArray) -> Paramet
     )
 
 
-def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
+def with_more_latents(params: StateSpace, new: StateSpace) -> StateSpace:
     """Return parameters with the processes of both models, and noise and offset of the first."""
     k, n = params.n_components, new.n_components
     parts, processes = [params.loadings[:, :k], new.loadings[:, :n]], []
@@ -693,7 +690,7 @@ def with_more_latents(params: Parameters, new: Parameters) -> Parameters:
     )
 
 
-def chosen_processes(params: Parameters, chosen: Mapping[type[Process], NDArray[np.intp]]) -> Parameters:
+def chosen_processes(params: StateSpace, chosen: Mapping[type[Process], NDArray[np.intp]]) -> StateSpace:
     """Return parameters with all AR(1) factors and a selection of the other processes, by index."""
     parts, processes = [params.loadings[:, : params.n_components]], []
     for one in params.processes:

@@ -22,7 +22,7 @@ from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import MaximumLikelihoodModel
 from probsfa.statespace.noise.student import MOST_DEGREES
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import KINDS
 from probsfa.statespace.student_model import with_noise
 from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_plain
@@ -113,7 +113,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     options["transforms"] = as_asked(options.get("transforms"))
     names = {field.name for field in dataclasses.fields(FitOptions)}
     fitted = MaximumLikelihood(
-        params=Parameters.from_arrays(state),
+        params=StateSpace.from_arrays(state),
         options=FitOptions(
             **{name: value for name, value in state["fitted_with"].items() if name in names}
         ).check(),

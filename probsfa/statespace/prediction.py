@@ -12,7 +12,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.posterior import observation_moments
 from probsfa.statespace.leave_one_out import Comparison
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 
 class CellDistribution(NamedTuple):
@@ -153,7 +153,7 @@ class Forecast:
 
 
 def propagate(
-    params: Parameters, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
+    params: StateSpace, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Predict the states some steps after a Gaussian state: means (H, K), covariances (H, K, K).
 
@@ -167,13 +167,13 @@ def propagate(
 
 
 def forecast(
-    params: Parameters, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
+    params: StateSpace, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> Forecast:
     """Forecast observations and states from the last state.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     mean : ndarray of shape (K,)
         Mean of the last state given all rows.

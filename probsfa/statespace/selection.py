@@ -33,7 +33,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions, as_latents
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 
 class Selection(NamedTuple):
@@ -285,7 +285,7 @@ def _hide(
 
 
 def _score(
-    params: Parameters, panel: Panel, truth: FloatArray, hidden: BoolArray
+    params: StateSpace, panel: Panel, truth: FloatArray, hidden: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return errors and predicted variances of hidden values, in the order of ``truth[hidden]``."""
     posterior = smooth(params, panel)

@@ -9,7 +9,7 @@ from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.filtering import filter_all, one_step, standardised_errors
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters, with_more_latents
+from probsfa.statespace.parameters import StateSpace, with_more_latents
 from probsfa.statespace.processes.matern import Matern32
 
 __all__ = ["better_as_smooth"]
@@ -21,7 +21,7 @@ _PARTS = (1.0, 0.5, 0.25, 0.125)
 _LAGS = 10
 
 
-def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
+def better_as_smooth(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
     """Return the AR(1) factors in whose place a smooth factor makes the data much more probable.
 
     The loadings and all other parameters are fixed, so that a fit with a smooth factor gains still more.
@@ -30,7 +30,7 @@ def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model, with AR(1) noise separate from the factors.
     timed : Sequences
         Observations in the units of the parameters.
@@ -66,7 +66,7 @@ def better_as_smooth(params: Parameters, timed: Sequences) -> NDArray[np.intp]:
     return np.array(sorted(best)) if after < 0.5 * before + 2.0 * spread else none
 
 
-def _with_smooth(params: Parameters, timescales: dict[int, float]) -> Parameters:
+def _with_smooth(params: StateSpace, timescales: dict[int, float]) -> StateSpace:
     """Put smooth factors of some time scales in place of AR(1) factors, at the same loadings."""
     which = sorted(timescales)
     smooth = Matern32.of_timescales(np.array([timescales[k] for k in which]))
@@ -78,7 +78,7 @@ def _with_smooth(params: Parameters, timescales: dict[int, float]) -> Parameters
     return with_more_latents(less, new)
 
 
-def _excess_autocorrelation(states: Parameters, timed: Sequences) -> float:
+def _excess_autocorrelation(states: StateSpace, timed: Sequences) -> float:
     """Return the sum of squared autocorrelations of prediction errors, above that of white errors."""
     filtering, steps = filter_all(states, make_panel(timed))
     ahead = one_step(states, steps, filtering.means, filtering.covariances)

@@ -34,7 +34,7 @@ from probsfa.statespace.engine.posterior import choose, visit_moments
 from probsfa.statespace.leave_one_out import left_out_moments
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "CellMoments",
@@ -66,19 +66,19 @@ class CellMoments(NamedTuple):
     explained: FloatArray
     log_likelihood: float
 
-    def discrepancies(self, params: Parameters, panel: Panel) -> FloatArray:
+    def discrepancies(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return expected squared residuals, ``E[(x - mu - C z)^2] / r``, (N, D); zero where missing."""
         n = panel.n_rows
         power = (panel.values[:n] - self.means) ** 2 + self.explained
         return np.where(panel.mask[:n] > 0.0, power / params.noise_variance, 0.0)
 
 
-def cell_moments(params: Parameters, panel: Panel) -> CellMoments:
+def cell_moments(params: StateSpace, panel: Panel) -> CellMoments:
     """Compute posterior moments of the noise-free values, chunk by chunk to save memory.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations, with weights.
@@ -113,11 +113,11 @@ class Weights(NamedTuple):
     values: FloatArray
     constant: FloatArray
 
-    def bound(self, params: Parameters, panel: Panel, log_likelihood: float) -> float:
+    def bound(self, params: StateSpace, panel: Panel, log_likelihood: float) -> float:
         """Return the lower bound, given the engine's log-likelihood with these weights."""
         return log_likelihood + float(np.sum(self.beside(params, panel)))
 
-    def beside(self, params: Parameters, panel: Panel) -> FloatArray:
+    def beside(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return the bound of each row (N,) less its log-likelihood from the engine.
 
         This is the constant, and ``(w - 1) / 2 log(2 pi r)`` for each value: the engine uses powers ``w`` of
@@ -161,7 +161,7 @@ class Inferred(NamedTuple):
 
 
 def bound_at(
-    params: Parameters, panel: Panel, moments: CellMoments, weights: FloatArray, noise: StudentNoise
+    params: StateSpace, panel: Panel, moments: CellMoments, weights: FloatArray, noise: StudentNoise
 ) -> float:
     """Return the bound for the posterior under some weights (T, D), with the optimal ``q(w)`` for it.
 
@@ -178,7 +178,7 @@ def bound_at(
 
 
 def infer_weights(
-    params: Parameters,
+    params: StateSpace,
     panel: Panel,
     noise: StudentNoise,
     start: FloatArray | None = None,
@@ -191,7 +191,7 @@ def infer_weights(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -222,7 +222,7 @@ def infer_weights(
     return Inferred(weights_at(noise, s, panel), s, history[-1], tuple(history))
 
 
-def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> FloatArray:
+def first_weights(params: StateSpace, panel: Panel, noise: StudentNoise) -> FloatArray:
     """Return initial expected weights (T, D) from the leave-one-out errors of the values.
 
     In these, the other values are weighted by their distance from the mean, to exclude gross outliers.
@@ -247,13 +247,13 @@ def first_weights(params: Parameters, panel: Panel, noise: StudentNoise) -> Floa
 
 
 def left_out_cells(
-    params: Parameters, panel: Panel, moments: CellMoments, weights: FloatArray
+    params: StateSpace, panel: Panel, moments: CellMoments, weights: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return leave-one-out moments of the observed values, at given weights.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -279,7 +279,7 @@ def left_out_cells(
 
 def filter_rows(
     noise: StudentNoise,
-    params: Parameters,
+    params: StateSpace,
     panel: Panel,
     mean: FloatArray,
     covariance: FloatArray,

@@ -27,7 +27,7 @@ from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.outlier_model import OutlierModel
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.parameters import StateSpace, canonical
 from probsfa.statespace.prediction import Imputation, fill
 from probsfa.statespace.student import CellMoments, Inferred, cell_moments, infer_weights
 
@@ -204,7 +204,7 @@ class StudentModel(LinearGaussianModel):
 
 
 def model_of(
-    params: Parameters,
+    params: StateSpace,
     *,
     time_unit: float = 1.0,
     axis: TimeAxis | None = None,
@@ -215,7 +215,7 @@ def model_of(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Factors may be in any order.
     time_unit : float, default=1.0
         Unit of time of the decays.

@@ -7,7 +7,7 @@ from probsfa.bayes import Priors
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.packing import pack, panels_of, start_values
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 
 def two_sequences(rng):
@@ -39,7 +39,7 @@ def test_panels_and_last_rows_belong_together(rng):
 
 
 def test_starts_are_inside_what_priors_allow(rng):
-    params = Parameters(
+    params = StateSpace(
         np.array([1.0, -0.5]), rng.standard_normal((3, 2)), np.array([0.0, 0.2, 0.5]), np.zeros(3)
     )
     for groups, n in (((0, 1, 2), 3), ((0, 0, 0), 1), ((0, -1, 1), 2)):

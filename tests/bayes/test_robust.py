@@ -18,7 +18,7 @@ from probsfa.bayes.mixtures import mixture_posterior
 from probsfa.bayes.sampling.gibbs import RobustProblem, _Chain, slice_sample
 from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.statespace.support import to_panel
 
 FEW = dict(n_warmup=100, n_draws=60, n_chains=2, n_predictive=30, verbose=False, random_state=0)
@@ -50,7 +50,7 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
     x = [rng.standard_normal((len(one), 2)) for one in times]
     x[0][2, 1] = np.nan
     panel = to_panel(x, times)
-    start = Parameters(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
+    start = StateSpace(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
     chain = _Chain(RobustProblem(panel, priors, NoiseVariances.of_option(noise, 2), start, 6.0), rng)
     n, found = panel.n_rows, []
     for i in range(1400):

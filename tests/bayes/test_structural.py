@@ -27,7 +27,7 @@ from probsfa.statespace.engine.posterior import simulate
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import trend
 from tests.tolerances import EXACT
 
@@ -193,7 +193,7 @@ def test_the_weight_of_phases_has_the_same_integral_for_all_loadings(rng):
 def cycle():
     """A series of an AR(1) factor, a cycle and AR(1) noise with missing values, and what was there."""
     rng = np.random.default_rng(3)
-    params = Parameters(
+    params = StateSpace(
         np.array([0.9]),
         np.array([[1.0, 0.8, 0.0], [0.8, 0.0, 0.9], [-0.6, 0.7, 0.5]]),
         np.full(3, 0.1),
@@ -304,7 +304,7 @@ def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
     processes = [kind.silent(count) for kind, count in params.counts.items()]
     loadings = np.zeros((2, params.n_states))
     loadings[:, params.seen] = rng.standard_normal((2, len(params.seen)))
-    start = Parameters(np.array([0.8]), loadings, np.full(2, 0.3), rng.standard_normal(2), processes)
+    start = StateSpace(np.array([0.8]), loadings, np.full(2, 0.3), rng.standard_normal(2), processes)
     vector = target.to_vector(start_values(start, target))
     series = Series(np.zeros((1, 2)), np.zeros((1, 2), bool), np.ones(1, np.int32), np.ones(1))
     found = constrain(target, TargetData(series), vector[None])

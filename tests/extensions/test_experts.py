@@ -29,14 +29,14 @@ from probsfa.extensions.experts.sampling import (
     move,
     reflect,
 )
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import experts as oracle
 from tests.tolerances import EXACT
 
 TOGETHER = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
 QUICK = ProductOfExpertsSFA(1, n_chains=2, n_moves=1, n_leaps=3, max_iter=3, tol=1e6, random_state=0)
 # One column and its square, as in figure 3 of the paper: the square is slow, the sign is not.
-SQUARE = Parameters(np.array([0.8]), np.array([[0.2], [0.7]]), np.array([0.6, 0.3]), np.array([0.1, 0.8]))
+SQUARE = StateSpace(np.array([0.8]), np.array([[0.2], [0.7]]), np.array([0.6, 0.3]), np.array([0.1, 0.8]))
 SQUARED = Features(Polynomial(2), np.zeros(2), np.ones(2), np.full(1, 1e-5))
 
 
@@ -50,7 +50,7 @@ def test_scikit_learn_contract(estimator, check):
 
 
 def random_parameters(rng, E=3, K=2):
-    return Parameters(
+    return StateSpace(
         rng.uniform(-0.5, 0.95, K),
         rng.standard_normal((E, K)),
         rng.uniform(0.2, 1.0, E),

@@ -19,7 +19,7 @@ from probsfa.statespace.learning.objective import STATUS_SENTENCES, CountedEStep
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import to_model
@@ -33,7 +33,7 @@ def panel_of(x):
 
 
 def parameters_of(model):
-    return Parameters(*(np.asarray(part, dtype=float) for part in model))
+    return StateSpace(*(np.asarray(part, dtype=float) for part in model))
 
 
 def model_of(rng, decay, n_features, noise):
@@ -400,5 +400,5 @@ def test_our_optimum_is_at_least_as_high_as_statsmodels(own_start):
     # Mapped back: the loadings times the innovations' scale over the stationary one.
     loadings, decay = np.reshape(result.params[:8], (4, 2)), result.params[8:10]
     scale = result.params[10:12] / np.sqrt(1 - decay**2)
-    params = Parameters(decay, loadings * scale, result.params[12:], np.zeros(4))
+    params = StateSpace(decay, loadings * scale, result.params[12:], np.zeros(4))
     assert log_likelihood(params, panel_of(x)) == pytest.approx(peer.loglike(result.params), rel=1e-9)

@@ -6,7 +6,7 @@ import pytest
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.core.kernels import available
 from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
 
 # For Python itself: a warning is an error, unless it tells of half a compiled program, which JAX makes anew,
@@ -58,19 +58,19 @@ def to_panel(sequences, times=None, *, pad=True) -> Panel:
     )
 
 
-def to_parameters(model) -> Parameters:
-    return Parameters(*(np.array(part, dtype=np.float64) for part in model))
+def to_parameters(model) -> StateSpace:
+    return StateSpace(*(np.array(part, dtype=np.float64) for part in model))
 
 
-def to_model(params: Parameters) -> oracle.Model:
+def to_model(params: StateSpace) -> oracle.Model:
     """The way back into the oracles."""
     return oracle.Model(params.decay, params.loadings, params.noise_variance, params.offset)
 
 
-def of_decay(decay) -> Parameters:
+def of_decay(decay) -> StateSpace:
     """Latents with those decays, each seen by itself under noise of variance one."""
     k = len(decay)
-    return Parameters(np.array(decay, dtype=np.float64), np.eye(k), np.ones(k), np.zeros(k))
+    return StateSpace(np.array(decay, dtype=np.float64), np.eye(k), np.ones(k), np.zeros(k))
 
 
 def scaled_error(found, wanted):

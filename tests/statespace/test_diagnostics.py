@@ -16,7 +16,7 @@ from probsfa.statespace import diagnostics
 from probsfa.statespace.diagnostics import PredictionErrors, diagnose, left_out_errors, left_out_rows
 from probsfa.statespace.engine.posterior import observation_moments, simulate, smooth
 from probsfa.statespace.learning import coordinates
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
@@ -196,7 +196,7 @@ def path_with_a_derivative(rng, n_smooth, missing=0.0):
     loadings[:4, 1::2] = rng.uniform(0.5, 1.5, (4, n_smooth)) * rng.choice([-1.0, 1.0], (4, n_smooth))
     rates = np.array([0.1, 0.07])[:n_smooth]
     noise = np.array([0.002, 0.002, 0.002, 0.002, 0.1, 0.1])
-    truth = Parameters(np.array([0.9]), loadings, noise, np.zeros(6), smooth_rate=rates)
+    truth = StateSpace(np.array([0.9]), loadings, noise, np.zeros(6), smooth_rate=rates)
     X = simulate(truth, N, rng)[0]
     # AR(1) latents with the mean squared increments of the smooth ones.
     rough = ProbabilisticSFA.from_parameters(
@@ -236,7 +236,7 @@ def test_smooth_paths_under_noise_are_reported_by_the_likelihood(rng, n_smooth):
     loadings = np.zeros((5, 2 * n_smooth))
     loadings[:, ::2] = rng.standard_normal((5, n_smooth))
     rates = np.sqrt(3.0) / np.array([30.0, 60.0])[:n_smooth]
-    truth = Parameters(np.zeros(0), loadings, np.full(5, 0.3), np.zeros(5), smooth_rate=rates)
+    truth = StateSpace(np.zeros(0), loadings, np.full(5, 0.3), np.zeros(5), smooth_rate=rates)
     X = simulate(truth, 1000, rng)[0]
     found = ProbabilisticSFA(n_smooth).fit(X).diagnose(X)
     assert found.suggested == {"n_components": 0, "smooth": n_smooth}
@@ -247,7 +247,7 @@ def test_smooth_paths_under_noise_are_reported_by_the_likelihood(rng, n_smooth):
 @pytest.mark.parametrize("decay", [0.999, 0.99])
 def test_a_cycle_that_loses_its_phase_is_one(rng, decay):
     """Its peak is broader than the resolution of the record: several sinusoids have a part of it."""
-    truth = Parameters(
+    truth = StateSpace(
         np.array([0.95]), rng.standard_normal((5, 3)), np.full(5, 0.25), np.zeros(5),
         rhythm_decay=np.array([decay]), rhythm_frequency=np.array([2.0 * np.pi / 24.0]),
     )  # fmt: skip

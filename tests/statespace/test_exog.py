@@ -16,7 +16,7 @@ from probsfa.statespace.learning.maximum_likelihood import InMemory, make_proble
 from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.regression import least_squares
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import statespace as oracle
 from tests.oracles import student
 from tests.statespace.support import punch, to_panel, to_parameters, uneven_times
@@ -519,7 +519,7 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
     rows = Sequences(rng.standard_normal((30, 2)), (30,))
     problem = make_problem(InMemory(rows), FitOptions(1))
     joint = regression._Joint(problem, rng.standard_normal((30, 1)), None)
-    params = Parameters(np.array([0.9]), np.ones((2, 1)), np.full(2, 0.5), np.zeros(2))
+    params = StateSpace(np.array([0.9]), np.ones((2, 1)), np.full(2, 0.5), np.zeros(2))
     rounds = []
 
     def maximize(at, b, noise, limit, degrees):

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from probsfa import ProbabilisticSFA, load, select_model
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as coloured
 from tests.oracles import block_processes as pairs
 from tests.oracles import statespace as oracle
@@ -258,7 +258,7 @@ def test_a_choice_of_models_holds_nothing(series):
 @pytest.fixture(scope="module")
 def cycle():
     """Two columns with a rhythm of twelve rows."""
-    truth = Parameters(
+    truth = StateSpace(
         np.array([0.6]),
         np.array([[0.4, 1.0, 0.0], [0.3, 0.5, 0.6], [0.5, 0.0, 0.8]]),
         np.full(3, 0.2),

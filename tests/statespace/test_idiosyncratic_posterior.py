@@ -11,7 +11,7 @@ from probsfa.statespace import models
 from probsfa.statespace.idiosyncratic_posterior import IdiosyncraticPosterior
 from probsfa.statespace.learning import maximum_likelihood
 from probsfa.statespace.learning.budget import integrates_ar1_noise
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
 
@@ -20,7 +20,7 @@ _DRAWN = 0.25
 
 
 def make_params(rng, n_features=5):
-    return Parameters(
+    return StateSpace(
         np.array([0.9, 0.6]),
         rng.standard_normal((n_features, 2)),
         rng.uniform(0.05, 0.5, n_features),

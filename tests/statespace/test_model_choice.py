@@ -35,7 +35,7 @@ from probsfa.statespace.leave_one_out import straight_lines
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.parameters import Latents, StateSpace
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import ResidualStructure as Structure
 from probsfa.statespace.residual_structure import residual_structure
@@ -56,7 +56,7 @@ def noisy(seed, n_rows=500):
     timescales = np.array([60.0, 12.0]) * rng.uniform(0.7, 1.4, 2) * [1.0, 0.4]
     loadings = rng.standard_normal((6, 2)) * [1.0, 0.6]
     noise = rng.uniform(0.6, 3.0, 6)
-    params = Parameters(np.exp(-1.0 / timescales), loadings, noise, rng.standard_normal(6))
+    params = StateSpace(np.exp(-1.0 / timescales), loadings, noise, rng.standard_normal(6))
     return simulate(params, n_rows, rng)[0]
 
 
@@ -177,7 +177,7 @@ def test_no_column_loses_more_than_three_tenths(rng):
 
 def test_predictions_of_held_out_values_are_those_given_all_others(rng):
     """By conditioning the joint Gaussian distribution of all values."""
-    params = Parameters(np.array([0.9, 0.5]), rng.standard_normal((3, 2)), np.full(3, 0.3), np.ones(3))
+    params = StateSpace(np.array([0.9, 0.5]), rng.standard_normal((3, 2)), np.full(3, 0.3), np.ones(3))
     values = simulate(params, 30, rng)[0]
     values[4, 1] = np.nan
     part = np.zeros(values.shape, dtype=int)
@@ -237,7 +237,7 @@ def test_isolated_values_are_far_from_their_four_neighbours(rng):
 
 
 def test_a_cycle_is_found_in_what_a_smaller_model_leaves(rng):
-    params = Parameters(
+    params = StateSpace(
         np.array([0.95]),
         rng.standard_normal((3, 3)),
         np.full(3, 0.3),
@@ -256,7 +256,7 @@ def test_a_cycle_is_found_in_what_a_smaller_model_leaves(rng):
 
 
 def test_a_smaller_model_keeps_the_factors_that_explain_most():
-    params = Parameters(
+    params = StateSpace(
         np.array([0.9, 0.8, 0.7]),
         np.array([[1.0, 0.1, 3.0, 0.2, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 0.0, 0.1, 2.0, 1.0]]),
         np.ones(2),
@@ -273,7 +273,7 @@ def test_a_smaller_model_keeps_the_factors_that_explain_most():
 
 def test_the_power_of_a_cycle_is_that_of_the_whitened_periodogram(rng):
     """By the spectral matrix itself, inverted at each frequency, around the peak."""
-    params = Parameters(np.array([0.8]), rng.standard_normal((3, 1)), np.full(3, 0.5), np.zeros(3))
+    params = StateSpace(np.array([0.8]), rng.standard_normal((3, 1)), np.full(3, 0.5), np.zeros(3))
     values = simulate(params, 240, rng)[0]
     values += 0.8 * np.cos(2.0 * np.pi * np.arange(240)[:, None] / 12.0 + np.arange(3))
     power = np.zeros(121)
@@ -292,7 +292,7 @@ def test_the_power_of_a_cycle_is_that_of_the_whitened_periodogram(rng):
 
 
 def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_not(rng):
-    params = Parameters(
+    params = StateSpace(
         np.array([0.95]),
         rng.standard_normal((4, 3)),
         np.full(4, 0.3),
@@ -315,7 +315,7 @@ def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_no
 
 def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
     """Errors of a model without latents are the standardised data."""
-    params = Parameters(np.array([0.5]), np.zeros((2, 1)), np.array([4.0, 0.25]), np.array([1.0, -1.0]))
+    params = StateSpace(np.array([0.5]), np.zeros((2, 1)), np.array([4.0, 0.25]), np.array([1.0, -1.0]))
     values = params.offset + np.sqrt(params.noise_variance) * rng.standard_normal((300, 2))
     values[1:] += 0.3 * (values[:-1] - params.offset)
     model = LinearGaussianModel(ProbabilisticSFA.from_parameters(**params.to_arrays())._model.fitted)
@@ -494,7 +494,7 @@ def test_a_cycle_that_has_become_a_slow_factor_is_none():
         g = -np.log(decay)
         at = np.linspace(0.0, 0.5, 50_001)
         spectrum = g / (g**2 + (at - frequency) ** 2) + g / (g**2 + (at + frequency) ** 2)
-        params = Parameters(
+        params = StateSpace(
             np.zeros(0),
             np.ones((1, 2)),
             np.ones(1),
@@ -625,7 +625,7 @@ def test_bad_input_is_named(options, message):
 @pytest.mark.parametrize("seed", range(3))
 def test_factors_and_a_cycle_are_found_again(seed):
     rng = np.random.default_rng(seed)
-    params = Parameters(
+    params = StateSpace(
         np.exp(-1.0 / np.array([60.0, 12.0, 4.0])),
         rng.standard_normal((8, 5)),
         np.full(8, 1.0),

@@ -14,7 +14,7 @@ import pytest
 from probsfa.statespace.engine.settings import engine_settings
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents, Parameters, canonical, rescale, with_more_latents
+from probsfa.statespace.parameters import Latents, StateSpace, canonical, rescale, with_more_latents
 from tests.oracles import statespace as oracle
 from tests.statespace.support import to_parameters
 
@@ -77,7 +77,7 @@ def with_every_part():
     """One AR(1) latent, one stochastic cycle, one smooth latent, and AR(1) noise of two columns."""
     shapes = ((1,), (2, 5), (2,), (2,), (1,), (1,), (1,), (2,), (2,))
     arrays = (0.1 * (i + 1) + np.zeros(shape) for i, shape in enumerate(shapes))
-    return Parameters(**dict(zip(NAMES, arrays, strict=True)))
+    return StateSpace(**dict(zip(NAMES, arrays, strict=True)))
 
 
 def assert_same(found, wanted, factor=1.0):
@@ -121,12 +121,12 @@ def test_parameters_are_frozen_and_replaced():
 def test_arrays_of_absent_parts_are_left_out():
     params = with_every_part()
     assert tuple(params.to_arrays()) == NAMES
-    assert_same(Parameters.from_arrays({**params.to_arrays(), "history": np.zeros(3)}), params)
+    assert_same(StateSpace.from_arrays({**params.to_arrays(), "history": np.zeros(3)}), params)
     white = params.replace(**{name: np.zeros(0) for name in NAMES[4:]}, loadings=np.ones((2, 1)))
     assert tuple(white.to_arrays()) == NAMES[:4]
-    assert_same(Parameters.from_arrays(white.to_arrays()), white)
+    assert_same(StateSpace.from_arrays(white.to_arrays()), white)
     with pytest.raises(ValueError, match="offset missing"):
-        Parameters.from_arrays({name: np.ones(1) for name in NAMES[:3]})
+        StateSpace.from_arrays({name: np.ones(1) for name in NAMES[:3]})
 
 
 def test_parameters_can_be_pickled():
@@ -138,7 +138,7 @@ def test_parameters_can_be_pickled():
 def test_older_pickles_of_parameters_can_be_read():
     """While the class was a tuple, its pickles held four arrays for `__new__` and a state of the others."""
     arrays = with_every_part().to_arrays()
-    found = copyreg.__newobj__(Parameters, *(arrays.pop(name) for name in NAMES[:4]))
+    found = copyreg.__newobj__(StateSpace, *(arrays.pop(name) for name in NAMES[:4]))
     found.__setstate__(arrays)
     assert_same(found, with_every_part())
 

@@ -12,7 +12,7 @@ from probsfa import ProbabilisticSFA, load, select_n_components
 from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Parameters, with_more_latents
+from probsfa.statespace.parameters import StateSpace, with_more_latents
 from probsfa.statespace.processes.matern import Matern52
 from tests.oracles import block_processes as oracle
 from tests.oracles.statespace import numerical_hessian
@@ -34,7 +34,7 @@ def truth():
             [0.9, 0.4, 1.2, 0.1, 0.0],
         ]
     )
-    return Parameters(
+    return StateSpace(
         np.array([0.8]),
         loadings,
         np.full(5, 0.3),
@@ -210,7 +210,7 @@ def test_more_factors_stand_kind_by_kind():
 def test_a_smooth_factor_is_a_gaussian_process_with_scikit_learns_matern_kernel():
     rng = np.random.default_rng(0)
     times, timescale = np.cumsum(rng.uniform(0.2, 2.0, 40)), 6.0
-    params = Parameters(
+    params = StateSpace(
         np.zeros(0),
         np.array([[1.3, 0.0]]),
         np.array([0.2]),
@@ -227,7 +227,7 @@ def test_a_smoother_process_is_a_gaussian_process_with_scikit_learns_matern_kern
     rng = np.random.default_rng(0)
     times, timescale = np.cumsum(rng.uniform(0.2, 2.0, 40)), 6.0
     smooth = Matern52.of_timescales(np.array([timescale]))
-    params = Parameters(
+    params = StateSpace(
         np.zeros(0), np.array([[1.3, 0.0, 0.0]]), np.array([0.2]), np.zeros(1), processes=(smooth,)
     )
     x = rng.standard_normal((40, 1))
@@ -265,7 +265,7 @@ def test_one_column_is_the_damped_cycle_of_statsmodels():
     ):
         values[names[name]] = value
     peer.loglikelihood_burn = 0
-    params = Parameters(
+    params = StateSpace(
         np.zeros(0),
         np.array([[amplitude, 0.0]]),
         np.array([noise]),

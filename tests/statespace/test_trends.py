@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa.statespace.engine.posterior import log_likelihood, simulate
-from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.parameters import StateSpace, canonical
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from tests.statespace.support import to_panel
 
@@ -26,14 +26,14 @@ def line_of(slope_step, ratio, noise, offset=0.0):
     """A local linear trend in one column, of some standard deviation of the slope's steps."""
     loadings = np.array([[slope_step * np.sqrt(START_OF_LINE), 0.0]])
     process = LocalLinearTrend(np.array([ratio]))
-    return Parameters(np.zeros(0), loadings, np.array([noise]), np.array([offset]), (process,))
+    return StateSpace(np.zeros(0), loadings, np.array([noise]), np.array([offset]), (process,))
 
 
 def test_a_local_level_has_the_likelihood_of_statsmodels(rng):
     structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
     y, (process,) = random_walks(rng)[:, 0], (LocalLevel(np.array([1e6])),)
     y[40:60] = np.nan
-    params = Parameters(np.zeros(0), np.array([[400.0]]), np.array([0.1]), np.array([0.5]), (process,))
+    params = StateSpace(np.zeros(0), np.array([[400.0]]), np.array([0.1]), np.array([0.5]), (process,))
     model = structural.UnobservedComponents(y - 0.5, "local level")
     model.ssm.initialize_known(np.zeros(1), np.array([[400.0**2]]))
     model.ssm.loglikelihood_burn = model.loglikelihood_burn = 0
@@ -64,7 +64,7 @@ def test_random_walks_are_turned_to_main_axes(rng):
     loadings = 1e5 * rng.standard_normal((4, 3))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     models = [
-        canonical(Parameters(np.zeros(0), one, np.ones(4), np.zeros(4), (LocalLevel.silent(3),)), np.ones(4))
+        canonical(StateSpace(np.zeros(0), one, np.ones(4), np.zeros(4), (LocalLevel.silent(3),)), np.ones(4))
         for one in (loadings, loadings @ turn)
     ]
     np.testing.assert_allclose(models[0].loadings, models[1].loadings, rtol=1e-9)

@@ -33,7 +33,7 @@ from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import Coordinates, score
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.parameters import Latents, StateSpace
 
 __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 
@@ -83,21 +83,21 @@ class CollapsedDensity(NamedTuple):
         """Return whether time scales (K,) with these logarithms are within the limits."""
         return bool(np.all((log_timescale > _SHORTEST) & (log_timescale < _LONGEST)))
 
-    def to_vector(self, params: Parameters) -> FloatArray:
+    def to_vector(self, params: StateSpace) -> FloatArray:
         """Return the coordinates (P,) of parameters whose time scales are within the limits."""
         log_timescale = np.log(-1.0 / np.log(params.decay))
         scaled = params.loadings * np.sqrt(-np.expm1(2.0 * np.log(params.decay)))
         log_scale = np.log(self.noise.of_groups(params.noise_variance))
         return np.concatenate([log_timescale, scaled.ravel(), params.offset, log_scale])
 
-    def to_parameters(self, vector: FloatArray, scale: FloatArray) -> Parameters:
+    def to_parameters(self, vector: FloatArray, scale: FloatArray) -> StateSpace:
         """Return the parameters at coordinates; known squared scales are those of `scale` (D,)."""
         d, k = self.loadings_mean.shape
         timescale = np.exp(vector[:k])
         loadings = vector[k : k + d * k].reshape(d, k) / np.sqrt(-np.expm1(-2.0 / timescale))
         offset = vector[k + d * k : k + d * k + d].copy()
         scale = self.noise.of_columns(np.exp(vector[k + d * k + d :]), scale)
-        return Parameters(np.exp(-1.0 / timescale), loadings, scale, offset)
+        return StateSpace(np.exp(-1.0 / timescale), loadings, scale, offset)
 
     def __call__(
         self, vector: FloatArray, weights: FloatArray, scale: FloatArray

@@ -42,7 +42,7 @@ from probsfa.statespace.engine.posterior import draw_latents
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.student import FEWEST_DEGREES, MOST_DEGREES
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]
 
@@ -68,7 +68,7 @@ class RobustProblem(NamedTuple):
         Priors, normal for loadings and offset.
     noise : NoiseVariances
         Which columns share a squared scale, and which scales are known.
-    start : Parameters
+    start : StateSpace
         Start of the chains, near a maximum of the likelihood.
     degrees : float
         Degrees of freedom at the start.
@@ -77,7 +77,7 @@ class RobustProblem(NamedTuple):
     panel: Panel
     priors: Priors
     noise: NoiseVariances
-    start: Parameters
+    start: StateSpace
     degrees: float
 
 
@@ -148,7 +148,7 @@ def sample_by_gibbs(
 
 
 def draw_weights(
-    latents: FloatArray, params: Parameters, panel: Panel, degrees: float, rng: np.random.Generator
+    latents: FloatArray, params: StateSpace, panel: Panel, degrees: float, rng: np.random.Generator
 ) -> FloatArray:
     """Draw the weights (T, D) of the values given the factors (N, K); zero where missing."""
     n = panel.n_rows
@@ -274,10 +274,10 @@ class _Chain:
         self._n_sweeps = 0
 
     @property
-    def params(self) -> Parameters:
+    def params(self) -> StateSpace:
         """Current parameters of the chain."""
         decay = np.exp(-1.0 / np.exp(self.log_timescale))
-        return Parameters(decay, self.loadings, self.scale, self.offset)
+        return StateSpace(decay, self.loadings, self.scale, self.offset)
 
     @property
     def state(self) -> tuple[Any, ...]:

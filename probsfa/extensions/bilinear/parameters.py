@@ -7,7 +7,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.linalg import canonical_signs
 from probsfa.statespace.engine.dynamics import simulate_latents
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["BilinearParameters", "canonical", "rescale", "simulate"]
 
@@ -80,7 +80,7 @@ def simulate(
     """Draw a series: observations (T, D), continuous factors (T, K) and gates (T, M) of 0.0 and 1.0."""
     n_features, n_chains, n_components = params.loadings.shape
     # The factors depend on the decays only.
-    ar1 = Parameters(params.decay, np.zeros((1, n_components)), np.ones(1), np.zeros(1))
+    ar1 = StateSpace(params.decay, np.zeros((1, n_components)), np.ones(1), np.zeros(1))
     latents = simulate_latents(ar1, n_steps, rng)
     uniform = rng.uniform(size=(n_steps, n_chains))
     gates = np.empty((n_steps, n_chains))

@@ -29,7 +29,7 @@ from probsfa.statespace.engine.dynamics import Transition, transition_table
 from probsfa.statespace.engine.posterior import Filtering
 from probsfa.statespace.filtering import FilterState, run_filter
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["EmissionFilter", "filter_cells", "filter_sequence", "quantile_residuals"]
 
@@ -70,7 +70,7 @@ class EmissionFilter(NamedTuple):
 
 
 def filter_cells(
-    params: Parameters,
+    params: StateSpace,
     cells: Cells,
     shapes: Shapes,
     steps: Transition,
@@ -81,7 +81,7 @@ def filter_cells(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Dynamics, loadings and offset.
     cells : Cells
         Observed values.
@@ -124,7 +124,7 @@ def filter_cells(
 
 
 def _updated(
-    params: Parameters, row: Cells, shapes: Shapes, mean: FloatArray, covariance: FloatArray
+    params: StateSpace, row: Cells, shapes: Shapes, mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return mean and covariance of the latent factors after a row, and the row's bound."""
     loadings, k = params.loadings, len(mean)
@@ -161,7 +161,7 @@ def _updated(
 
 
 def filter_sequence(
-    params: Parameters,
+    params: StateSpace,
     columns: tuple[Column, ...],
     shapes: Shapes,
     sequence: Sequences,
@@ -173,7 +173,7 @@ def filter_sequence(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     columns : tuple of Column
         Encoding of the user columns.
@@ -192,7 +192,7 @@ def filter_sequence(
     ahead: list[FloatArray] = []
 
     def rows(
-        known: Parameters,
+        known: StateSpace,
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,

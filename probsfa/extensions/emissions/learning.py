@@ -43,7 +43,7 @@ from probsfa.statespace.learning.coordinates import (
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_of
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["BoundObjective", "Fit", "Layout", "Prior", "maximize_bound"]
 
@@ -73,11 +73,11 @@ class Layout(NamedTuple):
         """Number of coordinates."""
         return self.linear.size + sum(rows * columns for rows, columns in self.shapes)
 
-    def to_vector(self, params: Parameters, shapes: Shapes) -> FloatArray:
+    def to_vector(self, params: StateSpace, shapes: Shapes) -> FloatArray:
         """Return the coordinates of parameters."""
         return np.concatenate([to_vector(self.linear, params), *(shape.ravel() for shape in shapes)])
 
-    def from_vector(self, vector: FloatArray, template: Parameters) -> tuple[Parameters, Shapes]:
+    def from_vector(self, vector: FloatArray, template: StateSpace) -> tuple[StateSpace, Shapes]:
         """Return the parameters at given coordinates."""
         linear = self.linear.size
         cuts = np.cumsum([0, *(rows * columns for rows, columns in self.shapes)]) + linear
@@ -100,7 +100,7 @@ class Prior(NamedTuple):
     bounded: BoolArray
     centre: FloatArray
 
-    def __call__(self, params: Parameters) -> tuple[float, FloatArray, FloatArray]:
+    def __call__(self, params: StateSpace) -> tuple[float, FloatArray, FloatArray]:
         """Return the log density up to a constant, and gradients by the observed loadings and the offset."""
         weight = self.bounded.astype(np.float64)
         by_loadings = -weight[:, None] * params.seen_loadings / _LOADINGS_PRIOR**2
@@ -144,7 +144,7 @@ class BoundObjective:
         Observed values.
     layout : Layout
         Coordinates.
-    template : Parameters
+    template : StateSpace
         Values of parameters without coordinates.
     prior : Prior
         Weak priors.
@@ -165,7 +165,7 @@ class BoundObjective:
         self,
         cells: Cells,
         layout: Layout,
-        template: Parameters,
+        template: StateSpace,
         prior: Prior,
         limit: int,
         tol: float,
@@ -174,7 +174,7 @@ class BoundObjective:
         self.cells, self.layout, self.template, self.prior = cells, layout, template, prior
         self.limit, self.tol, self.report = limit, tol, report
         self.count = 0
-        self.best: tuple[float, Parameters, Shapes, Inference] | None = None
+        self.best: tuple[float, StateSpace, Shapes, Inference] | None = None
 
     @property
     def exhausted(self) -> bool:
@@ -201,7 +201,7 @@ class BoundObjective:
         return Evaluation(value, gradient, detail)
 
     def _at(
-        self, params: Parameters, shapes: Shapes, inference: Inference
+        self, params: StateSpace, shapes: Shapes, inference: Inference
     ) -> tuple[float, FloatArray, _Detail | None]:
         if not np.isfinite(inference.bound):
             return -np.inf, np.full(self.layout.size, np.nan), None
@@ -275,7 +275,7 @@ class Fit(NamedTuple):
 
     Attributes
     ----------
-    params : Parameters
+    params : StateSpace
         Dynamics, loadings and offset; noise variances are ones.
     shapes : tuple of ndarray
         Shape parameters of each block.
@@ -289,7 +289,7 @@ class Fit(NamedTuple):
         Reason of the end.
     """
 
-    params: Parameters
+    params: StateSpace
     shapes: Shapes
     inference: Inference
     history: tuple[float, ...]
@@ -299,7 +299,7 @@ class Fit(NamedTuple):
 
 def maximize_bound(
     cells: Cells,
-    params: Parameters,
+    params: StateSpace,
     shapes: Shapes,
     prior: Prior,
     *,
@@ -313,7 +313,7 @@ def maximize_bound(
     ----------
     cells : Cells
         Observed values.
-    params : Parameters
+    params : StateSpace
         Initial parameters.
     shapes : tuple of ndarray
         Initial shape parameters.

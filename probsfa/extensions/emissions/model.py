@@ -39,7 +39,7 @@ from probsfa.statespace.engine.posterior import Posterior, draw_latents
 from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.fitted_model import FittedModel, parts_without
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.parameters import StateSpace, canonical
 from probsfa.statespace.prediction import Forecast, Imputation, ImputedCells, propagate
 
 __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
@@ -105,9 +105,9 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return TimeAxis(*self.axis)
 
     @property
-    def params(self) -> Parameters:
+    def params(self) -> StateSpace:
         """Parameters of latent factors and predictors, with noise variances of one."""
-        return Parameters(
+        return StateSpace(
             self.decay,
             self.loadings,
             np.ones(len(self.offset)),
@@ -347,7 +347,7 @@ class EmissionFit(NamedTuple):
     status: str
 
 
-def predictor_scales(columns: Sequence[Column], cells: Cells, params: Parameters, sites: Sites) -> FloatArray:
+def predictor_scales(columns: Sequence[Column], cells: Cells, params: StateSpace, sites: Sites) -> FloatArray:
     """Return standard deviations (D,) for the correlations of the sign rule of the latent factors.
 
     For a Gaussian column this is that of its observed values, as in the linear Gaussian model. For other

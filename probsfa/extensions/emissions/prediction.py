@@ -11,7 +11,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa.extensions.emissions.columns import Column, blocks_of
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.sites import Shapes, predictor_moments
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.prediction import Forecast
 
 __all__ = [
@@ -56,7 +56,7 @@ class CellMoments(NamedTuple):
 class CellDistribution(NamedTuple):
     """Distribution of values (N, D), given that of the factors; attributes as parameters of `predict`."""
 
-    params: Parameters
+    params: StateSpace
     columns: Sequence[Column]
     shapes: Shapes
     means: FloatArray
@@ -81,7 +81,7 @@ def shapes_by_cell(columns: Sequence[Column], shapes: Shapes) -> list[FloatArray
 
 
 def predict(
-    params: Parameters,
+    params: StateSpace,
     columns: Sequence[Column],
     shapes: Shapes,
     means: FloatArray,
@@ -93,7 +93,7 @@ def predict(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     columns : sequence of Column
         Encoding of the columns.
@@ -136,7 +136,7 @@ def predict(
 
 
 def level_probabilities(
-    params: Parameters, column: Column, means: FloatArray, covariances: FloatArray
+    params: StateSpace, column: Column, means: FloatArray, covariances: FloatArray
 ) -> FloatArray:
     """Return probabilities (N, L) of the levels of a categorical column, in the order of its `levels`.
 
@@ -165,7 +165,7 @@ def _by_level(eta: FloatArray) -> FloatArray:
 
 
 def log_predictive(
-    params: Parameters,
+    params: StateSpace,
     columns: Sequence[Column],
     shapes: Shapes,
     means: FloatArray,
@@ -191,7 +191,7 @@ def log_predictive(
 
 
 def draw_cells(
-    params: Parameters,
+    params: StateSpace,
     columns: Sequence[Column],
     shapes: Shapes,
     latents: FloatArray,

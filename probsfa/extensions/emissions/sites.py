@@ -30,7 +30,7 @@ from probsfa._validation import Sequences
 from probsfa.extensions.emissions.family import Expectation, Family
 from probsfa.statespace.engine.posterior import observation_moments, smooth
 from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Block",
@@ -151,7 +151,7 @@ def make_cells(sequences: Sequences, blocks: Sequence[Block]) -> Cells:
     return Cells(values, mask.astype(np.float64), tuple(blocks), make_panel(sequences), constants)
 
 
-def engine_params(params: Parameters) -> Parameters:
+def engine_params(params: StateSpace) -> StateSpace:
     """Return parameters with unit noise variance, with which the engine treats sites as observations."""
     return params.replace(noise_variance=np.ones(params.n_features))
 
@@ -209,13 +209,13 @@ def first_sites(cells: Cells, offset: FloatArray, shapes: Shapes) -> Sites:
 
 
 def predictor_moments(
-    params: Parameters, means: FloatArray, covariances: FloatArray
+    params: StateSpace, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (N, D) of the predictors, from those of the latent factors."""
     return observation_moments(params.replace(noise_variance=np.zeros(params.n_features)), means, covariances)
 
 
-def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes) -> Inference:
+def _distribution(params: StateSpace, cells: Cells, sites: Sites, shapes: Shapes) -> Inference:
     """Return the distribution for given sites, and its bound."""
     panel = site_panel(cells, sites)
     known = engine_params(params)
@@ -241,7 +241,7 @@ def _distribution(params: Parameters, cells: Cells, sites: Sites, shapes: Shapes
 
 
 def infer(
-    params: Parameters,
+    params: StateSpace,
     cells: Cells,
     shapes: Shapes,
     start: Sites | None = None,
@@ -253,7 +253,7 @@ def infer(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Dynamics, loadings and offset; the noise variance is not used.
     cells : Cells
         Observed values.

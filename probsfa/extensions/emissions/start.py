@@ -15,7 +15,7 @@ from probsfa.extensions.emissions.learning import Prior, Report
 from probsfa.extensions.emissions.sites import Block, Shapes
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Start", "start_of"]
 
@@ -30,7 +30,7 @@ class Start(NamedTuple):
 
     Attributes
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the predictors; noise variances are not used.
     shapes : tuple of ndarray
         Shape parameters of each block.
@@ -42,7 +42,7 @@ class Start(NamedTuple):
         Whether an interrupt from the keyboard ended the fit of the Gaussian model.
     """
 
-    params: Parameters
+    params: StateSpace
     shapes: Shapes
     prior: Prior
     time_unit: float

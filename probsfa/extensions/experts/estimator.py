@@ -28,7 +28,7 @@ from probsfa.sfa._expand import Expander
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.methods import StateSpaceMethods
-from probsfa.statespace.parameters import Parameters, canonical
+from probsfa.statespace.parameters import StateSpace, canonical
 from probsfa.statespace.progress import Progress
 
 __all__ = ["ProductOfExpertsSFA"]
@@ -291,7 +291,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
 
     def _start(
         self, sequences: Sequences, features: Features, complete: NDArray[np.bool_]
-    ) -> tuple[Parameters, bool]:
+    ) -> tuple[StateSpace, bool]:
         """Return the linear model of expanded rows, and whether its fit was interrupted."""
         expanded = np.full((sequences.n_rows, len(features.scale)), np.nan)
         expanded[complete] = features(sequences.values[complete])

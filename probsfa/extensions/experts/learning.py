@@ -28,7 +28,7 @@ import numpy as np
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert
 from probsfa.extensions.experts.sampling import Columns, Reference, State, Stepsize, move
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Data", "Learned", "Settings", "from_vector", "learn", "to_vector"]
 
@@ -107,7 +107,7 @@ class Learned(NamedTuple):
 
     Attributes
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the global expert; its noise includes the width of the local experts.
     contrast : ndarray (n,)
         Log density of the data minus that of the samples, in nats per row, at each step.
@@ -121,7 +121,7 @@ class Learned(NamedTuple):
         Whether a keyboard interrupt ended it.
     """
 
-    params: Parameters
+    params: StateSpace
     contrast: FloatArray
     drift: float
     acceptance: float
@@ -129,24 +129,24 @@ class Learned(NamedTuple):
     interrupted: bool
 
 
-def to_vector(params: Parameters) -> FloatArray:
+def to_vector(params: StateSpace) -> FloatArray:
     """Return parameters as a vector ``(atanh a, C, log r, mu)``."""
     log_noise = np.log(params.noise_variance)
     return np.concatenate([np.arctanh(params.decay), params.loadings.ravel(), log_noise, params.offset])
 
 
-def from_vector(vector: FloatArray, n_components: int) -> Parameters:
+def from_vector(vector: FloatArray, n_components: int) -> StateSpace:
     """Return the parameters of a vector of `to_vector`."""
     k = n_components
     e = (len(vector) - k) // (k + 2)
     loadings = vector[k : k + e * k].reshape(e, k)
-    return Parameters(np.tanh(vector[:k]), loadings, np.exp(vector[k + e * k : -e]), vector[-e:])
+    return StateSpace(np.tanh(vector[:k]), loadings, np.exp(vector[k + e * k : -e]), vector[-e:])
 
 
 def learn(
     features: Features,
     data: Data,
-    start: Parameters,
+    start: StateSpace,
     settings: Settings,
     rng: np.random.Generator,
     report: Report | None = None,
@@ -159,7 +159,7 @@ def learn(
         The expansion.
     data : Data
         Training data.
-    start : Parameters
+    start : StateSpace
         Parameters of the global expert.
     settings : Settings
         Settings of learning.
@@ -212,7 +212,7 @@ class _Chains:
     """Markov chains for the two means of the gradient."""
 
     def __init__(
-        self, features: Features, data: Data, params: Parameters, settings: Settings, rng: np.random.Generator
+        self, features: Features, data: Data, params: StateSpace, settings: Settings, rng: np.random.Generator
     ) -> None:
         self._features, self._data, self._settings, self._rng = features, data, settings, rng
         expert = GlobalExpert(params, data.lengths)
@@ -222,7 +222,7 @@ class _Chains:
         self._drawn = self._all.cells(self._given.rows(self._hidden))
         self.step, self._given_step = Stepsize(), Stepsize()
 
-    def contrast(self, params: Parameters) -> tuple[FloatArray, float]:
+    def contrast(self, params: StateSpace) -> tuple[FloatArray, float]:
         """Return the derivative of the log-likelihood per row, and the contrast of data and samples."""
         settings, expert = self._settings, GlobalExpert(params, self._data.lengths)
         if self._hidden.size:

@@ -15,7 +15,7 @@ from scipy.linalg import cho_solve_banded, solve_banded
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.expansions import Identity
 from probsfa.extensions.experts.potential import CellDensity, Features, GlobalExpert, precision_root
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["LinearBase", "LinearRows"]
 
@@ -54,7 +54,7 @@ class LinearBase:
         free: BoolArray,
         noise: FloatArray,
     ) -> None:
-        params, d = Parameters(*rows), len(rows.offset)
+        params, d = StateSpace(*rows), len(rows.offset)
         observed = ~np.isnan(values)
         away = np.where(observed, values - params.offset, 0.0)
         seen = observed / noise**2 if noise.any() else None

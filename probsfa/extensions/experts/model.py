@@ -19,7 +19,7 @@ from probsfa.extensions.experts.sampling import (
     move,
     reflect,
 )
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 
@@ -87,9 +87,9 @@ class ExpertModel(NamedTuple):
     linear: LinearRows | None = None
 
     @property
-    def params(self) -> Parameters:
+    def params(self) -> StateSpace:
         """Parameters of the global expert."""
-        return Parameters(self.decay, self.loadings, self.noise_variance, self.offset)
+        return StateSpace(self.decay, self.loadings, self.noise_variance, self.offset)
 
     def data(self, values: FloatArray, lengths: tuple[int, ...]) -> Data:
         """Return rows in the format of learning."""

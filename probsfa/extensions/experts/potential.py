@@ -25,7 +25,7 @@ from scipy.linalg import cho_solve_banded, cholesky_banded, solve_banded
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.expansions import Expansion, Identity
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["CellDensity", "Expanded", "Features", "GlobalExpert", "precision_root", "starts_of"]
 
@@ -59,13 +59,13 @@ class Expanded(NamedTuple):
 
 
 def precision_root(
-    params: Parameters, lengths: Sequence[int], weights: FloatArray
+    params: StateSpace, lengths: Sequence[int], weights: FloatArray
 ) -> tuple[FloatArray, float]:
     """Factorize the precision of the factors given rows observed with precisions.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         AR(1) factors and loadings (E, K).
     lengths : sequence of int
         Length of each sequence; ``N`` rows in total.
@@ -103,13 +103,13 @@ class GlobalExpert:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         AR(1) factors, loadings (E, K), noise variances (E,) and offset (E,).
     lengths : sequence of int
         Length of each sequence; ``N`` rows in total.
     """
 
-    def __init__(self, params: Parameters, lengths: Sequence[int]) -> None:
+    def __init__(self, params: StateSpace, lengths: Sequence[int]) -> None:
         self.params, self.lengths = params, tuple(lengths)
         self._weights = params.loadings / params.noise_variance[:, None]
         n_rows = sum(lengths)

@@ -6,7 +6,7 @@ import numpy as np
 
 from probsfa.statespace.learning.maximum_likelihood import FitProblem, maximise
 from probsfa.statespace.learning.objective import FitResult
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Clock", "OutOfTime"]
 
@@ -43,7 +43,7 @@ class Clock:
         """Seconds to the current deadline."""
         return self.end - self.seconds
 
-    def maximize(self, problem: FitProblem, start: Parameters | None) -> tuple[FitResult | None, str]:
+    def maximize(self, problem: FitProblem, start: StateSpace | None) -> tuple[FitResult | None, str]:
         """Maximize a likelihood until the current deadline.
 
         Returns

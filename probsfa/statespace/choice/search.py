@@ -28,7 +28,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.models import LinearGaussianModel
-from probsfa.statespace.parameters import Parameters, rescale
+from probsfa.statespace.parameters import StateSpace, rescale
 from probsfa.statespace.residual_structure import ResidualStructure, residual_structure
 from probsfa.statespace.student_model import with_noise
 
@@ -325,7 +325,7 @@ class Search:
 
     def _start(
         self, problem: FitProblem, options: dict[str, Any], before: Candidate | None
-    ) -> Parameters | None:
+    ) -> StateSpace | None:
         """Return start parameters: those of the round before, or adapted from the closest candidate."""
         if before is not None:
             return start_of(before.model.fitted.params, problem)
@@ -333,7 +333,7 @@ class Search:
         others = {name: value for name, value in options.items() if name not in _LATENTS}
         if isinstance(problem.options.noise, str) and problem.options.noise not in _PLAIN_NOISE:
             return None
-        near: Parameters | None = None
+        near: StateSpace | None = None
         least = (np.inf, np.inf)
         for candidate in self.rounds[-1]:
             have = candidate.model.fitted.options.latents

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.moments import triangle
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import Process
 
 if TYPE_CHECKING:
@@ -528,7 +528,7 @@ def transition_score(
     return Transition(slope / innovation)
 
 
-def transition_over(params: Parameters, gaps: FloatArray) -> Transition:
+def transition_over(params: StateSpace, gaps: FloatArray) -> Transition:
     """Return transitions over each of ``gaps`` (U,), as NumPy arrays (U, K).
 
     Over one step the decay is that of the parameters, which may be negative; Ornstein-Uhlenbeck processes
@@ -573,13 +573,13 @@ def block_transitions(processes: Iterable[Process], gaps: AnyArray) -> tuple[Gro
     return tuple(groups)
 
 
-def transition_table(params: Parameters, gaps: FloatArray) -> Transition:
+def transition_table(params: StateSpace, gaps: FloatArray) -> Transition:
     """Return transitions over each of ``gaps`` (U,), followed by the sequence start: (U + 1, K)."""
     over = transition_over(params, gaps)
     return over._with(lambda rows, start: np.concatenate([rows, start[:1]]), over.starting())
 
 
-def simulate_latents(params: Parameters, n_steps: int, rng: np.random.Generator) -> FloatArray:
+def simulate_latents(params: StateSpace, n_steps: int, rng: np.random.Generator) -> FloatArray:
     """Draw latent states, evenly sampled: shape (n_steps, K).
 
     Stationary processes start from their stationary distribution, others from zero.

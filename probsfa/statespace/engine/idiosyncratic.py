@@ -37,7 +37,7 @@ from scipy.linalg import eigh_tridiagonal, lapack
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["ColumnNoise", "FactorSystem", "Steps"]
 
@@ -131,13 +131,13 @@ class ColumnNoise:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model with AR(1) noise.
     steps : Steps
         Observed values and time steps.
     """
 
-    def __init__(self, params: Parameters, steps: Steps) -> None:
+    def __init__(self, params: StateSpace, steps: Steps) -> None:
         self.steps, self.decay = steps, params.memory_decay[:, None]
         self.scale, self.variance = params.memory_scale[:, None], params.noise_variance[:, None]
         self.decays = steps.decays(params.memory_decay)
@@ -234,13 +234,13 @@ class FactorSystem:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of a model with AR(1) factors and AR(1) noise of columns.
     steps : Steps
         Observed values and time steps.
     """
 
-    def __init__(self, params: Parameters, steps: Steps) -> None:
+    def __init__(self, params: StateSpace, steps: Steps) -> None:
         self.params, self.steps = params, steps
         self.noise = ColumnNoise(params, steps)
         self.decays = steps.decays(params.decay)

@@ -2,7 +2,7 @@
 
 The algorithm is the compiled engine, or JAX where the compiled engine is not available. All other modules
 call the engine through this one, with NumPy arrays. Parameters with AR(1) noise of columns
-are used in the form :attr:`.Parameters.state_space`: moments are of all its states, including the noise.
+are used in the form :attr:`.StateSpace.state_space`: moments are of all its states, including the noise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from probsfa.statespace.engine.dynamics import Transition, simulate_latents
 from probsfa.statespace.engine.moments import Filtering, Statistics
 from probsfa.statespace.engine.stateless import Stateless
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Filtering",
@@ -97,7 +97,7 @@ def use_strategy(strategy: StrategyName) -> Iterator[None]:
         _selected.reset(token)
 
 
-def choose(params: Parameters, *, for_steps: bool = False) -> Core | Stateless | Sweep:
+def choose(params: StateSpace, *, for_steps: bool = False) -> Core | Stateless | Sweep:
     """Return the algorithm for a model with white noise; ``for_steps`` as in :class:`.Core`.
 
     Raises
@@ -189,12 +189,12 @@ class Posterior(NamedTuple):
         ]
 
 
-def smooth(params: Parameters, panel: Panel) -> Posterior:
+def smooth(params: StateSpace, panel: Panel) -> Posterior:
     """Compute posterior moments of the latent states and the log-likelihood.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -209,7 +209,7 @@ def smooth(params: Parameters, panel: Panel) -> Posterior:
 
 
 def visit_moments(
-    params: Parameters,
+    params: StateSpace,
     panel: Panel,
     visit: Callable[[slice, FloatArray, FloatArray], None],
     *,
@@ -219,7 +219,7 @@ def visit_moments(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -237,18 +237,18 @@ def visit_moments(
     return choose(states, for_steps=for_steps).visit_moments(states, panel, visit)
 
 
-def log_likelihood(params: Parameters, panel: Panel) -> float:
+def log_likelihood(params: StateSpace, panel: Panel) -> float:
     """Return the log-likelihood of the observations in nats, by the forward pass alone."""
     states = params.state_space
     return choose(states).log_likelihood(states, panel)
 
 
-def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = False) -> Statistics:
+def expected_statistics(params: StateSpace, panel: Panel, *, for_steps: bool = False) -> Statistics:
     """Compute the expected sufficient statistics for EM and the score, and the log-likelihood.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -260,7 +260,7 @@ def expected_statistics(params: Parameters, panel: Panel, *, for_steps: bool = F
 
 
 def filter_rows(
-    params: Parameters,
+    params: StateSpace,
     panel: Panel,
     mean: FloatArray,
     covariance: FloatArray,
@@ -270,7 +270,7 @@ def filter_rows(
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -290,12 +290,12 @@ def filter_rows(
     return choose(states).filter(states, panel, mean, covariance, onward)
 
 
-def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+def cells_left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
     """Return leave-one-out means and variances of values, noise included, also for near-zero noise.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -317,12 +317,12 @@ def cells_left_out(params: Parameters, panel: Panel) -> tuple[FloatArray, FloatA
         return np.where(seen, means, np.nan), np.where(seen, 1.0 / precisions, np.nan)
 
 
-def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+def draw_states(params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
     """Transform standard normal numbers to draws of the states from their joint posterior.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -342,12 +342,12 @@ def draw_states(params: Parameters, panel: Panel, normals: FloatArray) -> FloatA
 # Simulation from the model, and simulation smoother.
 
 
-def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+def simulate(params: StateSpace, n_steps: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """Draw a series from the model.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     n_steps : int
         Length of the series.
@@ -366,7 +366,7 @@ def simulate(params: Parameters, n_steps: int, rng: np.random.Generator) -> tupl
     return params.offset + latents @ params.loadings.T + noise, latents
 
 
-def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
+def draw_latents(params: StateSpace, panel: Panel, n_draws: int, rng: np.random.Generator) -> FloatArray:
     """Draw factors from their joint posterior given the observations (simulation smoother).
 
     Forward filtering, then sampling each state backwards given the next one
@@ -374,7 +374,7 @@ def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -393,14 +393,14 @@ def draw_latents(params: Parameters, panel: Panel, n_draws: int, rng: np.random.
     return draw_states(params, panel, normals)
 
 
-def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray | float) -> None:
+def check_finite(sequences: Sequences, params: StateSpace, *results: FloatArray | float) -> None:
     """Raise a ValueError if a result is not finite; it names the value that is farthest from the model.
 
     Parameters
     ----------
     sequences : Sequences
         The data, in the units of the parameters.
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     *results : ndarray or float
         Results of inference.
@@ -423,7 +423,7 @@ def check_finite(sequences: Sequences, params: Parameters, *results: FloatArray 
 
 
 def observation_moments(
-    params: Parameters, means: FloatArray, covariances: FloatArray
+    params: StateSpace, means: FloatArray, covariances: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (T, D) of new observations, noise included, from those of the states."""
     n_steps, k = means.shape

@@ -9,7 +9,7 @@ from jax import Array
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, transition_table
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
 from probsfa.statespace.panel import Panel, reading
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 
 class Model(NamedTuple):
@@ -69,7 +69,7 @@ class Problem(NamedTuple):
         return self.transitions.followed_by(self.after)
 
 
-def make_model(params: Parameters, panel: Panel) -> Model:
+def make_model(params: StateSpace, panel: Panel) -> Model:
     """Return parameters with the transitions over the gaps of a panel."""
     transitions = transition_table(params, panel.gaps)
     observed = map(jnp.asarray, (params.loadings, params.noise_variance, params.offset))

@@ -11,30 +11,30 @@ from typing import Any
 
 import jax
 
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import Process
 
 __all__ = ["broadcasting", "engine_settings"]
 
 
-def _flatten(params: Parameters) -> tuple[list[Any], tuple[type[Process], ...]]:
+def _flatten(params: StateSpace) -> tuple[list[Any], tuple[type[Process], ...]]:
     arrays = [getattr(params, name) for name in _ARRAYS]
     arrays += [array for one in params.processes for array in one.arrays().values()]
     return arrays, tuple(type(one) for one in params.processes)
 
 
-def _unflatten(kinds: tuple[type[Process], ...], leaves: Iterable[Any]) -> Parameters:
+def _unflatten(kinds: tuple[type[Process], ...], leaves: Iterable[Any]) -> StateSpace:
     left = iter(leaves)
     arrays = {name: next(left) for name in _ARRAYS}
     processes = tuple(kind(**{field: next(left) for field in kind.names}) for kind in kinds)
-    made = object.__new__(Parameters)  # leaves need not be arrays, so they are not validated
+    made = object.__new__(StateSpace)  # leaves need not be arrays, so they are not validated
     made.__dict__.update(arrays, processes=processes)
     return made
 
 
 _ARRAYS = ("decay", "loadings", "noise_variance", "offset", "memory_decay", "memory_scale")
 # Registered here and not where it is defined: parameters.py must not import JAX. All arrays are leaves.
-jax.tree_util.register_pytree_node(Parameters, _flatten, _unflatten)
+jax.tree_util.register_pytree_node(StateSpace, _flatten, _unflatten)
 
 
 @contextmanager

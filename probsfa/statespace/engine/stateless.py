@@ -10,7 +10,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
 from probsfa.statespace.panel import Panel, cache_sized_parts
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Stateless"]
 
@@ -19,25 +19,25 @@ __all__ = ["Stateless"]
 class Stateless:
     """Methods as in :class:`.Core`, for models with zero states."""
 
-    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+    def log_likelihood(self, params: StateSpace, panel: Panel) -> float:
         """Return the log-likelihood in nats."""
         return float(np.sum(_log_densities(params, panel)))
 
-    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+    def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return empty moments of all rows, with their log densities."""
         n = panel.n_rows
         none = np.zeros((n, 0, 0))
         return PanelMoments(np.zeros((n, 0)), none, none[: n - 1], _log_densities(params, panel))
 
     def visit_moments(
-        self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
+        self, params: StateSpace, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
     ) -> float:
         """Call ``visit`` with the empty moments of all rows; return the log-likelihood."""
         n = panel.n_rows
         visit(slice(0, n), np.zeros((n, 0)), np.zeros((n, 0, 0)))
         return self.log_likelihood(params, panel)
 
-    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+    def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums over rows, with the log-likelihood."""
         sums = np.zeros((3, params.n_features))
         n_seen = 0
@@ -65,7 +65,7 @@ class Stateless:
 
     def filter(
         self,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
@@ -77,7 +77,7 @@ class Stateless:
 
     def filter_student(
         self,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         degrees: float,
         by_row: bool,
@@ -98,11 +98,11 @@ class Stateless:
         none = np.zeros((n, 0, 0))
         return Filtering(np.zeros((n, 0)), none, densities)
 
-    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+    def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return empty draws (n_draws, N, 0)."""
         return np.zeros((normals.shape[1], panel.n_rows, 0))
 
-    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+    def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
         """Return scores and precisions (N, D) of values; zero for missing values."""
         n = panel.n_rows
         precisions = panel.mask[:n] / params.noise_variance
@@ -114,7 +114,7 @@ def _parts(panel: Panel) -> Iterator[slice]:
     return (slice(part.start, min(part.stop, panel.n_rows)) for part in cache_sized_parts(panel.n_rows))
 
 
-def _log_densities(params: Parameters, panel: Panel) -> FloatArray:
+def _log_densities(params: StateSpace, panel: Panel) -> FloatArray:
     """Return the log density (N,) of each row, in nats."""
     noise = params.noise_variance
     parts = []

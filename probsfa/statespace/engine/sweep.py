@@ -44,7 +44,7 @@ from probsfa.statespace.engine.statistics import (
     transition_statistics,
 )
 from probsfa.statespace.panel import Panel, RowSource, padded_length
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 
@@ -169,7 +169,7 @@ class _Pass:
     """Forward and backward passes over a panel in chunks, with the state before each chunk."""
 
     strategy: Strategy
-    params: Parameters
+    params: StateSpace
     panel: Panel
     length: int
 
@@ -223,20 +223,20 @@ class Sweep:
     n_segments: int | None = None
     chunk_rows: int | None = None
 
-    def _length(self, params: Parameters, panel: Panel) -> int:
+    def _length(self, params: StateSpace, panel: Panel) -> int:
         n_rows, n_features = panel.values.shape
         return min(self.chunk_rows or chunk_length(n_rows, params.n_states, n_features), n_rows)
 
-    def _pass(self, params: Parameters, panel: Panel) -> _Pass:
+    def _pass(self, params: StateSpace, panel: Panel) -> _Pass:
         length = self._length(params, panel)
         return _Pass(jax_strategy(length, self.name, self.n_segments), params, panel, length)
 
-    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+    def log_likelihood(self, params: StateSpace, panel: Panel) -> float:
         """Return the log-likelihood in nats, by the forward pass alone."""
         with _settings():
             return float(np.sum(self._pass(params, panel).filter()))
 
-    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+    def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return posterior moments of all rows, with their log densities."""
         with _settings():
             whole, n, k = self._pass(params, panel), panel.n_rows, params.n_states
@@ -248,7 +248,7 @@ class Sweep:
             return PanelMoments(arrays[0], arrays[1], arrays[2][: n - 1], terms)
 
     def visit_moments(
-        self, params: Parameters, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
+        self, params: StateSpace, panel: Panel, visit: Callable[[slice, FloatArray, FloatArray], None]
     ) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
@@ -258,7 +258,7 @@ class Sweep:
                 visit(part, *map(np.asarray, moments[:2]))
             return value
 
-    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+    def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums of expected moments, with the log-likelihood."""
         with _settings():
             whole = self._pass(params, panel)
@@ -274,7 +274,7 @@ class Sweep:
 
     def filter(
         self,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
@@ -287,7 +287,7 @@ class Sweep:
 
     def filter_student(
         self,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         degrees: float,
         by_row: bool,
@@ -303,7 +303,7 @@ class Sweep:
 
     def _rows(
         self,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         weights: RowSource,
         mean: FloatArray,
@@ -319,7 +319,7 @@ class Sweep:
         values = (jnp.asarray(panel.values[:]), jnp.asarray(weights[:]))
         return *values, steps.map(jnp.asarray), model, before
 
-    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+    def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
         with _settings():
             length = self._length(params, panel)
@@ -335,7 +335,7 @@ class Sweep:
                 parts.append(np.asarray(draws))
             return np.concatenate(parts[::-1])[: panel.n_rows].swapaxes(0, 1)
 
-    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+    def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
         """Return scores and precisions (N, D) of values given all others; zero for missing values."""
         with _settings():
             arrays = (panel.values[:], panel.mask[:], panel.gap_index)

@@ -8,7 +8,7 @@ noise variance   log r              (one for each group of columns that share it
 offset           mu
 
 If columns have AR(1) noise, parameters in this package are those of the state space
-(:attr:`.Parameters.state_space`): the noise processes are the last AR(1) processes, and their loadings on
+(:attr:`.StateSpace.state_space`): the noise processes are the last AR(1) processes, and their loadings on
 other columns are zero.
 """
 
@@ -24,7 +24,7 @@ from probsfa.linalg import canonical_signs
 from probsfa.statespace.engine.dynamics import block_slices, transition_over, transition_score
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents, Parameters, canonical
+from probsfa.statespace.parameters import Latents, StateSpace, canonical
 from probsfa.statespace.processes import BlockMoments, Process, ar1
 from probsfa.statespace.processes.base import closest_order, closest_signs
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -96,7 +96,7 @@ class Limits(NamedTuple):
         return Limits(free[0], free[1], free[2], *self[3:])
 
 
-def imposed(params: Parameters, limits: Limits) -> Parameters:
+def imposed(params: StateSpace, limits: Limits) -> StateSpace:
     """Return the parameters closest to given ones that satisfy limits.
 
     The order, signs and phases of the latent processes of each kind are those closest to the fixed values.
@@ -104,14 +104,14 @@ def imposed(params: Parameters, limits: Limits) -> Parameters:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the standardised data, without AR(1) noise.
     limits : Limits
         Fixed parameters and ranges of periods.
 
     Returns
     -------
-    params : Parameters
+    params : StateSpace
     """
     before, k, d = np.sum(params.loadings**2, axis=1), params.n_components, params.n_features
     slow, held = params.loadings[:, :k], limits.loadings[:, :k]
@@ -139,7 +139,7 @@ def imposed(params: Parameters, limits: Limits) -> Parameters:
     )
 
 
-def canonical_where_free(params: Parameters, scale: FloatArray, limits: Limits | None) -> Parameters:
+def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits | None) -> StateSpace:
     """Return parameters in canonical form, as far as that changes no fixed parameter.
 
     If any parameter is fixed, latent processes keep their order. Signs, and phases of stochastic cycles, are
@@ -148,7 +148,7 @@ def canonical_where_free(params: Parameters, scale: FloatArray, limits: Limits |
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters with any signs.
     scale : ndarray of shape (D,)
         Standard deviation of each column.
@@ -182,7 +182,7 @@ def canonical_where_free(params: Parameters, scale: FloatArray, limits: Limits |
 # their meaning is defined by each kind of process alone.
 
 
-def _of_each(params: Parameters, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
+def _of_each(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
     """Iterate over the kinds of processes, each with its part (C, N) of a vector over all coordinates."""
     where = params.latents.coordinates
     for one in params.processes:
@@ -192,13 +192,13 @@ def _of_each(params: Parameters, numbers: FloatArray) -> Iterator[tuple[Process,
 # ---------------------------------------------------------------------------------------- coordinates
 
 
-def dynamics_to_free(params: Parameters, *, evenly_sampled: bool) -> FloatArray:
+def dynamics_to_free(params: StateSpace, *, evenly_sampled: bool) -> FloatArray:
     """Return the coordinates of the dynamics."""
     decays = ar1.to_free(params.decay, evenly_sampled=evenly_sampled)
     return np.concatenate([decays, *(one.to_free().ravel() for one in params.processes)])
 
 
-def dynamics_from_free(template: Parameters, free: FloatArray, *, evenly_sampled: bool) -> Parameters:
+def dynamics_from_free(template: StateSpace, free: FloatArray, *, evenly_sampled: bool) -> StateSpace:
     """Return the parameters of ``template`` with the dynamics at the given coordinates."""
     decay = ar1.from_free(free[: template.n_components], evenly_sampled=evenly_sampled)
     if not template.processes:
@@ -210,7 +210,7 @@ def dynamics_from_free(template: Parameters, free: FloatArray, *, evenly_sampled
     return template.replace(decay=decay, processes=processes)
 
 
-def within_range(params: Parameters, *, evenly_sampled: bool) -> Parameters:
+def within_range(params: StateSpace, *, evenly_sampled: bool) -> StateSpace:
     """Move parameters into the range of the coordinates: with uneven sampling, decays are positive."""
     if evenly_sampled:
         return params
@@ -224,13 +224,13 @@ def longest_steps(latents: Latents) -> FloatArray:
 
 
 def dynamics_standard_errors(
-    params: Parameters, errors: FloatArray, time_unit: float, *, evenly_sampled: bool
+    params: StateSpace, errors: FloatArray, time_unit: float, *, evenly_sampled: bool
 ) -> dict[str, FloatArray]:
     """Compute standard errors of the dynamics from those of their coordinates by the delta method.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters at which the errors were computed.
     errors : ndarray
         Standard errors of the coordinates.
@@ -259,7 +259,7 @@ def dynamics_standard_errors(
 # -------------------------------------------------------------------------------- score and M-step
 
 
-def _of_blocks(params: Parameters, terms: FloatArray) -> Iterator[FloatArray]:
+def _of_blocks(params: StateSpace, terms: FloatArray) -> Iterator[FloatArray]:
     """Split sums over transitions (U, L) by kind, except AR(1) factors, into matrices (U, N, B, B)."""
     shapes = [(len(one), one.n_states) for one in params.processes]
     for (count, size), own in zip(shapes, block_slices(params.n_components, shapes), strict=True):
@@ -267,7 +267,7 @@ def _of_blocks(params: Parameters, terms: FloatArray) -> Iterator[FloatArray]:
 
 
 def dynamics_score(
-    params: Parameters, gaps: FloatArray, stats: Statistics, *, evenly_sampled: bool
+    params: StateSpace, gaps: FloatArray, stats: Statistics, *, evenly_sampled: bool
 ) -> FloatArray:
     """Return the score of the coordinates from the expected statistics at ``params``."""
     k, alone = params.n_components, transition_over(params, gaps)._replace(groups=())
@@ -283,13 +283,13 @@ def dynamics_score(
 
 
 def maximize_dynamics(
-    params: Parameters, stats: Statistics, gaps: FloatArray, limits: Limits | None = None
-) -> Parameters:
+    params: StateSpace, stats: Statistics, gaps: FloatArray, limits: Limits | None = None
+) -> StateSpace:
     """M-step: return the dynamics that maximize the expected log density of the transitions.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters at which ``stats`` were taken.
     stats : Statistics
         Expected statistics.
@@ -300,7 +300,7 @@ def maximize_dynamics(
 
     Returns
     -------
-    params : Parameters
+    params : StateSpace
         The same with changed dynamics.
     """
     k = params.n_components
@@ -326,7 +326,7 @@ def maximize_dynamics(
 # ----------------------------------------------------------------------------------------- spectra
 
 
-def information_frequencies(params: Parameters, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:
+def information_frequencies(params: StateSpace, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:
     """Return quadrature nodes in (0, pi) and weights with mean one, dense around peaks of the spectra.
 
     The spectrum of an AR(1) process has a Lorentzian peak of width ``1 - |a|`` at 0, or at pi when ``a`` is
@@ -447,7 +447,7 @@ class LatentSpectra(NamedTuple):
         return self.summed(np.asarray(0.5 * (observed - expected)))
 
 
-def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: bool) -> LatentSpectra:
+def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: bool) -> LatentSpectra:
     """Return spectra of the states with loadings at frequencies ``omega`` (W,), and their derivatives."""
     values, slopes = ar1.spectra(params.decay, omega, evenly_sampled=evenly_sampled)
     if not params.processes:
@@ -474,14 +474,14 @@ def latent_spectra(params: Parameters, omega: FloatArray, *, evenly_sampled: boo
     )
 
 
-def dynamics_damping(params: Parameters, n_rows: float, *, evenly_sampled: bool) -> FloatArray:
+def dynamics_damping(params: StateSpace, n_rows: float, *, evenly_sampled: bool) -> FloatArray:
     """Return the information of `n_rows` transitions on the coordinates if the states were observed."""
     decay = params.decay
     of_decays = n_rows * (1.0 + decay**2) * ar1.ratio(decay, evenly_sampled=evenly_sampled) ** 2
     return np.concatenate([of_decays, *(one.damping(n_rows).ravel() for one in params.processes)])
 
 
-def dynamics_curvature(params: Parameters, gradient: FloatArray, *, evenly_sampled: bool) -> FloatArray:
+def dynamics_curvature(params: StateSpace, gradient: FloatArray, *, evenly_sampled: bool) -> FloatArray:
     """Return the second-derivative terms of the coordinates, which are proportional to the gradient.
 
     Only terms that shorten steps are included; see :class:`.Metric`.
@@ -628,7 +628,7 @@ class Coordinates(NamedTuple):
         return slice(0, first), slice(first, second), slice(second, third), slice(third, fourth)
 
 
-def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
+def to_vector(layout: Coordinates, params: StateSpace) -> FloatArray:
     """Return the coordinates of parameters, shape (P,)."""
     return np.concatenate(
         [
@@ -640,7 +640,7 @@ def to_vector(layout: Coordinates, params: Parameters) -> FloatArray:
     )
 
 
-def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -> Parameters:
+def from_vector(layout: Coordinates, vector: FloatArray, template: StateSpace) -> StateSpace:
     """Return the parameters at given coordinates; others, as known variances, are from ``template``."""
     dynamics, loadings, noise, offset = (vector[part] for part in layout.slices)
     variance = layout.variances.of_columns(np.exp(noise), template.noise_variance)
@@ -650,7 +650,7 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: Parameters) -
     return moved.with_seen_loadings(seen).replace(noise_variance=variance, offset=offset)
 
 
-def score(layout: Coordinates, params: Parameters, gaps: FloatArray, stats: Statistics) -> FloatArray:
+def score(layout: Coordinates, params: StateSpace, gaps: FloatArray, stats: Statistics) -> FloatArray:
     """Return the gradient of the log-likelihood by the coordinates, shape (P,).
 
     By Fisher's identity it is the gradient of the expected complete-data log-likelihood, hence a function

@@ -18,25 +18,25 @@ from probsfa.statespace.learning.coordinates import Limits, maximize_dynamics
 from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 # Number of successive steps with an expected remaining gain below the tolerance.
 _PROMISES = 5
 
 
 def maximize(
-    params: Parameters,
+    params: StateSpace,
     stats: Statistics,
     noise: Noise,
     gaps: FloatArray,
     loaded: BoolArray | None = None,
     limits: Limits | None = None,
-) -> Parameters:
+) -> StateSpace:
     """M-step: maximise the expected complete-data log-likelihood plus the log prior of the noise.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters at which ``stats`` were computed.
     stats : Statistics
         Expected statistics.
@@ -51,7 +51,7 @@ def maximize(
 
     Returns
     -------
-    params : Parameters
+    params : StateSpace
     """
     if limits is not None and limits.hold:
         free = np.isnan(limits.loadings[:, params.latents.seen])
@@ -62,7 +62,7 @@ def maximize(
 
 
 def _maximize_observations(
-    params: Parameters, stats: Statistics, noise: Noise, loaded: BoolArray | None
+    params: StateSpace, stats: Statistics, noise: Noise, loaded: BoolArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     # The statistics hold residuals, so the regression gives the change of (C, mu).
     moments, crossed = stats.latent_moments, stats.residual_moments
@@ -86,7 +86,7 @@ def _maximize_observations(
 
 def fit_em(
     evaluate: CountedEStep,
-    start: Parameters,
+    start: StateSpace,
     noise: Noise,
     tol: float,
     stats: Statistics | None = None,
@@ -101,7 +101,7 @@ def fit_em(
     ----------
     evaluate : CountedEStep
         Expected statistics, with a limited number of evaluations.
-    start : Parameters
+    start : StateSpace
         Initial parameters.
     noise : Noise
         Constraints and prior of the noise variances.
@@ -149,13 +149,13 @@ def fit_em(
 
 def warm_up(
     evaluate: CountedEStep,
-    params: Parameters,
+    params: StateSpace,
     stats: Statistics,
     noise: Noise,
     most: int,
     worth: float,
     loaded: BoolArray | None = None,
-) -> tuple[Parameters, Statistics]:
+) -> tuple[StateSpace, Statistics]:
     """Take up to ``most`` EM steps, as long as each gains more than ``worth`` nats.
 
     Far from the optimum, and with missing values, the first EM steps are efficient.
@@ -164,7 +164,7 @@ def warm_up(
     ----------
     evaluate : CountedEStep
         Expected statistics, with a limited number of evaluations.
-    params : Parameters
+    params : StateSpace
         Initial parameters.
     stats : Statistics
         Expected statistics at ``params``.
@@ -179,7 +179,7 @@ def warm_up(
 
     Returns
     -------
-    params : Parameters
+    params : StateSpace
         The best parameters of the steps taken.
     stats : Statistics
         Expected statistics at ``params``.
@@ -234,7 +234,7 @@ _LONGEST_STEP = 1.5
 _FREQUENCIES = np.concatenate([np.geomspace(1e-4, 1e-2, 24, endpoint=False), np.linspace(1e-2, np.pi, 160)])
 
 
-def with_ar1_noise(params: Parameters) -> Parameters:
+def with_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the model with half of each column's white noise as AR(1) noise."""
     return params.replace(
         noise_variance=(1.0 - _SHARE) * params.noise_variance,
@@ -250,7 +250,7 @@ class EMIteration:
     ----------
     panel : Panel
         Packed observations, standardised.
-    params : Parameters
+    params : StateSpace
         Initial values, with AR(1) noise.
     noise : Noise
         Floor and prior of the variances of white noise.
@@ -259,7 +259,7 @@ class EMIteration:
 
     Attributes
     ----------
-    params : Parameters
+    params : StateSpace
         Current parameters.
     system : FactorSystem
         The system of the last E-step.
@@ -269,7 +269,7 @@ class EMIteration:
         Draws of their deviations from the means.
     """
 
-    def __init__(self, panel: Panel, params: Parameters, noise: Noise, n_draws: int | None = None) -> None:
+    def __init__(self, panel: Panel, params: StateSpace, noise: Noise, n_draws: int | None = None) -> None:
         self.panel, self.params, self.noise = panel, params, noise
         self.steps = Steps.of(panel)
         # Rows times draws: sums over so many have an error of 1 to 2 percent.
@@ -407,13 +407,13 @@ class EMIteration:
         self.params = params
         return gain
 
-    def _expected_density(self, params: Parameters, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
+    def _expected_density(self, params: StateSpace, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
         """Expected log density of each column (D,) given the factors, with the prior, up to a constant."""
         power = np.einsum("r,rdt,rdt->d", self._shares, noise.solve(residuals), residuals)
         prior = np.log1p(self.noise.prior / params.noise_variance)
         return np.asarray(-0.5 * (noise.log_determinant + power) - prior)
 
-    def _noise_score(self, params: Parameters, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
+    def _noise_score(self, params: StateSpace, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
         """Score (D, 3) of log ``s^2``, log ``r`` and ``atanh b`` by Fisher's identity."""
         processes = noise.smooth(residuals)
         variances, lagged = noise.moments
@@ -452,7 +452,7 @@ def _solve_with(root: FloatArray, right: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.solve(root.swapaxes(1, 2), half)[:, :, 0])
 
 
-def _noise_information(params: Parameters) -> FloatArray:
+def _noise_information(params: StateSpace) -> FloatArray:
     """Expected information (D, 3, 3) of a value on log ``s^2``, log ``r`` and ``atanh b`` (Whittle 1953)."""
     decay, cosine = params.memory_decay[:, None], np.cos(_FREQUENCIES)
     ratio = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
@@ -465,7 +465,7 @@ def _noise_information(params: Parameters) -> FloatArray:
     return np.asarray(0.5 * np.einsum("idw,jdw,w->dij", slopes, slopes, weights))
 
 
-def _moved(params: Parameters, step: FloatArray, noise: Noise) -> Parameters:
+def _moved(params: StateSpace, step: FloatArray, noise: Noise) -> StateSpace:
     """Apply a step (D, 3) to the parameters of the noise, within their ranges."""
     variance = np.clip(params.memory_scale**2 * np.exp(step[:, 0]), _LEAST_VARIANCE, _MOST_VARIANCE)
     white = np.maximum(params.noise_variance * np.exp(step[:, 1]), noise.floor)
@@ -473,7 +473,7 @@ def _moved(params: Parameters, step: FloatArray, noise: Noise) -> Parameters:
     return params.replace(memory_scale=np.sqrt(variance), noise_variance=white, memory_decay=np.tanh(angle))
 
 
-def _chosen(where: BoolArray, first: Parameters, second: Parameters) -> Parameters:
+def _chosen(where: BoolArray, first: StateSpace, second: StateSpace) -> StateSpace:
     """Return the first parameters with the noise of the second in columns where `where` is False."""
     names = ("memory_scale", "noise_variance", "memory_decay")
     return first.replace(
@@ -483,7 +483,7 @@ def _chosen(where: BoolArray, first: Parameters, second: Parameters) -> Paramete
 
 def fit_monte_carlo_em(
     panel: Panel,
-    start: Parameters,
+    start: StateSpace,
     noise: Noise,
     *,
     max_iter: int,
@@ -495,7 +495,7 @@ def fit_monte_carlo_em(
     ----------
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
-    start : Parameters
+    start : StateSpace
         Initial values; AR(1) noise is added to a model with white noise.
     noise : Noise
         Floor and prior of the variances of white noise.

@@ -25,7 +25,7 @@ from probsfa.statespace.learning.coordinates import (
     information_frequencies,
     latent_spectra,
 )
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 # --------------------------------------------------------------------------------- factored spectral matrix
 
@@ -91,7 +91,7 @@ class SpectralFactors(NamedTuple):
     core: FloatArray
 
 
-def factor_spectra(params: Parameters, spectrum: FloatArray) -> SpectralFactors:
+def factor_spectra(params: StateSpace, spectrum: FloatArray) -> SpectralFactors:
     """Factor ``C diag(f) C' + diag(r)`` at each frequency, with ``f`` in ``spectrum`` (W, K)."""
     root = 1.0 / np.sqrt(params.noise_variance)
     left, singular, right = np.linalg.svd(params.seen_loadings * root[:, None], full_matrices=False)
@@ -132,7 +132,7 @@ class CompleteData(NamedTuple):
 
 
 def complete_data_of(
-    stats: Statistics, params: Parameters, n_segments: float = 0.0, *, centred: bool = False
+    stats: Statistics, params: StateSpace, n_segments: float = 0.0, *, centred: bool = False
 ) -> CompleteData:
     """Compute the complete-data moments from the expected statistics of the states.
 
@@ -140,7 +140,7 @@ def complete_data_of(
     ----------
     stats : Statistics
         Expected statistics at ``params``.
-    params : Parameters
+    params : StateSpace
         Model; its latent factors define which states have loadings.
     n_segments : float, default=0.0
         Number of segments in the rows.
@@ -170,7 +170,7 @@ class Metric:
     ----------
     layout : Coordinates
         Free coordinates.
-    params : Parameters
+    params : StateSpace
         Parameters at which the information is taken.
     complete : CompleteData
         Moments of the complete data.
@@ -186,7 +186,7 @@ class Metric:
     def __init__(
         self,
         layout: Coordinates,
-        params: Parameters,
+        params: StateSpace,
         complete: CompleteData,
         gradient: FloatArray | None = None,
         most_within: int = MOST_WITHIN,
@@ -512,7 +512,7 @@ def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def _curvature(
-    layout: Coordinates, params: Parameters, gradient: FloatArray | None
+    layout: Coordinates, params: StateSpace, gradient: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Second-derivative terms of the noise and dynamics coordinates, where they shorten steps."""
     if gradient is None:
@@ -580,7 +580,7 @@ class ColouredSpectra(NamedTuple):
 
 
 def coloured_spectra(
-    layout: Coordinates, params: Parameters, omega: FloatArray, share: FloatArray | float = 1.0
+    layout: Coordinates, params: StateSpace, omega: FloatArray, share: FloatArray | float = 1.0
 ) -> ColouredSpectra:
     """Invert the spectral matrix at frequencies ``omega`` (W,).
 
@@ -588,7 +588,7 @@ def coloured_spectra(
     ----------
     layout : Coordinates
         Coordinates, which define the states of AR(1) noise.
-    params : Parameters
+    params : StateSpace
         Parameters in the state space.
     omega : ndarray of shape (W,)
         Frequencies.
@@ -663,7 +663,7 @@ class AR1NoiseMetric(DenseMetric):
     ----------
     layout : Coordinates
         Free coordinates, with AR(1) noise.
-    params : Parameters
+    params : StateSpace
         Parameters in the state space at which the information is taken.
     complete : CompleteData
         Moments of the complete data.
@@ -675,7 +675,7 @@ class AR1NoiseMetric(DenseMetric):
     def __init__(
         self,
         layout: Coordinates,
-        params: Parameters,
+        params: StateSpace,
         complete: CompleteData,
         gradient: FloatArray | None = None,
     ) -> None:
@@ -783,7 +783,7 @@ class AR1NoiseMetric(DenseMetric):
     def _damping(
         self,
         layout: Coordinates,
-        params: Parameters,
+        params: StateSpace,
         complete: CompleteData,
         share: FloatArray,
         spread: FloatArray,
@@ -809,7 +809,7 @@ class AR1NoiseMetric(DenseMetric):
 
 def make_metric(
     layout: Coordinates,
-    params: Parameters,
+    params: StateSpace,
     complete: CompleteData,
     gradient: FloatArray | None = None,
     most_within: int = MOST_WITHIN,

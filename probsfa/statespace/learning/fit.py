@@ -49,7 +49,7 @@ from probsfa.statespace.learning.starts import (
 )
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
+from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
 
 _WHITTLE_EVALUATIONS = 80
 # Refined starts whose exact log-likelihood is farther (nats) below the best are dropped.
@@ -74,7 +74,7 @@ def fit(
     max_iter: int,
     tol: float,
     n_init: int = 1,
-    start: Parameters | None = None,
+    start: StateSpace | None = None,
     memory: bool = False,
     given: Given | None = None,
     limits: Limits | None = None,
@@ -105,7 +105,7 @@ def fit(
         Expected gain at which to stop, in nats.
     n_init : int, default=1
         Number of complete runs; all but the first start at random, with `max_iter` evaluations each.
-    start : Parameters, optional
+    start : StateSpace, optional
         Initial parameters, if they are known.
     memory : bool, default=False
         Whether each column has AR(1) noise; all parameters are then those of the state space.
@@ -182,7 +182,7 @@ class _Search:
 
     # -------------------------------------------------------------------------- initial parameters
 
-    def from_known(self, layout: Coordinates, start: Parameters) -> FitResult:
+    def from_known(self, layout: Coordinates, start: StateSpace) -> FitResult:
         """Maximise from known parameters; AR(1) noise is added if they have white noise."""
         alone = layout.with_white_noise
         if layout.n_ar1_noise and start.latents == alone.latents and not layout.holds:
@@ -295,7 +295,7 @@ class _Search:
             return silent._replace(status=result.status)
         return result
 
-    def interrupted(self, start: Parameters) -> FitResult:
+    def interrupted(self, start: StateSpace) -> FitResult:
         """Return the best evaluated parameters, or the best by Whittle's likelihood, or `start`."""
         evaluate = self.evaluate
         if evaluate.best is None:
@@ -307,16 +307,16 @@ class _Search:
 
     # ---------------------------------------------------------------------------------- candidates
 
-    def conform(self, params: Parameters, layout: Coordinates) -> Parameters:
+    def conform(self, params: StateSpace, layout: Coordinates) -> StateSpace:
         """Return a candidate that satisfies the constraints of the layout."""
         return conform(params, layout, self.noise, self.known_noise)
 
-    def first_candidates(self, layout: Coordinates) -> list[Parameters]:
+    def first_candidates(self, layout: Coordinates) -> list[StateSpace]:
         """Return candidates with AR(1) factors, the closest to slow feature analysis first."""
         centred, offset = _centred(self.panel)
         return [self.conform(params, layout) for params in starts(centred, offset, layout.latents)]
 
-    def random_candidates(self, layout: Coordinates, n_starts: int, first: Parameters) -> list[Parameters]:
+    def random_candidates(self, layout: Coordinates, n_starts: int, first: StateSpace) -> list[StateSpace]:
         """Return candidates with random AR(1) factors; other processes are those of the first fit."""
         k = layout.latents.n_components
         if n_starts == 0 or k == 0:
@@ -326,8 +326,8 @@ class _Search:
         return [self.conform(with_more_latents(params, others), layout) for params in slow]
 
     def ar1_noise_candidates(
-        self, layout: Coordinates, nested: Parameters, *, one_start: bool
-    ) -> list[Parameters]:
+        self, layout: Coordinates, nested: StateSpace, *, one_start: bool
+    ) -> list[StateSpace]:
         """Return refined candidates with AR(1) noise, and the white-noise model with a little of it."""
         alone, bases = layout.with_white_noise, [nested]
         if not one_start:
@@ -343,7 +343,7 @@ class _Search:
         weak = self.conform(with_ar1_noise(nested, 0.1), layout)
         return [*self.refined_all(layout, firsts), weak]
 
-    def process_candidates(self, layout: Coordinates, nested: FitResult | None) -> list[Parameters]:
+    def process_candidates(self, layout: Coordinates, nested: FitResult | None) -> list[StateSpace]:
         """Return candidates with processes beside AR(1) factors; those from a nested model are the last."""
         latents = layout.latents
         grid = on_even_grid(self.panel)
@@ -359,7 +359,7 @@ class _Search:
             ]
         else:
             variance = np.mean(np.concatenate(centred) ** 2, axis=0)
-            firsts = [Parameters(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
+            firsts = [StateSpace(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
         firsts = [self.conform(params, layout) for params in firsts]
         if data is not None and slow.n_components and latents.n_sought:
             firsts = [self.refined(layout._replace(latents=one.latents), one, data)[1] for one in firsts]
@@ -385,10 +385,10 @@ class _Search:
     def with_rhythms(
         self,
         layout: Coordinates,
-        params: Parameters,
+        params: StateSpace,
         data: Periodogram | None,
         centred: list[FloatArray],
-    ) -> Parameters:
+    ) -> StateSpace:
         """Add stochastic cycles, detected one by one or given, and refine them on Whittle's likelihood."""
         n_rhythms = layout.latents.n_sought
         for j in range(n_rhythms):
@@ -414,7 +414,7 @@ class _Search:
 
     # ------------------------------------------------------------------- refinement by the spectrum
 
-    def refined(self, layout: Coordinates, params: Parameters, data: Periodogram) -> tuple[float, Parameters]:
+    def refined(self, layout: Coordinates, params: StateSpace, data: Periodogram) -> tuple[float, StateSpace]:
         """Refine a candidate on Whittle's likelihood; return its value there and the candidate."""
         even = layout._replace(evenly_sampled=True)
         kind = AR1NoiseWhittleObjective if layout.n_ar1_noise else WhittleObjective
@@ -433,7 +433,7 @@ class _Search:
             raise KeyboardInterrupt
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
-    def refined_all(self, layout: Coordinates, first: list[Parameters]) -> list[Parameters]:
+    def refined_all(self, layout: Coordinates, first: list[StateSpace]) -> list[StateSpace]:
         """Refine candidates on Whittle's likelihood and sort them by it, best first."""
         if max(self.panel.lengths) < _SHORTEST_FOR_SPECTRA:
             return first
@@ -445,7 +445,7 @@ class _Search:
     # --------------------------------------------------------------------- the exact log-likelihood
 
     def from_candidates(
-        self, layout: Coordinates, candidates: list[Parameters], *, impute_missing: bool = True
+        self, layout: Coordinates, candidates: list[StateSpace], *, impute_missing: bool = True
     ) -> FitResult:
         """Maximise from the best candidates; the first is also refined with imputed missing values."""
         ranked = self.ranked(candidates)
@@ -456,7 +456,7 @@ class _Search:
             return fit_em(self.evaluate, best.params, self.noise, self.tol, best.stats, layout.loaded)
         return self.best_of(layout, ranked)
 
-    def ranked(self, candidates: list[Parameters]) -> list["_RankedStart"]:
+    def ranked(self, candidates: list[StateSpace]) -> list["_RankedStart"]:
         """Sort candidates by their exact log-likelihood, best first; equal values count once."""
         ranked: list[_RankedStart] = []
         for params in candidates:
@@ -531,7 +531,7 @@ class _Search:
             best = finished._replace(history=(*best.history, *finished.history[1:]))
         return best._replace(n_evaluations=evaluate.count)
 
-    def refined_from(self, layout: Coordinates, start: Parameters) -> FitResult:
+    def refined_from(self, layout: Coordinates, start: StateSpace) -> FitResult:
         """Maximise the exact log-likelihood from one candidate."""
         evaluate, noise = self.evaluate, self.noise
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
@@ -545,7 +545,7 @@ class _RankedStart(NamedTuple):
     """A candidate with its exact log-likelihood."""
 
     value: float
-    params: Parameters
+    params: StateSpace
     stats: Statistics
 
 
@@ -555,14 +555,14 @@ def _better(best: FitResult, other: FitResult) -> FitResult:
     return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 
 
-def _unexplained(panel: Panel, params: Parameters) -> tuple[list[FloatArray], FloatArray]:
+def _unexplained(panel: Panel, params: StateSpace) -> tuple[list[FloatArray], FloatArray]:
     """Return centred residuals of a model, with missing values interpolated, and their mean."""
     left = np.array(panel.values[:])
     left[: panel.n_rows] -= _predicted(panel, params)
     return _centred(panel._replace(values=left * panel.mask[:]))
 
 
-def _predicted(panel: Panel, params: Parameters) -> FloatArray:
+def _predicted(panel: Panel, params: StateSpace) -> FloatArray:
     """Return posterior means of all values (N, D), to eight digits, which suffice for a start."""
     predicted = np.empty((panel.n_rows, panel.values.shape[1]))
 
@@ -573,7 +573,7 @@ def _predicted(panel: Panel, params: Parameters) -> FloatArray:
     return predicted
 
 
-def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[FloatArray], FloatArray]:
+def _centred(panel: Panel, params: StateSpace | None = None) -> tuple[list[FloatArray], FloatArray]:
     """Return centred sequences and their mean; missing values are interpolated, or imputed by a model."""
     if params is None:
         sequences = interpolate(panel)
@@ -588,8 +588,8 @@ def _centred(panel: Panel, params: Parameters | None = None) -> tuple[list[Float
 
 
 def conform(
-    params: Parameters, layout: Coordinates, noise: Noise, known_noise: FloatArray | None
-) -> Parameters:
+    params: StateSpace, layout: Coordinates, noise: Noise, known_noise: FloatArray | None
+) -> StateSpace:
     """Return a start that satisfies the constraints of the layout."""
     variance = np.maximum(params.noise_variance, noise.floor)
     known = variance if known_noise is None else known_noise

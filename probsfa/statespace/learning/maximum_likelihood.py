@@ -43,7 +43,7 @@ from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import Parameters, rescale
+from probsfa.statespace.parameters import StateSpace, rescale
 
 __all__ = [
     "FitProblem",
@@ -238,7 +238,7 @@ class MaximumLikelihood:
 
     Attributes
     ----------
-    params : Parameters
+    params : StateSpace
         The parameters, slowest latent factor first.
     shift, scale : ndarray of shape (D,)
         Origin and unit of each standardised column.
@@ -275,7 +275,7 @@ class MaximumLikelihood:
         None if no value is excluded.
     """
 
-    params: Parameters
+    params: StateSpace
     shift: FloatArray
     scale: FloatArray
     time_unit: float
@@ -312,7 +312,7 @@ class MaximumLikelihood:
         return layout.with_ar1_noise if params.has_memory else layout
 
     @property
-    def predictive_params(self) -> Parameters:
+    def predictive_params(self) -> StateSpace:
         """State-space parameters for predicting observations: constant columns have no noise.
 
         Noise variances are those of the Student-t distribution if noise is Student-t.
@@ -328,7 +328,7 @@ class MaximumLikelihood:
         return states.replace(noise_variance=noise)
 
     @property
-    def standardised_params(self) -> Parameters:
+    def standardised_params(self) -> StateSpace:
         """The parameters of the standardised data."""
         return rescale(self.params, -self.shift / self.scale, 1.0 / self.scale)
 
@@ -423,7 +423,7 @@ def maximum_likelihood(
         Checked data.
     options : FitOptions
         Options of the fit, with noise.
-    init : Parameters or fitted estimator, optional
+    init : StateSpace or fitted estimator, optional
         Initial parameters, in the units of the data; see :func:`start_of`.
     report : callable, optional
         Called with the number of posterior evaluations and the best log-likelihood so far.
@@ -445,12 +445,12 @@ def maximum_likelihood(
     return in_data_units(problem, maximise(problem, start=start, report=report))
 
 
-def start_of(init: Any, problem: FitProblem) -> Parameters:
+def start_of(init: Any, problem: FitProblem) -> StateSpace:
     """Return the initial parameters of a fit, in standardised units.
 
     Parameters
     ----------
-    init : Parameters or fitted estimator
+    init : StateSpace or fitted estimator
         Parameters in the units of the data, or an estimator with ``params_``; or slow feature analysis with
         ``delta_values_``, ``loadings_`` and ``mean_``. Its latent factors get the decays ``1 - delta / 2``,
         and the noise at least a tenth of each column's variance.
@@ -464,18 +464,18 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
         contains a number that is not finite, a decay outside (-1, 1) or a negative variance.
     """
     scale, k = problem.scale, problem.options.latents.n_components
-    params = init if isinstance(init, Parameters) else getattr(init, "params_", None)
+    params = init if isinstance(init, StateSpace) else getattr(init, "params_", None)
     if params is None and all(hasattr(init, name) for name in ("delta_values_", "loadings_", "mean_")):
         decay = np.clip(1.0 - 0.5 * np.asarray(init.delta_values_)[:k], -_SLOWEST_START, _SLOWEST_START)
         loadings = np.asarray(init.loadings_)[:, :k]
         if len(loadings) == scale.size:
             noise = np.maximum(scale**2 - np.sum(loadings**2, axis=1), _LEAST_NOISE_SHARE * scale**2)
-            params = Parameters(decay, loadings, noise, np.asarray(init.mean_))
+            params = StateSpace(decay, loadings, noise, np.asarray(init.mean_))
         else:
-            params = Parameters(decay, loadings, np.ones(len(loadings)), np.asarray(init.mean_))
-    if not isinstance(params, Parameters):
+            params = StateSpace(decay, loadings, np.ones(len(loadings)), np.asarray(init.mean_))
+    if not isinstance(params, StateSpace):
         raise ValueError(
-            "init must be Parameters, a fitted model with params_, or a fitted SFA; got "
+            "init must be a StateSpace, a fitted model with params_, or a fitted SFA; got "
             f"{type(init).__name__}."
         )
     memory = problem.options.has_memory
@@ -493,7 +493,7 @@ def start_of(init: Any, problem: FitProblem) -> Parameters:
     return rescale(params, -problem.shift / scale, 1.0 / scale)
 
 
-def _check_start(params: Parameters) -> None:
+def _check_start(params: StateSpace) -> None:
     """Raise a ValueError if these parameters have no density, so that optimization cannot start."""
     for name, part in params.to_arrays().items():
         what = "decays within (-1, 1)" if name.endswith("decay") else "finite numbers"
@@ -570,7 +570,7 @@ class _InDataUnits:
 
 @interrupts_kept()
 def maximise(
-    problem: FitProblem, *, start: Parameters | None = None, report: Report | None = None
+    problem: FitProblem, *, start: StateSpace | None = None, report: Report | None = None
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
@@ -578,7 +578,7 @@ def maximise(
     ----------
     problem : FitProblem
         Standardised data and options.
-    start : Parameters, optional
+    start : StateSpace, optional
         Initial parameters, in standardised units.
     report : callable, optional
         Called with the number of posterior evaluations and the best log-likelihood so far, in data units.
@@ -619,7 +619,7 @@ def maximise(
     return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
 
 
-def _maximise_integrated(problem: FitProblem, start: Parameters | None, report: Report | None) -> FitResult:
+def _maximise_integrated(problem: FitProblem, start: StateSpace | None, report: Report | None) -> FitResult:
     """Maximise with AR(1) noise of columns integrated out, starting from the fit with white noise."""
     options, panel, scale = problem.options, problem.observations.panel, problem.scale
     noise = problem.learned_noise
@@ -749,7 +749,7 @@ def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
     return f" tol='auto' is {problem.tol:.2g}."
 
 
-def _about_floors(params: Parameters, problem: FitProblem) -> Note:
+def _about_floors(params: StateSpace, problem: FitProblem) -> Note:
     """Return a note on noise variances at a lower bound or near zero; its text is empty without such."""
     options = problem.options
     # AR(1) noise counts as noise, too.

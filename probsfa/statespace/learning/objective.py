@@ -34,7 +34,7 @@ from probsfa.statespace.learning.fisher_metric import (
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Transport, ascend, straight
 from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 # ------------------------------------------------------------------------------------------------ rotations
 
@@ -169,7 +169,7 @@ class FitResult(NamedTuple):
 
     Attributes
     ----------
-    params : Parameters
+    params : StateSpace
         The best parameters found.
     log_likelihood : float
         Their log-likelihood, in nats.
@@ -183,7 +183,7 @@ class FitResult(NamedTuple):
         Degrees of freedom of Student-t noise; None for Gaussian noise.
     """
 
-    params: Parameters
+    params: StateSpace
     log_likelihood: float
     history: tuple[float, ...]
     n_evaluations: int
@@ -222,7 +222,7 @@ def _no_report() -> None:
 
 
 #: Function of parameters that returns the expected statistics of the latent states.
-EStep = Callable[[Parameters], Statistics]
+EStep = Callable[[StateSpace], Statistics]
 
 
 class CountedEStep:
@@ -250,7 +250,7 @@ class CountedEStep:
         Called at each step of a start on Whittle's likelihood.
     tol : float
         Expected gain in nats at which the fit stops.
-    best_start : tuple of float and Parameters, or None
+    best_start : tuple of float and StateSpace, or None
         Best value of Whittle's likelihood and its parameters, of starts before the first evaluation.
     """
 
@@ -264,17 +264,17 @@ class CountedEStep:
         self.panel = panel
         self.limit = limit
         self.count = 0
-        self.best: Parameters | None = None
+        self.best: StateSpace | None = None
         self.best_log_likelihood = -np.inf
         self.tol = 0.0
         self._report = report
         self.refined = refinement_report(report)
-        self.best_start: tuple[float, Parameters] | None = None
+        self.best_start: tuple[float, StateSpace] | None = None
         self._e_step = e_step
         self.noise: Noise | None = None
         self.limits: Limits | None = None
 
-    def remember_start(self, value: float, params: Parameters) -> None:
+    def remember_start(self, value: float, params: StateSpace) -> None:
         """Store the best start on Whittle's likelihood, for an interrupt before the first evaluation."""
         if (
             self.best is None
@@ -287,7 +287,7 @@ class CountedEStep:
         """Add the noise prior to the objective and reset the incumbent."""
         self.noise, self.best, self.best_log_likelihood = noise, None, -np.inf
 
-    def log_prior(self, params: Parameters) -> float:
+    def log_prior(self, params: StateSpace) -> float:
         """Return the log prior density at given parameters, in nats, up to a constant."""
         return 0.0 if self.noise is None else self.noise.log_prior(params.noise_variance)
 
@@ -296,7 +296,7 @@ class CountedEStep:
         """Whether no evaluation is left."""
         return self.count >= self.limit
 
-    def __call__(self, params: Parameters) -> Statistics:
+    def __call__(self, params: StateSpace) -> Statistics:
         """Return the expected statistics at ``params``."""
         stats = (
             self._e_step(params) if self._e_step else expected_statistics(params, self.panel, for_steps=True)
@@ -319,7 +319,7 @@ def rounding(log_likelihood: float, n_rows: int) -> float:
 class ExactObjective:
     """The exact log-likelihood as an objective: one posterior gives its value and its score."""
 
-    def __init__(self, evaluate: CountedEStep, layout: Coordinates, template: Parameters) -> None:
+    def __init__(self, evaluate: CountedEStep, layout: Coordinates, template: StateSpace) -> None:
         self.evaluate = evaluate
         self.layout = layout
         self.template = template
@@ -338,7 +338,7 @@ class ExactObjective:
         params = from_vector(self.layout, vector, self.template)
         return self.evaluation(params, self.evaluate(params))
 
-    def evaluation(self, params: Parameters, stats: Statistics) -> Evaluation:
+    def evaluation(self, params: StateSpace, stats: Statistics) -> Evaluation:
         """Return the log-likelihood and its score from expected statistics at ``params``."""
         gradient = score(self.layout, params, self.evaluate.panel.gaps, stats)
         gradient[self.layout.slices[2]] += self._prior_slope(params)
@@ -351,7 +351,7 @@ class ExactObjective:
         params = from_vector(self.layout, vector, self.template)
         return rotate_along(self.layout, vector, step, params.noise_variance)
 
-    def _prior_slope(self, params: Parameters) -> FloatArray:
+    def _prior_slope(self, params: StateSpace) -> FloatArray:
         noise = self.evaluate.noise
         size = self.layout.n_noise
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
@@ -386,7 +386,7 @@ def make_box(layout: Coordinates, noise: Noise) -> Box:
 def fit_quasi_newton(
     evaluate: CountedEStep,
     layout: Coordinates,
-    start: Parameters,
+    start: StateSpace,
     noise: Noise,
     tol: float,
     stats: Statistics | None = None,
@@ -402,7 +402,7 @@ def fit_quasi_newton(
         Expected statistics, with a limited number of evaluations.
     layout : Coordinates
         Free coordinates.
-    start : Parameters
+    start : StateSpace
         Initial parameters.
     noise : Noise
         Constraints and prior of the noise variances.
@@ -543,7 +543,7 @@ class WhittleObjective:
         Free coordinates.
     data : Periodogram
         Periodogram of the data.
-    template : Parameters
+    template : StateSpace
         Values of parameters without coordinates.
     limit : int
         Maximum number of evaluations.
@@ -557,7 +557,7 @@ class WhittleObjective:
         self,
         layout: Coordinates,
         data: Periodogram,
-        template: Parameters,
+        template: StateSpace,
         limit: int,
         told: Callable[[], None] | None = None,
         noise: Noise | None = None,
@@ -581,7 +581,7 @@ class WhittleObjective:
         """Return the smallest change of the value that exceeds rounding errors."""
         return float(1e-12 * (abs(value) + self.data.weights.sum()))
 
-    def _with_prior(self, params: Parameters, value: float, gradient: FloatArray) -> Evaluation:
+    def _with_prior(self, params: StateSpace, value: float, gradient: FloatArray) -> Evaluation:
         if self.noise is not None:
             value += self.noise.log_prior(params.noise_variance)
             gradient[self.layout.slices[2]] += self.noise.prior_slope(params.noise_variance)

@@ -59,7 +59,7 @@ from probsfa.statespace.learning.standard_errors import (
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel, make_panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.student import infer_weights
 
 __all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]
@@ -95,12 +95,12 @@ class _Solution(NamedTuple):
     n_evaluations: int
 
 
-def least_squares(params: Parameters, panel: Panel, rows: FloatArray, left: float) -> _Solution:
+def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, left: float) -> _Solution:
     """Compute the coefficients of regressors that maximize the likelihood at fixed other parameters.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         The other parameters.
     panel : Panel
         Packed observations.
@@ -135,7 +135,7 @@ def least_squares(params: Parameters, panel: Panel, rows: FloatArray, left: floa
     return _Solution(change, gain, count)
 
 
-def _gradient(params: Parameters, panel: Panel, rows: FloatArray) -> FloatArray:
+def _gradient(params: StateSpace, panel: Panel, rows: FloatArray) -> FloatArray:
     """Gradient (D, P) of the log-likelihood by coefficients, by Fisher's identity."""
     n = panel.n_rows
     means = smooth(params, panel).means
@@ -144,14 +144,14 @@ def _gradient(params: Parameters, panel: Panel, rows: FloatArray) -> FloatArray:
 
 
 def _information_times(
-    params: Parameters, panel: Panel, rows: FloatArray, coefficients: FloatArray
+    params: StateSpace, panel: Panel, rows: FloatArray, coefficients: FloatArray
 ) -> FloatArray:
     """Multiply coefficients (D, P) by their observed information."""
     effects = panel._replace(values=panel.mask[:] * (rows @ coefficients.T))
     return _gradient(params.replace(offset=np.zeros_like(params.offset)), effects, rows)
 
 
-def _preconditioner(params: Parameters, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
+def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """Return a solver with the expected information for evenly spread missing values and even sampling."""
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
@@ -277,7 +277,7 @@ class _Joint:
         return _State(result, best.coefficients, count)
 
     def _maximize(
-        self, params: Parameters, b: FloatArray, noise: Noise, limit: int, degrees: float | None
+        self, params: StateSpace, b: FloatArray, noise: Noise, limit: int, degrees: float | None
     ) -> FitResult:
         """Optimize all other parameters; with a weight per value, hold scales and degrees of freedom."""
         options, tol = self.problem.options, self.problem.tol
@@ -346,7 +346,7 @@ def maximum_likelihood_with(
         Names of the covariates.
     options : FitOptions
         Settings of the fit, including the noise.
-    init : Parameters or fitted estimator, optional
+    init : StateSpace or fitted estimator, optional
         Initial values; the model without covariates is then not fitted.
     report : callable, optional
         As of :func:`~probsfa.statespace.learning.maximum_likelihood.maximum_likelihood`.
@@ -537,7 +537,7 @@ def standard_errors_with(
 
 
 def _score(
-    layout: Coordinates, params: Parameters, panel: Panel, coefficients: FloatArray, rows: FloatArray
+    layout: Coordinates, params: StateSpace, panel: Panel, coefficients: FloatArray, rows: FloatArray
 ) -> FloatArray:
     """Score of the other parameters at given coefficients."""
     moved = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))

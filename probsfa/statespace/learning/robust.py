@@ -50,7 +50,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.student import FEWEST_DEGREES, MOST_DEGREES, LeftOut, StudentNoise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.parameters import Latents, StateSpace
 from probsfa.statespace.student import (
     Weights,
     bound_at,
@@ -165,7 +165,7 @@ class _WeightedEStep:
         """Use these weights from now on."""
         self.weights, self.weighted = weights, self.panel.weighted(weights.values)
 
-    def __call__(self, params: Parameters) -> Statistics:
+    def __call__(self, params: StateSpace) -> Statistics:
         """Expected statistics at ``params``; each value counts once in the noise's normaliser."""
         stats = expected_statistics(params, self.weighted, for_steps=True)
         value = self.weights.bound(params, self.panel, stats.log_likelihood)
@@ -175,7 +175,7 @@ class _WeightedEStep:
 class _State:
     """Best values so far: parameters, degrees of freedom, weights, and bound plus log prior density."""
 
-    def __init__(self, params: Parameters, noise: StudentNoise, weights: Weights, value: float) -> None:
+    def __init__(self, params: StateSpace, noise: StudentNoise, weights: Weights, value: float) -> None:
         self.params, self.noise, self.weights, self.value = params, noise, weights, value
 
 
@@ -190,7 +190,7 @@ def fit_robust(
     max_iter: int,
     tol: float,
     n_init: int = 1,
-    start: Parameters | None = None,
+    start: StateSpace | None = None,
     memory: bool = False,
     given: Given | None = None,
     limits: Limits | None = None,
@@ -268,7 +268,7 @@ def fit_robust(
 
 
 def _reweighted(
-    params: Parameters,
+    params: StateSpace,
     student: StudentNoise,
     weights: FloatArray,
     panel: Panel,
@@ -401,13 +401,13 @@ def _with_tails_of_cells_left_out(
 
 
 def tails_of_cells_left_out(
-    params: Parameters, student: StudentNoise, weights: FloatArray, panel: Panel, noise: Noise
+    params: StateSpace, student: StudentNoise, weights: FloatArray, panel: Panel, noise: Noise
 ) -> tuple[StudentNoise, FloatArray]:
     """Estimate degrees of freedom and squared scales by maximizing the leave-one-out density.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model; initial scales.
     student : StudentNoise
         Initial degrees of freedom.

@@ -27,7 +27,7 @@ from probsfa.statespace.learning.fisher_metric import complete_data_of, make_met
 from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
 
 # Names of errors that are attributes, not fields of the tuple.
@@ -74,7 +74,7 @@ class StandardErrors(_Errors):
         Of smooth factors.
     memory_decay, memory_scale : ndarray of shape (D,) or (0,)
         Of AR(1) noise; NaN for a column with a scale near zero.
-    estimates : Parameters
+    estimates : StateSpace
         The estimated parameters.
     time_unit : float
         Unit of time of the decays.
@@ -101,7 +101,7 @@ class StandardErrors(_Errors):
     True
     """
 
-    estimates: Parameters
+    estimates: StateSpace
     time_unit: float
     rhythm_decays: FloatArray
     rhythm_periods: FloatArray
@@ -110,7 +110,7 @@ class StandardErrors(_Errors):
     memory_scale: FloatArray
 
     @classmethod
-    def of(cls, estimates: Parameters, time_unit: float, **errors: FloatArray) -> Self:
+    def of(cls, estimates: StateSpace, time_unit: float, **errors: FloatArray) -> Self:
         """Create from estimates and errors; those in ``_BESIDE`` become attributes."""
         made = cls(**{name: errors[name] for name in cls._fields})
         for name in _BESIDE:
@@ -197,7 +197,7 @@ def _by_factors(estimate: FloatArray, error: FloatArray, z: float) -> Interval:
 
 
 def observed_information(
-    layout: Coordinates, params: Parameters, panel: Panel, free: BoolArray
+    layout: Coordinates, params: StateSpace, panel: Panel, free: BoolArray
 ) -> FloatArray:
     """Return minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(layout, params)
@@ -218,7 +218,7 @@ def observed_information(
 
 
 def free_coordinates(
-    layout: Coordinates, params: Parameters, floors: tuple[float, ...] | FloatArray
+    layout: Coordinates, params: StateSpace, floors: tuple[float, ...] | FloatArray
 ) -> BoolArray:
     """Return which coordinates (P,) are free.
 
@@ -248,19 +248,19 @@ def free_coordinates(
     return free & ~(np.any(list(ends), axis=0) | (lower == upper))
 
 
-def _score_at(layout: Coordinates, vector: FloatArray, template: Parameters, panel: Panel) -> FloatArray:
+def _score_at(layout: Coordinates, vector: FloatArray, template: StateSpace, panel: Panel) -> FloatArray:
     params = from_vector(layout, vector, template)
     return score(layout, params, panel.gaps, expected_statistics(params, panel))
 
 
 def standard_errors(
     layout: Coordinates,
-    params: Parameters,
+    params: StateSpace,
     panel: Panel,
     floors: tuple[float, ...] | FloatArray,
     scale: FloatArray,
     time_unit: float,
-    estimates: Parameters,
+    estimates: StateSpace,
 ) -> StandardErrors:
     """Compute standard errors at a maximum of the likelihood.
 
@@ -268,7 +268,7 @@ def standard_errors(
     ----------
     layout : Coordinates
         Free coordinates.
-    params : Parameters
+    params : StateSpace
         Maximum-likelihood parameters of the standardised data, in the state space.
     panel : Panel
         Standardised observations.
@@ -278,7 +278,7 @@ def standard_errors(
         Unit of each standardised column, in data units.
     time_unit : float
         Unit of time of the decays.
-    estimates : Parameters
+    estimates : StateSpace
         The parameters in data units.
 
     Returns
@@ -327,11 +327,11 @@ def covariance_of(information: FloatArray) -> FloatArray:
 
 def errors_of(
     layout: Coordinates,
-    params: Parameters,
+    params: StateSpace,
     variances: FloatArray,
     scale: FloatArray,
     time_unit: float,
-    estimates: Parameters,
+    estimates: StateSpace,
 ) -> StandardErrors:
     """Map variances (P,) of the coordinates to errors in data units; see :func:`standard_errors`."""
     k = layout.n_states
@@ -414,7 +414,7 @@ class _Profile:
     def __init__(
         self,
         layout: Coordinates,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         free: BoolArray,
         component: int,
@@ -490,7 +490,7 @@ class _Profile:
 
 def profile_decay(
     layout: Coordinates,
-    params: Parameters,
+    params: StateSpace,
     panel: Panel,
     free: BoolArray,
     component: int,
@@ -504,7 +504,7 @@ def profile_decay(
     ----------
     layout : Coordinates
         Coordinates of the parameters.
-    params : Parameters
+    params : StateSpace
         Maximum-likelihood parameters of the standardised data.
     panel : Panel
         Standardised observations.

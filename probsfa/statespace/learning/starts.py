@@ -17,7 +17,7 @@ from probsfa.statespace.learning.coordinates import latent_spectra
 from probsfa.statespace.learning.fisher_metric import factor_spectra
 from probsfa.statespace.learning.options import Given
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, Parameters, with_more_latents
+from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
 from probsfa.statespace.processes.rhythm import Rhythm
 
 # -------------------------------------------------------------------------------------------- AR(1) factors
@@ -60,7 +60,7 @@ def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
     return 0.5 * (total + total.T)
 
 
-def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) -> Iterator[Parameters]:
+def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) -> Iterator[StateSpace]:
     """Yield different starts, the closest to slow feature analysis first.
 
     Parameters
@@ -74,12 +74,12 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
 
     Yields
     ------
-    params : Parameters
+    params : StateSpace
     """
     n_components = latents.n_components
     variances = _variances(sequences)
     if n_components == 0:
-        yield Parameters(np.zeros(0), np.zeros((len(variances), 0)), variances, offset)
+        yield StateSpace(np.zeros(0), np.zeros((len(variances), 0)), variances, offset)
         return
     basis = _row_space(sequences)
     inside = sequences if basis is None else [x @ basis for x in sequences]
@@ -96,12 +96,12 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         decay, loadings = _fill_up(decay, loadings, n_components)
         loadings = loadings if basis is None else basis @ loadings
         noise = np.maximum(variances - np.sum(loadings**2, axis=1), share * variances)
-        yield Parameters(decay, loadings, noise, offset)
+        yield StateSpace(decay, loadings, noise, offset)
 
 
 def random_starts(
     sequences: list[FloatArray], offset: FloatArray, latents: Latents, n_starts: int
-) -> Iterator[Parameters]:
+) -> Iterator[StateSpace]:
     """Yield random starts, the same in each call.
 
     Loadings are random combinations of the directions in which the data vary, and explain between a tenth and
@@ -123,7 +123,7 @@ def random_starts(
         loadings = root @ rng.standard_normal((root.shape[1], k)) * np.sqrt(share / k)
         noise = np.maximum(variances - np.sum(loadings**2, axis=1), (1.0 - share) * variances)
         order = np.argsort(-decay)
-        yield Parameters(decay[order], loadings[:, order], noise, offset)
+        yield StateSpace(decay[order], loadings[:, order], noise, offset)
 
 
 def _variances(sequences: list[FloatArray]) -> FloatArray:
@@ -228,7 +228,7 @@ def _transforms(sequences: list[FloatArray]) -> tuple[FloatArray, list[FloatArra
     return 2.0 * np.pi * np.arange(n // 2 + 1) / n, transforms
 
 
-def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[FloatArray]) -> FloatArray:
+def _whitened_power(params: StateSpace, omega: FloatArray, transforms: list[FloatArray]) -> FloatArray:
     """Return the sum of ``x(w)* S(w)^-1 x(w)`` over all sequences, shape (W,)."""
     root = 1.0 / np.sqrt(params.noise_variance)
     scaled = [x * root for x in transforms]
@@ -243,14 +243,14 @@ def _whitened_power(params: Parameters, omega: FloatArray, transforms: list[Floa
     return np.asarray(power)
 
 
-def strongest_frequency(params: Parameters, sequences: list[FloatArray]) -> float:
+def strongest_frequency(params: StateSpace, sequences: list[FloatArray]) -> float:
     """Return the frequency with most power of centred sequences relative to a model and the background."""
     omega, transforms = _transforms(sequences)
     whitened = _whitened_power(params, omega, transforms)
     return float(omega[_strongest(params, omega, whitened, sequences)])
 
 
-def power_of_a_rhythm(params: Parameters, sequences: list[FloatArray]) -> float:
+def power_of_a_rhythm(params: StateSpace, sequences: list[FloatArray]) -> float:
     """Return the approximate gain in log-likelihood, in nats, of adding the strongest stochastic cycle.
 
     That is the power above the background of adjacent frequencies, relative to the background: the gain of a
@@ -259,7 +259,7 @@ def power_of_a_rhythm(params: Parameters, sequences: list[FloatArray]) -> float:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         The model so far.
     sequences : list of ndarray of shape (T_i, D)
         Complete, centred sequences.
@@ -273,7 +273,7 @@ def power_of_a_rhythm(params: Parameters, sequences: list[FloatArray]) -> float:
 
 
 def _strongest(
-    params: Parameters, omega: FloatArray, whitened: FloatArray, sequences: list[FloatArray]
+    params: StateSpace, omega: FloatArray, whitened: FloatArray, sequences: list[FloatArray]
 ) -> int:
     """Return the index of the frequency with most power above background, away from cycles of the model."""
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
@@ -298,18 +298,18 @@ def _background(power: FloatArray) -> FloatArray:
 
 
 def with_rhythm(
-    params: Parameters, frequency: float, sequences: list[FloatArray], memory: float
-) -> Parameters:
+    params: StateSpace, frequency: float, sequences: list[FloatArray], memory: float
+) -> StateSpace:
     """Return the model with another stochastic cycle of that frequency; see :func:`rhythm`."""
     return with_more_latents(params, rhythm(params, frequency, sequences, memory))
 
 
-def rhythm(params: Parameters, frequency: float, sequences: list[FloatArray], memory: float) -> Parameters:
+def rhythm(params: StateSpace, frequency: float, sequences: list[FloatArray], memory: float) -> StateSpace:
     """Estimate a stochastic cycle of some frequency; noise and offset are those of the model.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         The model so far.
     frequency : float
         Radians per unit of time.
@@ -331,7 +331,7 @@ def rhythm(params: Parameters, frequency: float, sequences: list[FloatArray], me
     return params.replace(decay=np.zeros(0), loadings=loadings, processes=(found,))
 
 
-def from_slow(params: Parameters, latents: Latents, given: Given) -> list[Parameters]:
+def from_slow(params: StateSpace, latents: Latents, given: Given) -> list[StateSpace]:
     """Return models in which processes of other kinds replace the AR(1) factors that explain most.
 
     Non-stationary processes replace the slowest of these. Kinds that are detected in the periodogram are not
@@ -358,7 +358,7 @@ def from_slow(params: Parameters, latents: Latents, given: Given) -> list[Parame
     return made
 
 
-def silent_processes(latents: Latents, like: Parameters, given: Given) -> Parameters:
+def silent_processes(latents: Latents, like: StateSpace, given: Given) -> StateSpace:
     """Return processes beside AR(1) factors with zero loadings, which do not change a model."""
     processes = [given.processes.get(kind, kind.silent(count)) for kind, count in latents.counts.items()]
     loadings = np.zeros((like.n_features, latents.n_states - latents.n_components))
@@ -378,12 +378,12 @@ _HALF, _TENTH = 0.5, 0.1
 _MUCH_NOISE, _ALTERNATING = 0.1, -0.2
 
 
-def with_ar1_noise(params: Parameters, share: float = _HALF, sign: FloatArray | float = 1.0) -> Parameters:
+def with_ar1_noise(params: StateSpace, share: float = _HALF, sign: FloatArray | float = 1.0) -> StateSpace:
     """Return the model with a fraction of each column's noise as AR(1) noise, in the state space.
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         A model of white noise.
     share : float, default=0.5
         Fraction of the noise.
@@ -393,7 +393,7 @@ def with_ar1_noise(params: Parameters, share: float = _HALF, sign: FloatArray | 
     return _with(params, share, sign).state_space
 
 
-def signs_of_ar1_noise(params: Parameters, left: list[FloatArray]) -> FloatArray:
+def signs_of_ar1_noise(params: StateSpace, left: list[FloatArray]) -> FloatArray:
     """Return signs (D,) of the decays of AR(1) noise from the residuals of standardised sequences.
 
     They are negative only in columns with much noise: at low noise, residuals alternate as an artefact of
@@ -406,17 +406,17 @@ def signs_of_ar1_noise(params: Parameters, left: list[FloatArray]) -> FloatArray
     return np.where(noisy & (lagged < _ALTERNATING * power), -1.0, 1.0)
 
 
-def with_weak_ar1_noise(params: Parameters) -> Parameters:
+def with_weak_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the model with a tenth of each column's noise as AR(1) noise."""
     return _with(params, _TENTH)
 
 
-def with_silent_ar1_noise(params: Parameters) -> Parameters:
+def with_silent_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the same model with AR(1) noise of scale zero, in the state space."""
     return _with(params, 0.0).state_space
 
 
-def _with(params: Parameters, share: float, sign: FloatArray | float = 1.0) -> Parameters:
+def _with(params: StateSpace, share: float, sign: FloatArray | float = 1.0) -> StateSpace:
     variance: FloatArray = params.noise_variance
     # Initial decay.
     return params.replace(

@@ -9,7 +9,7 @@ from probsfa.bayes import Priors
 from probsfa.bayes.sampling.collapsed import HamiltonianStep, curvature_factor
 from probsfa.bayes.sampling.gibbs import RobustProblem, _Chain
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.statespace.support import to_panel
 
 PRIORS = Priors(
@@ -26,7 +26,7 @@ def problem(rng, noise):
     times = [np.array([0.0, 1.0, 2.5, 3.0]), np.array([0.0, 0.5, 2.0])]
     x = [rng.standard_normal((len(one), 2)) for one in times]
     x[0][2, 1] = np.nan
-    start = Parameters(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
+    start = StateSpace(np.array([0.7, 0.4]), rng.standard_normal((2, 2)), np.full(2, 0.4), np.zeros(2))
     chain = _Chain(RobustProblem(to_panel(x, times), PRIORS, NoiseVariances(noise), start, 6.0), rng)
     weights = np.array(chain.panel.mask[:])
     weights[:7] *= rng.uniform(0.1, 1.5, (7, 2))

@@ -6,7 +6,7 @@ from probsfa._validation import Sequences
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.sites import Block, make_cells
 from probsfa.statespace.engine.dynamics import simulate_latents
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 SHAPES = {
     "gaussian": [np.log(0.4)],
@@ -23,7 +23,7 @@ def parameters(n_features=4, decay=(0.95, 0.6), seed=0):
     """Parameters with loadings of about unit size."""
     rng = np.random.default_rng(seed)
     loadings = 0.7 * rng.standard_normal((n_features, len(decay)))
-    return Parameters(np.array(decay), loadings, np.ones(n_features), np.full(n_features, 0.3))
+    return StateSpace(np.array(decay), loadings, np.ones(n_features), np.full(n_features, 0.3))
 
 
 def shape_of(name, n_features):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from probsfa.statespace.engine.dynamics import entries
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import block_processes as oracle
 from tests.statespace.support import punch, scaled_error, to_panel, uneven_times
 from tests.tolerances import EXACT
@@ -32,7 +32,7 @@ LENGTHS = [61, 1, 34]
 
 def make_model(rng, kind, n_features=4, decay=(0.9,)):
     """A model with latents of some kinds beside AR(1) ones."""
-    shape = Parameters(np.array(decay), np.zeros((n_features, 0)), np.ones(1), np.zeros(1), **KINDS[kind])
+    shape = StateSpace(np.array(decay), np.zeros((n_features, 0)), np.ones(1), np.zeros(1), **KINDS[kind])
     latents = shape.latents
     loadings = rng.standard_normal((n_features, latents.n_states))
     loadings[:, np.setdiff1d(np.arange(latents.n_states), latents.seen)] = 0.0
@@ -40,7 +40,7 @@ def make_model(rng, kind, n_features=4, decay=(0.9,)):
         if not one.stationary:  # in units of a start that is wider than steps
             loadings[:, own] *= 1e2
     noise, offset = rng.uniform(0.2, 0.5, n_features), rng.standard_normal(n_features)
-    return Parameters(np.array(decay), loadings, noise, offset, **KINDS[kind])
+    return StateSpace(np.array(decay), loadings, noise, offset, **KINDS[kind])
 
 
 def make_data(rng, params, *, even, holes="scattered", lengths=LENGTHS):

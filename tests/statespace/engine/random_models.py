@@ -18,7 +18,7 @@ from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.posterior import Filtering, Posterior, smooth
 from probsfa.statespace.filtering import filter_all
 from probsfa.statespace.panel import make_panel
-from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.parameters import Latents, StateSpace
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
@@ -30,7 +30,7 @@ SAME = 1e-6  # posterior standard deviations of means, relative to variances, an
 class Case(NamedTuple):
     """A model, values (N, D) with NaN where missing, their times (N,), and the lengths of the sequences."""
 
-    params: Parameters
+    params: StateSpace
     values: np.ndarray
     times: np.ndarray
     lengths: tuple[int, ...]
@@ -65,7 +65,7 @@ def random_case(seed):
         if not kind.stationary:  # steps of a tenth to ten of other processes, from a start as far as 1e6
             loadings[:, own] *= 10.0 ** rng.uniform(4, 6)
             noise = np.maximum(noise, 1e-6)  # or values of 1e6 have not the digits
-    params = Parameters(
+    params = StateSpace(
         np.where(rng.random(n_ar) < 0.3, slow, fast),
         loadings,
         noise,
@@ -93,7 +93,7 @@ def random_case(seed):
 def close_rows(gap):
     """Return one AR(1) factor and one smooth process of time scale 240, with two rows that close."""
     rng = np.random.default_rng(0)
-    params = Parameters(
+    params = StateSpace(
         np.array([0.9]),
         np.array([[1.0, 0.5, 0.0], [0.3, -1.0, 0.0], [-0.6, 0.8, 0.0]]),
         np.full(3, 0.1),
@@ -106,7 +106,7 @@ def close_rows(gap):
 def steady_rows(noise_variance):
     """Return seven AR(1) factors in one column, and sequences of one row, whose filter is steady at once."""
     rng = np.random.default_rng(0)
-    params = Parameters(
+    params = StateSpace(
         np.linspace(0.1, 0.7, 7), rng.standard_normal((1, 7)), np.array([noise_variance]), np.zeros(1)
     )
     return Case(params, rng.standard_normal((6, 1)), np.arange(6.0), (1,) * 6)

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 
 from probsfa.statespace.engine.posterior import Posterior
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
 from tests.sampling import sparsely
 from tests.statespace.engine.algorithms import ALGORITHMS, skip_without_core
@@ -18,7 +18,7 @@ LENGTHS = [35, 1, 12]
 def make_model(rng, n_components, *, rhythm=False, n_features=2):
     """A model whose columns have AR(1) noise, one of them with next to none."""
     extra = {"rhythm_decay": np.array([0.97]), "rhythm_frequency": np.array([0.4])} if rhythm else {}
-    return Parameters(
+    return StateSpace(
         np.array([0.9, 0.6, 0.3])[:n_components],
         rng.standard_normal((n_features, n_components + 2 * rhythm)),
         rng.uniform(0.2, 0.5, n_features),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, FactorSystem, Steps
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
 from tests.tolerances import EXACT, mc_tolerance
@@ -13,7 +13,7 @@ LENGTHS = [30, 1, 14]
 
 
 def make_params(rng, n_components=2, n_features=5):
-    return Parameters(
+    return StateSpace(
         np.array([0.9, 0.6, 0.3])[:n_components],
         rng.standard_normal((n_features, n_components)),
         rng.uniform(0.05, 0.5, n_features),

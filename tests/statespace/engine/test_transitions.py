@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa.statespace.engine.dynamics import transition_over, transition_table
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import block_processes as oracle
 from tests.statespace.engine.block_models import KINDS, make_model
 from tests.statespace.support import scaled_error
@@ -43,7 +43,7 @@ def test_transitions_are_matrix_exponentials(rng, kind):
 def test_innovations_of_slow_smooth_factors_keep_their_digits():
     """``1 - A A'`` itself would have lost them all: it is of the order of the cube of the step."""
     d = 1e-5
-    params = Parameters(np.zeros(0), np.zeros((1, 2)), np.ones(1), np.zeros(1), smooth_rate=np.array([d]))
+    params = StateSpace(np.zeros(0), np.zeros((1, 2)), np.ones(1), np.zeros(1), smooth_rate=np.array([d]))
     found = np.asarray(transition_over(params, np.ones(1)).at(0).innovation_covariance())
     # The innovation's covariance, 4 int_0^d exp(-2 s) (s, 1 - s)' (s, 1 - s) ds, as a series in d.
     wanted = [[4 / 3 * d**3 - 2 * d**4, 2 * d**2 - 4 * d**3], [2 * d**2 - 4 * d**3, 4 * d - 8 * d**2]]

@@ -22,7 +22,7 @@ from probsfa.statespace.learning.standard_errors import observed_information
 from probsfa.statespace.learning.starts import signs_of_ar1_noise
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Parameters, make_parameters
+from probsfa.statespace.parameters import StateSpace, make_parameters
 from tests.oracles import ar1_noise as oracle
 from tests.oracles.statespace import numerical_hessian
 from tests.sampling import sparsely
@@ -164,7 +164,7 @@ def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng
 def draw(seed, n_rows=400, memory_scale=(0.8, 1.0, 0.6, 0.9)):
     """A series with one slow latent and noise with memory."""
     d = len(memory_scale)
-    truth = Parameters(
+    truth = StateSpace(
         np.array([0.98]),
         np.array([1.0, -0.8, 0.6, 1.2])[:d, None],
         np.full(d, 0.1),
@@ -316,6 +316,6 @@ def test_noise_that_alternates_starts_with_negative_decays(rng):
     """Where the errors of much noise do: of little noise, a smoother makes them alternate."""
     white, alternating = rng.standard_normal(400), lfilter([1.0], [1.0, 0.6], rng.standard_normal(400))
     left = np.column_stack([white, alternating, alternating, -0.5 * alternating])
-    params = Parameters(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))
+    params = StateSpace(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))
     signs = signs_of_ar1_noise(params, [left[:100], left[100:]])
     np.testing.assert_array_equal(signs, [1.0, -1.0, 1.0, -1.0])

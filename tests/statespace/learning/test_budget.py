@@ -18,7 +18,7 @@ from probsfa.statespace.learning.fisher_metric import Metric, complete_data_with
 from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem
 from probsfa.statespace.learning.options import FitOptions, check_bytes
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.parameters import Latents, Parameters
+from probsfa.statespace.parameters import Latents, StateSpace
 
 
 def size_of(n_rows, n_features, **kwargs):
@@ -140,7 +140,7 @@ def test_more_factors_than_observed_values_are_refused(rng, asked):
 def test_starting_with_many_columns_takes_little_time(rng):
     """No system of a thousand noise variances is solved for a step: that took a minute of starts."""
     layout = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
-    start = Parameters(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
+    start = StateSpace(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
     metric = Metric(layout, start, complete_data_without_missing_values(60.0, layout))
     assert not hasattr(metric, "small")
     gradient = rng.standard_normal(layout.size)

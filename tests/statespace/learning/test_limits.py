@@ -3,7 +3,7 @@
 import numpy as np
 
 from probsfa.statespace.learning.coordinates import Limits, imposed
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 
 def limits_of(loadings, n_components, n_rhythms=0):
@@ -19,7 +19,7 @@ def limits_of(loadings, n_components, n_rhythms=0):
 
 
 def test_a_factor_of_the_opposite_sign_takes_the_place_that_is_held():
-    params = Parameters(
+    params = StateSpace(
         np.array([0.9, 0.5]), np.array([[0.3, -0.8], [0.2, 0.1], [-0.4, 0.6]]), np.ones(3), np.zeros(3)
     )
     held = np.full((3, 2), np.nan)
@@ -36,7 +36,7 @@ def test_a_cycle_takes_the_phase_that_is_held(rng):
     turned = pair @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     held = np.full((4, 2), np.nan)
     held[:2] = turned[:2]
-    params = Parameters(
+    params = StateSpace(
         np.zeros(0), pair, np.ones(4), np.zeros(4),
         rhythm_decay=np.array([0.99]), rhythm_frequency=np.array([0.5]),
     )  # fmt: skip

@@ -9,13 +9,13 @@ from probsfa.statespace.learning import em as learning
 from probsfa.statespace.learning.em import EMIteration, fit_monte_carlo_em, with_ar1_noise
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 from tests.oracles import ar1_noise as oracle
 from tests.statespace.support import punch, to_panel, uneven_times
 
 
 def make_params(rng, n_components=1, n_features=4):
-    return Parameters(
+    return StateSpace(
         np.array([0.95, 0.7])[:n_components],
         0.7 * rng.standard_normal((n_features, n_components)),
         rng.uniform(0.05, 0.2, n_features),
@@ -102,7 +102,7 @@ def test_regression_is_generalised_least_squares(rng, monkeypatch):
 def test_log_likelihood_rises_by_the_gain_or_more(rng):
     truth = make_params(rng)
     panel = make_panel(rng, truth, [80])
-    start = with_ar1_noise(Parameters(np.array([0.5]), np.full((4, 1), 0.3), np.full(4, 0.5), np.zeros(4)))
+    start = with_ar1_noise(StateSpace(np.array([0.5]), np.full((4, 1), 0.3), np.full(4, 0.5), np.zeros(4)))
     iteration = EMIteration(panel, start, make_noise(4, 0.0), 500)
     iteration.expect()
     before = log_likelihood(iteration.params, panel)
@@ -118,7 +118,7 @@ def test_log_likelihood_rises_by_the_gain_or_more(rng):
 def test_fit_reaches_the_maximum_of_the_exact_likelihood(rng):
     truth = make_params(rng, 2, 10)
     panel = make_panel(rng, truth, [300])
-    white = Parameters(
+    white = StateSpace(
         np.array([0.9, 0.5]), 0.5 * rng.standard_normal((10, 2)), np.full(10, 0.5), np.zeros(10)
     )
     result = fit_monte_carlo_em(panel, white, make_noise(10), max_iter=150, tol=0.1)

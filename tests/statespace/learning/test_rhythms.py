@@ -22,7 +22,7 @@ from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.starts import strongest_frequency, with_rhythm
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents, Parameters, canonical
+from probsfa.statespace.parameters import Latents, StateSpace, canonical
 from probsfa.statespace.processes import BlockMoments
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -124,7 +124,7 @@ def vectors(params):
 
 def oscillation(rng, n_rows=500, period=24.0, decay=0.998, n_features=4):
     """A slow latent and a rhythm, with their parameters."""
-    params = Parameters(
+    params = StateSpace(
         np.array([0.9]),
         rng.standard_normal((n_features, 3)),
         np.full(n_features, 0.3),
@@ -155,7 +155,7 @@ def test_the_start_has_the_phases_of_the_columns(rng):
     t = np.arange(480.0)
     x = np.stack([np.cos(2 * np.pi * t / 24), np.cos(2 * np.pi * (t - 6) / 24)], axis=1)
     x = x + 0.1 * rng.standard_normal(x.shape)
-    white = Parameters(np.zeros(0), np.zeros((2, 0)), np.ones(2), np.zeros(2))
+    white = StateSpace(np.zeros(0), np.zeros((2, 0)), np.ones(2), np.zeros(2))
     frequency = strongest_frequency(white, [x])
     assert abs(2 * np.pi / frequency - 24.0) < 0.1
     found = vectors(canonical(with_rhythm(white, frequency, [x], 10.0), np.array([1.0, 2.0])))[:, 0]

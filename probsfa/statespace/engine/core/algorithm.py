@@ -22,7 +22,7 @@ from probsfa.statespace.engine.core.passes import (
 from probsfa.statespace.engine.dynamics import Transition, transition_over, transition_table
 from probsfa.statespace.engine.moments import Filtering, PanelMoments, Statistics
 from probsfa.statespace.panel import Panel, RowSource
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Core", "supports"]
 
@@ -37,7 +37,7 @@ _MOST_PRECISION, _MOST_PRECISION_OF_STEPS = 1e4, 2e6
 _MOST_KEPT_BYTES, _FEW_KEPT_BYTES = 1536 * 2**20, 64 * 2**20
 
 
-def supports(params: Parameters) -> bool:
+def supports(params: StateSpace) -> bool:
     """Return whether the compiled engine is available and supports the number of states."""
     return available() and params.n_states <= MOST_STATES
 
@@ -57,12 +57,12 @@ class Core:
     for_steps: bool = False
     kind: type[Chunk] | None = None
 
-    def log_likelihood(self, params: Parameters, panel: Panel) -> float:
+    def log_likelihood(self, params: StateSpace, panel: Panel) -> float:
         """Return the log-likelihood in nats, by the forward pass alone."""
         with _settings():
             return float(sum(map(np.sum, self._pass(params, panel).forward())))
 
-    def moments(self, params: Parameters, panel: Panel) -> PanelMoments:
+    def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return posterior moments of all rows, with their log densities."""
         with _settings():
             whole, n = self._pass(params, panel), panel.n_rows
@@ -72,7 +72,7 @@ class Core:
                 pass
             return PanelMoments(room["means"], room["covariances"], room["lag_one"][: n - 1], terms)
 
-    def visit_moments(self, params: Parameters, panel: Panel, visit: Visit) -> float:
+    def visit_moments(self, params: StateSpace, panel: Panel, visit: Visit) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
             whole = self._pass(params, panel, _FEW_KEPT_BYTES, shown=True)
@@ -83,7 +83,7 @@ class Core:
                 visit(chunk.part, chunk.means, chunk.moments)
             return value
 
-    def expected_statistics(self, params: Parameters, panel: Panel) -> Statistics:
+    def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums of expected moments, with the log-likelihood."""
         with _settings():
             whole, k = self._pass(params, panel), params.n_states
@@ -105,7 +105,7 @@ class Core:
 
     def filter(
         self,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
@@ -121,7 +121,7 @@ class Core:
 
     def filter_student(
         self,
-        params: Parameters,
+        params: StateSpace,
         panel: Panel,
         degrees: float,
         by_row: bool,
@@ -139,7 +139,7 @@ class Core:
             rows.filter_student(float(degrees), by_row, np.array(mean, np.float64), _root(covariance))
             return Filtering(*found)
 
-    def draw(self, params: Parameters, panel: Panel, normals: FloatArray) -> FloatArray:
+    def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
         with _settings():
             whole = PanelPass(params, panel, Recursions, _MOST_KEPT_BYTES)
@@ -153,7 +153,7 @@ class Core:
                 chunk.draw(normal, after, draws[chunk.part])
             return draws.swapaxes(0, 1)
 
-    def leave_one_out(self, params: Parameters, panel: Panel) -> tuple[FloatArray, FloatArray]:
+    def leave_one_out(self, params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]:
         """Return scores and precisions (N, D) of values given all others; zero for missing values."""
         with _settings():
             n, k = panel.n_rows, params.n_states
@@ -166,7 +166,7 @@ class Core:
             return scores, precisions
 
     def _pass(
-        self, params: Parameters, panel: Panel, kept_bytes: int = _MOST_KEPT_BYTES, *, shown: bool = False
+        self, params: StateSpace, panel: Panel, kept_bytes: int = _MOST_KEPT_BYTES, *, shown: bool = False
     ) -> PanelPass:
         kind = self.kind or _kind(params, panel, self.for_steps)
         return PanelPass(params, panel, kind, kept_bytes, shown=shown)
@@ -179,7 +179,7 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
+def _kind(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
     """Return segments (faster) if they are accurate enough, otherwise recursions."""
     most = _MOST_PRECISION_OF_STEPS if for_steps else _MOST_PRECISION
     if max(params.latents.sizes, default=1) > Segments.most_states_of_a_block:
@@ -187,7 +187,7 @@ def _kind(params: Parameters, panel: Panel, for_steps: bool) -> type[Chunk]:
     return Segments if largest_precision(params, panel) <= most else Recursions
 
 
-def largest_precision(params: Parameters, panel: Panel) -> float:
+def largest_precision(params: StateSpace, panel: Panel) -> float:
     """Return an upper bound of the precision of filtered states: of a row, plus given the state before."""
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
@@ -202,7 +202,7 @@ def largest_precision(params: Parameters, panel: Panel) -> float:
 
 
 def _rows(
-    params: Parameters, panel: Panel, weights: RowSource, onward: Transition | None
+    params: StateSpace, panel: Panel, weights: RowSource, onward: Transition | None
 ) -> tuple[Any, FloatArray, FloatArray]:
     """Return the kernel of all rows, their values and weights; ``onward`` leads to the first row."""
     n = panel.n_rows
@@ -228,7 +228,7 @@ def _root(covariance: FloatArray) -> FloatArray:
 
 
 def _add_residuals(
-    params: Parameters, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
+    params: StateSpace, values: FloatArray, weights: FloatArray, means: FloatArray, terms: FloatArray
 ) -> None:
     """Add the terms of the residuals at the filtered means, to obtain log densities of rows."""
     n, d = values.shape

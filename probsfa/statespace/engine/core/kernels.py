@@ -13,7 +13,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Blocks, Transition
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.panel import Units, aligned_like, pack_rows
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["MOST_STATES", "SWITCH", "available", "kernels", "pack", "warn_if_missing"]
 
@@ -172,7 +172,7 @@ class Columns(NamedTuple):
     products: FloatArray
 
     @classmethod
-    def of(cls, params: Parameters) -> "Columns":
+    def of(cls, params: StateSpace) -> "Columns":
         """Return the parameters of a model's columns."""
         rows, columns = lower_triangle(params.n_states)
         loadings, noise = (np.asarray(x, np.float64) for x in (params.loadings, params.noise_variance))

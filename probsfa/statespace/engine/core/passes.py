@@ -24,7 +24,7 @@ from probsfa.statespace.engine.core.kernels import (
 )
 from probsfa.statespace.engine.dynamics import Blocks, transition_table
 from probsfa.statespace.panel import Panel, reading, resident_bytes
-from probsfa.statespace.parameters import Parameters
+from probsfa.statespace.parameters import StateSpace
 
 Arrays = dict[str, FloatArray]
 _T = TypeVar("_T", Precisions, Roots)
@@ -195,7 +195,7 @@ class PanelPass:
 
     Parameters
     ----------
-    params : Parameters
+    params : StateSpace
         Parameters of the model.
     panel : Panel
         Packed observations.
@@ -208,7 +208,7 @@ class PanelPass:
     """
 
     def __init__(
-        self, params: Parameters, panel: Panel, kind: type[Chunk], kept_bytes: int, *, shown: bool = False
+        self, params: StateSpace, panel: Panel, kind: type[Chunk], kept_bytes: int, *, shown: bool = False
     ) -> None:
         self.kind, self.kept_bytes = kind, kept_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
@@ -451,7 +451,7 @@ class Recursions(Chunk):
 
 
 def make_rows(
-    params: Parameters, values: FloatArray, weights: FloatArray, roots: Roots, gap_index: Any
+    params: StateSpace, values: FloatArray, weights: FloatArray, roots: Roots, gap_index: Any
 ) -> Any:
     """Return the kernel of rows (n, D), with indices (n + 1,) of the transitions to and after them."""
     n, d = values.shape
