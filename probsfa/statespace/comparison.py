@@ -30,7 +30,7 @@ def predict_held_out(
     Parameters
     ----------
     model : LinearGaussianModel
-        Fitted without the held-out values.
+        Model fitted without the held-out values.
     rest : Sequences
         Rows without the held-out values.
     hidden : HeldOutValues
@@ -43,12 +43,13 @@ def predict_held_out(
     Returns
     -------
     HeldOut
-        In the order of ``values[hidden.all]``.
+        Predictions in the order of ``values[hidden.all]``.
     """
     filled, here = model.impute(rest, with_std=True), hidden.all
     assert filled.std is not None
     rows, _ = np.nonzero(here)
-    # Missing blocks of several columns that begin in the same row are not independent: they share a number.
+    # Missing blocks of several columns that begin in the same row are not independent, and have the same
+    # number.
     begin = np.full(hidden.group.max() + 1, len(here))
     np.minimum.at(begin, hidden.group[here], rows)
     factors = _small_sample(model, rest.mask)
@@ -107,7 +108,7 @@ def calibrated(model: LinearGaussianModel, mask: BoolArray, held_out: HeldOut | 
     Parameters
     ----------
     model : LinearGaussianModel
-        Fitted to all values.
+        Model fitted to all values.
     mask : ndarray of bool of shape (N, D)
         Which values are observed.
     held_out : HeldOut or None

@@ -1,12 +1,12 @@
-"""Model choice for a fit in which neither the number of factors nor the noise is specified.
+"""Choice of the model if neither the number of factors nor the noise is specified.
 
-Four candidates are fitted to a copy of the data from which some observed values are hidden: as many factors
-as columns with white noise, and up to sixteen, up to four, or no factors with AR(1) noise of each column.
-Stochastic cycles are added to the best of them as long as hidden values are predicted better. The model that
-predicts the hidden values best is then fitted to all values.
+Some observed values are hidden, and four candidates are fitted to the rest: as many factors as columns with
+white noise, and up to sixteen, up to four, or no factors with AR(1) noise of each column. Stochastic cycles
+are added to the best candidate as long as they improve the predictions of hidden values. The model with the
+best predictions is then fitted to all values.
 
-With AR(1) noise of each column, linear interpolation is a limit of the model, and the factors explain what
-columns share.
+Linear interpolation is a limiting case of a model with AR(1) noise of each column; the factors then describe
+what columns have in common.
 """
 
 from collections.abc import Callable
@@ -47,16 +47,17 @@ from probsfa.statespace.residual_structure import gain_for_a_cycle, power_of_a_c
 
 __all__ = ["default_candidates", "fit_default_model"]
 
-# Factors of the smaller candidate with AR(1) noise, at most.
+# Maximum number of factors of the smaller candidate with AR(1) noise.
 _FEW = 4
-# Share of the observed values that is hidden, and rows of a block if few values are missing.
+# Share of the observed values that is hidden, and length of hidden blocks if few values are missing.
 _HIDDEN, _BLOCK = 0.1, 24
 # Minimum number of hidden values for the comparison, and maximum number of draws to reach it.
 _ENOUGH, _MOST_DRAWS = 200, 5
 # Minimum number of observed values for a comparison, and of the column with most: 30 % of these are hidden.
 _FEWEST_VALUES, _FEWEST_OF_A_COLUMN = 20, 4
-# Gain in nats per free parameter, and minimum gain, below which a fit ends. The maximum exceeds the truth by
-# half a nat per parameter, and the remaining error changes imputed values by less than candidates differ.
+# Expected gain in nats per free parameter, and minimum gain, below which a fit ends. The log-likelihood at
+# the maximum exceeds that of the true parameters by half a nat per parameter; smaller errors change imputed
+# values by less than candidates differ.
 _WORTH, _LEAST_GAIN = 0.03, 0.5
 # Number of candidates with factors. The comparison uses so many rows that fits of all of them cost about as
 # much as the fit to all rows.
@@ -110,7 +111,7 @@ class _Candidate(NamedTuple):
 def fit_default_model(
     data: InMemory, options: FitOptions, fit: Fit, *, without_outliers: bool = False
 ) -> LinearGaussianModel:
-    """Choose the number of factors and the noise by hidden values, and fit to all.
+    """Choose the number of factors and the noise by hidden values, and fit the chosen model to all values.
 
     Parameters
     ----------
@@ -127,8 +128,8 @@ def fit_default_model(
     Returns
     -------
     LinearGaussianModel
-        Its status gives the mean score of each candidate (see :func:`.crps`), in standard deviations. Its
-        prediction intervals are calibrated by the hidden values (:mod:`.calibration`).
+        The fitted model. Its status reports the mean score of each candidate (see :func:`.crps`), in standard
+        deviations. Its prediction intervals are calibrated by the hidden values (:mod:`.calibration`).
     """
     found, compared = _without_outliers(data, options, fit) if without_outliers else (None, None)
     if found is None:
@@ -152,8 +153,8 @@ def _without_outliers(
 
     Returns None for the rows if a few values dominate no column, or if hidden values are predicted no better
     without outliers. The model, if any, is the fit of the last candidate, which :func:`_fit_best` reuses. The
-    candidate with most factors is used: it explains most of what columns share, so that a burst of several
-    columns is not an outlier.
+    candidate with the most factors is used, so that a burst that several columns have in common is not an
+    outlier.
     """
     spread, candidates = spread_of_dominated(data.sequences.values, data.sequences.lengths), _candidates(data)
     if not spread.any() or len(candidates) == 1:
@@ -161,8 +162,8 @@ def _without_outliers(
     compared = candidates[-1].compared(options, data.sequences.n_features)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     far = far_from_neighbours(rows, spread)
-    # Hidden values may be extreme: a burst that columns share can be predicted from the other columns. Scores
-    # are bounded, because no model predicts an artefact, and a few would dominate.
+    # Scores are bounded, because no model predicts artefacts and a few of them would dominate the mean.
+    # Hidden values may be extreme if other columns predict them, as in a burst of several columns.
     hidden, units = _draws(rows)[0], units_of(rows.values)
     rest = replace(rows, values=hidden.seen(rows.values))
     means: list[float] = []
@@ -186,7 +187,7 @@ def _without_outliers(
 
 @dataclass
 class _Comparison:
-    """Candidates that are fitted without the held-out values, and their predictions of these.
+    """Candidates that are fitted without the held-out values, and their predictions of held-out values.
 
     Attributes
     ----------
@@ -201,13 +202,13 @@ class _Comparison:
     candidates : list of _Candidate
         Candidates so far.
     models : list of LinearGaussianModel
-        The fit of each to the rest of the first draw.
+        Fit of each candidate to the other values of the first draw.
     held_out : list of HeldOut
         Predictions of the values of all draws.
     scores : list of ndarray of shape (n,)
         Scores of these predictions.
     interrupted : LinearGaussianModel or None
-        The fit that the keyboard interrupted.
+        The fit that Ctrl-C interrupted.
     """
 
     rows: Sequences
@@ -230,7 +231,7 @@ class _Comparison:
         model: LinearGaussianModel | None = None,
         start: StateSpace | None = None,
     ) -> None:
-        """Fit a candidate to the rest of each draw and predict held-out values.
+        """Fit a candidate without the held-out values of each draw, and predict them.
 
         The fit to the first draw is given as `model`, or begins at `start`.
         """
@@ -258,10 +259,10 @@ class _Comparison:
 
     @property
     def best(self) -> int:
-        """Index of the candidate with the smallest mean score, or of the one without factors.
+        """Index of the best candidate: that with the smallest mean score, or that without factors.
 
-        Without factors, values are filled about as by linear interpolation. Factors are used if they predict
-        held-out values better by more than the standard error of the difference.
+        Without factors, imputed values are close to linear interpolation. Factors are used only if they
+        improve the score by more than the standard error of the difference.
         """
         best = int(np.argmin(self.means))
         for j, candidate in enumerate(self.candidates):
@@ -274,8 +275,8 @@ class _Comparison:
     def add_cycles(self) -> None:
         """Add stochastic cycles to the best candidate as long as held-out values are predicted better.
 
-        Cycles are added beside its factors if the residual periodogram has a peak that BIC would explain. The
-        highest peak may be due to chance: another cycle is tried beside one that does not help.
+        A cycle is added if the residual periodogram has a peak for which BIC would accept a cycle. The
+        highest peak may be due to chance: if one cycle does not help, another is tried in addition.
         """
         n_observed = int(np.count_nonzero(self.rows.mask.any(axis=1)))
         required = gain_for_a_cycle(self.rows.n_features, n_observed)
@@ -297,7 +298,7 @@ class _Comparison:
                 best, kept = last, last + 1
             elif last - kept + 1 == _FAILURES:
                 break
-        # A small difference may be due to chance, and each cycle makes fits and inference slower.
+        # A small improvement may be due to chance, and each cycle makes computations slower.
         for each in (self.candidates, self.models, self.held_out, self.scores):
             del each[kept:]
 
@@ -315,7 +316,7 @@ def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> StateSpa
 def _fit_best(
     data: InMemory, options: FitOptions, fit: Fit, last_compared: LinearGaussianModel | None = None
 ) -> LinearGaussianModel:
-    """Fit the candidate that predicts hidden values best; `last_compared`: fit of the last one, if any."""
+    """Fit the best candidate to all values; `last_compared` is the fit of the last candidate, if any."""
     candidates, n_features = _candidates(data), data.sequences.n_features
     if len(candidates) == 1:
         model = fit(data.sequences, candidates[0].asked(options, n_features), candidates[0].size, None)
@@ -353,7 +354,7 @@ def default_candidates(data: InMemory) -> list[dict[str, Any]]:
 
 
 def _candidates(data: InMemory) -> list[_Candidate]:
-    """Return the candidates, the simplest first; only white noise if there are few values or high costs."""
+    """Return the candidates, simplest first; only white noise for few values or long computing times."""
     white = _Candidate("diagonal", data.default_size())
     counts = data.columns.counts
     few = counts.sum() < _FEWEST_VALUES or counts.max() < _FEWEST_OF_A_COLUMN
@@ -367,7 +368,7 @@ def _candidates(data: InMemory) -> list[_Candidate]:
 
 
 def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
-    """Return segments of the rows if a comparison on all rows would be slow, else all rows."""
+    """Return segments of the rows if a comparison on all rows would be slow, otherwise all rows."""
     affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features) // _FITS
     if sequences.n_rows <= affordable:
         return sequences
@@ -377,7 +378,7 @@ def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
 
 def _draws(sequences: Sequences) -> list[HeldOutValues]:
     """Return draws of values to hide, until there are enough of them."""
-    rng = np.random.default_rng(0)  # the same data, the same model
+    rng = np.random.default_rng(0)  # the same data must lead to the same model
     draws: list[HeldOutValues] = []
     while len(draws) < _MOST_DRAWS and sum(int(one.all.sum()) for one in draws) < _ENOUGH:
         draws.append(hide_for_choice(sequences.values, fraction=_HIDDEN, n_masks=2, block=_BLOCK, rng=rng))

@@ -78,7 +78,7 @@ class Candidate:
     rung : int
         Round of the comparison, from 0.
     n_rows : int
-        Rows it was fitted to.
+        Number of rows of the fit.
     model : LinearGaussianModel
         The fit.
     held_out : tuple of HeldOut
@@ -116,8 +116,8 @@ def has_no_peak(candidate: Candidate) -> bool:
     """Return whether the spectrum of an estimated stochastic cycle has no peak at a positive frequency.
 
     The spectrum of a cycle, two Lorentz curves of half-width ``g`` about the frequencies ``w`` and ``-w``, is
-    highest at frequency zero if ``w < g / sqrt(3)``. The phase is then lost long before one period ends, and
-    two slow latent factors would fit as well with fewer parameters.
+    highest at frequency zero if ``w < g / sqrt(3)``. The coherence is then lost long before one period ends,
+    and two slow AR(1) factors would fit as well with fewer parameters.
     """
     if isinstance(candidate.options.get("rhythms", 0), (list, tuple)):
         return False

@@ -10,7 +10,8 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["Clock", "OutOfTime"]
 
-# Shares of the budget at which the rounds before the last one, all rounds, and the last fit must end.
+# Shares of the budget after which the rounds before the last round (first number), all rounds (second) and
+# the final fit (third) must end.
 _FOR_TRIALS, _FOR_SEARCH, _FOR_ALL = 0.4, 0.65, 0.95
 
 
@@ -56,22 +57,22 @@ class Clock:
         self._told = False
         try:
             result = maximise(problem, start=start, report=self._report)
-        except KeyboardInterrupt:  # before there is a step to go back to
+        except KeyboardInterrupt:  # before the first optimizer step
             return None, "budget" if self._told else "keyboard"
         if result.status != "interrupted":
             return result, ""
         return result if result.history else None, "budget" if self._told else "keyboard"
 
     def _report(self, count: int, best: float) -> None:
-        """Raise OutOfTime after the deadline, but only once: the fit evaluates its best parameters again."""
+        """Raise OutOfTime after the deadline, only once: afterwards the fit evaluates its best parameters."""
         if self.left <= 0.0 and not self._told:
             self._told = True
             raise OutOfTime
 
     def begin(self, *, last: bool) -> None:
-        """Set the deadline of a round, the last one or one before it."""
+        """Set the deadline of the last round, or of the rounds before it."""
         self.end = (_FOR_SEARCH if last else _FOR_TRIALS) * self.budget
 
     def finish(self) -> None:
-        """Set the deadline of the last fit."""
+        """Set the deadline of the final fit."""
         self.end = _FOR_ALL * self.budget

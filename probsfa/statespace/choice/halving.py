@@ -21,7 +21,7 @@ class Rung(NamedTuple):
     n_candidates : int
         Candidates that take part.
     n_rows : int
-        Rows that each is fitted to.
+        Number of rows of each fit.
     max_iter : int
         Maximum number of likelihood evaluations of each fit.
     """
@@ -35,8 +35,7 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     """Return the rounds of a comparison of candidates.
 
     Each round uses sixteen times the rows of the round before, up to all rows, and keeps a fourth of the
-    candidates: at least two, and at most three in the last round. Short series are used whole in both of two
-    rounds.
+    candidates: at least two, and at most three in the last round. For short series, two rounds use all rows.
 
     Parameters
     ----------

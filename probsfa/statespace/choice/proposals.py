@@ -23,9 +23,10 @@ __all__ = ["Proposals", "listed", "searched"]
 #: Yields options one by one; each is fitted before the next one is requested.
 Proposals = Iterator[dict[str, Any]]
 
-# Numbers of latent factors without a gain after which the upward search ends.
+# The upward search ends after this many numbers of factors without a gain.
 _FAILURES = 2
-# Gain in log-likelihood, in units of the gain that BIC requires, below which a cycle is not worth a fit.
+# A cycle is fitted if its expected gain in log-likelihood is at least this multiple of the gain that BIC
+# requires.
 _WORTH_A_FIT = 0.5
 
 
@@ -47,7 +48,7 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
     most : int
         Maximum number of factors.
     groups : list of list of dict
-        Options beside the number of factors; in a group, each replaces the one before it.
+        Options that are combined with the number of factors; within a group each replaces the previous one.
     """
     kinds_of_noise = [options for group in groups for options in group if set(options) == {"noise"}]
 
@@ -118,8 +119,9 @@ def _neighbours(
 ) -> Proposals:
     """Propose the models that differ from the best one in one process.
 
-    It has a factor less, or more; a process of a group is added beside the factors and in place of one; or
-    one is removed, alone and in exchange for a factor. Kinds of noise are last: such fits take longest.
+    They have one factor fewer or more; a further process, in addition to the factors or in place of one; or
+    one process fewer, with or without a further factor. Models with another kind of noise come last, because
+    their fits take longest.
     """
     k = best["n_components"]
     step = max(1, k // 7)
@@ -146,7 +148,7 @@ def _neighbours(
 
 
 def _is_worth(search: "Search", best: dict[str, Any], options: Options) -> bool:
-    """Return whether a number of cycles is worth a fit: what remains of the best model must have a peak."""
+    """Return whether to fit a number of cycles: the residual periodogram must have a peak."""
     if set(options) != {"rhythms"} or not isinstance(options["rhythms"], int):
         return True
     required = gain_for_a_cycle(search.n_features, search.n_observed)

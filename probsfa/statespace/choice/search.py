@@ -1,4 +1,4 @@
-"""Comparison of candidates by BIC round after round, and of the last few by held-out values."""
+"""Comparison of candidates in rounds by BIC, and of the last few by held-out values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -34,18 +34,19 @@ from probsfa.statespace.student_model import with_noise
 
 __all__ = ["Round", "Search"]
 
-# Segments that make up the rows of a round; they show cycles up to the length of a segment.
+# Number of segments from which the rows of a round are taken; periods up to the length of a segment can be
+# found.
 _N_SEGMENTS = 4
-# Expected gain at which a fit of the search stops, in nats: a small part of a close difference in BIC. Only
-# the last fit, to all values, runs to convergence.
+# Expected gain in nats at which a fit of the search stops: small compared with relevant differences in BIC.
+# Only the final fit, to all values, runs to convergence.
 _WORTH_A_STEP = 0.05 * CLOSE
 _LATENTS = ("n_components", "rhythms", "smooth")
-# Noise with which a larger model can start from the latent factors of a smaller one.
+# Kinds of noise for which a larger model can start from the factors of a smaller one.
 _PLAIN_NOISE = ("diagonal", "isotropic")
 
 
 class Round(NamedTuple):
-    """Rows of a round, with all values, their held-out values, and the units (D,) of errors."""
+    """Rows of a round with all values, the held-out values, and the units (D,) of errors."""
 
     sequences: Sequences
     hidden: HeldOutValues
@@ -54,10 +55,10 @@ class Round(NamedTuple):
 
 @dataclass
 class Search:
-    """Fit and compare candidates round after round.
+    """Fit and compare candidates in rounds.
 
-    All rounds but the last fit all values and compare by BIC. The last round fits the remaining candidates
-    without the held-out values, and scores them on these.
+    In all rounds but the last, candidates are fitted to all values and compared by BIC. In the last round,
+    they are fitted without the held-out values and scored on these.
 
     Attributes
     ----------
@@ -76,8 +77,8 @@ class Search:
     rounds : list of list of Candidate
         Candidates fitted so far.
     asked : list of Round
-        Data of the last round with its held-out values; two draws if the first draw rejected the model of
-        lowest BIC.
+        Data of the last round with its held-out values: two draws if the first one rejected the model with
+        the lowest BIC.
     """
 
     sequences: Sequences
@@ -112,8 +113,8 @@ class Search:
     def has_fast_fits(self, options: Options) -> bool:
         """Return whether models with these options can be fitted many times.
 
-        Models with AR(1) noise of many columns, which is integrated out, are fitted by draws; the candidates
-        of the default call have such noise.
+        This is not the case if AR(1) noise of many columns is integrated out, because such fits use Monte
+        Carlo draws; only the candidates of the default call have such noise.
         """
         n_rows = halving_schedule(1, self.sequences.n_rows, self.most)[0].n_rows
         if options.get("noise") != "ar1":
@@ -126,7 +127,7 @@ class Search:
         return self.evidence_of(len(self.rounds) - 1)
 
     def evidence_of(self, rung: int) -> Evidence:
-        """Compare the candidates of a round by held-out values if they were scored, else by BIC alone."""
+        """Compare the candidates of a round by held-out values if they were scored, otherwise by BIC."""
         candidates = self.rounds[rung]
         criteria = self.criteria(candidates)
         if not all(candidate.held_out for candidate in candidates):
@@ -138,12 +139,13 @@ class Search:
 
     @staticmethod
     def criteria(candidates: list[Candidate]) -> FloatArray:
-        """Return the criterion (C,) between candidates of equal held-out scores; smaller is better.
+        """Return the criterion (C,) that decides between candidates with equal scores; smaller is better.
 
         The criterion is BIC. The lower bound of robust candidates is not comparable with the likelihood of
-        others. Held-out scores alone choose between the two kinds, Gaussian noise if scores are about equal,
-        and candidates of the other kind get infinity. Before values are held out, the bound replaces the
-        likelihood. Candidates whose cycles have no spectral peak get infinity.
+        others, so that only held-out scores choose between robust and Gaussian noise (Gaussian if scores are
+        about equal); the criterion is infinite for candidates of the other kind. Before values are held out,
+        the bound is used in place of the likelihood. The criterion is also infinite for candidates with
+        cycles without a spectral peak.
         """
         # The likelihood of models whose AR(1) noise is integrated out is not computed.
         known = np.array([np.inf if np.isnan(each.bic) else each.bic for each in candidates])
@@ -176,7 +178,7 @@ class Search:
         return left._replace(rhythm=left.rhythm / share)
 
     def run(self, report: Callable[[int, float], None] | None) -> tuple[Candidate, bool]:
-        """Run all rounds; return the best candidate, and whether the keyboard interrupted the search."""
+        """Run all rounds; return the best candidate, and whether Ctrl-C interrupted the search."""
         schedule = halving_schedule(1, self.sequences.n_rows, self.most)
         last = len(schedule) - 1
         n_done = 0
@@ -215,7 +217,7 @@ class Search:
         return self.best, self.stopped == "keyboard"
 
     def _refuses(self) -> bool:
-        """Return whether held-out values reject the model of lowest BIC."""
+        """Return whether held-out values reject the model with the lowest BIC."""
         candidates = self.rounds[-1]
         if len(self.rounds) == 1 or not all(each.held_out for each in candidates) or not candidates:
             return False
@@ -315,7 +317,8 @@ class Search:
             # All values of these rows were fitted in the round before.
             bic, whole = before.bic, before.whole
         else:
-            # Extrapolated to all rows, because few rows may not justify a large model.
+            # BIC is extrapolated to all rows, because a large model may need more rows than those of the
+            # round.
             share = np.count_nonzero(seen.mask.any(axis=1)) / self.n_observed
             bic = bayesian_criterion(
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
@@ -326,7 +329,7 @@ class Search:
     def _start(
         self, problem: FitProblem, options: dict[str, Any], before: Candidate | None
     ) -> StateSpace | None:
-        """Return start parameters: those of the round before, or adapted from the closest candidate."""
+        """Return initial parameters, from the round before or adapted from the closest candidate."""
         if before is not None:
             return start_of(before.model.fitted.params, problem)
         wanted = problem.options.latents

@@ -1,8 +1,9 @@
 """Default numbers of latent factors and of rows of a fit.
 
-For imputation, fast factors matter as much as slow ones: there are as many factors as columns, as far as data
-and time allow. Time is counted in products, not in seconds, so the same data get the same model everywhere.
-A posterior costs about ``T K (K (K + D) + 400)`` products.
+For imputation, fast factors are as important as slow ones. The default number of factors is therefore that of
+the columns, or less for few data or long computing times. Time is measured in products, not in seconds, so
+that the same data lead to the same model on all machines. A posterior costs about ``T K (K (K + D) + 400)``
+products.
 
 With AR(1) noise of all columns, a posterior has ``K + D`` instead of ``K`` states, or that noise is
 integrated out (:mod:`~probsfa.statespace.engine.idiosyncratic`); see :func:`integrates_ar1_noise`.
@@ -27,29 +28,31 @@ __all__ = [
     "choose_segments",
 ]
 
-# More latent factors than this gain little and take long, for any number of columns.
+# Maximum number of factors; more take long and improve little, for any number of columns.
 _MOST, _MOST_WITH_AR1_NOISE = 32, 16
-# Most products of the one posterior over all rows that imputation or transformation requires.
+# Maximum number of products of the posterior over all rows that imputation or transformation requires.
 _POSTERIOR = 1e10
-# Most products of a posterior in a fit to all rows. A fit computes some dozens of posteriors; the compiled
-# engine takes 0.1 to 0.2 s of processor time for one of this size.
+# Maximum number of products of a posterior in a fit to all rows. A fit computes dozens of posteriors; one of
+# this size takes the compiled engine 0.1 to 0.2 s of processor time.
 _EVALUATION = 1e9
-# Above so many, AR(1) noise of columns is integrated out. With 50 columns and 1,000 rows fits take half the
-# time, or less, and errors are up to 5 % larger (blocks of 50 sensors: 0.166 against 0.158), or equal.
+# Number of products above which AR(1) noise of columns is integrated out. With 50 columns and 1,000 rows fits
+# then take at most half the time, and errors are equal or up to 5 % larger (blocks of 50 sensors: 0.166
+# against 0.158).
 _EVALUATION_BY_STATES = 5e8
-# Most products with AR(1) noise of all columns. To stay below, factors are reduced and not rows.
+# Maximum number of products with AR(1) noise of all columns; if necessary, the number of factors is reduced,
+# not that of rows.
 _EVALUATION_AR1 = 1.5e9
-# Products for each value in a tridiagonal solution, with the weights before and after.
+# Products for each value of a tridiagonal solution, including multiplication by weights.
 _TRIDIAGONAL = 12
-# Rows for each latent factor below which many factors overfit the rows.
+# Minimum number of rows for each factor; with fewer, many factors overfit.
 _ROWS_FOR_A_LATENT = 48
-# Overhead of a row, in products, for each latent factor.
+# Overhead in products for each row and factor.
 _OVERHEAD = 400
-# Smallest number of observed values for each free parameter: with fewer, another factor adds more estimation
-# error than it explains.
+# Minimum number of observed values for each free parameter; with fewer, a further factor increases the
+# estimation error by more than it explains.
 _CELLS_PER_PARAMETER = 6.0
-# If there are too many rows for a fit: number of segments to fit to, smallest number of rows of each, and
-# smallest number of observed values of each column in them (or a quarter of its share, if that is less).
+# If there are too many rows for a fit: number of segments, minimum number of rows of a segment, and minimum
+# number of observed values of each column in all segments (or a quarter of its share, if that is less).
 N_SEGMENTS, _SHORTEST = 8, 24
 _FEWEST_CELLS = 100
 
@@ -131,7 +134,7 @@ def ar1_noise_affordable(n_rows: int, n_features: int) -> bool:
 
 
 def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> bool:
-    """Return whether inference integrates AR(1) noise of columns out, instead of giving each column a state.
+    """Return whether AR(1) noise of columns is integrated out; otherwise each column has a state.
 
     Parameters
     ----------
@@ -167,7 +170,7 @@ def most_components(
     *,
     ar1_noise: bool = False,
 ) -> int:
-    """Return the largest useful number of factors: that of varying columns, as far as data and time allow.
+    """Return the largest useful number of factors: that of varying columns, unless data or time limit it.
 
     Parameters
     ----------
@@ -249,8 +252,9 @@ def _products(n_components: int, n_features: int) -> int:
 def _integrated_products(n_components: int, n_features: int) -> int:
     """Return the approximate cost of a row in an EM iteration with integrated AR(1) noise, in products.
 
-    Ten iterations of conjugate gradients for the mean and a draw, each with the loadings twice, a tridiagonal
-    solution for each column and a banded one; the bands themselves; and forty more solutions for the columns.
+    The cost is that of ten conjugate gradient iterations for the mean and a draw, the computation of the
+    bands, and forty further solutions for the columns. An iteration multiplies twice by the loadings and
+    solves a tridiagonal system for each column and a banded one.
     """
     k, d = n_components, n_features
     iteration = 2 * d * k + _TRIDIAGONAL * d + 8 * k**2

@@ -1,9 +1,9 @@
-"""Free coordinates of the parameters, in which optimizers take their steps, and their limits.
+"""Unconstrained coordinates of the parameters for optimizers, and limits of the parameters.
 
 dynamics         atanh a            (evenly sampled: a in (-1, 1))
                  log(-log a)        (unevenly sampled: a in (0, 1), the logarithm of the rate)
                  and those of stochastic cycles and smooth processes (:meth:`.Process.to_free`)
-loadings         C, of the states that enter observations; of AR(1) noise only the scale in its own column
+loadings         C, for observed states; for AR(1) noise only the scale in its own column
 noise variance   log r              (one for each group of columns that share it)
 offset           mu
 
@@ -33,7 +33,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 # Fixed parameters, and ranges of the periods that are learned.
 
-#: Largest factor by which a learned period may become longer or shorter than its initial value.
+#: Maximum ratio of an estimated period to its initial value, or of the initial value to the estimate.
 PERIOD_RANGE = 1.25
 
 
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
     decays : ndarray of shape (K,)
         Fixed decays of AR(1) factors.
     loadings : ndarray of shape (D, n_states)
-        Fixed loadings; NaN for velocities of smooth processes, which do not enter observations.
+        Fixed loadings; NaN for velocities of smooth processes, which are not observed.
     noise : ndarray of shape (D,)
         Fixed variances of white noise.
     frequencies : ndarray of shape (2, R)
@@ -79,7 +79,7 @@ class Limits(NamedTuple):
 
     @property
     def held_phases(self) -> BoolArray:
-        """Cycles (R,) whose phase is determined: loadings are fixed, other than at zero for both states."""
+        """Cycles (R,) whose phase is determined by fixed loadings that are not zero for both states."""
         n = self.frequencies.shape[1]
         pairs = self.loadings[:, self.rhythms].reshape(len(self.loadings), n, 2)
         silent = np.all(pairs == 0.0, axis=2)
@@ -140,7 +140,7 @@ def imposed(params: StateSpace, limits: Limits) -> StateSpace:
 
 
 def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits | None) -> StateSpace:
-    """Return parameters in canonical form, as far as that changes no fixed parameter.
+    """Return parameters in canonical form, with fixed parameters unchanged.
 
     If any parameter is fixed, latent processes keep their order. Signs, and phases of stochastic cycles, are
     those of :func:`~probsfa.statespace.parameters.canonical` for processes whose loadings are free or fixed
@@ -179,7 +179,7 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
 # The coordinates of the decays of AR(1) factors come first (:mod:`probsfa.statespace.processes.ar1`), then
 # those of each other kind of process (:meth:`.Process.to_free`): the first coordinate of all its processes,
 # then the second. All other modules of this package treat them as a vector of ``Latents.n_dynamics`` numbers;
-# their meaning is defined by each kind of process alone.
+# only the kinds of processes define their meaning.
 
 
 def _of_each(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
@@ -330,9 +330,9 @@ def information_frequencies(params: StateSpace, nodes_per_panel: int = 6) -> tup
     """Return quadrature nodes in (0, pi) and weights with mean one, dense around peaks of the spectra.
 
     The spectrum of an AR(1) process has a Lorentzian peak of width ``1 - |a|`` at 0, or at pi when ``a`` is
-    negative; other kinds define theirs in ``Process.peaks``. Gauss-Legendre panels whose width grows
-    with the distance from the peak resolve it with a number of nodes that grows only with the logarithm of
-    the narrowest width.
+    negative; other kinds define theirs in ``Process.peaks``. The widths of the Gauss-Legendre panels increase
+    with the distance from the peak, so that the number of nodes grows only with the logarithm of the
+    narrowest width.
     """
     at, width = [np.zeros(0)], [np.zeros(0)]
     for one in params.processes:
@@ -372,9 +372,9 @@ def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
 class LatentSpectra(NamedTuple):
     """Spectra ``f`` of the states with loadings at ``W`` frequencies, and their derivatives.
 
-    The methods compute the products of these derivatives for the information and for Whittle's likelihood;
-    only they use the assignment of coordinates to spectra. ``weights`` (W,) are those of the frequencies,
-    ``P`` is the number of coordinates of the dynamics, ``K`` that of the states.
+    The methods compute products of these derivatives for the information and for Whittle's likelihood.
+    ``weights`` (W,) are those of the frequencies, ``P`` is the number of coordinates of the dynamics, ``K``
+    that of the states.
 
     Cross spectra between states of one process are neglected.
 
@@ -548,7 +548,7 @@ class Coordinates(NamedTuple):
 
     @property
     def loaded(self) -> BoolArray:
-        """Which loadings (D, n_states) of the states that enter observations have coordinates."""
+        """Which loadings (D, n_states) of the observed states have coordinates."""
         loaded = np.ones((self.n_features, self.n_states), dtype=bool)
         if self.n_ar1_noise:
             loaded[:, self.memories] = np.eye(self.n_features, dtype=bool)
@@ -561,7 +561,7 @@ class Coordinates(NamedTuple):
 
     @property
     def n_states(self) -> int:
-        """Number of states that enter observations, whose loadings have coordinates."""
+        """Number of observed states, whose loadings have coordinates."""
         return self.latents.n_seen
 
     @property
@@ -620,7 +620,7 @@ class Coordinates(NamedTuple):
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
         """Slices of dynamics, loadings, noise and offset in the vector."""
-        # Plain integers: a fit reads this some thousand times, and np.cumsum of four took 7 % of its time.
+        # Plain integers, because a fit reads this thousands of times; np.cumsum took 7 % of its time.
         first = self.latents.n_dynamics
         second = first + self.n_loadings
         third = second + self.n_noise
@@ -629,7 +629,7 @@ class Coordinates(NamedTuple):
 
 
 def to_vector(layout: Coordinates, params: StateSpace) -> FloatArray:
-    """Return the coordinates of parameters, shape (P,)."""
+    """Return the coordinates (P,) of parameters."""
     return np.concatenate(
         [
             dynamics_to_free(params, evenly_sampled=layout.evenly_sampled),
@@ -651,7 +651,7 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: StateSpace) -
 
 
 def score(layout: Coordinates, params: StateSpace, gaps: FloatArray, stats: Statistics) -> FloatArray:
-    """Return the gradient of the log-likelihood by the coordinates, shape (P,).
+    """Return the gradient (P,) of the log-likelihood with respect to the coordinates.
 
     By Fisher's identity it is the gradient of the expected complete-data log-likelihood, hence a function
     of the expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
@@ -670,6 +670,6 @@ def pack_gradient(
     by_log_noise: FloatArray,
     by_offset: FloatArray,
 ) -> FloatArray:
-    """Concatenate gradients by the dynamics' coordinates, ``C``, ``log r`` and ``mu`` to one vector (P,)."""
+    """Concatenate gradients of dynamics' coordinates, ``C``, ``log r`` and ``mu`` to one vector (P,)."""
     by_variances = layout.variances.totals(by_log_noise)
     return np.concatenate([by_dynamics, by_loadings[layout.loaded], by_variances, by_offset])

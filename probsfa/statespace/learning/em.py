@@ -1,9 +1,9 @@
 """Expectation maximisation with the exact M-step, and Monte Carlo EM for AR(1) noise of many columns.
 
-The expected complete-data log-likelihood is the sum of a term of the dynamics and one of the observations.
-The latter is a regression of each column on ``(z, 1)`` over the rows in which it is observed; of the AR(1)
-noise processes, only the column's own is a regressor. With the stationary variance fixed at one, the decay of
-an AR(1) process solves a cubic equation (:func:`.ar1.cubic_decay`).
+The expected complete-data log-likelihood is the sum of a term for the dynamics and a term for the
+observations. The latter is a regression of each column on ``(z, 1)`` over the rows in which it is observed;
+of the AR(1) noise processes, only that of the column is a regressor. With the stationary variance fixed at
+one, the decay of an AR(1) process solves a cubic equation (:func:`.ar1.cubic_decay`).
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
-# Number of successive steps with an expected remaining gain below the tolerance.
+# Number of successive steps whose expected remaining gain must be below the tolerance.
 _PROMISES = 5
 
 
@@ -71,11 +71,11 @@ def _maximize_observations(
         regressors = np.append(latents.seen, params.n_states)
         moments, crossed = moments[:, regressors[:, None], regressors], crossed[:, regressors]
     if loaded is not None and not loaded.all():
-        # The change of a loading that is not learned is zero: a separate identity equation.
+        # An identity equation sets the change of loadings that are not learned to zero.
         apart = ~np.column_stack([loaded, np.ones(len(loaded), dtype=bool)])
         moments = np.where(apart[:, :, None] | apart[:, None, :], np.eye(apart.shape[1]), moments)
         crossed = np.where(apart, 0.0, crossed)
-    # In units of the states: those of trends differ from others by orders of magnitude.
+    # In units of the states, because the moments of trends differ from others by orders of magnitude.
     size = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), np.finfo(np.float64).tiny))
     scaled = moments / (size[:, :, None] * size[:, None, :])
     change = np.linalg.solve(scaled, (crossed / size)[:, :, None])[:, :, 0] / size
@@ -95,7 +95,7 @@ def fit_em(
     """Run plain EM from ``start``.
 
     It stops when the expected remaining gain is below ``tol`` nats. EM converges linearly, with a rate near
-    one if the noise is small, so the remaining gain is the rest of a geometric series, not the last gain.
+    one if the noise is small; the remaining gain is therefore extrapolated by a geometric series.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ def fit_em(
             params, stats = proposal, proposed
             history.append(stats.log_likelihood)
             rates.append(gain / previous_gain if np.isfinite(previous_gain) else 1.0)
-            # The first steps converge fast modes only: use the slowest recent rate, and require several
-            # successive steps that meet the tolerance.
+            # In the first steps only the fast directions converge: use the slowest recent rate, and require
+            # several successive steps that meet the tolerance.
             rate = max(rates)
             promising = promising + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
             if promising >= _PROMISES:
@@ -209,18 +209,13 @@ def warm_up(
 #     sum_d log N(x_d - mu_d - m C_d; 0, S_d) - 1/2 mean_e (e C_d)' S_d^-1 (e C_d)  +  E log p(z),
 #
 # which is maximized in blocks (expectation conditional maximisation, Meng & Rubin 1993): decays of the
-# factors in closed form, loadings and offsets by generalised least squares, and the three parameters of each
-# column's noise by scoring steps, which are rejected if they lower it. No block lowers it.
-#
-# All iterations use the same random numbers, so that they converge. Draws only enter sums over all rows, so
-# that one draw is enough for thousands of rows; means are exact.
-#
-# References
-# ----------
-# Meng, X.-L. & Rubin, D. B. (1993). Maximum likelihood estimation via the ECM algorithm: a general framework.
-# Biometrika 80, 267-278.
-# Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algorithm. Journal of
-# Computational and Graphical Statistics 10, 422-439.
+# factors in closed form, loadings and offsets by generalised least squares, and the three parameters of the
+# noise of each column by scoring steps. Scoring steps that lower the density are rejected, so that no block
+# lowers it.  All iterations use the same random numbers, so that they converge. Means are exact; draws are
+# used only in sums over all rows, for which one draw of thousands of rows is sufficient.  References
+# ---------- Meng, X.-L. & Rubin, D. B. (1993). Maximum likelihood estimation via the ECM algorithm: a general
+# framework. Biometrika 80, 267-278. Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM
+# algorithm. Journal of Computational and Graphical Statistics 10, 422-439.
 
 # Conjugate gradient iterations of the regressions, and scoring steps of the noise, in each iteration of EM.
 _REGRESSION_ITERATIONS, _SCORING_STEPS = 3, 2
@@ -272,7 +267,7 @@ class EMIteration:
     def __init__(self, panel: Panel, params: StateSpace, noise: Noise, n_draws: int | None = None) -> None:
         self.panel, self.params, self.noise = panel, params, noise
         self.steps = Steps.of(panel)
-        # Rows times draws: sums over so many have an error of 1 to 2 percent.
+        # Number of rows times draws for which sums have an error of 1 to 2 percent.
         self.n_draws = n_draws or -(-3000 // panel.n_rows)
         self._values = np.ascontiguousarray(panel.values[: panel.n_rows].T)
         self._seen = self.steps.weights
@@ -507,14 +502,15 @@ def fit_monte_carlo_em(
     Returns
     -------
     FitResult
-        Its log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). Its history is the estimate
-        minus the gains of all later M-steps: the log-likelihood rises by at least each of them.
+        The log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). The history is this
+        estimate minus the gains of later M-steps, which are lower bounds of the increase of the
+        log-likelihood.
     """
     if not start.has_memory:
         start = with_ar1_noise(start)
     start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
     n_parameters = start.n_components * (start.n_features + 1) + 4 * start.n_features
-    # Gain in nats per free parameter below which EM stops: the draws cannot resolve less.
+    # Gain in nats per free parameter below which EM stops, because the error of the draws is larger.
     least = max(tol, 5e-3 * n_parameters)
     gains: list[float] = []
     status: Status = "max_iter"

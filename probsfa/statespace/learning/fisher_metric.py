@@ -1,9 +1,9 @@
 """Metric of the optimizer: expected information, damped by that of complete data.
 
-The mathematics is above the first section. A column that is observed in a fraction ``p`` of the rows counts
-as one with ``1 / p`` times the noise variance. Scaling its contribution to the information instead would be
-wrong for small noise: changes ``C -> C W`` of the basis of the latent factors, about which the data are then
-least informative, must be separated from all others.
+The formulas are in the comments of each section. A column that is observed in a fraction ``p`` of the rows is
+treated as a complete column with ``1 / p`` times the noise variance. Scaling its contribution to the
+information instead would be wrong for small noise: the data then contain least information on changes ``C ->
+C W`` of the basis of the factors, which must be separated from all other changes.
 """
 
 from collections.abc import Callable
@@ -35,20 +35,20 @@ from probsfa.statespace.parameters import StateSpace
 #
 #   I_ij = (1 / 2) mean over w in (0, pi) of  tr(S^-1 d_i S S^-1 d_j S),     S(w) = C diag(f(w)) C' + diag(r),
 #
-# with the spectrum ``f_k`` of factor ``k``. It does not depend on the length of the series and requires no
-# pass over the data, so it is a cheap and nearly exact metric for the optimizer: steps have the right size
-# and direction at any noise level. Its approximations (edges, ``1 - a`` below ``1 / T``, missing values
-# assumed evenly spread) cost a few more steps and no accuracy, because the score itself is exact.
+# with the spectrum ``f_k`` of factor ``k``. It requires no pass over the data and does not depend on the
+# length of the series, so that it is a cheap and nearly exact metric for the optimizer at any noise level.
+# Its approximations (edges, ``1 - a`` below ``1 / T``, missing values assumed evenly spread) lead to a few
+# more steps, but not to errors, because the score is exact.
 #
 # The matrix is never formed. With ``R^-1/2 C = U L``, ``U`` orthonormal of shape (D, q), ``q = min(D, K)``,
 # and ``B(w) = 1 + L F L'``,
 #
 #     S^-1 = R^-1/2 (E + U B^-1 U') R^-1/2,        E = 1 - U U'
 #
-# so in the scaled loadings ``R^-1/2 C`` the part beyond the span of ``U`` has one K-by-K matrix for all
-# columns, and the part within it has a matrix over q K coordinates only. Only sums of positive terms are
-# formed: the textbook difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit in the directions of
-# the factors when the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), the dense matrix O(D^3 K^3).
+# Scaled loadings ``R^-1/2 C`` are divided into two parts. The part beyond the span of ``U`` has the same
+# K-by-K matrix for all columns, the part within it a matrix of q K coordinates. Only sums of positive terms
+# are computed: the textbook difference ``R^-1 - R^-1 C (...) C' R^-1`` has no correct digit in the directions
+# of the factors if the noise is small. Solving costs O(D^3 + D^2 q K + (q K)^3), the dense matrix O(D^3 K^3).
 #
 # With ``G = C' S^-1 C`` and ``H = B^-1 L`` (q, K) at each frequency, derivatives by ``s_k = atanh a_k``, the
 # scaled loadings beyond (``E``) and within (``U M``), ``log r`` and ``mu`` (those of the spectra ``f`` are in
@@ -105,8 +105,8 @@ def factor_spectra(params: StateSpace, spectrum: FloatArray) -> SpectralFactors:
 _TINY = np.finfo(np.float64).tiny
 Solver = Callable[[FloatArray], FloatArray]
 
-# Size beyond which only diagonal blocks of the matrix of the loadings within the span (q K by q K) are used:
-# factorising all of it would take longer than the optimizer steps that it saves.
+# Size of the matrix of the loadings within the span (q K) above which only its diagonal blocks are used: a
+# complete factorization would take longer than the optimizer steps that it saves.
 MOST_WITHIN = 400
 
 
@@ -122,7 +122,8 @@ class CompleteData(NamedTuple):
     n_rows : float
         Number of those rows, at least one.
     n_segments : float, default=0.0
-        Number of segments in these rows. With zero, offsets have the information of one endless segment.
+        Number of segments in these rows; with zero, the information on offsets is that of one infinitely long
+        segment.
     """
 
     counts: FloatArray
@@ -163,8 +164,8 @@ def complete_data_without_missing_values(n_rows: float, layout: Coordinates) -> 
 class Metric:
     """Expected information of the coordinates plus a multiple of the damping matrix, stored by blocks.
 
-    The damping matrix is the information if the states were observed: with a weight of one, a step is nearly
-    an EM step. It is the same for all columns, in proportion to how often they are observed.
+    The damping matrix is the information on the coordinates if the states were observed; with a weight of
+    one, a step is nearly an EM step. For each column it is proportional to the number of observed values.
 
     Parameters
     ----------
@@ -175,10 +176,10 @@ class Metric:
     complete : CompleteData
         Moments of the complete data.
     gradient : ndarray of shape (P,), optional
-        Gradient of the log-likelihood. If it drives a noise variance towards zero, or a decay towards its
-        bounds, the second derivative by the coordinate has a term proportional to it, which the expected
-        information lacks; without it steps towards the bound are far too long. Only terms that shorten
-        steps are added.
+        Gradient of the log-likelihood. If it points towards a noise variance of zero, or a bound of a decay,
+        the second derivative with respect to the coordinate has a term proportional to the gradient, which
+        the expected information does not contain. Without this term steps towards the bound are far too long.
+        Only terms that shorten steps are added.
     most_within : int, default=400
         Size beyond which only diagonal blocks of the matrix of the loadings within the span are used.
     """
@@ -204,10 +205,10 @@ class Metric:
         )
         q = left.shape[1]
         self.left = left
-        # Number of noise coordinates beyond which these are not coupled to other coordinates.
+        # Number of noise coordinates above which their coupling to other coordinates is neglected.
         self.coarse = q * k > most_within or layout.n_noise > 256
         self.moments = complete.moments
-        # The information on a noise variance is proportional to how often its column is observed.
+        # The information on a noise variance is proportional to the number of observed values of its column.
         self.share = np.sqrt(share)
         self.counts = self._gather(complete.counts / self.share)
 
@@ -248,7 +249,8 @@ class Metric:
             between = self._gather(dynamics_noise.T)
             self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
         zero = latent_spectra(params, np.zeros(1), evenly_sampled=even).values
-        # The mean over a segment varies no more than a single value, however slow the process is.
+        # The variance of the mean over a segment is at most that of a single value, also for very slow
+        # processes.
         zero = 1.0 / (1.0 / zero[0] + complete.n_segments / n)
         self.offset_within = np.linalg.inv(np.eye(q) + (scaled * zero) @ scaled.T)
         self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=even)
@@ -336,7 +338,7 @@ class Metric:
             matrix = self.to_dense(damping)[kept[:, None], kept]
             step[kept] = factorise(matrix)(gradient[kept])
             return step
-        # Still an ascent direction: the inverse of the whole matrix is positive definite.
+        # This is still an ascent direction, because the inverse of the whole matrix is positive definite.
         everything = np.ones_like(free)
         everything[self.layout.slices[2]] = free[self.layout.slices[2]]
         return np.where(free, self.solve(np.where(free, gradient, 0.0), everything, damping), 0.0)
@@ -483,7 +485,7 @@ class DenseMetric:
 
 
 def factorise(matrix: FloatArray) -> Solver:
-    """Return a solver for a positive semi-definite matrix, with as small a ridge as factorising needs."""
+    """Return a solver for a positive semidefinite matrix, with the smallest ridge that allows Cholesky."""
     size = len(matrix)
     if size == 0:
         return lambda x: x
@@ -497,7 +499,8 @@ def factorise(matrix: FloatArray) -> Solver:
     ones = on_diagonal.copy()
     while True:
         on_diagonal[:] = ones + ridge
-        # LAPACK directly: for these small matrices scipy.linalg's wrappers take longer than the computation.
+        # LAPACK is called directly: for small matrices the wrappers of scipy.linalg take longer than the
+        # computation.
         factor, info = dpotrf(scaled, lower=1, clean=0)
         if info == 0:
             return lambda x: (dpotrs(factor, (x.T * scale).T, lower=1)[0].T * scale).T
@@ -514,7 +517,7 @@ def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
 def _curvature(
     layout: Coordinates, params: StateSpace, gradient: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Second-derivative terms of the noise and dynamics coordinates, where they shorten steps."""
+    """Second-derivative terms of noise and dynamics coordinates, if they shorten steps."""
     if gradient is None:
         return np.zeros(layout.n_noise), np.zeros(layout.latents.n_dynamics)
     dynamics, _, noise, _ = layout.slices
@@ -530,10 +533,10 @@ def _curvature(
 #
 #     n_d(w) = r_d + s_d^2 f_b,d(w)
 #
-# so that AR(1) noise is part of a diagonal here and adds no states: the inverted matrices have the size of
-# the shared states only. With ``P = S^-1``, ``Q = P C`` and ``G = C' P C`` at each frequency, the expected
-# information on the spectra ``f_k`` of shared states, on loadings and on each parameter of ``n_d`` with slope
-# ``g_d(w)`` (``log r``, ``s`` and the decay of the AR(1) noise) is::
+# so that AR(1) noise is part of the diagonal and does not add states: the size of the inverted matrices is
+# the number of shared states. With ``P = S^-1``, ``Q = P C`` and ``G = C' P C`` at each frequency, the
+# expected information on the spectra ``f_k`` of shared states, on loadings and on each parameter of ``n_d``
+# with slope ``g_d(w)`` (``log r``, ``s`` and the decay of the AR(1) noise) is::
 #
 #     f_j, f_k         f'_j f'_k G_jk^2 / 2
 #     f_j, C_dk        f'_j f_k Q_dj G_jk
@@ -543,9 +546,9 @@ def _curvature(
 #     n_d, n_e         g_d g_e P_de^2 / 2
 #     mu_d, mu_e       P_de at w = 0
 #
-# Unlike in :mod:`.fisher_metric`, loadings have no basis in which the noise is the same for all of them, so
-# the matrix is formed as a whole. It has as many rows as there are parameters, which is cheap relative to a
-# posterior with a state for each factor and each column.
+# There is no basis in which the noise is the same for all loadings, so that the matrix is computed as a
+# whole, with one row for each parameter. This is cheap relative to a posterior with a state for each factor
+# and each column.
 
 
 class ColouredSpectra(NamedTuple):
@@ -701,8 +704,8 @@ class AR1NoiseMetric(DenseMetric):
 
         own = layout.memories
         added = np.zeros(size)
-        # Information added to that on the decay of AR(1) noise: where noise is too weak for the data to
-        # determine its decay, steps would otherwise be unbounded and shorten all others.
+        # Information that is added for the decay of AR(1) noise: if the noise is very weak, its decay is not
+        # identified, and steps would otherwise be unbounded and shorten all others.
         added[own] += 1.0
         if gradient is not None:
             even = layout.evenly_sampled

@@ -1,4 +1,4 @@
-"""Maximum likelihood from several starts, refined on Whittle's likelihood and ranked on the exact one."""
+"""Maximum likelihood from several starts, refined by Whittle's and ranked by the exact likelihood."""
 
 import warnings
 from dataclasses import dataclass
@@ -52,15 +52,15 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
 
 _WHITTLE_EVALUATIONS = 80
-# Refined starts whose exact log-likelihood is farther (nats) below the best are dropped.
+# Refined starts are dropped if their exact log-likelihood is below the best by more than this (nats).
 _TOO_LOW = 30.0
-# Most EM steps before quasi-Newton steps, and the gain (nats) below which they end.
+# Maximum number of EM steps before quasi-Newton steps, and the gain (nats) below which they end.
 _EM_STEPS, _EM_WORTH = 5, 2.0
-# Most imputations by the model before optimization, and the gain (nats) below which they end.
+# Maximum number of imputations by the model before optimization, and the gain (nats) below which they end.
 _IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
 # If all sequences are shorter than this (rows), Whittle's likelihood is not used.
 _SHORTEST_FOR_SPECTRA = 8
-# Factors of the initial loadings with which other processes are added to a model with AR(1) factors alone.
+# Multipliers of the initial loadings of cycles, smooth factors and trends that are added to AR(1) factors.
 _STRENGTHS = (0.3, 0.03)
 
 
@@ -84,8 +84,8 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    With a noise prior, the posterior density is maximised from the first step on. The likelihood alone leads
-    to variances at their lower bound, where it is flat and which optimization leaves slowly.
+    With a noise prior, the posterior density is maximised from the first step on. With the likelihood alone,
+    variances would reach their lower bound, where the likelihood is flat and convergence is slow.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def fit(
     e_step : callable, optional
         Return expected statistics over all data, if the panel is only a sample to compute starts from.
     one_start : bool, default=False
-        Whether a fit with AR(1) noise starts from the model of white noise alone.
+        Whether a fit with AR(1) noise starts only from the model with white noise.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def fit(
 
 @dataclass(frozen=True)
 class _Search:
-    """Search for the maximum: candidates, ranked by the exact log-likelihood, of which the best is refined.
+    """Search for the maximum: rank candidates by the exact log-likelihood, and refine the best.
 
     Attributes
     ----------
@@ -246,7 +246,7 @@ class _Search:
             return self.interrupted(first[0])
 
     def with_processes(self, layout: Coordinates) -> FitResult:
-        """Maximise with processes beside AR(1) factors; stationary ones do not lower the likelihood.
+        """Maximise with cycles, smooth factors or trends; stationary ones do not lower the likelihood.
 
         The model without them is fitted first, with as many evaluations. The processes are then added to it,
         and to the candidates of :mod:`.starts`, and all are refined on Whittle's likelihood.
@@ -271,17 +271,19 @@ class _Search:
             if self.evaluate.best is None:
                 raise
             return self.interrupted(self.evaluate.best)
-        # A diffuse initial state makes the first row improbable: trends may have a lower likelihood.
+        # Under a diffuse initial state the density of the first row is small: trends may lower the
+        # likelihood.
         stationary = all(kind.stationary for kind in layout.latents.counts)
         if nested is not None and stationary and not result.log_likelihood >= nested.log_likelihood:
             return nested._replace(status=result.status)
         return result
 
     def with_ar1_noise(self, layout: Coordinates, nested: FitResult, *, one_start: bool) -> FitResult:
-        """Maximise with AR(1) noise, to at least the likelihood of the fit with white noise, ``nested``.
+        """Maximise with AR(1) noise; the result is at least as likely as the white-noise fit ``nested``.
 
-        The factors of ``nested`` may describe noise of single columns. Unless ``one_start``, the candidates
-        of the model with white noise therefore get AR(1) noise, too. All are refined on Whittle's likelihood.
+        The factors of ``nested`` may describe noise of single columns. Unless ``one_start``, AR(1) noise is
+        therefore also added to the candidates of the white-noise model. All are refined on Whittle's
+        likelihood.
         """
         silent = nested._replace(params=with_silent_ar1_noise(nested.params))
         if nested.status == "interrupted":
@@ -478,8 +480,8 @@ class _Search:
     def refined_with_imputed(self, layout: Coordinates, ranked: list["_RankedStart"]) -> list["_RankedStart"]:
         """Refine the best candidate on Whittle's likelihood again, with missing values imputed by the model.
 
-        Linear interpolation adds apparent noise to data that may have little. The refinement is repeated as
-        long as the exact likelihood rises enough.
+        With linear interpolation, data with little noise appear noisier. The refinement is repeated as long
+        as the exact likelihood increases enough.
         """
         panel, evaluate = self.panel, self.evaluate
         if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
@@ -504,7 +506,8 @@ class _Search:
 
     def best_of(self, layout: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
         """Maximise for a few evaluations from candidates near the best, then from the best to convergence."""
-        # Not `>`: above 1e17 nats, as with very little noise, a difference of a few nats is rounded off.
+        # Not `>`: above 1e17 nats, as with very little noise, differences of a few nats are below rounding
+        # errors.
         promising = [start for start in ranked if start.value >= ranked[0].value - _TOO_LOW]
         evaluate, limit = self.evaluate, self.evaluate.limit
         results: list[FitResult] = []

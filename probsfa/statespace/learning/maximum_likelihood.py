@@ -74,9 +74,9 @@ class Note(NamedTuple):
     code : str
         Name of the kind of finding, such as ``"converged"`` or ``"constant_columns"``.
     text : str
-        One or several sentences.
+        Text of the finding.
     values : dict
-        Numbers and names of the text.
+        Numbers and names in the text.
     """
 
     code: str
@@ -90,7 +90,7 @@ class FitStatus(str):
     Parameters
     ----------
     notes : iterable of Note
-        Those without a text are left out.
+        Notes; those without a text are omitted.
 
     Attributes
     ----------
@@ -136,10 +136,10 @@ class FitStatus(str):
 
 # ------------------------------------------------------------------------------------------ record of a fit
 
-# Largest decay, and smallest share of the noise in a column's variance, of initial parameters from SFA.
+# Maximum decay, and minimum share of the noise in the variance of a column, of initial parameters from SFA.
 _SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
-# Observed values for each free parameter below which a fit reports it: 90 % intervals of imputed values
-# covered 70 % in windows of 10 rows, and 85 % in those of 20.
+# Number of observed values for each free parameter below which a fit reports few values. In windows of 10
+# rows, 90 % intervals of imputed values covered 70 %, in windows of 20 rows 85 %.
 _FEW_VALUES = 3.0
 
 
@@ -259,15 +259,15 @@ class MaximumLikelihood:
     axis : TimeAxis
         Kind and unit of the times of the data.
     constant : ndarray of shape (D,) or None, default=None
-        Columns that are constant and have their own noise variance, which cannot be estimated. They are
-        predicted as the constant, with standard deviation zero.
+        Constant columns whose noise variance would have to be estimated. Their prediction is the constant,
+        with standard deviation zero.
     degrees_of_freedom : float or None, default=None
         Degrees of freedom of Student-t noise; None for Gaussian noise. With Student-t noise, `params` have
         squared scales as noise variances, and `log_likelihood` is a lower bound.
     interrupted : bool, default=False
         Whether the fit was interrupted from the keyboard.
     calibration : Calibration or None, default=None
-        Factors of the standard deviations of predictions; None if these follow from the parameters alone.
+        Multipliers of predictive standard deviations; None without calibration.
     observed_once : ndarray of shape (D,) or None, default=None
         Constant columns with one observed value: the standard deviation of their other values is infinite.
     outlier_spread : ndarray of shape (D,) or None, default=None
@@ -460,8 +460,8 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
     Raises
     ------
     ValueError
-        If `init` is none of these, has another number of latent factors or columns than the problem, or
-        contains a number that is not finite, a decay outside (-1, 1) or a negative variance.
+        If `init` has another type, or another number of factors or columns than the problem; or if a number
+        is not finite, a decay is outside (-1, 1), or a variance is negative.
     """
     scale, k = problem.scale, problem.options.latents.n_components
     params = init if isinstance(init, StateSpace) else getattr(init, "params_", None)
@@ -482,7 +482,8 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
     if params.has_memory and not memory:
         raise ValueError("init has AR(1) noise. Set noise='ar1'.")
     if memory and not params.has_memory and (problem.options.robust or problem.options.fixed is not None):
-        # At a scale of zero the gradient by the scale is zero: the optimizer could not add AR(1) noise.
+        # At a scale of zero the gradient with respect to the scale is zero, so that AR(1) noise would not be
+        # found.
         params = with_weak_ar1_noise(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
         raise ValueError(
@@ -698,7 +699,8 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
 def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
     """Return the log-likelihood of the constant columns of standardised data, in nats.
 
-    No factor explains them. It grows without limit as their noise variance falls: no evidence for any model.
+    No factor explains these columns. Their log-likelihood increases without limit as the noise variance
+    decreases, and is therefore excluded.
     """
     if problem.constant is None:
         return 0.0

@@ -41,10 +41,10 @@ from probsfa.statespace.parameters import StateSpace
 # Retraction for rotations of the latent factors.
 #
 # Rotations ``C -> C Q`` with orthogonal ``Q`` of factors with nearly equal time scales hardly change the
-# likelihood, so steps in these directions are long. A rotation is not a straight line in the loadings. A step
-# ``C + C A`` with antisymmetric ``A`` changes the variances of the factors to second order in ``A``, but at
-# low noise nothing else can explain the change, and a step with a predicted gain loses thousands of nats. So
-# the rotation ``C A`` contained in a step ``S`` follows its arc,
+# likelihood, so that steps in these directions are long. A rotation is not a straight line in the loadings. A
+# straight step ``C + C A`` with antisymmetric ``A`` changes the explained variances to second order in ``A``.
+# At low noise, the likelihood then decreases by thousands of nats although a gain was predicted. The rotation
+# ``C A`` contained in a step ``S`` is therefore carried out exactly,
 #
 #     C  ->  (C + S - C A) exp(A),
 #
@@ -147,7 +147,7 @@ def _loadings(layout: Coordinates, vector: FloatArray) -> FloatArray:
 
 Status = Literal["converged", "flat", "max_iter", "stalled", "interrupted", "closed_form"]
 
-#: Meaning of each status, with advice.
+#: Description of each status, with advice.
 STATUS_SENTENCES: dict[Status, str] = {
     "converged": "Converged: a further step is expected to gain less than tol nats.",
     "flat": ("Converged: changes of the log-likelihood are below rounding errors in double precision."),
@@ -206,12 +206,12 @@ def refinement_report(report: Report | None) -> Callable[[], None]:
     Parameters
     ----------
     report : callable, optional
-        Report whose method ``refined()``, if it has one as :class:`.Progress`, is called at these steps.
+        Report. If it has a method ``refined()`` (:class:`.Progress`), this is called at these steps.
 
     Returns
     -------
     callable
-        That method, or a function that does nothing.
+        The method ``refined``, or a function without effect.
     """
     told: Callable[[], None] = getattr(report, "refined", _no_report)
     return told
@@ -226,7 +226,7 @@ EStep = Callable[[StateSpace], Statistics]
 
 
 class CountedEStep:
-    """Expected statistics of the latent states at given parameters, with a limited number of evaluations.
+    """Expected statistics of the states at given parameters, with a limited number of evaluations.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class CountedEStep:
         Noise model with a prior, once :meth:`begin_with_prior` is called. The log prior density is then added
         to the log-likelihood of the statistics, so that optimizers maximise the posterior density.
     limits : Limits or None
-        Fixed parameters and ranges of periods that EM steps respect; None without such.
+        Fixed parameters and ranges of periods for EM steps, or None.
     refined : callable
         Called at each step of a start on Whittle's likelihood.
     tol : float
@@ -362,7 +362,7 @@ class ExactObjective:
         noise, place = self.evaluate.noise, self.layout.slices[2]
         slope = slope_for_metric(evaluation.gradient, place, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
-        # A lower bound: more sequences, or long gaps, would count as more segments.
+        # A lower bound of the number of segments: several sequences and long gaps are not counted.
         complete = complete_data_of(stats, params, 1.0, centred=True)
         return make_metric(self.layout, params, complete, slope)
 
@@ -393,7 +393,7 @@ def fit_quasi_newton(
 ) -> FitResult:
     """Maximise with the exact score from ``start``.
 
-    EM steps shrink with the noise variance; these do not, because the metric (see
+    Unlike EM steps, quasi-Newton steps are not short if the noise variance is small, because the metric (see
     :mod:`.fisher_metric`) approximates the curvature of the likelihood.
 
     Parameters
@@ -433,8 +433,8 @@ def fit_quasi_newton(
 # ``diag(n(w))`` replaces ``diag(r)`` (:func:`.coloured_spectra`). Adjacent frequencies are averaged into
 # bands, narrow near zero where the spectra of slow factors peak, and the periodogram of a band is stored as a
 # factor of at most D rows, ``I = Z' Z``. After one Fourier transform an evaluation costs a few products of
-# these rows with D-by-K matrices. Its maximum differs from the exact one by edge terms, so it yields good
-# initial values: many can be compared at the cost of one posterior.
+# these rows with D-by-K matrices. Its maximum differs from the exact one by edge terms, so that it gives good
+# initial values. Many can be compared at the cost of one posterior.
 
 
 class Periodogram(NamedTuple):
@@ -544,7 +544,7 @@ class WhittleObjective:
     data : Periodogram
         Periodogram of the data.
     template : StateSpace
-        Values of parameters without coordinates.
+        Parameters that have no coordinates.
     limit : int
         Maximum number of evaluations.
     told : callable, optional
@@ -631,8 +631,8 @@ class WhittleObjective:
         slope = slope_for_metric(
             evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
         )
-        # Size as in :class:`.Metric`, smaller because an evaluation is cheaper here than with the exact
-        # likelihood.
+        # Maximum size as in :class:`.Metric`; smaller, because evaluations are cheaper than those of the
+        # exact likelihood.
         return Metric(self.layout, params, self._complete, slope, 144)
 
 

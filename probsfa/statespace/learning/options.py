@@ -41,12 +41,12 @@ FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 _MATRICES = 600
 # Default tolerance, in nats: a factor of the squared number of free parameters, and the maximum.
 _WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
-# Tolerance of imputation in nats for each observed value, if there are more values than this. A smaller gain
-# does not visibly change imputed values, while the last nats of many values take most evaluations; fits to
-# fewer values are fast.
+# Tolerance of imputation in nats for each observed value, and the number of values above which it is used.
+# Smaller gains do not visibly change imputed values but take most evaluations; fits to fewer values are fast.
 _WORTH_OF_A_CELL, _MANY_CELLS = 1e-4, 50_000
-# The same for each free parameter: the maximum is half a nat for each above the true parameters, and a fit of
-# more than a thousand takes a hundred small steps that do not improve imputed values.
+# The same for each free parameter. The log-likelihood at the maximum exceeds that of the true parameters by
+# half a nat for each; a fit of more than a thousand parameters takes a hundred small steps that do not
+# improve imputed values.
 _WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 1e-3, 1_000
 
 
@@ -224,9 +224,9 @@ class FitOptions:
     n_components : int or None
         Number of AR(1) latent factors; None to select it.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        A noise variance for each column, one for all, one for each beside AR(1) noise, or known variances in
-        squared data units: one for all, or one for each column, which are stored as a tuple. "auto" is
-        "diagonal" in a single fit; see :mod:`probsfa.statespace.default_model`.
+        Structure of the noise: a variance for each column, one for all columns, or one for each column with
+        AR(1) noise in addition; or known variances in squared data units, one for all columns or a tuple with
+        one for each. "auto" is "diagonal" in a single fit; see :mod:`probsfa.statespace.default_model`.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         Optimizer of the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
@@ -402,9 +402,9 @@ class FitOptions:
     def gain_worth_a_step(self, n_parameters: int) -> float:
         """Return the expected gain of a further step at which to stop, in nats.
 
-        The maximum is half a nat for each free parameter above the likelihood of the true parameters, on
-        average (Wilks 1938), so the remaining gain may be a small part of that. With fewer parameters, each
-        of them matters more to users, and computing them exactly costs less.
+        On average, the log-likelihood at the maximum exceeds that of the true parameters by half a nat for
+        each free parameter (Wilks 1938); the tolerance is a small part of that. It is smaller for few
+        parameters, which are more often interpreted and can be computed exactly at lower cost.
         """
         if not isinstance(self.tol, str):
             return self.tol
@@ -444,7 +444,7 @@ class FitOptions:
         Raises
         ------
         ValueError
-            If one is not positive, or is a duration although the times are not dates.
+            If a value is not positive, or is a duration although the times are not dates.
         """
         changes: dict[str, Any] = {}
         for name in ("rhythms", "smooth"):
@@ -478,13 +478,13 @@ class FitOptions:
         Returns
         -------
         Limits or None
-            Of the standardised data; None where there are no limits.
+            Limits for the standardised data; None if there are none.
 
         Raises
         ------
         ValueError
-            If `fixed` has not one row of loadings, or one variance, for each column; or if a decay is not
-            positive although rows are unevenly spaced.
+            If the number of rows of the loadings or of variances in `fixed` is not the number of columns; or
+            if a decay is not positive although rows are unevenly spaced.
         """
         periods = self.rhythms if isinstance(self.rhythms, tuple) else ()
         known = bool(periods) and all(is_number(period) for period in periods)
@@ -560,7 +560,7 @@ class FitOptions:
 
     @property
     def scales_by_feature(self) -> bool:
-        """Whether columns are standardised separately; with one noise variance for all, one scale is used."""
+        """Whether columns are standardised separately; with isotropic noise one scale is used for all."""
         return self.separate_variances or isinstance(self.noise, tuple)
 
     @property
@@ -577,7 +577,7 @@ class FitOptions:
 
     @property
     def noise_floors(self) -> tuple[float, ...]:
-        """Noise variances that count as a lower bound, as fractions of a column's variance.
+        """Noise variances that are recognized as lower bounds, as fractions of a column's variance.
 
         With "auto", the second is the lower bound of earlier versions.
         """

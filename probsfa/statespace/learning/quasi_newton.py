@@ -5,11 +5,11 @@ in the middle of the limited-memory BFGS recursion; the stored secant pairs corr
 quadratic model is inaccurate, a multiple of the damping matrix is added to the metric (Levenberg-Marquardt),
 which first shortens steps along directions with little information. A step that lowers the objective is
 rejected, but its secant pair is stored: it contains the curvature that the model missed (as in Nocedal &
-Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds. An objective may have steps
-along curves (``move``); stored pairs are then transported along them.
+Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds. The steps of an objective may
+follow curves (``move``); stored pairs are then transported along them.
 
-A few coordinates whose steps are too long are limited to their longest step, and all others take the optimal
-step given that: scaling the whole step for one coordinate would make all others slow.
+If the steps of a few coordinates are too long, these coordinates are limited to their longest step, and the
+step of all others is optimal given that. Scaling the whole step would slow down all other coordinates.
 """
 
 from collections import deque
@@ -26,21 +26,23 @@ _ARMIJO = 1e-4
 _LEAST_DAMPING = 1e-9
 # Smallest damping after a rejected step, and damping that is set to zero when it decreases.
 _FIRST_DAMPING, _NO_DAMPING = 1e-4, 1e-6
-# Damping above which the step is shortened instead, and the smallest fraction of a step.
+# Damping above which the step is shortened instead, and the minimum fraction of a step.
 _ENOUGH_DAMPING, _SHORTEST = 1.0, 1e-6
-# Factors by which damping rises after a rejected step, and falls after one that gained as expected, or more.
+# Factors by which damping increases after a rejected step, and decreases after a step with the expected gain
+# or more.
 _MORE, _FEWER, _FAR_FEWER = 10.0, 3.0, 10.0
-# If a rejected step loses more than this fraction of the previous loss, damping has hardly changed it.
+# If a rejected step loses more than this fraction of the loss of the previous one, damping had little effect.
 _ALIKE = 0.5
 _MOST_EXCESS = 4.0
 _SHORTENING = 30.0
-# Most coordinates that are limited to their longest steps, and rounds of finding them.
+# Maximum number of coordinates that are limited to their longest steps, and of rounds in which they are
+# found.
 _MOST_HELD, _HOLDING_ROUNDS = 4, 3
 _RECENT_STEPS = 3
 
 
 class Evaluation(NamedTuple):
-    """Objective at a vector: its value, gradient (P,) and any data that its metric requires."""
+    """Value and gradient (P,) of the objective at a vector, and data for its metric."""
 
     value: float
     gradient: FloatArray
@@ -51,7 +53,7 @@ class Curvature(Protocol):
     """A positive definite metric and damping matrix."""
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
-        """Solve with metric plus ``damping`` times damping matrix; coordinates that are not free are zero."""
+        """Solve with metric plus ``damping`` times damping matrix; fixed coordinates are zero."""
         ...
 
 
@@ -120,7 +122,7 @@ class Box(NamedTuple):
         return np.minimum(np.maximum(vector, self.lower), self.upper)
 
     def free(self, vector: FloatArray, gradient: FloatArray) -> BoolArray:
-        """Return which coordinates (P,) are not fixed, nor at a bound beyond which the gradient points."""
+        """Return which coordinates (P,) can move: not fixed, and not at a bound towards which they ascend."""
         below = (vector <= self.lower) & (gradient < 0.0)
         above = (vector >= self.upper) & (gradient > 0.0)
         return ~(below | above | (self.lower == self.upper))

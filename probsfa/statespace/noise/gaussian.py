@@ -1,16 +1,16 @@
 """Observation noise in the fit: free variances, their lower bounds and their prior.
 
-Maximum likelihood may estimate zero noise for a column that has a latent factor to itself (a Heywood case).
-At small variances the likelihood then no longer depends on the variance, and the end of the optimization is
-arbitrary. The weak prior on relative variances ``rho``, in units of each column's variance, is flat on the
-logarithmic scale for large ``rho`` and proportional to ``rho`` for small ``rho``,
+If a latent factor follows a single column, maximum likelihood may estimate a noise variance of zero for this
+column (a Heywood case). For small variances the likelihood then does not depend on the variance, and the
+estimate is arbitrary. The weak prior on relative variances ``rho``, in units of each column's variance, is
+flat on the logarithmic scale for large ``rho`` and proportional to ``rho`` for small ``rho``,
 
     p(log rho) ~ rho / (rho + s),        s = 1e-4.
 
-It adds less than one nat for each factor of e in ``rho``, at any size, so that noise-free data are still
-fitted without noise; for noisy data it adds only ``s / rho`` nats; and where the likelihood is flat, it
-determines the estimate. The variance that maximizes ``-n/2 log rho - S / (2 rho) + log p`` is the positive
-root of ``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
+Its logarithm changes by less than one nat if ``rho`` changes by a factor of e, so that noise-free data are
+still fitted without noise. For noisy data it changes the objective by only ``s / rho`` nats. Where the
+likelihood is flat, the prior determines the estimate. The variance that maximizes ``-n/2 log rho - S / (2
+rho) + log p`` is the positive root of ``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
 
 References
 ----------
@@ -90,9 +90,9 @@ class NoiseVariances:
 
     @classmethod
     def of_option(cls, noise: object, n_features: int) -> "NoiseVariances":
-        """Structure of the white noise of an estimator's option: the one of that name, or known variances.
+        """Return the structure of the white noise for the option `noise` of an estimator.
 
-        Names of other kinds of noise (``"ar1"``, ``"auto"``) have one variance per column.
+        Numbers are known variances. With ``"ar1"`` and ``"auto"`` each column has its own variance.
         """
         if not isinstance(noise, str):
             return cls.known(n_features)
@@ -171,35 +171,36 @@ STRUCTURES: dict[str, Callable[[int], NoiseVariances]] = {
 
 # ----------------------------------------------------------------------------------------- bounds and prior
 
-#: Smallest noise variance allowed, as a fraction of a column's variance.
+#: Minimum noise variance, as a fraction of a column's variance.
 LEAST_NOISE = 1e-9
-#: Smallest variance of white noise beside AR(1) noise, as such a fraction: a thousandth of the standard
-#: deviation. Below it, AR(1) and white noise cannot be distinguished, and the engine uses its slow algorithm.
+# : The same for white noise in models with AR(1) noise: a thousandth of the standard deviation. Below it,
+# AR(1) and white noise cannot be distinguished, and the engine uses its slow algorithm.
 LEAST_WHITE_NOISE = 1e-6
-#: Lower bound of known noise variances in computations, as such a fraction. A value has the weight 1 / noise:
-#: rounding alone changes a log-likelihood by half a nat at 1e-14, and dominates it at 1e-16.
+# : Lower bound of known noise variances, as a fraction of a column's variance. Rounding errors change a
+# log-likelihood by half a nat at 1e-14 and dominate it at 1e-16.
 LEAST_KNOWN_NOISE = 1e-12
-#: Relative noise variance below which the weak prior falls.
+#: Relative noise variance ``s`` below which the density of the weak prior decreases.
 WEAK_PRIOR = 1e-4
-#: Lower bound for single columns in earlier versions and in files saved by them.
+#: Lower bound for single columns in files of earlier versions.
 FORMER_FLOOR = 1e-3
-# Columns with a noise variance below the first are Heywood cases if the median is above the second.
+# Columns with a relative noise variance below the first number are Heywood cases if the median of all columns
+# is above the second.
 _HEYWOOD_LOW, _HEYWOOD_TYPICAL = 1e-4, 1e-3
 
 
 class Noise(NamedTuple):
-    """How the noise variances are estimated: structure, lower bounds, prior and held values.
+    """Settings for the estimation of noise variances: structure, lower bounds, prior and known values.
 
     Attributes
     ----------
     variances : NoiseVariances
         Which columns share a variance, and which variances are known.
     floor : ndarray of shape (D,)
-        Smallest variance allowed.
+        Lower bounds of the variances.
     prior : float, default=0.0
         Relative variance ``s`` below which the prior density of its logarithm falls; zero for no prior.
     held : ndarray of shape (D,), optional
-        Held variances, NaN where they are estimated. With None all are estimated.
+        Variances that are held fixed, NaN where they are estimated. With None all are estimated.
     """
 
     variances: NoiseVariances
@@ -224,13 +225,13 @@ class Noise(NamedTuple):
         return -float(np.sum(np.log1p(self.prior / free[self.learned])))
 
     def prior_slope(self, variance: FloatArray) -> FloatArray:
-        """Return its derivative (F,) by the logarithm of each free variance."""
+        """Return the derivative (F,) of the log prior with respect to the logarithm of each free variance."""
         free = self.variances.of_groups(variance)
         slope = self.prior / (free + self.prior) if self.prior > 0.0 else np.zeros_like(free)
         return np.where(self.learned, slope, 0.0)
 
     def best_variance(self, counts: FloatArray, power: FloatArray) -> FloatArray:
-        """Return the variances that maximize the posterior density given sums of squares, without the floor.
+        """Return variances that maximize the posterior density given sums of squares, without bounds.
 
         Parameters
         ----------
@@ -251,7 +252,7 @@ class Noise(NamedTuple):
         return np.asarray(np.where(half > 0.0, below, (root - half) / counts))
 
     def maximized(self, variance: FloatArray, counts: FloatArray, power: FloatArray) -> FloatArray:
-        """M-step: return variances (D,) from counts and sums of squares (D,); known and held ones stay."""
+        """M-step: return variances (D,) from counts and sums of squares (D,); known ones are unchanged."""
         best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
         free = np.maximum(best, self.variances.largest(self.floor))
         return self.with_held(self.variances.of_columns(free, variance))
@@ -275,10 +276,11 @@ def is_heywood(variance: FloatArray) -> bool:
 def slope_for_metric(
     gradient: FloatArray, place: slice, noise: Noise | None, noise_variance: FloatArray
 ) -> FloatArray:
-    """Return the gradient from which a metric computes the curvature by the noise variances.
+    """Return the gradient from which a metric computes the curvature with respect to the noise variances.
 
-    The likelihood has curvature where its own gradient drives a variance towards zero, even if the prior
-    balances it. Where it is flat, the prior's curvature alone would give steps that shorten all others.
+    The prior's gradient is removed: where the gradient of the likelihood reduces a variance towards zero, the
+    likelihood has curvature even if the prior balances it. Where the likelihood is flat, the small curvature
+    of the prior alone would lead to large steps, which shorten the steps of all other parameters.
 
     Parameters
     ----------
@@ -298,7 +300,7 @@ def slope_for_metric(
     if noise is None:
         return gradient
     slope = gradient.copy()
-    # Curvature of the posterior density by ``log rho`` added to the expected information, in units of the
-    # prior's slope: twice the curvature that the likelihood has where the prior balances it.
+    # Curvature with respect to ``log rho`` that is added to the expected information, in units of the prior's
+    # slope: twice that of the likelihood where the prior balances its gradient.
     slope[place] -= 2.0 * noise.prior_slope(noise_variance)
     return slope

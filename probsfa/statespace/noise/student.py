@@ -41,7 +41,7 @@ class StudentNoise(NamedTuple):
     degrees_of_freedom : float
         ``nu``.
     by_row : bool, default=False
-        Whether all values of a row share one weight, or each has its own.
+        Whether all values of a row share one weight; otherwise each value has its own.
     """
 
     degrees_of_freedom: float
@@ -145,8 +145,8 @@ class StudentNoise(NamedTuple):
     ) -> FloatArray:
         """Draw noise of new values (..., N, D) with squared scales (D,).
 
-        With discrepancies and the mask of the observed values (N, D) of the same rows, weights that the
-        values of a row share are drawn given these.
+        If the discrepancies and the mask (N, D) of the observed values of the same rows are given, shared
+        weights are drawn conditional on them.
         """
         nu = self.degrees_of_freedom
         of_weights = (*shape[:-1], 1) if self.by_row else shape

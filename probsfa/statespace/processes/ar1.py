@@ -1,8 +1,8 @@
 """AR(1) processes of unit variance: ``z' = a z + sqrt(1 - a^2) e``, or ``a ** dt`` over a gap.
 
-The engine treats these processes separately, with their states first, as most models consist of them. This
-module has the M-step, the spectrum and the coordinates of their decays: ``atanh a``, a in (-1, 1), for evenly
-sampled rows, and ``log(-log a)``, the logarithm of the rate, a in (0, 1), for uneven sampling.
+The engine treats these processes separately, and their states come first, because most models have only them.
+This module contains the M-step, the spectrum and the coordinates of their decays: ``atanh a``, a in (-1, 1),
+for evenly sampled rows, and ``log(-log a)``, the logarithm of the rate, a in (0, 1), for uneven sampling.
 """
 
 import numpy as np

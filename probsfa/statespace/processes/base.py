@@ -1,9 +1,9 @@
 """Interface of a kind of latent process.
 
-A kind is a module of this package: a subclass of :class:`Process` whose fields are arrays of parameters, with
-one entry per process. Required are the transition over a gap, free coordinates of the parameters, and initial
-values in place of an AR(1) factor. The M-step, the score, spectra and quantities derived from them follow
-numerically from the transition here; a kind may implement them in closed form.
+Each kind is a module of this package with a subclass of :class:`Process`, whose fields are arrays of
+parameters with one entry for each process. A subclass must implement the transition over a time step, free
+coordinates of the parameters, and initial values that replace an AR(1) factor. The base class computes the
+M-step, the score and spectra numerically from the transition; a subclass may implement them in closed form.
 
 Each process is a block of states that is independent of all others. Its states have unit variance and no
 covariance at the start of a sequence; in a stationary process this holds at all times.
@@ -28,15 +28,15 @@ Transitions = tuple[FloatArray, FloatArray]
 
 # Step of central differences by a coordinate of order one: the cube root of the machine precision.
 _DIFFERENCE = 6e-6
-# Assumed distance from one of the eigenvalues of non-stationary processes in spectra, which only determine
-# optimizer steps. Most series have less than one cycle at frequencies below it.
+# In spectra, which only determine optimizer steps, eigenvalues of non-stationary processes are set to one
+# minus this number. Most series have less than one period at frequencies below it.
 _SHORT_OF_ONE = 3e-4
 
 
 def closest_order(loadings: FloatArray, held: FloatArray, cost: FloatArray | float = 0.0) -> NDArray[np.intp]:
-    """Return the process for each place (N,) such that loadings are closest to held ones up to signs.
+    """Return the order (N,) of the processes for which loadings are closest to fixed ones up to signs.
 
-    ``cost`` (N, N) is added for each place and process.
+    ``cost`` (N, N) is added to the distance for each position and process.
     """
     up, down = (
         np.nansum((sign * loadings[:, None, :] - held[:, :, None]) ** 2, axis=0) for sign in (1.0, -1.0)
@@ -45,7 +45,7 @@ def closest_order(loadings: FloatArray, held: FloatArray, cost: FloatArray | flo
 
 
 def closest_signs(loadings: FloatArray, held: FloatArray) -> FloatArray:
-    """Return the signs (N,) with which loadings are closest to held ones."""
+    """Return the signs (N,) for which loadings are closest to fixed ones."""
     return np.where(np.nansum(loadings * held, axis=0) < 0.0, -1.0, 1.0)
 
 
@@ -101,13 +101,13 @@ class Process(ABC):
     n_states : int
         Number of states of one process, ``B``.
     parts : tuple of str
-        Suffixes that make the name of a process the names of its states.
+        Suffixes of the names of the states, appended to the name of the process.
     seen : tuple of int
-        States of a process with loadings.
+        Indices of the states of a process that have loadings.
     stationary : bool
         Whether the states have constant variance.
     sought : bool
-        Whether initial processes are found in the periodogram; others start in place of AR(1) factors.
+        Whether initial values come from the periodogram; other kinds start from AR(1) factors.
     longest_steps : tuple of float
         Longest optimizer step in each coordinate.
     names : dict of str
@@ -149,7 +149,7 @@ class Process(ABC):
     @classmethod
     @abstractmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """Return initial processes in place of AR(1) factors, with factors (N,) for their loadings.
+        """Return initial processes that replace AR(1) factors, with multipliers (N,) for their loadings.
 
         If there are several candidates, the likelihood selects one.
         """
@@ -162,10 +162,10 @@ class Process(ABC):
     @classmethod
     @abstractmethod
     def silent(cls, count: int) -> Self:
-        """Return `count` processes with arbitrary parameters, distinct if they are free."""
+        """Return `count` processes with arbitrary parameters, all different unless they are constants."""
 
     def evenly_sampled(self) -> Self:
-        """Return the processes without aliases: unique parameters if rows are evenly sampled."""
+        """Return the processes with unique parameters for evenly sampled rows (without aliases)."""
         return self
 
     # --------------------------------------------------------------------------- arrays of parameters
@@ -213,7 +213,7 @@ class Process(ABC):
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return the number of loadings of `count` processes fixed by :meth:`canonical`, hence not free."""
+        """Return the number of loadings of `count` processes that :meth:`canonical` fixes."""
         del count
         return 0
 
@@ -231,7 +231,7 @@ class Process(ABC):
     def closest(
         self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
     ) -> tuple[Self, FloatArray]:
-        """Permute processes and signs such that loadings (D, N, B) are closest to held ones.
+        """Permute processes and change signs so that loadings (D, N, B) are closest to fixed ones.
 
         ``held`` is NaN where a loading is free; ``within`` (2, N) are limits as of :meth:`maximized`.
         """
@@ -281,7 +281,7 @@ class Process(ABC):
         # noqa: ARG002
         """M-step: return the processes that maximize the expected log density of the transitions of each.
 
-        ``within`` (2, N) are the lowest and highest frequency of each process, for kinds with a frequency.
+        ``within`` (2, N) are limits of the frequency of each process, for kinds with a frequency.
         """
         if not self.n_free():
             return self

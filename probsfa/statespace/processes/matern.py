@@ -20,8 +20,8 @@ __all__ = ["Matern32", "Matern52"]
 # Range of rates: time scales from a small fraction of a step to 17,000 steps. At much slower rates the
 # innovations, of the order of the cube of the rate, are below rounding.
 SLOWEST_RATE, FASTEST_RATE = 1e-4, 50.0
-# Number of nodes of the integral for the innovations of Matern-5/2, and the limit of ``d`` beyond which its
-# integrand is below rounding, so that the innovations are the stationary covariance.
+# Number of nodes of the integral for the innovation covariance of Matern-5/2, and the limit of ``d`` beyond
+# which the integrand is below rounding and the covariance is the stationary one.
 _NODES, _WHOLE = 24, 20.0
 # Terms of the series of an incomplete gamma function below one: the next is 1e-17 of the first.
 _POWERS = np.arange(16.0)
@@ -31,7 +31,7 @@ _COEFFICIENTS = 1.0 / factorial(3.0 + _POWERS)
 def _gammainc_3(x: Any) -> Any:
     """Return the incomplete gamma function ``1 - exp(-x) (1 + x + x^2 / 2)``, accurate for small ``x``.
 
-    Arrays of NumPy or of JAX, which has no derivative of its own function that is as fast.
+    Arrays may be of NumPy or of JAX; JAX's own function has a slow derivative.
     """
     xp = x.__array_namespace__()
     small, large = xp.where(x < 1.0, x, 0.5), xp.where(x < 1.0, 1.0, x)
@@ -163,7 +163,7 @@ class Matern32(Process):
 
 @cache
 def _matern52() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return ``N = F + 1`` and the direction of shocks, for the scaled states, and nodes and weights."""
+    """Return ``N = F + 1`` and the direction of the innovations for the scaled states, nodes and weights."""
     root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
     drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)
     shock = np.sqrt(16.0 / 3.0) * np.linalg.solve(root, np.array([0.0, 0.0, 1.0]))

@@ -20,7 +20,7 @@ from probsfa.statespace.processes.base import BlockMoments, Process, Transitions
 
 __all__ = ["Rhythm"]
 
-# Number of rotations that are tried to match held loadings.
+# Number of rotations that are tried to match fixed loadings.
 _TURNS = 72
 
 
@@ -78,7 +78,7 @@ class Rhythm(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """Raise: cycles start from peaks of the periodogram (:func:`.starts.rhythm`)."""
+        """Raise an error: cycles start from peaks of the periodogram (:func:`.starts.rhythm`)."""
         raise NotImplementedError
 
     @property
@@ -95,8 +95,7 @@ class Rhythm(Process):
     def vectors(loadings: FloatArray) -> Any:
         """Return loadings (D, N, 2) as complex numbers (D, N).
 
-        The signal ``c z + c* z*`` has their modulus as standard deviation, and lags behind a column with
-        ``c* = 0`` by their angle.
+        The standard deviation of the signal is the modulus, and its phase lag the angle.
         """
         return loadings[..., 0] + 1j * loadings[..., 1]
 
@@ -125,14 +124,14 @@ class Rhythm(Process):
         at_largest = vectors[largest, own]
         size = np.abs(at_largest)
         vectors = vectors * np.where(size > 0.0, at_largest.conj() / np.where(size > 0.0, size, 1.0), 1.0)
-        vectors[largest, own] = size  # exactly real: held loadings must be zero without rounding
+        vectors[largest, own] = size  # exactly real, because fixed loadings must be exactly zero
         turned = type(self)(ordered.decay, np.abs(ordered.frequency))
         return turned, np.stack([vectors.real, vectors.imag], axis=2)
 
     def closest(
         self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
     ) -> tuple[Self, FloatArray]:
-        """See :class:`.Process`; cycles keep their order and get the closest phases."""
+        """See :class:`.Process`; the order of cycles is unchanged, their phases are the closest ones."""
         angles = 2.0 * np.pi * np.arange(_TURNS) / _TURNS
         vectors = self.vectors(loadings)[:, :, None] * np.exp(1j * angles)
         away = np.nansum((vectors.real - held[:, :, :1]) ** 2, axis=0)

@@ -1,8 +1,8 @@
 """Trends: local level (random walk) and local linear trend.
 
-They have no stationary variance. At the start of a sequence the variance of their states is so large relative
-to that of their steps that they are practically unknown (a diffuse start). States are scaled to unit variance
-at the start: a loading divided by the root of this variance ratio is the standard deviation of the steps.
+Trends have no stationary variance. Their initialization is diffuse: at the start of a sequence the variance
+of their states is very large relative to that of their steps. States are scaled to unit variance at the
+start, so that a loading divided by the root of this variance ratio is the standard deviation of the steps.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from probsfa.statespace.processes.base import Process, Transitions
 __all__ = ["LocalLevel", "LocalLinearTrend"]
 
 # Initial variances in units of those of steps. The initial standard deviation is 1e5 steps for a local level;
-# for a local linear trend it is 1e6 (level) and 1e4 (slope) steps of the slope. Much larger ones would leave
-# filtered variances without significant digits.
+# for a local linear trend it is 1e6 (level) and 1e4 (slope) steps of the slope. With much larger variances,
+# filtered variances would have no significant digits.
 _START_OF_LEVEL, _START_OF_LINE, _START_OF_SLOPE = 1e10, 1e12, 1e8
 # Range of the variance of the steps of a level, in units of that of its slope.
 _LEAST_RATIO, _MOST_RATIO = 1e-6, 1e8
@@ -52,7 +52,7 @@ class LocalLevel(Process):
         return steps.__array_namespace__().ones_like(steps), steps
 
     def to_free(self) -> FloatArray:
-        """Return an empty array: nothing is free."""
+        """Return an empty array: there are no free parameters."""
         return np.zeros((0, len(self)))
 
     def at(self, free: FloatArray) -> Self:
@@ -68,7 +68,7 @@ class LocalLevel(Process):
 
     @property
     def order(self) -> FloatArray:
-        """Equal keys: the order stays."""
+        """Return equal keys, which keep the order."""
         return np.zeros(len(self))
 
     @classmethod
@@ -78,7 +78,7 @@ class LocalLevel(Process):
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return the number of rotations of the random walks, which all have the same dynamics."""
+        """Return the number of rotations of the random walks, because all have the same dynamics."""
         return count * (count - 1) // 2
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
@@ -94,11 +94,11 @@ class LocalLevel(Process):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalLinearTrend(Process):
-    """Lines whose slope is a random walk and whose level has separate steps, in continuous time.
+    """Local linear trends in continuous time: the slope is a random walk, the level has additional steps.
 
     Level ``l`` and slope ``s`` move by ``dl = s dt + sqrt(ratio) dv`` and ``ds = dw``, with ``v`` and ``w``
-    independent. Over unit gaps this is the local linear trend of structural time series with variances of the
-    level ``ratio - 1 / 6`` and of the slope 1 (Harvey 1989, section 9.1).
+    independent. With unit time steps this is the local linear trend of structural time series, with variance
+    ``ratio - 1 / 6`` of the level and 1 of the slope (Harvey 1989, section 9.1).
 
     Attributes
     ----------

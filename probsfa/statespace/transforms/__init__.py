@@ -1,8 +1,8 @@
 """Transforms of columns: positive amounts, percentages, and skewed values.
 
-A Gaussian model can impute negative rain and humidity above 100 %. With a transform a column is modelled as
-``y = T(x)`` with an increasing ``T``, in which it is unbounded and closer to Gaussian. The log-likelihood of
-the data is that of ``y`` plus ``log T'(x)`` for each observed value. Quantiles of ``x`` are those of ``y``,
+A Gaussian model can impute negative rain, or humidity above 100 %. With a transform, the model is fitted to
+``y = T(x)`` with an increasing ``T``, whose distribution is closer to a Gaussian. The log-likelihood of the
+data is that of ``y`` plus ``log T'(x)`` for each observed value. Quantiles of ``x`` are those of ``y``,
 transformed back; means and standard deviations are computed by integration.
 
 ==================  ======================================================  =================================
@@ -18,8 +18,8 @@ kind                ``y``                                                   ``x`
 ``(None, b)``       ``-log(b - x)``                                         b or below
 ==================  ======================================================  =================================
 
-Values on a bound have no finite ``y`` in the last three, and no finite slope in ``"sqrt"``. Values that are
-closer to the bound than a margin are moved to the margin. The margin is half the distance of the closest
+In the last three kinds ``y`` is infinite on a bound, and in ``"sqrt"`` its slope is. Values that are closer
+to the bound than a margin are therefore moved to the margin. The margin is half the distance of the closest
 training value off the bound, at least a thousandth and at most a hundredth of the range (for one bound, at
 least a thousandth and at most a twentieth of the median distance). Back-transformed values below the range of
 ``"log1p"``, ``"sqrt"`` and ``"box-cox"`` are zero.

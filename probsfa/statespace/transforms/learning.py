@@ -22,8 +22,8 @@ from probsfa.statespace.transforms.maps import (
     YeoJohnson,
 )
 
-# Margin at bounds: a share of the distance of the closest value, between shares of the range or, with one
-# bound, of the median distance.
+# Margin at bounds: share of the distance of the closest value; minimum and maximum share of the range or,
+# with one bound, of the median distance.
 _SHARE_OF_CLOSEST, _LEAST_MARGIN, _MOST_OF_RANGE, _MOST_OF_MEDIAN = 0.5, 1e-3, 0.01, 0.05
 # Requirements of "auto": numbers of values and of different values; gain over no transform in nats, of the
 # conditional likelihood (in total and for each value) and of the marginal one; further gain of the logarithm.
@@ -111,16 +111,16 @@ def _best_power(log_likelihood: Any, seen: FloatArray, powers: tuple[float, floa
 def choose_transform(cells: FloatArray, sequences: Sequences) -> Transform | None:
     """Return the transform of a column that is clearly better than none, or None.
 
-    Two likelihoods must improve: the marginal one of independent values, in the effective number of
-    independent values, and the conditional one of an AR(1) process, which is closer to the model. Candidates
-    are transforms whose inverse grows slowly. The logarithm must be much better, because means after
-    back-transformation can be far off if the model is wrong.
+    Two likelihoods must improve: that of independent values (for the effective number of independent values),
+    and the conditional likelihood of an AR(1) process, which is closer to the model. Candidates are
+    transforms whose inverse grows slowly. The logarithm must be much better, because means after
+    back-transformation can have large errors if the model is wrong.
     """
     seen = cells[~np.isnan(cells)]
     if seen.size < _FEWEST or seen.min() < 0.0:
         return None
     values, counts = np.unique(seen, return_counts=True)
-    # Largest share of the observed values that are equal (other than zero): with more ties there is no
+    # Maximum share of equal observed values (other than zero): with more ties the distribution has no
     # density.
     if values.size < _FEWEST_VALUES or counts[values != 0.0].max() > 0.2 * seen.size:
         return None
