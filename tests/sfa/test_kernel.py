@@ -415,6 +415,49 @@ def test_outputs_that_are_slow_in_training_alone_bring_a_warning():
         KernelSFA().fit(X)
 
 
+def turned_blobs(seed, n_views=72, size=16, n_blobs=12):
+    """Images of opaque blobs that turn once about the vertical axis, and the sine and cosine of the angle."""
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((n_blobs, 3)) * [0.5, 0.4, 0.5]
+    brightness, width = rng.uniform(0.3, 1, n_blobs), rng.uniform(0.1, 0.25, n_blobs)
+    rows, columns = np.mgrid[-1.5 : 1.5 : size * 1j, -1.5 : 1.5 : size * 1j]
+    angles = 2 * np.pi * np.arange(n_views) / n_views
+    images = np.zeros((n_views, size, size))
+    for image, angle in zip(images, angles, strict=True):
+        x = np.cos(angle) * points[:, 0] + np.sin(angle) * points[:, 2]
+        depth = np.cos(angle) * points[:, 2] - np.sin(angle) * points[:, 0]
+        for i in np.argsort(depth):
+            squares = (columns - x[i]) ** 2 + (rows - points[i, 1]) ** 2
+            cover = np.exp(-squares / (2 * width[i] ** 2))
+            image[:] = image * (1 - cover) + brightness[i] * cover
+    flat = images.reshape(n_views, -1)
+    return (flat - flat.mean(axis=0)) / flat.std(), np.column_stack([np.sin(angles), np.cos(angles)])
+
+
+def explained(model, X, sources):
+    """Return the smallest share of the variance of a source that the outputs explain linearly."""
+    Y = np.column_stack([np.ones(len(X)), model.transform(X)])
+    left = sources - Y @ np.linalg.lstsq(Y, sources, rcond=None)[0]
+    return float((1 - left.var(axis=0) / sources.var(axis=0)).min())
+
+
+@pytest.mark.parametrize("seed", [200, 206])
+def test_a_slower_solution_that_held_out_rows_hardly_reject_is_reported(seed):
+    X, pose = turned_blobs(seed)
+    with pytest.warns(UserWarning, match="these rows cannot distinguish the two") as caught:
+        model = KernelSFA().fit(X)
+    assert explained(model, X, pose) < 0.2
+    suggested = float(re.search(r"selected \S+, but (\S+) has", str(caught[0].message))[1])
+    assert explained(KernelSFA(regularization=suggested).fit(X), X, pose) > 0.9
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_other_solution_is_reported_where_held_out_rows_decide(rng):
+    X, pose = turned_blobs(204)
+    assert explained(KernelSFA().fit(X), X, pose) > 0.9
+    KernelSFA(1).fit(series(rng, 300))
+
+
 def test_the_default_support_is_limited(rng, monkeypatch):
     monkeypatch.setattr(kernel, "_MOST_SUPPORT", 30)
     X = series(rng, 80)

@@ -150,6 +150,9 @@ _UNMEASURED = 1e-3  # of the mean of k(z, z): the default where no rows can be h
 _N_FOLDS = 5
 _PRE_IMAGE_POINTS = 1000
 _MOST_SUPPORT = 500  # default limit: the choice of the regularization then takes seconds
+# A smaller regularization is reported if it halves the delta values in training and at most doubles those on
+# held-out rows, where its outputs are slow: five folds do not resolve a factor of two of an object seen once.
+_CLOSE, _SLOW = 2.0, 0.2
 _CHOICE = 10.0  # cost of the choice, as a multiple of that of the moments and the first whitening
 _REMEDY = (
     "Use fewer components, another kernel or gamma, a larger regularization, or more rows; "
@@ -374,8 +377,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         -----
         UserWarning
             If outputs are much faster on held-out rows than in training, or can fit any time series; if
-            rounding errors exceed the variation of kernel functions; or if fewer support vectors than
-            `n_support` span all kernel functions.
+            another regularization has much slower outputs in training and nearly as slow ones on held-out
+            rows; if rounding errors exceed the variation of kernel functions; or if fewer support vectors
+            than `n_support` span all kernel functions.
         """
         # After an error or a keyboard interrupt the estimator is not fitted.
         self.__dict__.pop("coefficients_", None)
@@ -588,7 +592,28 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             )
             return chosen, None
         at = path.choose(prepared.sequences.n_rows)
+        self._warn_of_alternative(prepared.problem, values, path.delta_values.mean(axis=1), at)
         return float(values[at]), path.delta_values[at]
+
+    def _warn_of_alternative(
+        self, problem: KernelProblem, values: FloatArray, held_out: FloatArray, at: int
+    ) -> None:
+        """Warn if held-out rows hardly distinguish the selected value from one that is slower in training."""
+        close = [int(i) for i in np.flatnonzero(held_out[:at] <= min(_CLOSE * held_out[at], _SLOW))]
+        training = {
+            i: float(solve(problem, self.n_components, float(values[i])).delta_values.mean())
+            for i in ([*close, at] if close else [])
+        }
+        slower = [i for i in close if _CLOSE * training[i] <= training[at]]
+        if slower:
+            best = min(slower, key=lambda i: held_out[i])
+            warnings.warn(
+                f"regularization='auto' selected {values[at]:.2g}, but {values[best]:.2g} has mean delta "
+                f"values of {training[best]:.2g} instead of {training[at]:.2g} in training, and of "
+                f"{held_out[best]:.2g} instead of {held_out[at]:.2g} on held-out rows: these rows cannot "
+                "distinguish the two. Compare the outputs of both, or use rows in which slow changes recur.",
+                stacklevel=4,
+            )
 
     def _report(self, prepared: _Prepared, seconds: float) -> None:
         """Write progress, and the estimated time of the choice of the regularization."""
