@@ -308,18 +308,6 @@ class Transition(NamedTuple):
         """Return the distribution of the next state."""
         return Gaussian(self.move(state.mean), self.predict_covariance(state.covariance))
 
-    def information_rows(self, rows: Array) -> Array:
-        """Return ``X A' Q^-1 A`` for a matrix (J, K), or a batch of them."""
-        return self.in_information_form().known.of_columns(rows)
-
-    def gain(self, covariance: Array) -> Array:
-        """Return ``S A' Q^-1``, the gain of a state on the next, with ``S`` its covariance given the next."""
-        return self.in_information_form().weights.of_columns(covariance)
-
-    def gain_transposed(self, covariance: Array) -> Array:
-        """Return ``Q^-1 A S``."""
-        return self.in_information_form().weights.transposed().times(covariance)
-
     # ------------------------------------------------------------------ moments of successive states
 
     def lag_terms(self, lag_one: Array) -> Array:

@@ -12,7 +12,11 @@ through the distribution of the state at its left border, which is computed exac
 4. *Smooth* every segment backwards, from the distribution of its last state given all rows, which a backward
    pass over the borders computes.
 
-All results are sums of positive terms, and are the same as those of :mod:`.recursions`.
+With ``P`` the covariance of a filtered state, ``z' = A z + e`` the next one, ``Cov e = Q`` and the gain ``G =
+P A' (A P A' + Q)^-1``, the smoothed covariance is ``(I - G A) P (I - G A)' + G (Q + P') G'`` (Rauch, Tung &
+Striebel 1965). ``A' Q^-1 A`` would lose all digits of closely spaced rows: entries of ``Q^-1`` of a smooth
+process grow with the third power of the reciprocal gap. All results are sums of positive terms, and are the
+same as those of :mod:`.recursions`.
 Arrays over segments have the segment last: ``(L, n, S)`` for ``n`` numbers at each of ``L`` rows.
 """
 
@@ -224,16 +228,14 @@ def given_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
     library calls are avoided: batched calls deadlock if several of them run on few cores (JAX 0.10).
     """
     n = segments.covariance.shape[0]
-    identity = identity_like(segments.covariance)
-    known = whiten(segments.covariance, jnp.concatenate([segments.transfer[:, :n], identity], axis=1))
-    half, inverse = known[:, :n], known[:, n:]
-    whitened = materialize(times_transpose(roots, half))
-    inner = times_transpose(whitened, whitened) + identity
-    solved = whiten(inner, jnp.concatenate([roots, whitened], axis=1))
-    narrowed, bounded = solved[:, :n], solved[:, n:]
-    # By `bounded`, whose norm is below one; the covariance times `half` would cancel.
-    gain = times(materialize(transpose_times(narrowed, bounded)), inverse)
-    return gain, transpose_times(narrowed, narrowed)
+    carried = materialize(times_transpose(roots, segments.transfer[:, :n]))
+    predicted = transpose_times(carried, carried) + segments.covariance
+    crossed = transpose_times(carried, roots)
+    solved = whiten(predicted, jnp.concatenate([crossed, identity_like(crossed)], axis=1))
+    gain = materialize(transpose_times(solved[:, :n], solved[:, n:]))
+    narrowed = materialize(roots - times_transpose(carried, gain))
+    spread = times(gain, materialize(times_transpose(segments.covariance, gain)))
+    return gain, transpose_times(narrowed, narrowed) + spread
 
 
 def join_back(segments: Summaries, borders: Borders) -> Gaussian:
@@ -275,16 +277,17 @@ _Row = tuple[Array, Array, Transition, Array]
 def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, Array]:
     """Return a row's states given all rows, and its lag-one covariances as in :class:`SmoothedRows`."""
     (filtered_mean, root, transition), is_last = materialize(row[:3]), row[3]
-    inner = materialize(times_transpose(transition.information_rows(root), root) + identity_like(root))
-    narrowed = solve_lower(*cholesky(inner), root)
-    spread = materialize(transpose_times(narrowed, narrowed))
-    gain, transposed_gain = transition.gain(spread), transition.gain_transposed(spread)
-    mean = filtered_mean + times(gain, (later.mean - transition.move(filtered_mean))[:, None])[:, 0]
+    carried = materialize(transition.matrix.transposed().of_columns(root))
+    predicted = materialize(transpose_times(carried, carried) + transition.innovation_covariance())
+    triangle = cholesky(predicted)
+    transposed_gain = solve_upper(*triangle, solve_lower(*triangle, transpose_times(carried, root)))
+    narrowed = materialize(root - times(carried, transposed_gain))
+    change = (later.mean - transition.move(filtered_mean))[:, None]
+    mean = filtered_mean + transpose_times(transposed_gain, change)[:, 0]
     crossed = materialize(times(later.covariance, transposed_gain))
-    state = Gaussian(
-        jnp.where(is_last, last.mean, mean),
-        jnp.where(is_last, last.covariance, spread + times(gain, crossed)),
-    )
+    beyond = materialize(transition.innovation.times(transposed_gain) + crossed)
+    covariance = transpose_times(narrowed, narrowed) + transpose_times(transposed_gain, beyond)
+    state = Gaussian(jnp.where(is_last, last.mean, mean), jnp.where(is_last, last.covariance, covariance))
     return state, jnp.where(is_last, transposed_gain, crossed)
 
 
