@@ -1,11 +1,11 @@
 """Slow feature analysis, classic and probabilistic.
 
-Slowly varying signals behind a multivariate time series: by one eigenproblem if the series is complete and
-has little noise (:class:`SFA`), and by a dynamic factor model with missing data and prediction intervals
-(:class:`ProbabilisticSFA`; :class:`BayesianSFA` includes the uncertainty of the parameters).
+The package estimates slowly varying signals behind a multivariate time series. :class:`SFA` solves one
+eigenproblem, for complete series with little noise. :class:`ProbabilisticSFA` is a dynamic factor model with
+missing data and prediction intervals; :class:`BayesianSFA` also includes the uncertainty of the parameters.
 
-Importing this package loads no numerical library: names are imported when they are first used. Public names
-and their modules are listed in ``__init__.pyi`` alone.
+Importing this package does not import numerical libraries: names are imported at their first use. Public
+names and their modules are listed in ``__init__.pyi``.
 """
 
 import os

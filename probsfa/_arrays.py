@@ -1,4 +1,4 @@
-"""Validation of one array-like: types and values, with the place of the first invalid value in messages."""
+"""Validation of one array-like: types and values; messages name the position of the first invalid value."""
 
 import re
 import sys
@@ -154,7 +154,7 @@ def too_large(values: NDArray[np.float64]) -> tuple[int, int] | None:
 
 
 def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None:
-    """Raise a ValueError for a column that varies so little that squares underflow in double precision.
+    """Raise a ValueError for a column with so little variation that squares underflow in double precision.
 
     Otherwise it would be treated as constant, or give NaN.
     """
@@ -180,7 +180,7 @@ def _fill_masked(X: Any) -> Any:
         try:
             X = np.ma.array(X)  # the conversion of a list by NumPy ignores masks
         except ValueError:
-            return X  # rows of unequal length have an error message of their own
+            return X  # there is a separate error message for rows of unequal length
     if not isinstance(X, np.ma.MaskedArray):
         return X
     if X.dtype.kind in "biuf":
@@ -220,7 +220,7 @@ def _objects_with_nan(cells: NDArray[Any]) -> NDArray[Any]:
 
 
 def _check_kind(X: Any, name: str) -> None:
-    """Raise an error for values that NumPy would convert silently, or reject without their place."""
+    """Raise an error for values that NumPy would convert silently, or reject without naming the position."""
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # a Bunch, or a dictionary of columns
         keys = ", ".join(repr(key) for key in list(X)[:6])
         raise TypeError(
@@ -377,7 +377,7 @@ def as_frame(X: Any) -> Any:
     Raises
     ------
     ValueError
-        If the second dimension alone has times, so that times would be read as columns.
+        If only the second dimension has times, because times would then be columns.
     """
     if not is_data_array(X):
         return X

@@ -57,16 +57,16 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # processes started from now on read their settings there
-    compilation_cache.reset_cache()  # a cache that was looked up before has the old folder
+    compilation_cache.reset_cache()  # otherwise an open cache would keep the old folder
     return folder
 
 
 def keep_programs_of_commands() -> Path | None:
     """Enable the cache of compiled programs for the command line.
 
-    This sets environment variables of JAX before JAX is imported, which costs no time if a command does not
-    use JAX. Nothing is done if JAX is imported already, if these variables set a folder or disable the cache,
-    or if the user's cache folder is not writable.
+    The function sets environment variables before JAX is imported, so that commands that do not use JAX need
+    not import it. It has no effect if JAX has been imported, if these variables already set a folder or
+    disable the cache, or if the user's cache folder is not writable.
 
     Each kind of processor has its own folder, because programs are compiled for its instruction set and home
     folders may be shared between machines. File names of JAX depend on everything else, such as versions of

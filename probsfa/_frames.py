@@ -1,4 +1,4 @@
-"""Support of ``set_output`` for lists of sequences, which scikit-learn does not have."""
+"""Support of ``set_output`` for lists of sequences, which scikit-learn does not provide."""
 
 import functools
 import inspect
@@ -19,14 +19,14 @@ _Estimator = TypeVar("_Estimator", bound=type)
 
 
 def lists_in_lists_out(cls: _Estimator) -> _Estimator:
-    """Let an estimator class with ``set_output`` return a list of frames for a list of sequences.
+    """Decorate an estimator class so that ``transform`` returns a list of DataFrames for a list of sequences.
 
     scikit-learn converts the result of ``transform`` to one DataFrame and does not support lists. If
     DataFrames are configured, this decorator transforms the list with all further arguments (times, for
     example), and converts each result to a DataFrame with the index of its sequence.
 
-    For a DataArray of xarray the result is a DataArray with the coordinates of its rows, unless DataFrames
-    are configured, whose index has its labels.
+    For a DataArray of xarray the result is a DataArray with the coordinates of its rows, or, if DataFrames
+    are configured, a DataFrame with these as its index.
 
     ``fit_transform`` passes arguments of ``fit`` that ``transform`` also has, which scikit-learn drops.
     """
@@ -70,8 +70,8 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
 def _labelled(estimator: Any, X: Any, result: Any) -> Any:
     """Return the outputs of an estimator with the labels of the rows of `X`.
 
-    All estimators do so for a DataArray; for frames those that define `_frames_for_frames`, unless arrays
-    were chosen by ``set_output``.
+    For a DataArray this is done for all estimators. For DataFrames it is done for estimators that define
+    `_frames_for_frames`, unless ``set_output`` selects arrays.
     """
     as_chosen = "transform" in getattr(estimator, "_sklearn_output_config", {})
     is_frame = hasattr(X, "columns") or hasattr(X, "column_names")

@@ -43,7 +43,8 @@ def like_input(
     -------
     ndarray, DataFrame, Table or DataArray, or list of them
         DataFrames and tables have the columns of the input. DataFrames of pandas have its index, and nullable
-        floats for its nullable numbers; a DataArray has its dimensions and coordinates. Otherwise arrays.
+        floats for its nullable numbers; a DataArray has its dimensions and coordinates. All other results are
+        arrays.
     """
     if sequences.is_list:
         return [like_array(x, values[s], columns, sources) for x, s in zip(X, sequences.slices, strict=True)]
@@ -87,7 +88,7 @@ def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequenc
     """Convert values of the rows of one sequence to its type; parameters as in :func:`like_input`."""
     if _is_pandas(x):
         names = x.columns if columns is None else columns
-        made = type(x)(values, index=x.index, columns=names, copy=False)  # not shared with other code
+        made = type(x)(values, index=x.index, columns=names, copy=False)  # the array is not used elsewhere
         return _nullable_as_in(made, x.dtypes if sources is None else x.dtypes.iloc[list(sources)])
     if is_data_array(x):
         return _like_data_array(x, values, columns, sources)
@@ -129,7 +130,7 @@ def _like_data_array(x: Any, values: FloatArray, columns: Any, sources: Sequence
     if len(columns) == len(kept):
         return x.isel({features: kept}).copy(data=values)
     by_row = {name: each for name, each in x.coords.items() if features not in each.dims}
-    if not kept:  # of other columns, such as latent factors
+    if not kept:  # the columns are new ones, such as latent factors
         return type(x)(values, dims=(rows, "component"), coords={**by_row, "component": list(columns)})
     labels = x.indexes[features][kept] if features in x.indexes else columns[: len(kept)]
     by_row[features] = [*labels, *columns[len(kept) :]]

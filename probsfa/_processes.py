@@ -29,8 +29,8 @@ def check_not_forked() -> None:
     3.13; the start methods "spawn" and "forkserver", and the default backend of joblib, start processes that
     have not used JAX.
 
-    Call this before each use of JAX: the first call in a process records its use. A child that was forked
-    before that may use JAX.
+    Call this before each use of JAX; the first call in a process records the use. JAX may be used in a child
+    that was forked before that.
 
     Raises
     ------

@@ -13,8 +13,8 @@ def generator(seed: Seed) -> np.random.Generator:
     Parameters
     ----------
     seed : int, Generator, RandomState or None
-        An integer gives the same generator each time; a generator is returned unchanged; a RandomState gives
-        a seed; None is different each time.
+        An integer leads to the same generator each time; a generator is returned unchanged; a seed is drawn
+        from a RandomState; None leads to a different generator each time.
 
     Returns
     -------

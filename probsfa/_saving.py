@@ -2,14 +2,14 @@
 
 A file is a NumPy archive (``.npz``) of arrays and one JSON text, the header. The header contains the version
 of the format and a tree of nodes: numbers, texts, arrays by their names in the archive, collections, records
-of this package, and estimators of this package and of scikit-learn. An estimator is its parameters and fitted
-attributes, or what its method ``_to_arrays`` returns (:class:`Saved`). A function is refused: it could only
-be restored by running code from the file.
+of this package, and estimators of this package and of scikit-learn. An estimator is stored as its parameters
+and fitted attributes, or as the result of its method ``_to_arrays`` (:class:`Saved`). Functions raise an
+error, because restoring them would require running code from the file.
 
 The header also has a checksum of tree and arrays, and the outputs of the estimator for two rows, which must
 be reproduced after loading.
 
-Version 1 of the format is read too. There a :class:`probsfa.ProbabilisticSFA` or a
+Version 1 of the format can also be read. In it a :class:`probsfa.ProbabilisticSFA` or
 :class:`probsfa.BayesianSFA` was a file of another kind, or the bytes of such a file within a pipeline.
 """
 
@@ -62,9 +62,9 @@ _VERSION1 = {
 class Saved:
     """Mixin for estimators that can be saved.
 
-    A class that restores itself from other values than its parameters and fitted attributes defines
-    ``_to_arrays()``, which returns a dictionary of numbers, texts, arrays and collections, and the class
-    method ``_from_arrays(state)``, which raises an error for values that make no model.
+    A class that is not restored from its parameters and fitted attributes defines two methods.
+    ``_to_arrays()`` returns a dictionary of numbers, texts, arrays and collections; the class method
+    ``_from_arrays(state)`` restores the estimator, or raises an error for invalid values.
     """
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -93,8 +93,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        An estimator or expansion of this package, or one of scikit-learn that is made of numbers, such as a
-        scaler or a pipeline.
+        An estimator or expansion of this package, or an estimator of scikit-learn whose parameters and
+        attributes are numbers, texts and arrays, such as a scaler or a pipeline.
     path : path-like
         File to write; an existing file is replaced atomically.
 
@@ -182,7 +182,7 @@ def _usable(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raise a ValueError that names the file for all errors from its contents."""
     try:
         yield
-    # A changed file can lead to any error in the libraries below.
+    # A changed file can cause any error in the libraries that are used.
     except Exception as error:
         reason = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
         reason = " ".join(reason.split()).rstrip(".")[:300]
@@ -258,7 +258,7 @@ class _Arrays:
 
     def __init__(self) -> None:
         self.by_name: dict[str, NDArray[Any]] = {}
-        self._known: dict[int, tuple[Any, str]] = {}  # with the array, whose id is then not used again
+        self._known: dict[int, tuple[Any, str]] = {}  # the array is stored too, so that its id is not reused
 
     def encode(self, value: Any, where: str) -> Any:
         """Return the node of a value; `where` is its name in messages."""
@@ -278,7 +278,7 @@ class _Arrays:
             parts = [self._array(getattr(matrix, part), where) for part in ("data", "indices", "indptr")]
             return {"sparse": type(matrix).__name__, "shape": [int(n) for n in matrix.shape], "parts": parts}
         if isinstance(value, np.random.RandomState | np.random.Generator):
-            return None  # the state of a generator is no part of the fit
+            return None  # the state of a generator is not part of the fit
         if isinstance(value, dict):
             pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r:.40}]")] for k, v in value.items()]
             return {"dict": pairs}
@@ -367,7 +367,7 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if kind == "file":  # of version 1
         content = arrays[node["file"]].astype(np.uint8).tobytes()
         header, inner = _read(io.BytesIO(content), len(content), "a model within it")
-        if header["kind"] not in _VERSION1:  # nor can a file contain itself
+        if header["kind"] not in _VERSION1:  # a file cannot contain another file of this version
             raise ValueError("it contains a model of an unexpected kind")
         return _restore(header, inner)
     if kind == "sparse":
@@ -466,7 +466,8 @@ def checked_sizes(
     state : dict
         Arrays and other values by name.
     shapes : mapping of str to sequence of str
-        A letter or word for each dimension of every array; equal ones are equal lengths, "*" is any length.
+        A letter or word for each dimension of every array; equal letters mean equal lengths, "*" means any
+        length.
     optional : iterable of str
         Arrays that may be absent.
     positive : iterable of str
@@ -517,10 +518,11 @@ def _places(module: str) -> Iterator[str]:
 
 # ------------------------------------------------------------------ the archive
 
-# Numbers are compressed to a tenth of their size at best, and zeros, which compress better, are few in a
-# model.
+# Maximum compression ratio: numbers are compressed to a tenth of their size at best, and a model contains few
+# zeros.
 _MOST_BYTES, _MOST_RATIO, _MOST_MEMBERS = 2**28, 100, 1000
-# Limits of headers: that of an array is a line; the JSON text contains parameters and a few messages.
+# Maximum sizes of headers: the header of an array is one line; the JSON text contains parameters and a few
+# messages.
 _MOST_HEADER, _MOST_TEXT, _MOST_DIMENSIONS = 2**16, 2**24, 5
 _READERS: Any = {
     (1, 0): np.lib.format.read_array_header_1_0,

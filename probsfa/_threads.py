@@ -2,9 +2,10 @@
 
 The number of threads of a BLAS library is a setting of the whole process (OpenBLAS on POSIX threads, which
 the wheels of NumPy and SciPy contain) or of the calling thread (libraries on OpenMP, and MKL). Saving,
-setting and restoring the number is correct for the second kind only: of two overlapping threads, the second
-saves the value that the first has set, and may restore it permanently. Libraries of the first kind are
-therefore limited when the first thread enters and restored when the last one leaves.
+setting and restoring the number works only for the second kind. With the first kind and two overlapping
+threads, the second thread would save the value that the first has set, and could restore it permanently.
+Libraries of the first kind are therefore limited when the first thread enters and restored when the last one
+leaves.
 """
 
 import _thread
@@ -99,7 +100,7 @@ class ThreadLimit:
 
     def _release(self) -> None:
         with self._lock:
-            # Removed only afterwards: after an interrupt in between, the next release tries again.
+            # Removed only afterwards, so that after an interrupt the next release tries again.
             if self._holders == {threading.get_ident()}:
                 _set(self._of_process, self._process_numbers)
             self._holders.discard(threading.get_ident())
@@ -117,8 +118,8 @@ def _is_set_by_thread(library: Any) -> bool:
 def _set(libraries: Sequence[Any], numbers: Sequence[int]) -> None:
     for library, number in zip(libraries, numbers, strict=True):
         library.set_num_threads(number)
-        # threadpoolctl reserves OpenBLAS for the first thread that sets its number, and ignores all others as
-        # long as that thread lives. The last to leave may be another one.
+        # In threadpoolctl, only the first thread that sets the number of OpenBLAS can change it while that
+        # thread exists. The last thread to leave may be another one.
         if hasattr(library, "clear_controlling_thread"):
             library.clear_controlling_thread()
 
@@ -134,7 +135,7 @@ def _limit_of_blas() -> ThreadLimit:
         libraries = ThreadpoolController().select(user_api="blas").lib_controllers
         _LIMITS.setdefault(
             "blas", ThreadLimit(libraries)
-        )  # atomic: all threads get the object of the first one
+        )  # atomic: all threads use the object of the first one
     return _LIMITS["blas"]
 
 
@@ -185,7 +186,7 @@ class Helper:
 
 
 def _wait_for(future: "Future[None]") -> None:
-    """Wait for the end, also after an interrupt, which is raised then: no work may continue afterwards."""
+    """Wait for the end, also after an interrupt, which is then raised; no work continues afterwards."""
     interrupt = None
     while not future.done():
         try:

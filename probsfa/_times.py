@@ -1,9 +1,9 @@
-"""Times of rows: given dates, durations or numbers, or the index of a frame, as float64.
+"""Conversion of the times of rows (dates, durations, numbers, or an index) to float64.
 
 Plain numbers keep their own unit. Dates (``datetime64``, a ``DatetimeIndex``, ``datetime`` objects) become
-seconds since 1970-01-01 UTC, durations become seconds. The order is checked on the integers behind the
-dates, before the conversion: a float64 count of seconds since 1970 resolves about 0.2 microseconds, and
-uneven dates with distances below a multiple of this resolution raise an error.
+seconds since 1970-01-01 UTC, durations become seconds. The order of dates is checked before the conversion,
+on their integers. Seconds since 1970 in float64 have a resolution of about 0.2 microseconds; uneven dates
+with distances below a multiple of this resolution raise an error.
 """
 
 import re
@@ -128,7 +128,7 @@ class TimeIndex(NamedTuple):
     times : ndarray (N,)
         Numbers as given; dates and durations in units of ``axis.unit`` seconds.
     axis : TimeAxis
-        What the times are counted in.
+        Unit and calendar of the times.
     step : float or None
         Time between rows, if it is exactly known and constant.
     median_step : float or None
@@ -256,7 +256,7 @@ def _is_even(pieces: list[NDArray[np.float64]]) -> bool:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a time span as text, in the largest unit of which it has at least one.
+    """Return a time span as text, in the largest unit that it exceeds.
 
     Examples
     --------
@@ -386,7 +386,7 @@ _KINDS = {
     "timedelta64": "durations",
     "timedelta": "durations",
 }
-#: Ticks of the clock of an index of pandas, by its unit.
+#: Number of ticks in a second, for each time unit of pandas.
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _LOOKS_LIKE_A_DATE = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}.*)?\s*$")
 
@@ -471,7 +471,7 @@ def _read_index(
 ) -> TimeIndex | None:
     """Return the times of the index of frames, in seconds.
 
-    With `infer`, a calendar in which all steps are equal is used, if there is one.
+    With `infer`, a calendar is used if all steps are equal in it.
     """
     indexes = [index_of(x) for x in (X if as_list else [X])]
     names = [f"X[{i}]" for i in range(len(indexes))] if as_list else ["X"]
@@ -603,7 +603,7 @@ def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
 
 
 def _clock_steps(stamps: Any) -> NDArray[np.float64]:
-    """Return the seconds between rows, exactly equal if the ticks of the clock are equal."""
+    """Return the seconds between rows, computed such that equal numbers of ticks give equal results."""
     return np.asarray(np.diff(stamps.asi8) / TICKS_PER_SECOND[stamps.unit], dtype=np.float64)
 
 

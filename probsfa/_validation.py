@@ -45,7 +45,7 @@ class Sequences:
     feature_names : tuple of str or None
         Column names, if the estimator was fitted to a frame.
     step : float or None
-        Time between rows, if the index is regular; `times` are rounded.
+        Exact time between rows, if the index is regular; `times` have rounding errors.
     axis : TimeAxis
         Time axis of `times`.
     labels : tuple or None

@@ -1,7 +1,7 @@
 """Estimators with the methods of sktime: a transformer and a forecaster of pandas series.
 
-They have the signatures of sktime's transformers and forecasters and neither import nor subclass it: code
-that calls ``fit``, ``transform``, ``predict`` and ``predict_interval`` works with them.
+Their methods ``fit``, ``transform``, ``predict``, ``predict_interval`` and others have the signatures of
+sktime's transformers and forecasters. sktime is neither imported nor subclassed.
 
 Examples
 --------
@@ -99,7 +99,7 @@ class SeriesTransformer(BaseEstimator):
         Returns
         -------
         DataFrame
-            With the index of `X`; columns are named by the estimator.
+            Outputs, with the index of `X` and column names of the estimator.
         """
         check_is_fitted(self)
         result = self.estimator_.transform(_series_of(X))

@@ -41,7 +41,7 @@ __all__ = [
 
 _SMALL = 32  # for at most this number of directions, solving for all is as fast as for a few
 _WELL_CONDITIONED = 1e-6  # leaves ten digits, as many as delta values are compared to
-_TIE = 1e-8  # relative; correlations closer than this count as equal, because of the rounding
+_TIE = 1e-8  # relative; closer correlations count as equal, because of rounding errors
 _ROUNDING = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
 
 
@@ -193,8 +193,8 @@ def slow_directions(
 
     See Also
     --------
-    whiten : Its first step.
-    canonical_signs : Its last step.
+    whiten : The first step.
+    canonical_signs : The last step.
 
     Notes
     -----
@@ -318,9 +318,9 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     -------
     ndarray (m, m)
         Multiply outputs, weights and loadings by it from the right. The outputs are then the principal axes
-        of their correlations with the inputs, the axis that explains most of them first. If several axes
-        explain the same share, as with decorrelated inputs, the first is the input that these outputs
-        reconstruct best, the next is the input that the remaining outputs reconstruct best, and so on.
+        of their correlations with the inputs, in descending order. If several axes explain the same share, as
+        with decorrelated inputs, the first axis is that of the input that is reconstructed best by these
+        outputs; the next is that of the input reconstructed best by the remaining outputs, and so on.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 Slowness of an output ``y`` with the lag ``h`` (Wiskott & Sejnowski 2002, doi:10.1162/089976602317318938)::
 
     delta = <(y(t+h) - y(t))^2> / var(y)          0: constant in time; 2: white noise; 4: alternating
-    eta   = T / (2 pi h) sqrt(delta)              periods in T rows of the sine that is as slow
+    eta   = T / (2 pi h) sqrt(delta)              periods in T rows of a sine with the same delta
     timescale = -h / log(1 - delta / 2)           rows until the correlation has fallen to 1/e
 
 The time scale is that of an AR(1) process with autocorrelation ``1 - delta/2`` at lag ``h``.
@@ -81,7 +81,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
 
 
 def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> Any:
-    """Return the number of periods, over all rows, of the sine that is as slow as the signal.
+    """Return the number of periods, over all rows, of a sine with the delta value of the signal.
 
     Parameters
     ----------
@@ -158,9 +158,9 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     Parameters
     ----------
     estimator : fitted estimator
-        With ``transform`` and, if it is not 1, a ``lag``. For estimators with a training graph other than the
-        temporal one, slowness is measured along the edges of the graph of `X` and `y`, by ``score``. For a
-        pipeline the last step is used.
+        An estimator with ``transform``; its attribute ``lag`` is used if it has one. For estimators with a
+        training graph other than the temporal one, slowness is measured along the edges of the graph of `X`
+        and `y`, by ``score``. For a pipeline the last step is used.
     X : array-like (T, D) or list of array-likes
         Data to transform.
     y : array-like, optional
@@ -202,14 +202,14 @@ def rmse(
     truth, estimate : array-like, same shape
         Values where either is missing are left out.
     mask : array-like of bool, optional
-        Values to look at; all by default.
+        Which values are used; all by default.
     scale : array-like, optional
-        What errors are divided by, such as the standard deviation of each column; positive.
+        Positive divisors of the errors, such as the standard deviation of each column.
 
     Returns
     -------
     float
-        In the units of `truth`, or of `scale` where it is given.
+        In the units of `truth`, or in those of `scale` if it is given.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def rmse(
 
     See Also
     --------
-    mae : Mean absolute error, which large errors dominate less.
+    mae : Mean absolute error, which is less sensitive to large errors.
     coverage : Coverage of prediction intervals.
 
     Examples
@@ -239,14 +239,14 @@ def mae(
     truth, estimate : array-like, same shape
         Values where either is missing are left out.
     mask : array-like of bool, optional
-        Values to look at; all by default.
+        Which values are used; all by default.
     scale : array-like, optional
-        What errors are divided by, such as the standard deviation of each column; positive.
+        Positive divisors of the errors, such as the standard deviation of each column.
 
     Returns
     -------
     float
-        In the units of `truth`, or of `scale` where it is given.
+        In the units of `truth`, or in those of `scale` if it is given.
 
     Raises
     ------
@@ -283,7 +283,7 @@ def coverage(
         Nominal probability of the interval, between 0 and 1; the coverage of calibrated intervals is close to
         it.
     mask : array-like of bool, optional
-        Values to look at; all by default.
+        Which values are used; all by default.
 
     Returns
     -------
@@ -350,7 +350,7 @@ def align_components(estimate: ArrayLike, reference: ArrayLike) -> Alignment:
     estimate : array-like (T, K') with K' >= K
         Components in any order, each up to sign.
     reference : array-like (T, K)
-        What they are compared with. Rows with a NaN in either are left out.
+        Reference components. Rows with a NaN in either array are omitted.
 
     Returns
     -------

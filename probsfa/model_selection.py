@@ -16,15 +16,15 @@ class TrajectorySplit(BaseEstimator):
     """Hold out contiguous segments of a trajectory, or whole trajectories; for ``cv=`` in scikit-learn.
 
     Adjacent rows are similar, so that rows held out at random are easily predicted. This splitter holds out a
-    contiguous segment, omits a gap of rows beside it, and trains on one contiguous segment, so that no
-    difference is formed between rows that are not adjacent.
+    contiguous segment and omits a gap of rows beside it. The training rows are also one contiguous segment,
+    so that all differences are those of adjacent rows.
 
     Parameters
     ----------
     n_splits : int, default=5
         Number of segments, whose lengths differ by at most one.
     gap : int, default=0
-        Number of rows omitted between training and held-out rows; use some time scales of the slow signals.
+        Number of rows omitted between training and held-out rows; use a few time scales of the slow signals.
 
     See Also
     --------

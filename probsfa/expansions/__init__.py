@@ -1,8 +1,8 @@
 """Nonlinear expansions: transformers whose outputs span the space of functions for a linear method.
 
-All are scikit-learn transformers with names for their outputs. Those that learn nothing from data are
-*stateless*: their ``expand`` maps the last axis of an array of any shape, so that a hierarchy expands all of
-its nodes in one call. Only :class:`DelayEmbedding` combines several rows; use it before an estimator.
+All are scikit-learn transformers with names of their outputs. An expansion that does not need ``fit`` is
+*stateless*: its ``expand`` maps the last axis of an array of any shape, so that a hierarchy expands all of
+its nodes in one call. :class:`DelayEmbedding` combines several rows; use it before an estimator.
 """
 
 from probsfa._lazy import deprecated as _deprecated

@@ -12,9 +12,9 @@ __all__ = ["Clip"]
 class Clip(Expansion):
     """Clip every column to the limits of the training data.
 
-    Clipping keeps polynomials from diverging on unseen data (Sprekeler 2011, section 5.3, after Franzius,
-    Sprekeler & Wiskott 2007): without it, an output slightly outside its range is cubed in each level of a
-    hierarchy.
+    Clipping prevents polynomials from diverging on unseen data (Sprekeler 2011, section 5.3, after Franzius,
+    Sprekeler & Wiskott 2007). Without it, an output slightly outside its range would be cubed in each level
+    of a hierarchy.
 
     Parameters
     ----------

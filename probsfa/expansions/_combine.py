@@ -22,7 +22,7 @@ class Identity(Expansion):
 
     @property
     def stateless(self) -> bool:
-        """True: nothing is learned."""
+        """True, because nothing is fitted."""
         return True
 
     def expand(self, values: FloatArray) -> FloatArray:
@@ -62,7 +62,7 @@ class Concatenation(Expansion):
 
     @property
     def stateless(self) -> bool:
-        """True where every member is."""
+        """Whether all members are stateless."""
         return all(is_stateless(member) for member in self._members())
 
     def expand(self, values: FloatArray) -> FloatArray:

@@ -31,8 +31,9 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
     step : int, default=1
         Distance in rows between them.
     start : {"drop", "nan"}, default="drop"
-        Treatment of the first ``(n_delays - 1) * step`` rows of each sequence, which have no complete past:
-        they are dropped, so that sequences are shorter, or have NaN for ``SFA(missing="skip")``.
+        Treatment of the first ``(n_delays - 1) * step`` rows of each sequence, which lack previous rows.
+        "drop" removes them, so that sequences are shorter; "nan" returns rows of NaN, for
+        ``SFA(missing="skip")``.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         self.start = start
 
     def fit(self, X: Any, y: Any = None, *, lengths: Any = None) -> Self:
-        """Check the rows and the parameters; nothing is learned.
+        """Validate the rows and the parameters.
 
         Parameters
         ----------

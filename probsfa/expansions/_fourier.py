@@ -19,7 +19,7 @@ class FourierFeatures(Expansion):
     n_frequencies : int, default=50
         Number of random projections F; each gives a cosine and a sine.
     gamma : float or "scale", default="scale"
-        Inverse squared width of the kernel; "scale" is ``1 / (D * variance of all cells)``, as in
+        Inverse squared width of the kernel; "scale" is ``1 / (D * variance of all values)``, as in
         scikit-learn's support vector machines.
     random_state : int, RandomState instance or None, default=0
         Seed of the frequencies.

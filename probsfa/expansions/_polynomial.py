@@ -21,12 +21,12 @@ class Polynomial(Expansion):
     degree : int, default=2
         Highest total degree.
     whiten : bool, default=False
-        Whether to whiten the monomials and drop the directions in which the training data do not vary, which
-        Sprekeler (2011, figure 1) does by a singular value decomposition. The columns are then decorrelated,
-        with zero mean and unit variance on the training data.
+        Whether to whiten the monomials, without the directions in which the training data do not vary
+        (Sprekeler 2011, figure 1, by a singular value decomposition). The columns are then decorrelated, with
+        zero mean and unit variance on the training data.
     rank_tol : float or None, default=None
-        Directions whose variance, in monomials scaled to unit variance, is up to this fraction of the largest
-        count as not varying. Only used by `whiten`; the default is :func:`probsfa.linalg.default_rank_tol`.
+        With `whiten`, directions of the standardized monomials with at most this fraction of the largest
+        variance are discarded. The default is :func:`probsfa.linalg.default_rank_tol`.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Polynomial(Expansion):
 
     See Also
     --------
-    Power : Twice as many columns only, for inputs with outliers.
+    Power : Only doubles the number of columns; for inputs with outliers.
     Clip : Clip the inputs first.
 
     Notes

@@ -10,9 +10,9 @@ __all__ = ["Power"]
 class Power(Expansion):
     """Append to every input a power of its absolute value, ``x -> (x, |x|^0.8)``.
 
-    It only doubles the number of columns and grows more slowly than the input, so that outliers have little
-    effect. It is nonlinear only at zero, so the inputs should be centred. Before a linear map, the scale of
-    an input does not matter, because ``|c x|^p = |c|^p |x|^p``.
+    The number of columns is only doubled, and the power grows more slowly than the input, so that outliers
+    have little effect. The inputs should be centred, because the power is nonlinear mainly near zero. The
+    scale of an input has no effect before a linear map, because ``|c x|^p = |c|^p |x|^p``.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Power(Expansion):
 
     @property
     def stateless(self) -> bool:
-        """True: nothing is learned."""
+        """True, because nothing is fitted."""
         return True
 
     def expand(self, values: FloatArray) -> FloatArray:

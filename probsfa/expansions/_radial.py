@@ -17,16 +17,16 @@ __all__ = ["RadialBasis"]
 class RadialBasis(Expansion):
     """Gaussian radial basis functions ``exp(-gamma |x - c|^2)``.
 
-    They are bounded and local: an outlier gives zeros instead of large values. Many functions are needed in
-    many dimensions (Sprekeler 2011, section 5.3).
+    The functions are bounded and local, so that they are zero, not large, for an outlier. In many dimensions
+    many functions are needed (Sprekeler 2011, section 5.3).
 
     Parameters
     ----------
     n_centers : int, default=50
-        Number of centres; fewer are used where there are fewer distinct rows.
+        Number of centres, at most that of distinct rows.
     centers : {"kmeans", "sample"} or array-like (m, D), default="kmeans"
-        Centroids of the rows, distinct rows drawn at random, or the centres themselves (then `n_centers` is
-        not used). The distance is Euclidean: bring the columns to a common scale first.
+        Centroids of the rows, distinct rows drawn at random, or given centres (`n_centers` is then not used).
+        The distance is Euclidean: scale the columns first.
     gamma : float or None, default=None
         Inverse squared width. The default is ``1 / (2 s^2)``, ``s`` the mean distance from a centre to the
         nearest other one.

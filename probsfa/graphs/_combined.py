@@ -146,7 +146,7 @@ def check_sample_weight(sample_weight: Any, n: int) -> FloatArray:
 
 
 def check_masses(sizes: NDArray[Any]) -> None:
-    """Raise a ValueError where a group of samples has no weight at all."""
+    """Raise a ValueError if all samples of a group have zero weight."""
     if not (sizes > 0).all():
         raise ValueError("sample_weight is zero for all samples of a class or group. Remove these samples.")
 
@@ -194,7 +194,7 @@ class SampleWeightedGraph(TrainingGraph):
         s = self.sample_weight[:, None]
         X = (
             X - (self.sample_weight / self.sample_weight.sum()) @ X
-        )  # adding a constant changes nothing but rounding errors
+        )  # adding a constant changes only rounding errors
         product = self.base._laplacian_matmul(s * X)
         product -= self._product[:, None] * X
         product *= s
@@ -235,7 +235,7 @@ def union(
     Raises
     ------
     ValueError
-        If sizes do not fit, row numbers are negative or repeated, or weights are not positive.
+        If sizes differ, row numbers are negative or repeated, or weights are not positive.
 
     See Also
     --------

@@ -15,7 +15,7 @@ from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["SpectralGraph", "exact_label"]
 
-_DEPENDENT = 1e-10  # smallest share of a label's variance that earlier labels may leave unexplained
+_DEPENDENT = 1e-10  # minimum share of the variance of a label that earlier labels must not explain
 _PAIRS = 2**22  # 32 MiB of float64: pairs of samples in one block
 
 
@@ -29,9 +29,9 @@ def exact_label(
 ) -> "SpectralGraph":
     """Return the graph on which the slowest functions of the samples are the given labels.
 
-    Other graphs of labels depend on the order of the labels only: their slowest functions are cosines of the
-    rank. Here the first free responses are the labels themselves, centred, successively decorrelated and
-    scaled to unit variance, with the delta values requested.
+    Other graphs of labels depend only on the order of the labels, and their slowest functions are cosines of
+    the rank. On this graph the first free responses are the labels themselves, centred, successively
+    decorrelated and scaled to unit variance, with given delta values.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ def exact_label(
     node_weights : array-like (N,), optional
         Weight of every sample; by default 1.
     nonnegative : bool, default=False
-        Whether to avoid negative edge weights by delta values closer to 2, in the same proportions. The
-        features do not change. Only sampling a Markov chain requires it.
+        Whether to avoid negative edge weights, by moving delta values towards 2 in the same proportions. The
+        features do not change. Nonnegative weights are needed only for sampling a Markov chain.
 
     Returns
     -------
@@ -58,8 +58,8 @@ def exact_label(
     Raises
     ------
     ValueError
-        If a label is missing, constant, or a linear function of those before it, or `delta_values` do not
-        fit.
+        If a label is missing, constant, or a linear function of the labels before it, or if `delta_values`
+        are not valid.
 
     See Also
     --------
@@ -118,7 +118,8 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
     """Return labels and their powers, centred, decorrelated in their order and of unit variance under `p`.
 
     Powers are products of orthogonal polynomials, because powers of the labels are soon linearly dependent in
-    double precision. A power that depends linearly on earlier columns is left out; such a label is an error.
+    double precision. A power that depends linearly on earlier columns is omitted; a label that does so raises
+    an error.
     """
     basis = [np.ones(len(p), dtype=np.float64)]
     of_label: list[FloatArray | None] = []

@@ -39,9 +39,9 @@ class FreeResponses(NamedTuple):
 def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses:
     """Return the slowest functions on a training graph among all functions of its vertices.
 
-    They are the limit of graph-based slow feature analysis with unrestricted inputs and expansion. A graph
-    whose free responses do not determine the label cannot be used to learn it. Delta values of features on
-    data are at least those of the free responses.
+    They are the limit of graph-based slow feature analysis with unrestricted inputs and expansion. If the
+    free responses of a graph do not determine a label, the graph cannot be used to learn it. Delta values of
+    features of data are at least those of the free responses.
 
     Parameters
     ----------
@@ -54,7 +54,8 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     -------
     FreeResponses
         ``values`` (N, K) and ``delta_values`` (K,). Functions of equal delta value are determined up to
-        rotation. On a graph of C components the first C - 1 are constant on each and have delta 0.
+        rotation. On a graph with C connected components, the first C - 1 functions are constant on each
+        component and have delta value 0.
 
     Raises
     ------
@@ -122,9 +123,10 @@ def _symmetric(A: FloatArray) -> FloatArray:
 def _slowest_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> FloatArray:
     """Return the eigenvectors of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
 
-    Chain-like graphs, such as those of time, have eigenvalues close to zero and to each other, and small
-    factors: inverse iteration. Other graphs have large factors and separated eigenvalues: Lanczos iteration
-    on the matrix itself, and inverse iteration if it does not converge.
+    Inverse iteration is used for chain-like graphs, such as those of time, whose eigenvalues are close to
+    zero and to each other and whose factors are small. Other graphs have large factors and separated
+    eigenvalues; for these Lanczos iteration on the matrix is used, or inverse iteration if it does not
+    converge.
     """
     n = graph.n_vertices
     edges = graph.to_sparse() * (2.0 / graph.R)

@@ -21,7 +21,7 @@ __all__ = ["GroupGraph", "clustered", "mixed", "serial", "transition"]
 
 
 class GroupGraph(TrainingGraph):
-    """A graph whose edge and node weights depend on the groups of the samples only.
+    """A graph whose edge and node weights depend only on the groups of the samples.
 
     With ``g(n)`` the group of sample n, ``gamma_nn' = edge_weights[g(n), g(n')]``, self-loops included, and
     ``v_n = group_weights[g(n)]``. A product with the Laplacian then costs O(N D) by group means, although the
@@ -170,8 +170,8 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     y : array-like (N,)
         Classes, numbers or strings.
     weighting : {"samples", "classes"}, default="samples"
-        Whether all samples are equally important, ``v_n = 1`` and ``gamma_nn' = 1 / N_s`` in a class of N_s
-        samples, or all classes, ``v_n = 1 / N_s`` and ``gamma_nn' = 1 / N_s^2``.
+        "samples": all samples have equal weight, ``v_n = 1`` and ``gamma_nn' = 1 / N_s`` in a class of N_s
+        samples. "classes": all classes have equal weight, ``v_n = 1 / N_s`` and ``gamma_nn' = 1 / N_s^2``.
     sample_weight : array-like (N,), optional
         Sample weights; an integer weight is equivalent to repeating the sample.
 
@@ -183,8 +183,8 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
     Warns
     -----
     UserWarning
-        If labels look numeric rather than categorical, or -1 occurs beside classes numbered from 0; with
-        ``weighting="classes"`` if a sample weighs more than ten times the mean.
+        If labels seem to be numbers rather than classes, or -1 occurs together with classes numbered from 0.
+        With ``weighting="classes"``, if a sample has more than ten times the mean weight.
 
     See Also
     --------
@@ -254,8 +254,8 @@ def serial(
     """Return the serial graph of numeric labels.
 
     The sorted labels are divided into at most L groups; equal labels stay together. Every sample has edges to
-    all samples of the previous and the next group, and none within its group. For groups of equal size, all
-    edge weights are 1 and all node weights 2, but 1 in the first and in the last group, so that the graph is
+    all samples of the previous and the next group, but not of its own group. For groups of equal size, all
+    edge weights are 1. Node weights are 2, and 1 in the first and the last group, so that the graph is
     consistent.
 
     Parameters
@@ -273,8 +273,8 @@ def serial(
     Warns
     -----
     UserWarning
-        If there are less than 4 groups, which have no slow function of the label; or if a sample weighs more
-        than ten times the mean.
+        If there are fewer than 4 groups, for which no function of the label is slow; or if a sample has more
+        than ten times the mean weight.
 
     See Also
     --------
@@ -338,8 +338,8 @@ def mixed(
 
     The sorted labels are divided into at most L groups; equal labels stay together. Every sample has edges to
     all samples of its group and of the previous and the next group. For groups of equal size, all node and
-    edge weights are 1, but 2 for edges within the first and within the last group, so that the graph is
-    consistent.
+    edge weights are 1, except for edges within the first and the last group, which have weight 2, so that the
+    graph is consistent.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     weights : array-like (M,), optional
         Positive weight of every label in the objective; equal by default.
     X : array-like (N, D), optional
-        Rows, for callables.
+        Rows, which are passed to functions in `graph`.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
     Raises
     ------
     ValueError
-        If the graphs do not fit the labels, or fewer than two samples have a label.
+        If a graph cannot be built from its labels, or a label is known for fewer than two samples.
 
     See Also
     --------
@@ -130,7 +130,7 @@ def semi_supervised(
     """Return the graph of partly labelled samples.
 
     It is the union of the graph of the labelled samples and a graph of all samples, of nearest neighbours or
-    time. Unlabelled samples contribute the geometry of the data; no label is imputed for them.
+    time. Unlabelled samples determine only the geometry of the data; their labels are not imputed.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def semi_supervised(
     Raises
     ------
     ValueError
-        If fewer than two samples have a label, or the graphs or `weight` do not fit.
+        If fewer than two samples have a label, or a graph or `weight` is not valid.
 
     See Also
     --------

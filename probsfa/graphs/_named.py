@@ -28,8 +28,8 @@ __all__ = [
 class GraphBuilder(BaseEstimator):
     """A kind of training graph with its settings, built when an estimator is fitted.
 
-    Builders follow the conventions of scikit-learn for parameters: they can be cloned and pickled, and their
-    settings are searchable as ``graph__n_groups``.
+    Builders follow the conventions of scikit-learn for parameters: they can be cloned and pickled, and a grid
+    search can vary their settings as ``graph__n_groups``.
 
     Attributes
     ----------

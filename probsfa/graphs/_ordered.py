@@ -34,8 +34,8 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
     lag : int, default=1
         Time steps between the vertices of an edge.
     lengths : array-like of int, optional
-        Samples of every sequence, summing to `n`. No edge crosses from one sequence to the next. Sequences
-        of `lag` samples or fewer count in B only.
+        Samples of every sequence, summing to `n`. There are no edges between sequences. Sequences of `lag`
+        samples or fewer contribute only to B.
 
     Raises
     ------
@@ -128,9 +128,9 @@ class TemporalGraph(TrainingGraph):
 def reordering(y: Any) -> PermutedGraph:
     """Return the graph with an edge from every sample to the next in the order of the labels.
 
-    It is slow feature analysis of the sorted samples (section 5.1 of the paper). Samples of equal label have
-    no order: their edge weights are averaged over all orders, so that the graph does not depend on the order
-    of the rows.
+    It is slow feature analysis of the sorted samples (section 5.1 of the paper). Edge weights of samples with
+    equal labels are means over all orders of these samples, so that the graph does not depend on the order of
+    the rows.
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ def sliding_window(
     addition 2 where ``n + n' <= d + 1`` or ``n + n' >= 2 N + 1 - d``: windows are reflected at the ends, so
     that all degrees are ``2 d + 1`` and the graph is consistent.
 
-    Samples of equal label have no order. Their edge weights are the mean over all the orders they could
-    stand in, so the graph does not depend on the order of the rows.
+    Edge weights of samples with equal labels are means over all orders of these samples, so that the graph
+    does not depend on the order of the rows.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def sliding_window(
     Raises
     ------
     ValueError
-        If labels are missing or all the same, or `half_width` or `weights` do not fit.
+        If labels are missing or all the same, or `half_width` or `weights` are not valid.
 
     See Also
     --------
@@ -231,9 +231,9 @@ def sliding_window(
 
     Notes
     -----
-    Section 5.2 of the paper. Its condition for the upper end, ``n + n' >= 2 N - 1``, is the one above for
-    d = 2, the case of its figure 7. As its formulas say, a window includes its own sample; these self-loops
-    count in R alone, and ``weights[0] = 0`` leaves them out.
+    Section 5.2 of the paper. The paper's condition for the upper end, ``n + n' >= 2 N - 1``, is that above
+    for d = 2, as in its figure 7. As in its formulas, a window includes its own sample; these self-loops
+    affect only R, and are omitted with ``weights[0] = 0``.
 
     Let P permute the places of equal labels among themselves, M average over them and c be the mean off-block
     Laplacian inside a block. The mean of ``P L P'`` over all P is ``M L M + diag(c) (1 - M)``, at the cost of
@@ -328,8 +328,8 @@ def ring(
     y : array-like (N,)
         Angles, or other periodic positions.
     period : float, optional
-        The period: 360 for degrees, 24 for hours of the day. Default ``2 * pi``, for positions within two
-        periods.
+        The period: 360 for degrees, 24 for hours of the day. With the default, ``2 * pi``, positions must lie
+        within two periods.
     half_width : int, optional
         From 1 to (N - 1) // 2. Default N // 10, at most 32.
     weights : array-like (half_width + 1,) or callable, optional
@@ -339,7 +339,7 @@ def ring(
     ------
     ValueError
         If y has values that are not finite, are all equal, or span more than two default periods; or if the
-        period is not positive or the window does not fit.
+        period is not positive or the window is too wide.
 
     See Also
     --------

@@ -38,9 +38,8 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     Parameters
     ----------
     W : sparse matrix or array-like (N, N)
-        Edge weights; the diagonal holds self-loops. Negative weights are not allowed: the objective would
-        have no lower bound. Directed weights are replaced by their mean over both directions, which changes
-        no delta value.
+        Nonnegative edge weights, with self-loops on the diagonal. Directed weights are replaced by their mean
+        over both directions, which does not change delta values.
     node_weights : array-like (N,), "degree" or None, default=None
         Nonnegative weight of every sample; by default all equal. "degree" uses the row sums, which makes the
         graph consistent and its features those of locality preserving projections (section 7.1 of the paper).
@@ -117,7 +116,7 @@ class SparseGraph(TrainingGraph):
             degrees = np.asarray(edges.sum(axis=1), dtype=np.float64)
         super().__init__(node_weights, degrees)
         self._edges = edges
-        # Without self-loops: a large one would cost digits of the product.
+        # Without self-loops, because a large one would increase rounding errors of the product.
         self._between = edges - scipy.sparse.diags_array(edges.diagonal())
         self._between_degrees = np.asarray(self._between.sum(axis=1), dtype=np.float64)
 

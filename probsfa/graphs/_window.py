@@ -218,7 +218,7 @@ class TiedWindowGraph(TrainingGraph):
     Let M average over the samples of each block, and L be the Laplacian of the window. Outside the diagonal
     blocks, the mean of ``P L P'`` over all such permutations P is ``M L M``. In a block of m samples,
     permutations preserve the trace and the sum of L. The mean over all permutations has one value on the
-    diagonal and one off it, which follow from trace and sum. Together:
+    diagonal and one value elsewhere, which follow from the trace and the sum. The result is
 
         M L M + diag(c) (1 - M),      c = (trace - sum / m) / (m - 1) of the block of L,
 

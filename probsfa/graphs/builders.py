@@ -48,7 +48,7 @@ class _OfLabels(GraphBuilder):
     _function: Callable[..., TrainingGraph]
 
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
-        """Return the graph of some labels."""
+        """Return the graph of labels."""
         return self._function(self._labels(y), **self.get_params(deep=False))
 
 
@@ -60,7 +60,7 @@ class _Weighted(_OfLabels):
     def build(
         self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None
     ) -> TrainingGraph:
-        """Return the graph of some labels."""
+        """Return the graph of labels."""
         return self._function(self._labels(y), **self.get_params(deep=False), sample_weight=sample_weight)
 
 
@@ -164,7 +164,7 @@ class Ring(_OfLabels):
         self.weights = weights
 
     def reference(self) -> Any:
-        """Return the graph of neighbours on the circle."""
+        """Return the graph for scoring: that of neighbours on the circle."""
         return Ring(self.period, 1)
 
 
@@ -189,7 +189,7 @@ class Clustered(_Weighted):
         self.weighting = weighting
 
     def reference(self) -> Any:
-        """Return the graph in which all samples weigh the same."""
+        """Return the graph for scoring, in which all samples have the same weight."""
         return Clustered()
 
 
@@ -245,12 +245,12 @@ class MultiLabel(GraphBuilder):
         return multi_label(self._labels(y), graph=self.graph, weights=self.weights, X=X)
 
     def reference(self) -> Any:
-        """Return the graph of several labels, each on the reference of its graph."""
+        """Return the graph for scoring: that of several labels, each on the graph for scoring of its kind."""
         return MultiLabel(reference_graph(self.graph), weights=self.weights)
 
 
 class SemiSupervised(GraphBuilder):
-    """Labels for some rows, nearest neighbours or time for all; see :func:`probsfa.graphs.semi_supervised`.
+    """The graph of partly labelled rows, to be built; see :func:`probsfa.graphs.semi_supervised`.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ class NearestNeighbors(GraphBuilder):
         return nearest_neighbors(X, count, node_weights=self.node_weights)
 
     def reference(self) -> Any:
-        """Return the graph of the default number of neighbours."""
+        """Return the graph for scoring: that with the default number of neighbours."""
         return NearestNeighbors()
 
 
@@ -394,7 +394,7 @@ class HeatKernel(GraphBuilder):
         return heat_kernel(X, self.bandwidth, node_weights=self.node_weights)
 
     def reference(self) -> Any:
-        """Return the graph of nearest neighbours."""
+        """Return the graph for scoring: that of nearest neighbours."""
         return NearestNeighbors()
 
 
@@ -404,8 +404,8 @@ class FromSparse(GraphBuilder):
     Parameters
     ----------
     W, node_weights
-        As in the function. The matrix belongs to the rows that are fitted; subsets of rows, in
-        cross-validation, need another matrix.
+        As in the function. The matrix is for all rows of the fit, and cannot be used for subsets in
+        cross-validation.
     """
 
     needs_rows = False
@@ -461,7 +461,7 @@ class Union(GraphBuilder):
         return union([build_graph(graph, X, y, lengths=lengths) for graph in self.graphs], self.weights)
 
     def reference(self) -> Any:
-        """Return the union of the references of its graphs."""
+        """Return the graph for scoring: the union of those of all graphs."""
         return Union([reference_graph(graph) for graph in self.graphs], weights=self.weights)
 
 

@@ -5,8 +5,8 @@ With rows ``x(t)`` of one or more sequences and a lag ``h``::
     B = (1/T) sum_t (x(t) - xbar)(x(t) - xbar)'          over the T rows
     A = (1/n) sum_t (x(t+h) - x(t))(x(t+h) - x(t))'      over the n pairs inside one sequence
 
-``A`` is not centred: a drift counts as change. Rows with missing values may be skipped; then only pairs of
-two complete rows count, and no pair bridges a missing row.
+``A`` is not centred: a drift counts as change. Rows with missing values may be skipped; only pairs of two
+complete rows are then used.
 
 Three measures keep the sums exact and fast. Rows are processed in blocks that fit the cache, in one pass
 without a copy. Every block is centred separately and merged by the update of Chan, Golub & LeVeque (1983, The
@@ -95,7 +95,7 @@ class Moments:
 
     @property
     def variance_floor(self) -> FloatArray:
-        """Variance of a constant column at this mean by rounding errors alone, shape (D,)."""
+        """Largest variance of a constant column with this mean due to rounding errors, shape (D,)."""
         return rounding_variance(self.mean)
 
     def merge(self, other: "Moments") -> "Moments":
@@ -183,7 +183,7 @@ class MomentStream:
         new_sequence : bool, default=False
             Whether the first row begins a new sequence instead.
         skip_incomplete : bool, default=False
-            Leave out rows with a NaN, and pairs with such a row.
+            Whether to leave out rows with a NaN, and pairs with such rows.
 
         Returns
         -------
@@ -230,12 +230,12 @@ def temporal_moments(
     lag : int, default=1
         Rows from one member of a difference to the other.
     skip_incomplete : bool, default=False
-        Leave out rows with a missing value, and differences with such a row.
+        Whether to leave out rows with a missing value, and differences with such rows.
 
     Returns
     -------
     Moments
-        Without a copy of the data.
+        The moments; the data are not copied.
 
     Raises
     ------
@@ -268,7 +268,7 @@ def block_rows(n_features: int) -> int:
 
 
 def rounding_variance(mean: FloatArray) -> FloatArray:
-    """Return the variance of a constant column at this mean by rounding errors alone, shape (D,)."""
+    """Return the largest variance of a constant column with this mean due to rounding errors, shape (D,)."""
     floor: FloatArray = (_CONSTANT_ULPS * np.finfo(np.float64).eps * mean) ** 2
     return floor
 
@@ -293,7 +293,8 @@ def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Mome
         np.subtract(block, origin, out=centred[:m])
         mean = np.ones(m, dtype=np.float64) @ centred[:m] / m
         centred[:m] -= mean
-        # The update of the means is one more row: a block costs one product and one sum of matrices.
+        # The update of the means is one additional row, so that a block needs one product and one sum of
+        # matrices.
         centred[m] = (mean - offset) * np.sqrt(n * (m / (n + m)))
         scatter += centred.T @ centred
         offset = offset + (mean - offset) * (m / (n + m))
@@ -312,7 +313,7 @@ def _difference_scatter(
     """Count the valid pairs of rows and sum the outer products of their differences.
 
     `first` is the index of the first later row and `begins` are the indices at which sequences begin; a pair
-    is valid where its later row lies `lag` or more rows into its sequence.
+    is valid if at least `lag` rows of the sequence precede its later row.
     """
     count, total = 0, np.zeros((later.shape[1], later.shape[1]), dtype=np.float64)
     size = block_rows(later.shape[1])

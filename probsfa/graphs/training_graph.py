@@ -12,8 +12,8 @@ the moments of graph-based slow feature analysis are (eqs. 12-14)
     B    = (1/Q) sum_n v_n (x(n) - xbar)(x(n) - xbar)'
     A    = (1/R) sum_nn' gamma_nn' (x(n') - x(n))(x(n') - x(n))' = (2/R) X' L X
 
-so that only the product ``L X`` is required of a graph. The graphs here compute it in O(N D), although most
-of them have of the order of N^2 edges. A self-loop ``gamma_nn`` adds to ``d_n`` and ``R`` only.
+so that a graph needs only the product ``L X``. The graphs of this package compute it in O(N D), although most
+of them have about N^2 edges. A self-loop ``gamma_nn`` adds to ``d_n`` and ``R`` only.
 
 The weights are *consistent* where ``d_n / R = v_n / Q`` for every vertex (restrictions 19-22, up to the two
 free scales). Then ``gamma_nn' / d_n`` are the transition probabilities of a Markov chain that visits the
@@ -183,8 +183,7 @@ class TrainingGraph(ABC):
     def repaired(self) -> "TrainingGraph":
         """Return the graph with the node weights that make it consistent, and with ``Q = R = 1``.
 
-        The edges do not change; node weights become proportional to degrees, ``v_n = d_n / R``. (Additional
-        self-loops would also fulfil the restrictions, but join no samples.)
+        The edges do not change; node weights become proportional to degrees, ``v_n = d_n / R``.
 
         Returns
         -------
@@ -210,8 +209,9 @@ class TrainingGraph(ABC):
         random_state : int, RandomState or None, default=None
             As in scikit-learn.
         teleport : float, optional
-            The paper's epsilon, in [0, 1]. By default 0 if the graph is connected, else ``n_steps ** -0.5``:
-            it vanishes as the chain grows, and the number of visits to each component still increases.
+            The paper's epsilon, in [0, 1]. By default 0 if the graph is connected, otherwise ``n_steps **
+            -0.5``, which converges to zero for long chains, while the number of visits to each component
+            increases.
 
         Returns
         -------
@@ -290,7 +290,7 @@ def check_edges(n_edges: float, instead: str) -> None:
     Parameters
     ----------
     n_edges : float
-        How many there are.
+        Number of edges.
     instead : str
         Less expensive alternative, a clause.
     """
@@ -355,7 +355,7 @@ class GraphMoments(NamedTuple):
     difference_moment : ndarray (D, D)
         ``A = (1/R) sum_nn' gamma_nn' (x(n') - x(n))(x(n') - x(n))'``.
     variance_floor : ndarray (D,)
-        Variance that rounding alone can give a constant column at this mean.
+        Largest variance of a constant column with this mean due to rounding errors.
     """
 
     mean: FloatArray
@@ -374,7 +374,7 @@ class GraphSums(NamedTuple):
     Q, R : float
         Sums of their node weights and of their edge weights.
     n_samples : int
-        How many there are.
+        Number of samples.
     """
 
     moments: GraphMoments
@@ -408,9 +408,9 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
     Returns
     -------
     GraphMoments
-        In O(N D^2) for every graph with an O(N D) Laplacian product. `X` is not copied: temporal, window and
-        group graphs process blocks of rows, others a few columns at a time. Additional memory is a few times
-        64 MiB, or a few columns if N exceeds 8 million.
+        The moments. Time is O(N D^2) if the product with the Laplacian is O(N D). `X` is not copied:
+        temporal, window and group graphs process blocks of rows, others a few columns at a time. Additional
+        memory is a few times 64 MiB, or that of a few columns if N exceeds 8 million.
 
     Raises
     ------
@@ -447,7 +447,7 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
 
 def _weighted_covariance(rows: FloatArray, v: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return a sample as origin, the mean relative to it, and the covariance; `v` sums to 1."""
-    # Two passes: without cancellation whatever the offset and whatever the weights.
+    # Two passes, without cancellation for any offset and any weights.
     origin = rows[0].copy()
     offset = np.zeros_like(origin)
     size = block_rows(len(origin))

@@ -1,7 +1,7 @@
 """Deterministic slow feature analysis.
 
-A name is looked up when it is first used, in the module that ``__init__.pyi`` gives: who needs :class:`SFA`
-alone, as the probabilistic models do, loads none of the libraries behind the others.
+Names are imported at their first use, from the modules that ``__init__.pyi`` lists. The probabilistic models,
+which use only :class:`SFA`, therefore do not import the dependencies of the other estimators.
 """
 
 import os

@@ -32,7 +32,7 @@ _LEAST_SHARE = 1e-8  # eight digits remain
 
 @dataclass(frozen=True, eq=False)
 class Expander:
-    """A fitted expansion, or the identity, applied to rows that may have missing values.
+    """A fitted expansion, or the identity, for rows that may have missing values.
 
     Attributes
     ----------
@@ -52,7 +52,8 @@ class Expander:
         Raises
         ------
         ValueError
-            If the expansion is not a transformer, has too many columns for the memory, or no row is complete.
+            If the expansion is not a transformer or returns too many columns for the memory, or if no row is
+            complete.
         """
         if expansion is None:
             return cls(None, values.shape[1])
@@ -111,10 +112,11 @@ class Expander:
 
 
 def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
-    """Return an equivalent polynomial expansion of centred and scaled columns if the original loses digits.
+    """Return an equivalent polynomial expansion of standardized columns if the original is inaccurate.
 
-    Both span the same functions, up to constants. At a mean of r standard deviations, a share of about ``r^(2
-    - 2g)`` of the variance of monomials of degree g is not linear in those of lower degree.
+    Both span the same functions, up to constants. If the mean is r standard deviations, monomials of degree g
+    are nearly linear combinations of those of lower degree: only a share of about ``r^(2 - 2g)`` of their
+    variance is not explained.
     """
     # Slow imports that linear methods do not need.
     from sklearn.pipeline import make_pipeline
@@ -122,7 +124,7 @@ def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
 
     from probsfa.expansions import Polynomial
 
-    # A range of degrees may exclude functions that centring needs.
+    # With a range of degrees, the expansion may not contain all functions that centring requires.
     whole = isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
     if not whole:
         return expansion
@@ -156,7 +158,7 @@ def extend_stream(
     new_sequence : bool, default=True
         Whether the first row begins a new sequence; otherwise it continues the current one.
     skip_incomplete : bool, default=False
-        Leave out rows with a NaN, and differences with such a row.
+        Whether to leave out rows with a NaN, and differences with such rows.
     """
     ends = np.cumsum(sequences.lengths)
     size = sequences.n_rows if expander.is_identity else block_rows(expander.n_features_out)
@@ -243,10 +245,10 @@ def outputs_from(
     return outputs
 
 
-# ---- slowness on held-out rows, and a warning of overfitting for all estimators Outputs of a rich function
-# space can be slow on the training rows for any data. Cross-validation shows whether they are slow elsewhere:
-# the rows are divided into consecutive folds, each fold is held out once, and its delta values are compared
-# with those of the training rows.
+# ---- slowness on held-out rows, and a warning of overfitting for all estimators. Outputs of a rich function
+# space can be slow on the training rows for any data. Cross-validation shows whether they are also slow on
+# other rows: the rows are divided into consecutive folds, each fold is held out once, and its delta values
+# are compared with those of the training rows.
 
 
 _N_FOLDS = 5
@@ -309,8 +311,8 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
 
     Notes
     -----
-    The delta value of an output that is nearly zero on a fold, as with a narrow kernel, is random. White
-    noise is added to raise its mean square to a tenth of the training variance.
+    With a narrow kernel, an output may be nearly zero on a fold, and its delta value is then random. White
+    noise is therefore added such that the mean square is at least a tenth of the training variance.
     """
     changes, squares = np.asarray(changes, dtype=np.float64), np.asarray(squares, dtype=np.float64)
     lacking = np.maximum(_LEAST_SQUARE - squares, 0.0)
@@ -403,9 +405,7 @@ def warn_of_overfitting(
         As in :func:`warnings.warn`.
     """
     noise = held_out > noise_delta(n_rows)
-    noise[1:] &= (
-        held_out[1:] > training[1:]
-    )  # fast outputs may be intended; a slow one is expected before them
+    noise[1:] &= held_out[1:] > training[1:]  # fast outputs may be intended if the first outputs are slow
     there = np.nan_to_num(timescale(held_out))
     faster = (there < _SHARE * timescale(training)) & (there < _SHORT)
     if not (noise | faster).any():

@@ -1,13 +1,13 @@
 """Shrinkage of covariances, and the labels and thresholds of graph-based estimators.
 
-With a target ``T``, the diagonal of ``A / 2`` or its mean, and an intensity ``s`` from 0 to 1 the shrunken
+The target ``T`` is the diagonal of ``A / 2`` or its mean. With an intensity ``s`` from 0 to 1 the shrunken
 moments are::
 
     B_s = (1 - s) B + s T            A_s = (1 - s) A + 2 s T
 
 These are the moments of the samples, scaled by ``sqrt(1 - s)``, plus independent noise of covariance ``s T``,
-whose differences have covariance ``2 s T``. Delta values are shrunk towards 2, the value of noise, most of
-all for outputs of small variance. On the clustered graph ``A_s / 2`` is the shrunken covariance within
+whose differences have covariance ``2 s T``. Delta values are shrunk towards 2, the value of noise, most
+strongly for outputs of small variance. On the clustered graph ``A_s / 2`` is the shrunken covariance within
 classes of a regularised Fisher discriminant.
 """
 
@@ -173,8 +173,9 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
     intensity : float
         ``s``; 0 returns the moments unchanged.
     target : {"diagonal", "identity"}
-        ``T``: half the mean squared difference of each column, which makes the result independent of units,
-        or the mean of these, for columns of one unit. Constant columns stay constant.
+        ``T``: "diagonal" is half the mean squared difference of each column, with which the result does not
+        depend on units; "identity" is the mean of these, for columns with the same unit. Constant columns
+        stay constant.
     """
     if intensity == 0:
         return moments
@@ -207,7 +208,8 @@ def slowest_of_shrunk(
 
     Notes
     -----
-    The eigenvectors of the covariance do not depend on the intensity, so that whitening costs nothing.
+    The eigenvectors of the covariance do not depend on the intensity, so that one decomposition is
+    sufficient.
     """
     varying = np.diagonal(moments.covariance) > moments.variance_floor
     A = moments.difference_moment[np.ix_(varying, varying)]

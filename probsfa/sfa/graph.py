@@ -57,15 +57,15 @@ class GraphTransformer(RowTransformer):
 
 
 class ScoredOnGraph(GraphTransformer):
-    """A transformer whose score is the slowness of its outputs on a graph of rows that may be new."""
+    """A transformer whose score is the slowness of its outputs on a graph of the scored rows."""
 
     def score(self, X: Any, y: Any = None, *, lengths: Any = None) -> float:
         """Return the negative mean delta value of the outputs on new or training rows.
 
-        The graph for scoring does not depend on the settings of the graph, so that scores of different
-        numbers of groups or neighbours are comparable: "reordering" for numeric labels, the default number of
-        nearest neighbours, and classes weighted by their samples. A function of (X, y) and graphs of time or
-        explicit edges are used unchanged.
+        Scores of different settings, such as the number of groups or neighbours, are comparable, because the
+        graph for scoring does not depend on these. It is "reordering" for numeric labels, "clustered" with
+        classes weighted by their samples for classes, and has the default number of neighbours for nearest
+        neighbours. Functions of (X, y), and graphs of time or explicit edges, are used unchanged.
 
         Parameters
         ----------
@@ -118,11 +118,11 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     n_components : int, optional
         Number of outputs, slowest first; by default the rank of the data.
     graph : TrainingGraph, str, GraphBuilder or callable
-        A graph of the training rows; a builder such as ``graphs.Serial(n_groups=20)``, whose settings are
-        searchable as ``graph__n_groups``; a function of (X, y); or the name of a graph with its default
-        settings. From labels y: "clustered" (classes; equivalent to Fisher's discriminant), "serial",
-        "mixed", "sliding_window" and "reordering" (numbers). From X: "temporal" (equivalent to :class:`SFA`)
-        and "nearest_neighbors" (locality preserving projections).
+        A graph of the training rows; a builder such as ``graphs.Serial(n_groups=20)``, whose settings can be
+        searched as ``graph__n_groups``; a function of (X, y); or the name of a graph with default settings.
+        From labels y: "clustered" (classes; equivalent to Fisher's discriminant), "serial", "mixed",
+        "sliding_window" and "reordering" (numbers). From X: "temporal" (equivalent to :class:`SFA`) and
+        "nearest_neighbors" (locality preserving projections).
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently; it is cloned and fitted to the training rows.
         Graphs are built from the rows before the expansion.
@@ -134,8 +134,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         noise, against overfitting with few samples of many columns. "auto" is the estimate of Ledoit & Wolf
         (2004) from residuals along the edges; None means no shrinkage.
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
-        Variances of that noise: half the mean squared difference of each column along the edges, independent
-        of units, or their mean, for columns of one unit such as pixels or principal components.
+        Variances of that noise. "diagonal": half the mean squared difference of each column along the edges,
+        independent of units. "identity": the mean of these, for columns with the same unit such as pixels.
 
     Attributes
     ----------
@@ -229,14 +229,15 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         Raises
         ------
         ValueError
-            If X has missing values or no variance, y is missing or does not fit, the graph has no edges or
-            its number of vertices is not the number of rows, or the rank is below `n_components`.
+            If X has missing values or no variance; if y is missing or not valid for the graph; if the graph
+            has no edges, or another number of vertices than X has rows; or if the rank is below
+            `n_components`.
 
         Warns
         -----
         UserWarning
-            If the rows vary in as many directions as they allow, so that outputs can take any values on them.
-            With an expansion on the graph of time, also if the outputs are not slow on rows left out.
+            If the rank equals the number of rows minus one, so that any outputs can be fitted. With an
+            expansion on the graph of time, also if the outputs are not slow on held-out rows.
         """
         check_parameters(self)
         sequences = check_sequences(
@@ -279,9 +280,9 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
             As in ``fit``: a batch, with its own graph.
         sample_weight : array-like (N,), optional
             Sample weights. For clustered, serial and mixed graphs, an integer weight is equivalent to
-            repeating the sample. For any other graph, they multiply node weights, and edge weights by both
-            ends. (``fit`` has no sample weights: scikit-learn requires that they are equivalent to
-            repetition, which would change nearest neighbours.)
+            repeating the sample. For other graphs, node weights are multiplied by the sample weight, and edge
+            weights by those of both ends. (``fit`` has no sample weights, because scikit-learn requires them
+            to be equivalent to repetition, which would change nearest neighbours.)
 
         Returns
         -------
@@ -292,9 +293,9 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         Notes
         -----
         The graph of all samples is the disjoint union of the graphs of the batches. For sequences in time,
-        the result equals ``fit``; for classes, differences of class means between batches are ignored. Graphs
-        of numeric labels have edges within batches only: batches should have similar sizes, much larger than
-        groups or windows. An expansion is fitted to the first batch. ``graph_`` is the graph of the last one.
+        the result equals ``fit``. For classes, differences of class means between batches are ignored. For
+        numeric labels, batches should have similar sizes, much larger than groups or windows. An expansion is
+        fitted to the first batch. ``graph_`` is the graph of the last batch.
         """
         check_parameters(self)
         first = not hasattr(self, "_seen")

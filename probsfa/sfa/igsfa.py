@@ -1,8 +1,8 @@
 """Information-preserving graph-based slow feature analysis.
 
-Slow features discard fast directions, which higher layers of a hierarchy could have combined to slow
-features. Here the slow features with a delta value below a threshold are complemented by principal components
-of the residual of the input (Escalante-B. & Wiskott 2020).
+Slow features discard fast directions, from which higher layers of a hierarchy could extract further slow
+features. In IGSFA, slow features with a delta value below a threshold are complemented by principal
+components of the residual of the input (Escalante-B. & Wiskott 2020).
 """
 
 from typing import Any, NamedTuple, Self
@@ -41,8 +41,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         outputs are principal components; far above 2 all are slow features.
     scaling : {"input", "qr"}, default="input"
         Scaling of slow features relative to the components. "input": the standard deviation of each is the
-        root mean variance of the columns. "qr": their total variance is that of their linear reconstruction
-        of the input; features uncorrelated with the input then vanish.
+        root mean variance of the columns. "qr": their total variance is that of the reconstruction of the
+        input from them, so that features uncorrelated with the input are zero.
     rank_tol, shrinkage, shrinkage_target
         As in :class:`GraphSFA`.
 

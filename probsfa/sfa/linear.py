@@ -42,12 +42,12 @@ class SFA(InvertibleTransformer):
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently, such as ``PolynomialFeatures(2,
         include_bias=False)``. It is cloned and fitted to the complete training rows, and SFA is applied to
-        its output. Polynomials of columns whose mean is many standard deviations are computed from the
-        centred and scaled columns, which span the same functions without loss of digits.
+        its output. If the mean of a column is many standard deviations, polynomials are computed from
+        standardized columns, which span the same functions with smaller rounding errors.
     missing : {"raise", "skip"}, default="raise"
         Treatment of missing values (NaN). ``"skip"`` leaves incomplete rows out and uses differences of two
         complete rows `lag` apart only; ``transform`` returns rows of NaN for them. Insert rows of NaN for
-        rows missing from the table.
+        missing rows of the table.
     rank_tol : float, optional
         Directions with less than this fraction of the largest variance are discarded, after scaling every
         column to unit variance. Default 1e-12 (see
@@ -86,8 +86,8 @@ class SFA(InvertibleTransformer):
     -----
     The covariance is divided by T and the moment of differences by their number; differences are not centred,
     so that a drift counts as change. The sign makes the largest correlation of an output with an input
-    positive. Constant and duplicated columns, and fewer rows than columns, reduce the rank. Units do not
-    matter.
+    positive. Constant or duplicated columns, and fewer rows than columns, reduce the rank. Results do not
+    depend on units.
 
     Examples
     --------
@@ -146,9 +146,8 @@ class SFA(InvertibleTransformer):
         Warns
         -----
         UserWarning
-            If rows are too few for the columns, so that outputs can fit any time course; and, with an
-            expansion and at most 20 rows for each of its dimensions, if the outputs are not slow on held-out
-            rows.
+            If there are so few rows that any time course can be fitted. With an expansion and at most 20 rows
+            for each of its dimensions, also if the outputs are not slow on held-out rows.
         """
         check_parameters(self)
         sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")

@@ -2,8 +2,8 @@
 
 Sprekeler, Zito & Wiskott (2014), JMLR 15:921; see Sprekeler (2011), section 5.6. If a series is an invertible
 function of statistically independent sources, its slowest function is a monotonic function of the slowest
-source, and the next ones are mixtures of further functions of it with other sources. Sources are therefore
-extracted successively:
+source. The next functions are mixtures of further functions of this source with other sources. Sources are
+therefore extracted successively:
 
 1. expand the series, ``z = h(x)``, and whiten;
 2. subtract from ``z`` its regression on an expansion ``n(s_1, ..., s_i)`` of the sources so far;
@@ -168,8 +168,8 @@ class XSFA(RowTransformer):
         Warns
         -----
         UserWarning
-            If the expansion has as many dimensions as there are rows, so that any source fits; and, with at
-            most 20 rows for each dimension, if the first source is not slow on held-out rows.
+            If the expansion has as many dimensions as there are rows, so that any source can be fitted. With
+            at most 20 rows for each dimension, also if the first source is not slow on held-out rows.
         """
         self.__dict__.pop("extractions_", None)  # after an error the estimator is not fitted
         self._check_parameters()

@@ -1,4 +1,4 @@
-"""The factorial AR(1) state-space model: exact inference, learning, prediction, and its estimator.
+"""The dynamic factor model with AR(1) factors: exact inference, learning, prediction, and its estimator.
 
 The model of Turner & Sahani (2007), with unit stationary variances::
 
@@ -8,7 +8,7 @@ The model of Turner & Sahani (2007), with unit stationary variances::
 Modules import only modules below their own::
 
     selection, model_choice            choice of the number of factors, and of the model
-    choice/                            its candidates, rounds of fits, and time budget
+    choice/                            candidates of a choice, rounds of fits, and time budget
     estimator                          ProbabilisticSFA: input validation, parameters, scikit-learn API
     methods                            the public methods of all probabilistic estimators
     growth                             larger models from smaller ones
@@ -22,7 +22,7 @@ Modules import only modules below their own::
     filtering, prediction              methods as functions of parameters and data
     summary                            the table of the parameters
     noise_free_gaps                    the zero-noise limit with missing values
-    noise_free_likelihood              the likelihood of that limit, with edge terms and without
+    noise_free_likelihood              the likelihood in the zero-noise limit, with and without edge terms
     student                            weights of values under Student-t noise
     posterior                          moments, likelihood and draws of a panel, by the engine
     engine/                            exact inference over rows, by the selected algorithm

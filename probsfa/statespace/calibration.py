@@ -1,17 +1,17 @@
 """Calibration of prediction intervals by held-out values.
 
-Standard deviations of a fitted model treat its parameters as known and its dynamics as right. Both make
-intervals too narrow: the first in short series, the second in long gaps. Two factors correct them.
+The standard deviations of a fitted model are computed as if the estimated parameters were known and the
+dynamics correct. Intervals are therefore too narrow, in short series because of the former, in long gaps
+because of the latter. Two factors correct them.
 
-*Number of values.* A column with ``n`` observed values and ``p`` parameters of its own is predicted like a
-regression: the maximum likelihood variance lacks the factor ``n / (n - p)``, estimated coefficients add
-``1 + p / n``, and limits are those of a t distribution with ``n - p`` degrees of freedom. The factor is one
-for long series.
+*Number of values.* A column with ``n`` observed values and ``p`` parameters is treated like a regression: the
+maximum likelihood variance lacks the factor ``n / (n - p)``, estimated coefficients add ``1 + p / n``, and
+limits are those of a t distribution with ``n - p`` degrees of freedom. The factor is one for long series.
 
-*Distance.* Values are held out as they are missing. The factor for values that are some rows from the nearest
-observed value of their column is the one with which 90 % intervals cover 90 % of the values that were held
-out at such distances. It is shrunk towards one by its standard error, ``1 - (error / log(factor))^2`` and at
-least zero (positive-part James-Stein), so that calibrated intervals do not change.
+*Distance.* Values are held out in the pattern of the missing values. The second factor depends on the
+distance of a value to the nearest observed value of its column: with it, 90 % intervals cover 90 % of the
+values that were held out at such distances. Its logarithm is multiplied by ``1 - (error / log(factor))^2``,
+at least zero (positive-part James-Stein), so that intervals that are already calibrated hardly change.
 
 References
 ----------
@@ -85,7 +85,7 @@ class HeldOut(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence["HeldOut"]) -> "HeldOut":
-        """Join the predictions of several draws, whose gaps are different ones."""
+        """Join the predictions of several draws; gaps of different draws have different numbers."""
         first = np.cumsum([0, *(one.gaps.max(initial=-1) + 1 for one in parts[:-1])])
         gaps = [one.gaps + start for one, start in zip(parts, first, strict=True)]
         errors, std, distances = (
@@ -156,8 +156,8 @@ def calibrate(held_out: HeldOut, small_sample: FloatArray) -> Calibration:
     Returns
     -------
     Calibration
-        One factor for each class of distances, ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on, as far as they
-        have enough gaps; a class with too few gaps is joined with the next smaller one.
+        One factor for each class of distances: ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on. A class with too
+        few gaps is merged with the next smaller one.
     """
     log_distance = np.log(np.maximum(np.where(np.isfinite(held_out.distances), held_out.distances, 1.0), 1.0))
     known = (held_out.std > 0.0) & np.isfinite(held_out.distances)

@@ -25,7 +25,7 @@ __all__ = [
 
 # Number of rows per block.
 _BLOCK_ROWS = 65_536
-# Number of rows for the resolution of columns, in so many segments: sorting more rows is slow.
+# Number of rows from which the resolution is computed, and of their segments; sorting more rows is slow.
 _RESOLUTION_ROWS, _RESOLUTION_SEGMENTS = 20_000, 8
 
 
@@ -132,9 +132,9 @@ def _merge_two(left: ColumnMoments, right: ColumnMoments) -> ColumnMoments:
 def resolution_variance(sequences: Sequences) -> FloatArray:
     """Return the noise variance (D,) that the resolution of each column implies.
 
-    Rounding to multiples of a step ``h`` adds an error of variance ``h^2 / 12`` to a signal that moves by
-    several steps (Sheppard's correction). The step is the smallest distance of two distinct values. It is
-    negligible for values that were not rounded.
+    Rounding to multiples of a step ``h`` adds an error of variance ``h^2 / 12`` if the signal varies by
+    several steps (Sheppard's correction). The step is the smallest distance of two distinct values; for
+    values that were not rounded it is negligible.
 
     White noise of variance ``r`` gives a squared error of ``3 r / 2`` for interpolation between the adjacent
     values. The result is at most a hundredth of the variance that explains the column's interpolation error.
@@ -163,9 +163,9 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
         steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(seen)]
         errors = seen[1:-1] - 0.5 * (seen[:-2] + seen[2:])
         if steps.size:
-            # The noise variance implied by a column's resolution is at most this fraction of the one that
-            # explains the error of linear interpolation: a column that stays on one of few levels for long is
-            # interpolated nearly without error, and the distance of the levels does not measure its noise.
+            # The result is at most this fraction of the noise variance that explains the error of linear
+            # interpolation. If a column has few levels and changes rarely, interpolation has nearly no error,
+            # and the distance of the levels does not measure the noise.
             largest = 0.01 * float(np.mean(errors**2)) / 1.5
             out[j] = min(float(steps.min()) ** 2 / 12.0, largest)
     return out
@@ -194,7 +194,7 @@ def looks_counted(column: FloatArray) -> bool:
     These are nonnegative integers with few different values or many zeros. A constant column is not counted.
     """
     cells = column[~np.isnan(column)]
-    for part in (cells[:_FEWEST_CELLS], cells):  # measured values are usually recognized by the first ones
+    for part in (cells[:_FEWEST_CELLS], cells):  # the first values usually show that a column is not counted
         if len(part) < _FEWEST_CELLS or np.any(part < 0.0) or np.any(part != np.rint(part)):
             return False
     different = len(np.unique(cells))

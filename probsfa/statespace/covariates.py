@@ -64,7 +64,7 @@ class Ahead(NamedTuple):
     n_rows : int
         Number of rows.
     index : object
-        Their labels, if the rows of the sequence have labels; else None.
+        Labels of these rows if the rows of the sequence have labels, otherwise None.
     """
 
     n_rows: int
@@ -133,7 +133,7 @@ def with_exog(
     sequences : Sequences
         Validated rows.
     X : object
-        The same, as given by the user.
+        The data as passed by the user.
     exog : array-like or frame (T, P), or list of them
         Covariates; a list has one for each sequence.
     names : tuple of str
@@ -144,7 +144,7 @@ def with_exog(
     Returns
     -------
     sequences : Sequences
-        With `exog`.
+        The rows with `exog`.
     following : list of ndarray (H, P)
         Covariates of the later rows of each sequence.
 
@@ -284,7 +284,7 @@ def _collinear(exog: FloatArray) -> int | None:
     left = np.zeros(exog.shape[1])
     n = min(triangle.shape)
     left[:n] = np.abs(np.diag(triangle)[:n]) / np.sqrt(len(exog))
-    # Smallest share of a covariate's standard deviation that the others must not explain.
+    # Minimum share of the standard deviation of a covariate that the others must not explain.
     return int(order[int(np.argmin(left))]) if left.min() < 1e-9 else None
 
 
@@ -316,22 +316,22 @@ def _stamps(index: Any) -> Any:
 
 
 def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, holidays: Any = ()) -> Any:
-    """Return indicators of hours, weekdays or months (without the first), and of holidays.
+    """Return indicator variables of hours, weekdays or months (without the first), and of holidays.
 
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, a frame with such an index, or a series of dates
         Dates of the rows; with a time zone, hours are local hours.
     terms : sequence of {"hour", "weekday", "weekend", "month"}, default=("hour", "weekday")
-        Kinds of indicators. The first hour (0), weekday (Monday) and month (January) have no column; effects
-        of the others are differences from it.
+        Kinds of indicators. The first hour (0), weekday (Monday) and month (January) are the reference
+        categories, without a column.
     holidays : array-like of dates, default=()
         Days indicated by the column ``holiday``.
 
     Returns
     -------
     pandas.DataFrame (T, P)
-        Of 0.0 and 1.0, with the index of the times.
+        Values of 0.0 and 1.0, with the index of the times.
 
     Raises
     ------
@@ -415,7 +415,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
         For a series whose index has no dates, its values are used.
     period : number or duration
-        In the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
+        Period in the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
     n : int, default=1
         Number of harmonics: the period, half of it, a third of it ...
 

@@ -1,6 +1,6 @@
-"""Kalman filter that can be resumed: the distribution of each state given the rows so far.
+"""Kalman filter that can be resumed, and one-step prediction errors.
 
-Standardised one-step prediction errors, and their misfit.
+The filter computes the distribution of each state given the rows up to it.
 """
 
 from collections.abc import Callable, Sequence
@@ -130,7 +130,7 @@ class FilterResult:
     row_log_likelihoods: FloatArray
     state: FilterState
     _filtered: _Filtered = field(repr=False)
-    # Rows of the user, of whose type results are: an array, or a frame.
+    # Rows passed by the user; results have their type (array or DataFrame).
     _like: Any = field(default=None, repr=False, kw_only=True)
 
     def like(self, x: Any, factors: Any) -> Self:
@@ -307,7 +307,7 @@ def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) 
 
 
 def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequence[str] | None) -> str:
-    """Return a sentence for the status of a fit on strongly autocorrelated prediction errors, or "".
+    """Return a sentence on strongly autocorrelated prediction errors for the status of a fit, or "".
 
     Parameters
     ----------

@@ -26,13 +26,13 @@ class FittedModel:
     """A fitted model, in the units of the data.
 
     Data are validated sequences with times in the unit of the model. Results are for all their rows, one
-    sequence after the other, unless they are lists with one entry for each sequence. Methods without
-    parameters of their own return what the method of the same name in :mod:`.methods` documents.
+    sequence after the other, unless they are lists with one entry for each sequence. Results of most methods
+    are documented at the method of the same name in :mod:`.methods`.
 
     Attributes
     ----------
     refusals : mapping of str to str
-        Methods that the model does not have, and the message of the ValueError that they raise.
+        Methods that the model does not support, and the message of the ValueError that they raise.
     takes_missing : bool
         Whether values may be missing.
     factors_of_complete_rows : bool
@@ -56,7 +56,7 @@ class FittedModel:
     regression: Regression | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Let each method that a model declares as missing raise the error that it declares."""
+        """Replace each method in `refusals` by one that raises the error."""
         super().__init_subclass__(**kwargs)
         for name, message in vars(cls).get("refusals", {}).items():
             setattr(cls, name, _refusing(name, message))
@@ -110,7 +110,8 @@ class FittedModel:
         """Return the log-likelihood of all rows, in nats, or its lower bound."""
         raise NotImplementedError
 
-    # Models that do not support one of these declare it in `refusals`, or their estimator lacks the method.
+    # Models that do not support one of these list it in `refusals`, or their estimator does not have the
+    # method.
 
     def filter(self, sequences: Sequences, state: Any) -> list[Any]:
         """Return the distribution of the factors of each sequence given the rows so far."""
@@ -173,7 +174,7 @@ class FittedModel:
         return parts
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Return standardized errors (N, D) of observed values; each is predicted without a random tenth."""
+        """Return standardized errors (N, D) of observed values; a random tenth is left out at a time."""
         scores = np.full_like(sequences.values, np.nan)
         for hidden, rest in parts_without(sequences):
             filled = self.impute(rest)
@@ -216,8 +217,8 @@ def _refusing(name: str, message: str) -> Callable[..., NoReturn]:
 def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *, share: float = 1.0) -> float:
     """Return the Bayesian information criterion; smaller is better (Schwarz 1978).
 
-    ``P log N - 2 log L``, with ``N`` rows in which any value is observed: values of one row are not
-    independent observations of the parameters, and those of different rows nearly are.
+    ``P log N - 2 log L``, with ``N`` rows in which any value is observed. Rows are counted instead of values,
+    because values of one row are correlated, while different rows are nearly independent.
 
     Parameters
     ----------
@@ -228,8 +229,8 @@ def bayesian_criterion(log_likelihood: float, n_parameters: int, n_rows: int, *,
     n_rows : int
         Number of rows in which any value is observed, ``N``.
     share : float, default=1.0
-        Share of these rows in the likelihood. The others are assumed to be as informative, so that models
-        fitted to a part of the rows are compared as if fitted to all.
+        Share of these rows in the likelihood. The log-likelihood is extrapolated to all rows, so that models
+        fitted to parts of the rows can be compared.
 
     Returns
     -------

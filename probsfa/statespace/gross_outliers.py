@@ -1,8 +1,8 @@
 """Comparison with adjacent observations, and gross outliers: few values that dominate a Gaussian fit.
 
-The size of outliers is measured relative to the errors of the other values, not to the fitted variances,
-which outliers inflate: four wrong rows in 15,000 can make these a hundred times too large. Columns whose
-errors are heavy-tailed throughout, such as rain or visibility, have no outliers in this sense.
+The size of outliers is measured relative to the errors of the other values. Fitted variances are not used,
+because outliers inflate them: four wrong rows in 15,000 can make them a hundred times too large. Columns
+whose errors are heavy-tailed throughout, such as rain or visibility, have no outliers in this sense.
 """
 
 from collections.abc import Sequence
@@ -78,8 +78,8 @@ def _median_of_adjacent(x: FloatArray) -> FloatArray:
 
 # ---------------------------------------------------------------------------------------- outliers of a fit
 
-# Robust standard deviations beyond which a value is a gross outlier; the smallest share of the sum of squares
-# with which outliers dominate a fit; and the largest share of all values that outliers can be.
+# Number of robust standard deviations beyond which a value is a gross outlier; minimum share of outliers in
+# the sum of squares if they dominate a fit; maximum share of outliers in the number of values.
 _GROSS, _LEAST_SHARE, _MOST_CELLS = 7.0, 0.3, 0.1
 # Columns with fewer errors are not tested; maximum number of rows for medians.
 _FEWEST, _MANY_ROWS = 50, 50_000
@@ -95,7 +95,7 @@ class Outliers(NamedTuple):
     cells : list of (int, int)
         Row and column of the largest outlier of each such column, the largest first.
     sizes : list of float
-        Their errors, in robust standard deviations of their columns.
+        Errors of these values, in robust standard deviations of their columns.
     """
 
     columns: BoolArray
@@ -174,7 +174,7 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
         quiet = float(np.sum(size[~wild] ** 2))
         there = np.abs(np.nan_to_num(selected[:, j]))
         beyond = np.where(there > limit, there, 0.0)
-        # Of the sample, and of all rows of which these are the worst.
+        # Number of values in the sample, and in all rows, of which the selected rows are the worst.
         for among, others in (
             (float(np.sum(size[wild] ** 2)), quiet),
             (float(np.sum(beyond**2)), quiet * n_rows / len(size)),

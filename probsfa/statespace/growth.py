@@ -1,8 +1,8 @@
 """Starting points of larger models from fitted smaller ones, and of smaller models from larger ones.
 
 New AR(1) factors are estimated from the residuals of the smaller model, by slow feature analysis and from
-lagged covariances. Stochastic cycles start at the frequency whose power most exceeds that of the model; other
-kinds of processes start like AR(1) factors. All are tried with full and with smaller loadings, because
+lagged covariances. Stochastic cycles start at the frequency at which the power most exceeds that of the
+model; smooth factors and trends start like AR(1) factors. Full and smaller loadings are tried, because
 residuals are mostly noise. The start with the highest likelihood is used.
 """
 
@@ -66,7 +66,7 @@ def enlarged(
 
 
 def reduced(params: StateSpace, latents: Latents) -> StateSpace:
-    """Return the model without the processes that explain least; noise takes half of their variance.
+    """Return the model without the processes that explain least, adding half their variance to the noise.
 
     Parameters
     ----------

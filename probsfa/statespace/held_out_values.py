@@ -2,8 +2,8 @@
 
 The pattern of missing values, moved in time, selects the values that are hidden. If few values are missing,
 they are hidden as single values and in blocks of rows. Parameters are estimated without the hidden values.
-These are then imputed in parts, each given all other values, so that missing blocks are no longer than those
-of the data.
+The hidden values are then imputed in parts, each given all other values, so that missing blocks are not
+longer than in the data.
 
 Predictions are scored by the continuous ranked probability score. For a Gaussian prediction with mean ``m``
 and standard deviation ``s`` of a value ``x``, and ``z = (x - m) / s``,
@@ -47,17 +47,16 @@ __all__ = [
     "weigh_draws",
 ]
 
-#: Standard errors beyond which a difference is significant, if about ten models are compared.
+#: Number of standard errors beyond which a difference is significant, if about ten models are compared.
 STANDARD_ERRORS = 2.5
-#: Relative difference of scores below which models count as equal, even if it is significant: other hidden
-#: values, or a longer fit, change scores by as much.
+#: Relative difference of scores below which models count as equal even if it is significant.
 SLIGHT = 0.01
 #: Differences of BIC that are not decisive, because BIC of the observed values omits the hidden ones: very
 #: strong evidence on the scale of Kass & Raftery (1995).
 CLOSE = 10.0
 # Minimum number of missing values, and of groups of hidden ones, that define a pattern.
 _FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
-# Shifts of the pattern are used if they hide at least this share of the intended number of values.
+# Shifts of the pattern are used only if they hide at least this share of the intended number of values.
 _LEAST_MOVED = 0.5
 # Largest share of the observed values of a column that is hidden.
 _MOST_OF_A_COLUMN = 0.3
@@ -123,7 +122,7 @@ def hide_for_choice(
     if np.count_nonzero(~observed) >= _FEWEST_MISSING:
         masks = [_moved_gaps(observed, fraction / n_masks, rng) for _ in range(n_masks)]
         kinds: Sequence[str] = ["pattern of missing values, moved in time"] * n_masks
-    # Columns without missing values are not hidden in this way, so that few others may be left.
+    # Values of columns without missing values are not hidden in this way; few values may remain.
     n_moved = sum(int(np.count_nonzero(mask)) for mask in masks)
     if not masks or n_moved < _LEAST_MOVED * fraction * np.count_nonzero(observed):
         length = max(1, min(block, len(values) // 10))
@@ -184,8 +183,8 @@ def _groups(part: NDArray[np.int64]) -> NDArray[np.int64]:
 def isolated_values(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
     """Find values (N, D) that are far from the median of the four adjacent observations of their column.
 
-    Such outliers distort the comparison of models; for example, two of them resemble a cycle. They are
-    compared with adjacent observations, because longer excursions of a column are not outliers.
+    Such outliers distort the comparison of models; for example, two of them resemble a cycle. Longer
+    excursions of a column are not outliers, and are not found by a comparison with adjacent observations.
 
     Parameters
     ----------
@@ -267,8 +266,8 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
 
     The best of many scores is partly due to chance. Models count as equal to the best if their scores differ
     by less than 2.5 standard errors of the difference, or by less than 1 %. Of these, the model with the
-    smallest BIC is selected: the likelihood uses more data than the hidden values, but is reliable only for
-    models that predict well.
+    smallest BIC is selected. The likelihood is based on more data than the hidden values, but is reliable
+    only for models that predict well.
 
     Parameters
     ----------
@@ -300,8 +299,8 @@ def weigh_draws(
 ) -> Evidence:
     """Select a model by several draws of hidden values.
 
-    Standard errors describe other values for the same fits, but not the effect of other hidden values on the
-    fits. A model therefore counts as equal if it is equal to the best in any draw.
+    Standard errors describe the variation of scores between values for given fits, but not that of the fits
+    between draws. A model therefore counts as equal if it is equal to the best in any draw.
 
     Parameters
     ----------
@@ -333,7 +332,7 @@ def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np
     evidence : Evidence
         Result of :func:`weigh`.
     bic : ndarray of shape (M,)
-        Bayesian information criteria of the values that were seen.
+        Bayesian information criteria of the values that were not hidden.
     most : int, default=3
         Maximum number of models.
 

@@ -21,7 +21,7 @@ __all__ = ["IdiosyncraticPosterior"]
 
 # Number of draws for variances: the part due to the factors has a relative error of sqrt(2 / number).
 _DRAWS = 32
-# Smallest leave-one-out precision of a value, relative to that given the factors.
+# Minimum leave-one-out precision of a value, relative to that given the factors.
 _LEAST_LEFT = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
 _AT_A_TIME = 8
@@ -125,7 +125,8 @@ class IdiosyncraticPosterior:
     def posterior(self) -> Posterior:
         """Return moments of the factors: exact means, and covariances of draws.
 
-        Log densities of single rows would require states; each row has an equal share of the log-likelihood.
+        Log densities of single rows are not available without states; each row is assigned an equal share of
+        the log-likelihood.
         """
         n, k = self.means.shape
         # Minimum number of draws for covariances of the factors, which have no exact part.

@@ -1,4 +1,4 @@
-"""The model with the variances of its innovations, as Turner & Sahani (2007) write it.
+"""The model in the notation of Turner & Sahani (2007), with innovation variances.
 
 Their factors (eq. 6) have decays ``lambda_n``, innovation variances ``sigma_n^2`` and recognition weights
 ``W``::

@@ -1,7 +1,7 @@
 """Leave-one-out prediction errors of observed values, compared with linear interpolation.
 
-No refit is needed: the posterior of the noise-free value is Gaussian, and so is the likelihood of its own
-observation, which can be divided out,
+No refit is needed. The posterior of the noise-free value is Gaussian, and so is the likelihood of the
+observed value, which can be divided out,
 
     1 / v' = 1 / v - 1 / r,        m' = v' (m / v - x / r),
 
@@ -34,7 +34,7 @@ __all__ = [
     "worse_than_interpolation",
 ]
 
-# Fewer values do not give a reliable comparison.
+# Minimum number of values for a reliable comparison.
 _FEWEST = 20
 
 
@@ -93,15 +93,15 @@ def left_out_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (T, D) of leave-one-out predictions, including noise.
 
-    Parameters as of :func:`left_out`; NaN where that has NaN.
+    Parameters, and entries that are NaN, are those of :func:`left_out`.
     """
     explained = variances - noise_variance
     with np.errstate(divide="ignore", invalid="ignore"):
         left = 1.0 - explained / noise_variance  # v / v'
         without = (means - values * (explained / noise_variance)) / left
         variance = explained / left + noise_variance
-    # Posterior variance over noise variance of a value is below one; if it is within this part of one, the
-    # information of the other values is lost to rounding.
+    # The ratio of posterior variance to noise variance is below one. If the difference from one is smaller
+    # than this, the information of the other values is lost to rounding errors.
     told = (left > 1e-7) & ~np.isnan(values)
     return np.where(told, without, np.nan), np.where(told, variance, np.nan)
 

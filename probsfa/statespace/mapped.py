@@ -1,8 +1,8 @@
-"""A fitted model of transformed columns, less the effects of covariates.
+"""A fitted model with transforms of columns and covariates.
 
-The model is of ``y = T(x) - B u``, with one increasing transform for each column (:mod:`.transforms`) and
-covariates ``u`` of each row (:mod:`.covariates`). Latent states are those of the model of ``y``. A Gaussian
-prediction of ``y`` gives one of ``T(x)`` by adding ``B u``, and the inverse transform gives that of ``x``.
+A model is fitted to ``y = T(x) - B u``, with one increasing transform for each column (:mod:`.transforms`)
+and covariates ``u`` of each row (:mod:`.covariates`). Predictions of ``x`` follow from Gaussian predictions
+of ``y``: add ``B u``, then apply the inverse transform.
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,7 +179,7 @@ class MappedModel(MaximumLikelihoodModel):
         """Impute missing values by their means in data units, with standard deviations."""
         missing = ~sequences.mask
         filled = self.inner.impute(self.map(sequences), with_std=with_std or bool(self.transforms.used))
-        # Standard deviations are missing only if there is no transform, which would need them.
+        # Without transforms, means do not depend on standard deviations, which may be missing.
         std = np.zeros_like(filled.values) if filled.std is None else filled.std
         means, std = self._to_data(filled.values, std, self.effects(sequences), missing)
         values = np.where(missing, means, sequences.values)

@@ -76,9 +76,9 @@ from probsfa.statespace.summary import ParameterErrors
 
 # Size of moments in bytes above which they are not stored: values are imputed chunk by chunk.
 _LARGE = 128 * 2**20
-# Rows checked for gross misfit after a fit, and maximum number of states for which this check is fast.
+# Number of rows that are checked for gross misfit after a fit, and maximum number of states for the check.
 _ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
-# Additional rows in this check that may have outliers, and rows filtered before each of them.
+# Number of additional rows in this check that may contain outliers, and of rows filtered before each of them.
 _N_CANDIDATES, _ROWS_BEFORE = 10, 30
 
 __all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
@@ -158,7 +158,7 @@ class MaximumLikelihoodModel(FittedModel):
 
 @dataclass(frozen=True, eq=False)
 class LinearGaussianModel(MaximumLikelihoodModel):
-    """The factorial AR(1) model with observation noise, at fitted parameters.
+    """The dynamic factor model with Gaussian observation noise, at fitted parameters.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def varying(self, sequences: Sequences) -> Sequences:
         """Return the rows without the columns that were constant in the fit; warn if these vary.
 
-        The variance of such a column is not estimated, so that its likelihood is meaningless.
+        The likelihood of such a column is meaningless, because its variance was not estimated.
         """
         constant = self.fitted.constant
         if constant is None:
@@ -386,7 +386,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def sample_of(self, sequences: Sequences) -> Sequences:
         """Return segments of the rows if there are very many, else all rows.
 
-        The segments are shorter and more numerous than those of the fit, and mostly lie outside of those.
+        The segments are shorter and more numerous than those of the fit, and mostly contain other rows.
         """
         params = self._states
         affordable = affordable_rows(params.n_states, params.n_features)
@@ -420,7 +420,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if sequences.n_rows > _ROWS_LOOKED_AT:
             sample = choose_segments(sequences.mask, sequences.lengths, _ROWS_LOOKED_AT)
             rows = sequences if sample is None else sequences.cut_out(sample)
-        if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # many sequences, each as short as a segment
+        if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # there are many short sequences
             return self
         candidates = suspicious_rows(sequences, _N_CANDIDATES)
         before = _rows_before(sequences, candidates)

@@ -1,10 +1,10 @@
 """News: attribution of the revision of a prediction to new observations.
 
-Posterior means are linear in the observations: a value ``(s, d)`` enters the noise-free mean of the value
-``(t, e)`` with the weight ``C_e' V_ts C_d / r_d``, with ``V_ts`` the posterior covariance of the states of
-both rows. If every new value equalled its prediction from the old data, the prediction of the target would
-not change; the impact of a new value is therefore its weight times its prediction error (Banbura & Modugno
-2014, section 2.3). ``V_ts`` of distant rows follows from lag-one covariances, because the states are a Markov
+Posterior means are linear in the observations. The weight of a value ``(s, d)`` in the noise-free mean of the
+value ``(t, e)`` is ``C_e' V_ts C_d / r_d``, where ``V_ts`` is the posterior covariance of the states of both
+rows. If every new value equalled its prediction from the old data, the prediction of the target would not
+change; the impact of a new value is therefore its weight times its prediction error (Banbura & Modugno 2014,
+section 2.3). ``V_ts`` of distant rows follows from lag-one covariances, because the states are a Markov
 chain.
 """
 
@@ -24,7 +24,7 @@ from probsfa.statespace.timeline import make_horizon
 
 __all__ = ["News", "dates_of", "on_rows_of", "read_news", "row_of", "weights_on"]
 
-# Part of a unit of time by which times of the same row may differ.
+# Maximum difference of the times of one row, in units of time.
 _SAME_TIME = 1e-6
 
 
@@ -40,9 +40,9 @@ class News(NamedTuple):
     rows, columns : ndarray of int of shape (M,)
         Positions of new or revised values.
     expected : ndarray of shape (M,)
-        Their predictions from the old data, or the old values of revised ones.
+        Predictions of these values from the old data, or the old values of revised ones.
     observed : ndarray of shape (M,)
-        Their values in the new data.
+        Values in the new data.
     weights : ndarray of shape (M,)
         Change of the prediction for each unit of ``observed - expected``.
     impacts : ndarray of shape (M,)
@@ -101,7 +101,8 @@ def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: fl
     Parameters
     ----------
     row : int, or date
-        A number; or, if `X` is a DataFrame with dates, one of them, or a date whole steps after the last.
+        Number of the row; or, if `X` is a DataFrame with dates, its date, or a date whole steps after the
+        last.
     X : object
         Data of the user.
     sequences : Sequences
@@ -152,7 +153,7 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
     Returns
     -------
     Sequences
-        As `new`, with the values of `old`.
+        The rows of `new` with the values of `old`.
 
     Raises
     ------
@@ -196,7 +197,7 @@ def read_news(
     values : tuple of two ndarrays of shape (N, D)
         Old and new values, NaN where missing.
     posteriors : tuple of three Posterior
-        Given the old values; given revised values; given all new values.
+        Posteriors given the old values, given revised values, and given all new values.
     target : tuple of int
         Row and column of the predicted value, missing in both.
     names : tuple of str

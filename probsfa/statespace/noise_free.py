@@ -4,7 +4,7 @@ With ``r = 0`` and as many latent factors as columns, recognition is determinist
 and the likelihood is that of Turner & Sahani (2007), eq. 13. Up to edge terms of order 1/T (their eq. 18), it
 is largest at the directions of slow feature analysis, with unit variances and ``a_k = 1 - delta_k / 2``. This
 module uses that solution for the square model, and reports its slowest factors.
-:mod:`probsfa.statespace.noise_free_likelihood` has the edge terms, and the maximum with them.
+:mod:`probsfa.statespace.noise_free_likelihood` computes the likelihood and its maximum with the edge terms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,8 @@ def square_model(
 ) -> SquareModel:
     """Return the square model of a solution of slow feature analysis at full rank."""
     decay = np.clip(1.0 - 0.5 * delta_values, -_SLOWEST, _SLOWEST)
-    # Loadings from covariances invert the directions up to errors of an eigenproblem; make the inverse exact.
+    # Loadings from covariances are the inverse of the directions up to errors of the eigenproblem; make it
+    # exact.
     inverse = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
     return SquareModel(decay, components, inverse, mean)
 
@@ -258,7 +259,7 @@ def fit_noise_free(sequences: Sequences, options: FitOptions) -> NoiseFreeModel:
     check_lengths_for_timescales(sequences.lengths)
     if sequences.times is not None:
         raise ValueError("noise=0.0 requires evenly spaced rows and does not support times.")
-    from probsfa.sfa import SFA  # models with noise do not load it
+    from probsfa.sfa import SFA  # not imported for models with noise
 
     full = SFA().fit(sequences.values, lengths=sequences.lengths)
     n_components = full.rank_ if options.n_components is None else options.n_components

@@ -1,4 +1,4 @@
-"""Posterior of the factors without observation noise, if values are missing.
+"""Posterior of the factors without observation noise, for rows with missing values.
 
 Without noise, each observed value is an equation: those of row ``t`` are ``A z_t = b``, with the rows ``A``
 of the loadings. Their solutions are ``z_t = p + N w``, with the minimum-norm solution ``p`` and an
@@ -21,7 +21,7 @@ from probsfa._validation import Sequences
 
 __all__ = ["GapPosterior", "draw_given_observed", "smooth_given_observed"]
 
-# Singular values of scaled loadings, relative to the largest, below which they are rounding errors.
+# Singular values of scaled loadings below this fraction of the largest are rounding errors.
 _RANK_TOL = 1e-9
 
 

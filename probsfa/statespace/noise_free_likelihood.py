@@ -16,11 +16,11 @@ by an amount of order 1/T.
 Differences between the paper and this module, and passages that can be misread:
 
 * Eqs. 13-20 collect all terms that do not depend on the weights in a constant. Here they are explicit,
-  because decays and variances are compared too: ``log v_n`` is an edge term that eq. 18 does not show.
+  because decays and variances are also compared: ``log v_n`` is an edge term that is not in eq. 18.
 * Eq. 18 uses the stationary start, eq. 8. For any other variance of the first row, its outer product has the
   factor ``s_n^2 / v_n - 1 + l_n`` instead of ``l_n (1 - l_n)``; the closed form is the same.
-* Eq. 22 has the index n in its coefficients, its derivation from eq. 21 gives m. At a maximum both hold, as
-  both sides are symmetric.
+* Eq. 22 has the index n in its coefficients, but its derivation from eq. 21 leads to m. At a maximum both are
+  true, because both sides are symmetric.
 * Eq. 23 requires different decays. This is sufficient only inside (-1, 1): ``l / (1 - l)^2`` has the same
   value at ``l`` and ``1 / l``. It increases from -1 to 1, so that larger decays correspond to slower
   directions for negative decays as well as for those between 0 and 1, which the paper discusses.
@@ -200,10 +200,11 @@ def noise_free_maximum_likelihood(
 ) -> InnovationParameters:
     """Compute maximum likelihood weights without observation noise, for fixed or estimated decays.
 
-    Without edge terms this is slow feature analysis: for any different decays, the weights have its
-    directions, the largest decay that of the slowest one. Their lengths are such that the factors have
-    variances ``sigma_n^2 / ((1 - lambda_n)^2 + lambda_n delta_n)`` (eqs. 22-23), with the delta value
-    ``delta_n`` of the direction. With edge terms no closed form is known; Newton's method starts from there.
+    Without edge terms this is slow feature analysis. For any different decays, the rows of the weights are
+    its directions; the largest decay belongs to the slowest direction. Their lengths are such that the
+    factors have variances ``sigma_n^2 / ((1 - lambda_n)^2 + lambda_n delta_n)`` (eqs. 22-23), with the delta
+    value ``delta_n`` of the direction. With edge terms no closed form is known; Newton's method starts from
+    this solution.
 
     Parameters
     ----------
@@ -240,8 +241,9 @@ def noise_free_maximum_likelihood(
 
     Notes
     -----
-    With edge terms the result is the maximum that Newton's method reaches from slow feature analysis. The
-    distance is of order 1/T in units of the standard deviation of the factors; it grows with the time scales.
+    With edge terms the result is the maximum that Newton's method reaches from slow feature analysis. Its
+    distance from slow feature analysis is of order 1/T, in units of the standard deviation of the factors,
+    and grows with the time scales.
 
     References
     ----------

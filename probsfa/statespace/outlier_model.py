@@ -1,12 +1,12 @@
 """A fitted Gaussian model that leaves out gross outliers.
 
-A value is left out if two conditions hold. First, it is far from the four observed values of its column that
-are nearest in time. Second, it contradicts the model: with all values that meet the first condition treated
-as missing, its log density is more than 12.5 nats below that of its predicted mean. This is the limit of
-Student-t weights for extreme values, all others having weight one; it costs one more posterior.
+A value is left out under two conditions. First, it is far from the four observed values of its column that
+are nearest in time. Second, it contradicts the model: its log density, given all values that do not meet the
+first condition, is more than 12.5 nats below the maximum of this density. The cost is one additional
+posterior.
 
-The first condition needs no model, so that outliers cannot hide each other; the second keeps steps and
-bursts that other columns or rows explain.
+Because the first condition does not depend on a model, outliers cannot mask each other. Because of the
+second, steps and bursts that other columns or rows explain are not left out.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ __all__ = ["OutlierModel", "far_from_neighbours", "spread_of_dominated"]
 
 # Robust standard deviations from the median of adjacent values beyond which a value may be an outlier.
 _FAR = 6.0
-# A few values dominate a column if at most this share of them has at least this share of the sum of squared
-# distances from adjacent values.
+# A few values dominate a column if they are at most this share of its values and have at least this share of
+# the sum of squared distances from adjacent values.
 _FEW, _DOMINANT = 0.02, 0.5
 
 
@@ -96,8 +96,8 @@ class OutlierModel(LinearGaussianModel):
         assert predicted.std is not None
         scores = np.zeros(far.shape)
         scores[far] = (sequences.values[far] - predicted.values[far]) / predicted.std[far]
-        # Nats by which an outlier is less likely than its prediction: five standard deviations, which one in
-        # two million normal errors exceeds.
+        # Difference in nats between the maximum of the predictive log density and that of an outlier: five
+        # standard deviations, which one in two million normal errors exceeds.
         out = 0.5 * scores**2 > 12.5
         if not out.any():
             return sequences

@@ -32,12 +32,12 @@ __all__ = [
     "whole_if_close",
 ]
 
-# Number of rows that are converted together: with some dozen columns, a few hundred kilobytes.
+# Number of rows that are converted together, a few hundred kilobytes for dozens of columns.
 _PART_ROWS = 1024
 # Alignment in bytes with which JAX uses an array without a copy.
 _ALIGNMENT = 64
 
-#: Lock for reading rows: a source need not support two readers at once.
+#: Lock for reading rows, because a source may not support several readers at the same time.
 reading = threading.Lock()
 
 #: Returns the rows of a slice, NaN where missing; they are not written to.
@@ -109,7 +109,7 @@ class Panel(NamedTuple):
     def weighted(self, weights: FloatArray) -> "Panel":
         """Return the same observations with other weights, shape (T, D); zero where missing.
 
-        The weights become read-only, because the engine may cache what it has read.
+        The weights become read-only, because the engine may cache them.
         """
         weights.setflags(write=False)
         return self._replace(weights=weights, complete=False)

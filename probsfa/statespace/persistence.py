@@ -1,4 +1,4 @@
-"""A fitted model of a :class:`probsfa.ProbabilisticSFA` as values for a file, and back.
+"""Conversion of a fitted model of :class:`probsfa.ProbabilisticSFA` to values for a file, and back.
 
 Names and meanings of the values are those of version 1 of the file format (:mod:`probsfa._saving`), so that
 files of both versions are restored by the same code.
@@ -63,7 +63,7 @@ def to_arrays(
     """
     fitted = model.fitted
     state = {
-        # A parameter that was set after the fit is the estimator's, not the model's.
+        # A parameter that was set after the fit belongs to the estimator, not to the model.
         "options": {
             **options,
             "noise": as_noise(options["noise"]),

@@ -43,7 +43,7 @@ class ImputedCells(NamedTuple):
     values : ndarray of shape (N, D)
         Observed values, NaN where missing.
     cells : HasQuantiles
-        Distribution of all of them (N, D), if they were not observed.
+        Predictive distribution of all values (N, D), as if they were not observed.
     """
 
     values: FloatArray
@@ -206,7 +206,7 @@ class Imputation(NamedTuple):
     values : ndarray of shape (N, D)
         Observed values unchanged, missing values imputed.
     std : ndarray of shape (N, D), or None
-        Standard deviations of predicted observations, zero where one exists; None if not computed.
+        Standard deviations of predicted observations, zero for observed values; None if not computed.
     beside_interpolation : Comparison, or None, default=None
         Leave-one-out errors of the model and of linear interpolation; None if no value is missing.
     cells : HasQuantiles, or None, default=None

@@ -17,7 +17,8 @@ from probsfa.statespace.student_model import StudentModel
 
 __all__ = ["ResidualStructure", "gain_for_a_cycle", "power_of_a_cycle", "residual_structure"]
 
-# Lags of the autocorrelation, and maximum number of rows, because one-step prediction errors are slow.
+# Lags of the autocorrelation, and maximum number of rows, because computing one-step prediction errors is
+# slow.
 _LAGS, _ROWS = np.arange(1, 6), 2000
 
 
@@ -44,7 +45,7 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
     model : LinearGaussianModel
         The fit. Student-t models are not supported; both diagnostics are then infinite.
     sequences : Sequences
-        The rows that it was fitted to.
+        The rows of the fit.
 
     Returns
     -------

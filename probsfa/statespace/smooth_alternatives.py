@@ -1,4 +1,4 @@
-"""AR(1) latent factors that a smooth latent factor would replace: a comparison of likelihoods."""
+"""Likelihood comparison that finds AR(1) factors for which a smooth factor would fit better."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,20 @@ from probsfa.statespace.processes.matern import Matern32
 
 __all__ = ["better_as_smooth"]
 
-# Time scales of the smooth factor that are tried, as parts of that of the AR(1) factor. An AR(1) fit to a
-# smooth path under noise has a time scale one to eight times as long.
+# Time scales of the smooth factor that are tried, relative to that of the AR(1) factor. If an AR(1) process
+# is fitted to a noisy smooth path, its time scale is one to eight times as long.
 _PARTS = (1.0, 0.5, 0.25, 0.125)
 # Lags at which the prediction errors of both models are compared.
 _LAGS = 10
 
 
 def better_as_smooth(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
-    """Return the AR(1) factors in whose place a smooth factor makes the data much more probable.
+    """Return AR(1) factors that a smooth factor can replace with a much higher likelihood.
 
-    The loadings and all other parameters are fixed, so that a fit with a smooth factor gains still more.
-    Autocorrelated noise that the model lacks may also raise the likelihood of a smooth factor, but does not
-    reduce the autocorrelation of the prediction errors; the result is then empty.
+    All other parameters, including loadings, are fixed; a fit with a smooth factor has a still higher
+    likelihood. Autocorrelated noise that is not part of the model may also increase the likelihood of a
+    smooth factor. In this case the autocorrelation of the prediction errors does not decrease, and the result
+    is empty.
 
     Parameters
     ----------
@@ -49,8 +50,8 @@ def better_as_smooth(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
     if not trials:
         return none
     panel = make_panel(timed)
-    # If the model is right, the likelihood ratio of another model exceeds 1 / p with a probability of at most
-    # p (Markov's inequality). This p is therefore the rate of false alarms.
+    # If the model is correct, the likelihood ratio of another model exceeds 1 / p with a probability of at
+    # most p (Markov's inequality); p is therefore the false alarm rate.
     least = log_likelihood(params.state_space, panel) + np.log(len(trials) / 0.01)
     best: dict[int, tuple[float, float]] = {}
     for k, timescale in trials:

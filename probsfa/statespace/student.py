@@ -120,8 +120,9 @@ class Weights(NamedTuple):
     def beside(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return the bound of each row (N,) less its log-likelihood from the engine.
 
-        This is the constant, and ``(w - 1) / 2 log(2 pi r)`` for each value: the engine uses powers ``w`` of
-        densities of variance ``r``, whose normalisers are not those of variance ``r / w``.
+        The difference is the constant plus ``(w - 1) / 2 log(2 pi r)`` for each value, because the engine
+        uses powers ``w`` of densities with variance ``r``, whose normalisers differ from those with variance
+        ``r / w``.
         """
         n = panel.n_rows
         surplus = self.values[:n] - panel.mask[:n]
@@ -225,7 +226,8 @@ def infer_weights(
 def first_weights(params: StateSpace, panel: Panel, noise: StudentNoise) -> FloatArray:
     """Return initial expected weights (T, D) from the leave-one-out errors of the values.
 
-    In these, the other values are weighted by their distance from the mean, to exclude gross outliers.
+    In these predictions, the other values are weighted by their distance from the mean, so that gross
+    outliers have little effect.
     """
     n = panel.n_rows
     values, mask = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n])

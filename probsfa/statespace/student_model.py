@@ -39,7 +39,7 @@ class StudentModel(LinearGaussianModel):
     """The factorial AR(1) model with Student-t noise, at fitted parameters."""
 
     refusals: ClassVar[Mapping[str, str]] = {
-        # New values change the weights of others, so that news is not a sum over values.
+        # Not supported: new values change the weights of others, so that news is not a sum over values.
         "news": "news is not supported with robust noise, where a new value changes the weights of others. "
         "Compare `impute` or `forecast` before and after.",
         "standard_errors": "standard_errors is not supported with robust noise: the curvature of the lower "

@@ -61,8 +61,8 @@ class Summary:
     of : ndarray of str (P,)
         Factor, column, or both.
     unit : ndarray of str (P,)
-        Unit: of time, "data" or "data^2"; empty where there is none. With `transforms`, data units are those
-        of transformed columns.
+        Unit of time, "data", "data^2", or empty. With `transforms`, data units are those of transformed
+        columns.
     estimate, std_error, lower, upper : ndarray (P,)
         Estimate, its standard error (or posterior standard deviation), and limits of its interval; NaN where
         they are not known.
@@ -84,7 +84,7 @@ class Summary:
     upper: FloatArray
 
     def to_frame(self) -> Any:
-        """Return the table as a pandas.DataFrame, indexed by parameter and by what it belongs to."""
+        """Return the table as a pandas.DataFrame, indexed by parameter and by factor or column."""
         import pandas as pd
 
         names = ("parameter", "of", "estimate", "std_error", "lower", "upper", "unit")

@@ -1,8 +1,8 @@
 """Conversion of the times of data to those of a fitted model, and times of forecasts.
 
 Times of a model are in its unit `time_unit_`. For dates or durations the unit is a number of seconds, and
-data may be sampled at another rate: ``decay ** (dt / unit)``. If only one of the data and the model has times
-in seconds, and the other has numbers or rows, they are not comparable.
+data may be sampled at another rate: ``decay ** (dt / unit)``. Times in seconds cannot be compared with plain
+numbers or rows without times.
 """
 
 import warnings

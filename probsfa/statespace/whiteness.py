@@ -1,4 +1,4 @@
-"""Tests of standardised prediction errors: white, normal and stationary if the model is correct.
+"""Tests of standardised prediction errors, which are white, normal and stationary if the model is correct.
 
 The arguments of all functions are errors (N, D) of the rows of all sequences, concatenated, NaN where a value
 is missing. Functions return one result for each column. Pairs of rows from different sequences are not used.
@@ -142,7 +142,7 @@ def split(n_rows: int) -> list[slice]:
 
 
 class Contrast(NamedTuple):
-    """Means of each column over parts of the record, and whether they differ.
+    """Means of each column over parts of the series, and tests of their equality.
 
     Attributes
     ----------
@@ -243,8 +243,8 @@ class Peak(NamedTuple):
 def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     """Find the highest peak of the periodogram of each column above its background.
 
-    Each ordinate is divided by the median of adjacent ones, so that autocorrelation, which gives a spectrum a
-    slope, is not mistaken for a cycle. Powers of several sequences are summed.
+    Each ordinate is divided by the median of adjacent ones, so that the slope of the spectrum of an
+    autocorrelated series is not mistaken for a cycle. Powers of several sequences are summed.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Hierarchies of slow feature analysis as a scikit-learn estimator.
 
-A hierarchy solves many small slow feature problems instead of a large one: nodes of the first layer extract a
-few slow outputs from small receptive fields; nodes of the next layer combine the outputs of several nodes,
-until one node depends on all inputs (Escalante-B. & Wiskott 2013, section 2.4). The cost is linear in the
-number of inputs instead of cubic, and smaller problems overfit less. A hierarchy of one node per layer on a
-training graph is algorithm 1 of Sprekeler (2011).
+A hierarchy solves many small slow feature problems instead of a large one (Escalante-B. & Wiskott 2013,
+section 2.4). Nodes of the first layer extract a few slow outputs from small receptive fields. Nodes of each
+further layer combine the outputs of several nodes, until one node depends on all inputs. The cost is linear
+in the number of inputs instead of cubic, and smaller problems overfit less. A hierarchy of one node per layer
+on a training graph is algorithm 1 of Sprekeler (2011).
 """
 
 import warnings
@@ -52,7 +52,7 @@ class HierarchicalSFA(ScoredOnGraph):
         Arrangement of the columns of X: ``(length,)`` for a line, ``(height, width)`` for an image, row by
         row. By default a line of all columns, or the shape of the images in X.
     n_channels : int, default=1
-        Values at every position (colours, for example), in adjacent columns of X; for images, taken from X.
+        Number of values at every position (such as colours), in adjacent columns of X; for images, that of X.
     graph : TrainingGraph, str or callable, optional
         Training graph of all layers, as in :class:`GraphSFA`. By default, or with "temporal", edges join rows
         `lag` apart in one sequence.

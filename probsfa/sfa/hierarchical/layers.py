@@ -128,15 +128,15 @@ class Layer:
     pca : int or None, default=None
         Number of principal components of the inputs of each node before the expansion. None skips this step.
     method : {"sfa", "igsfa", "pca"}, default="sfa"
-        Linear step of the nodes: slow features (with a training graph, those of graph-based SFA); slow
+        Linear step of the nodes. "sfa": slow features (with a training graph, graph-based SFA). "igsfa": slow
         features below `delta_threshold` and principal components of the residual of the inputs, as in
-        :class:`IGSFA`; or principal components only, for comparison.
+        :class:`IGSFA`. "pca": principal components only, for comparison.
     share_weights : bool, default=False
         Whether all nodes have the same weights, trained on the inputs of all of them.
     clip : {"range"}, float or None, default=None
-        Clip the outputs to the smallest and largest training value of each, or to a number of standard
-        deviations. Only the latter changes training data. Clipping is recommended with polynomials, which
-        diverge on unseen data.
+        Clip each output: "range" clips to the smallest and largest training value, a number to so many
+        standard deviations. Only the latter changes training data. Clipping is recommended with polynomials,
+        which diverge on unseen data.
     delta_threshold : float, default=1.96
         Threshold of delta values for "igsfa". The first outputs of the expansion must be its inputs.
 
@@ -346,9 +346,9 @@ def escalante_wiskott_layers(
         Pixels along each axis, multiples of 4. If a layer has an odd number of nodes along an axis, nodes of
         the next layer combine three and overlap by one.
     method : {"sfa", "igsfa", "pca"}, default="sfa"
-        Slow features; slow features and principal components of the residual, in the same network; or the
-        paper's hierarchical principal components: same structure, no expansion, up to 120 outputs instead of
-        60.
+        "sfa": slow features. "igsfa": slow features and principal components of the residual. "pca": the
+        hierarchical principal components of the paper, without expansion and with up to 120 outputs instead
+        of 60.
     expansion : transformer or None, default=None
         Expansion of the inputs of all nodes; None for ``Power(0.8)``, as in the paper.
 

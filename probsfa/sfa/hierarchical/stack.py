@@ -221,9 +221,10 @@ def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
 
 # ---- moments of the nodes of a stage, for as many nodes at a time as memory allows
 #
-# There are two orders of computation. *By rows*: every node adds each chunk of rows to its moments; for
-# differences in time and expansions that require no fit. *By columns*: all rows of a few nodes are gathered
-# at a time; for training graphs, which may join any two rows, and expansions that are fitted to all rows.
+# There are two orders of computation. *By rows*, each chunk of rows is added to the moments of all nodes;
+# this is used for differences in time and expansions that require no fit. *By columns*, all rows of a few
+# nodes are gathered at a time; this is used for training graphs, which may join any two rows, and for
+# expansions that are fitted to all rows.
 
 
 # 512 MiB of float64 for the moments or the gathered columns of nodes that are trained together

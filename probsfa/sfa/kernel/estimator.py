@@ -146,10 +146,10 @@ IntArray = NDArray[np.intp]
 _SELECTIONS = ("mp_mah", "online_mah", "mp_kpca", "random")
 _PATH_DECADES = range(-16, 2)
 _HELD_OUT_DECADES = range(-10, 2)
-_UNMEASURED = 1e-3  # of the mean of k(z, z): the default where no rows can be held out
+_UNMEASURED = 1e-3  # relative to the mean of k(z, z): default if no rows can be held out
 _N_FOLDS = 5
 _PRE_IMAGE_POINTS = 1000
-_MOST_SUPPORT = 500  # default limit: the choice of the regularization then takes seconds
+_MOST_SUPPORT = 500  # default limit, with which the choice of the regularization takes seconds
 # A smaller regularization is reported if it halves the delta values in training and at most doubles those on
 # held-out rows, where its outputs are slow: five folds do not resolve a factor of two of an object seen once.
 _CLOSE, _SLOW = 2.0, 0.2
@@ -214,10 +214,10 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Parameters of a callable kernel.
     regularization : float or "auto", default="auto"
         ``lambda``, the weight of the squared norm. 0 is kernel SFA without regularization, which overfits if
-        a large part of the rows are support vectors and the kernel is narrow. ``"auto"`` chooses, among 0 and
-        powers of ten, the smallest value whose outputs are the slowest to within 2 % on held-out folds of
-        consecutive rows; or the largest value if no output is slower than noise. This takes about ten times
-        as long as a number, and grows with the cube of the number of support vectors; see `verbose`.
+        a large part of the rows are support vectors and the kernel is narrow. ``"auto"`` selects, among 0 and
+        powers of ten, the smallest value whose delta values on held-out folds of consecutive rows are within
+        2 % of the best; if no output is slower than noise, the largest value. This takes about ten times as
+        long as a number, and grows with the cube of the number of support vectors; see `verbose`.
     n_support : int, optional
         Number of support vectors, or their maximum number with ``"online_mah"``. By default determined by
         `threshold`; without a threshold all rows are used, at most 500 (with ``"online_mah"`` all).
@@ -262,8 +262,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     kernel_mean_ : ndarray (m,)
         Means of the kernel functions over the training rows.
     delta_values_ : ndarray (K,)
-        Mean squared change of each output over the training rows. The outputs are in the order of slowness
-        plus penalty, which is that of slowness where ``regularization`` is 0.
+        Mean squared change of each output over the training rows. Outputs are sorted by slowness plus
+        penalty.
     held_out_delta_values_ : ndarray (K,) or None
         The same on held-out rows, with the selected regularization; None if `regularization` is a number or
         rows are too few.
@@ -292,9 +292,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     an output makes its largest correlation with a kernel function of the support positive.
 
     Kernels must be symmetric and positive semidefinite, at least on combinations whose coefficients sum to
-    zero; that is checked on the support vectors. Other kernels than "rbf", "laplacian" and "linear" depend on
-    the mean: subtract a large mean first, or rounding errors exceed the variation of the rows (with a
-    warning).
+    zero; this is checked on the support vectors. Kernels other than "rbf", "laplacian" and "linear" depend on
+    the mean of the rows: subtract a large mean first, because rounding errors can otherwise exceed the
+    variation of the rows.
 
     ``inverse_transform`` returns approximate pre-images: a kernel ridge regression from outputs to inputs
     with a Gaussian kernel, learned from the first 1,000 support vectors (Bakir, Weston & Schoelkopf 2004,

@@ -23,7 +23,7 @@ __all__ = ["Held", "HeldOutPath", "held_out_path", "splits_of_graph", "splits_of
 
 IntArray = NDArray[np.intp]
 
-# Five folds cannot resolve smaller differences; without overfitting, the choice is then 0.
+# Five folds cannot resolve smaller differences. Without overfitting, zero is therefore chosen.
 _AS_SLOW = 1.02
 
 
@@ -62,10 +62,10 @@ class HeldOutPath(NamedTuple):
         return held_out_delta(self.changes, self.squares)
 
     def choose(self, n_rows: int) -> int:
-        """Return the index of the first regularization with nearly the least mean delta value.
+        """Return the index of the first regularization whose mean delta value is close to the smallest.
 
-        If no output is slower than noise of as many rows, differences are random, and the last index is
-        returned: outputs of the smallest norm overfit least.
+        If no output is slower than white noise, differences are random. The last index is then returned,
+        because outputs with the smallest norm overfit least.
         """
         mean = self.delta_values.mean(axis=1)
         if mean.min() > noise_delta(n_rows):

@@ -184,10 +184,10 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
 
     Notes
     -----
-    Outputs combine kernel functions with coefficients that sum to zero, so the kernel must be positive only
-    on those, as minus a squared distance is. The Cholesky factorization of the centred matrix plus a ridge
-    exists if no eigenvalue is below minus the ridge; the ridge is the rounding error of an eigenvalue in
-    single precision.
+    Outputs are combinations of kernel functions with coefficients that sum to zero. The kernel must be
+    positive only on such combinations, like minus a squared distance. The Cholesky factorization of the
+    centred matrix plus a ridge exists if no eigenvalue is below minus the ridge; the ridge is the rounding
+    error of an eigenvalue in single precision.
     """
     named = "the precomputed kernel" if metric == "precomputed" else f"kernel={metric!r:.80}"
     scale = float(np.abs(gram).max())
@@ -516,10 +516,10 @@ def make_problem(
 
     Notes
     -----
-    Kernel values are rounded relative to their size, not to their variation: if all values of a wide Gaussian
-    are within 1e-12 of one, four digits of the variation remain. Errors of variance ``s^2`` in every function
-    have the variance ``s^2 |w|^2`` in the white coordinate ``w``. Coordinates for which this is near one
-    consist of rounding errors, and are discarded.
+    Rounding errors are relative to the size of kernel values, not to their variation. If all values of a wide
+    Gaussian are within 1e-12 of one, four digits of the variation remain. Errors of variance ``s^2`` in every
+    function have the variance ``s^2 |w|^2`` in the white coordinate ``w``. Coordinates for which this is near
+    one consist of rounding errors, and are discarded.
     """
     covariance = moments.covariance
     floor = float(moments.variance_floor.max())

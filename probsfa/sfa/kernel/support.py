@@ -30,11 +30,11 @@ IntArray = NDArray[np.intp]
 _CANDIDATES = 256  # rows whose errors are updated after each pivot; all others in blocks
 _PIVOT_BLOCK = 64
 _ONLINE_BLOCK = 256
-_KPCA_SLACK = 1e3  # its pivots may be small, and magnify rounding errors of the residual
+_KPCA_SLACK = 1e3  # pivots of kernel PCA may be small, which increases rounding errors of the residual
 
 
 def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
-    """Select by matching pursuit for the affine hull: the worst approximated row is next (Algorithm 2).
+    """Select by matching pursuit for the affine hull: add the row with the largest error (Algorithm 2).
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
 
     Notes
     -----
-    O(m^2 n) time and O(m n) memory. Errors never increase, so an error computed some pivots ago is an upper
-    bound. Therefore only the rows of largest error are updated after each pivot, as long as the largest of
-    them exceeds the bounds of all others; then a block of pivots is applied to all rows by matrix products.
-    The selection is the same as if all errors were updated after each pivot.
+    O(m^2 n) time and O(m n) memory. Errors never increase, so that an error computed some pivots ago is an
+    upper bound. Only the rows with the largest errors are updated after each pivot, as long as the largest of
+    them exceeds the bounds of all other rows. Then the block of pivots is applied to all rows by matrix
+    products. The selection is the same as if all errors were updated after each pivot.
     """
     n = kernel.n_rows
     errors = kernel.diagonal()
@@ -123,7 +123,7 @@ def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = 
 
 
 def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
-    """Select by matching pursuit for sparse kernel PCA: the smallest sum of errors (Smola & Schoelkopf 2000).
+    """Select by matching pursuit for sparse kernel PCA: minimize the sum of errors (Smola & Schoelkopf 2000).
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Affinities of points: nearest-neighbour graphs, heat kernels, bandwidths and landmarks.
 
-Edges are those of nearest neighbours (weight 1 if each of two points is among the nearest of the other, 1/2
-if only one is), of a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of its landmark approximation for
-very many points, or of a function of two arrays of rows. They can also be precomputed: an affinity, distances
-of which the smallest are used, or a training graph. This module validates all of them.
+Edges are those of nearest neighbours (weight 1 if each of two points is a neighbour of the other, 1/2 if only
+one is), of a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of its landmark approximation for very many
+points, or of a function of two arrays of rows. They can also be given as an affinity, as distances, or as a
+training graph. This module validates all of them.
 """
 
 import abc

@@ -56,7 +56,7 @@ def eigengap(eigenvalues: ArrayLike) -> int:
 
     See Also
     --------
-    SpectralClustering : ``n_clusters="eigengap"`` chooses this way.
+    SpectralClustering : Clustering with ``n_clusters="eigengap"``.
     probsfa.plots.plot_eigengap : Draws eigenvalues and gap.
 
     Notes
@@ -96,8 +96,7 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     n_neighbors : int, optional
         Neighbours of each point, including itself; default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default=None
-        Decay of the kernel, or a rule that chooses it, as in :class:`LaplacianEigenmaps`; None is
-        ``1 / n_features``.
+        Decay of the kernel, or a rule for it, as in :class:`LaplacianEigenmaps`; None is ``1 / n_features``.
     n_landmarks : int, "auto" or None, default="auto"
         Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
     clusterer : estimator, optional
@@ -193,8 +192,9 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     def predict(self, X: Any) -> Any:
         """Return the clusters of new points.
 
-        Their coordinates are extended as in :meth:`LaplacianEigenmaps.transform` and passed to ``predict`` of
-        the clusterer. Without such a method, they get the cluster of the nearest training point.
+        The coordinates of new points are computed as in :meth:`LaplacianEigenmaps.transform` and passed to
+        ``predict`` of the clusterer. If the clusterer has no such method, the cluster of the nearest training
+        point is returned.
 
         Parameters
         ----------

@@ -6,19 +6,18 @@ points has the sums ``q_i = sum_j W_ij``, an estimate of their density. With
     W^(alpha)_ij = W_ij / (q_i^alpha q_j^alpha),    d_i = sum_j W^(alpha)_ij,    P_ij = W^(alpha)_ij / d_i
 
 the random walk ``P`` has eigenvalues ``1 = mu_0 > mu_1 >= ...`` and right eigenvectors ``psi_k``, of unit
-variance under its stationary distribution ``d / sum(d)``. The diffusion map of time t is
-``x_i -> (mu_k^t psi_k(i))_k``. Squared distances in it are those between the distributions of the ends of
-walks of t steps from two points, weighted by the inverse stationary distribution.
+variance under its stationary distribution ``d / sum(d)``. The diffusion map of time t is ``x_i -> (mu_k^t
+psi_k(i))_k``. In it, the squared distance of two points is that of the distributions after t steps of the
+walk from either point, weighted by the inverse stationary distribution.
 
 As points become dense and the kernel narrow, ``(1 - P)`` converges to a differential operator on the surface
 of the points: with ``alpha=1`` the Laplace-Beltrami operator, for any density of the points; with
 ``alpha=0``, as in Laplacian eigenmaps, one that also depends on the density; with ``alpha=1/2`` that of the
 diffusion of a particle in a potential of minus the logarithm of the density.
 
-The factors ``f = q^-alpha`` can be replaced by others. Those of ``alpha="uniform"`` approximately solve
-``sum_j W_ij f_j = 1``: ``f <- f / (W f)`` from ``f = 1``, of which one step is ``alpha=1``. Each step removes
-smooth variation from the logarithm of ``W f``, by the share that the walk preserves, and leaves other
-variation.
+The factors ``f = q^-alpha`` can be replaced by others. With ``alpha="uniform"`` they approximately solve
+``sum_j W_ij f_j = 1``, by iterating ``f <- f / (W f)`` from ``f = 1``; the first step is ``alpha=1``. Each
+step reduces the smooth variation of the logarithm of ``W f``.
 """
 
 import numbers
@@ -53,14 +52,14 @@ class DiffusionMap(Embedding):
     alpha : float or "uniform", default="uniform"
         Normalization by the density of the points. A number from 0 to 1 is that of Coifman & Lafon: none with
         0, as in :class:`LaplacianEigenmaps`; complete with 1, as far as the kernel resolves the density.
-        "uniform" iterates until all points have the same weighted sum of kernels, which also removes chance
-        gaps between the points and density variation that a kernel of finite width blurs.
+        "uniform" iterates until all points have the same weighted sum of kernels. This also corrects for
+        random gaps between the points, and for density variation within the width of the kernel.
     time : float, default=1.0
         Number of steps of the walk, ``t``, at least 0: each coordinate is scaled by ``mu^t``. With 0 all have
         unit variance.
     affinity : str, TrainingGraph or callable, default="rbf"
         Kind of the graph, as in :class:`LaplacianEigenmaps`. Graphs computed from points include self-loops,
-        of weight 1, so that a walk may stay where it is.
+        of weight 1, so that a walk may stay at a point.
     n_neighbors : int, optional
         Neighbours of each point, including itself; default 10, or half the points if there are at most 10.
     gamma : float, {"median", "neighbors", "self_tuning"} or None, default="neighbors"

@@ -1,15 +1,14 @@
-"""Edges between points: those of the training points, and those from new points to them.
+"""Edges between training points, and from new points to training points.
 
 Four kinds share one interface: nearest neighbours, a heat kernel, a function of two sets of rows, and nearest
 neighbours by precomputed distances; the landmark approximation of the heat kernel is in
 :mod:`probsfa.sfa.spectral.affinity`. ``training(loops)`` returns the weights ``W`` (n, n) of the training
 points and ``new(rows)`` those of new points.
 
-*The degree of a new point* is defined such that it equals that of a training point if the two coincide. A new
-point has edges to the training points, including the nearest; as it approaches training point i, its edges
-become row i of ``W`` with the weight of a point with itself. If the training graph has self-loops, that is
-row i unchanged. Otherwise the edge to the nearest training point replaces the self-loop, which the degree
-does not include: its weight is ``own``, and the extension to new points excludes it as well.
+*The degree of a new point* equals that of a training point if the two coincide. As a new point approaches
+training point i, its edges to the training points converge to row i of ``W``, plus an edge to point i with
+the weight of a self-loop. If the training graph has self-loops, this edge is part of row i. Otherwise its
+weight, ``own``, is excluded from the degree and from the extension to new points.
 """
 
 import functools
@@ -55,8 +54,7 @@ class NewEdges(NamedTuple):
     weights : sparse array or ndarray (N, n), or something with ``@`` and ``sum(axis=1)``
         Edge weights over `scale`.
     scale : ndarray (N,)
-        Divisors of the weights in every row, so that rows far away, whose weights would underflow, keep their
-        proportions.
+        Divisors of the weights in every row, which prevent underflow of the weights of distant points.
     own : ndarray (N,)
         Part of the sum of a row that replaces the point's self-loop, if the training graph has none; zero if
         the training graph has self-loops.
@@ -92,10 +90,11 @@ class Edges(Protocol):
 class NeighborEdges:
     """Nearest neighbours: weight 1 if each of two points is among the nearest of the other, else 1/2.
 
-    A new point has weight 1/2 to each of the `count` + 1 nearest training points, the first of which replaces
-    itself. It has another 1/2 to every training point within whose radius it lies, midway between that
-    point's neighbours number `count` and `count` + 1. Edges therefore do not change under small moves, and a
-    row that equals a training point has the edges of that point.
+    A new point has an edge of weight 1/2 to each of the `count` + 1 nearest training points; the first
+    corresponds to the point itself. It has a further 1/2 to every training point whose radius contains it.
+    This radius is midway between the distances to the neighbours number `count` and `count` + 1. Edges
+    therefore do not change with small changes of the point, and a row that equals a training point has the
+    edges of that point.
 
     Parameters
     ----------
@@ -288,8 +287,8 @@ class DistanceEdges:
     Parameters
     ----------
     distances : sparse array (n, n)
-        Stored distances from every point, in its row, to others; points without a stored distance are too
-        far. Stored zeros on the diagonal are the points themselves.
+        Stored distances from the point of each row to other points. Points without a stored distance are not
+        neighbours. Stored zeros on the diagonal are the points themselves.
     count : int
         Neighbours of each point, not counting itself.
     """

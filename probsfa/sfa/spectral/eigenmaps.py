@@ -40,8 +40,8 @@ class LaplacianEigenmaps(Embedding):
     affinity : str, TrainingGraph or callable, default="nearest_neighbors"
         Kind of the graph:
 
-        - ``"nearest_neighbors"``: weight 1 between points each of which is among the nearest of the other,
-          1/2 if only one is;
+        - ``"nearest_neighbors"``: weight 1 between two points that are neighbours of each other, 1/2 if only
+          one is a neighbour of the other;
         - ``"rbf"``: ``exp(-gamma |x - x'|^2)`` between all different points;
         - ``"precomputed"``: X is the affinity, a dense or sparse symmetric matrix of nonnegative weights, or
           a training graph;
@@ -72,8 +72,8 @@ class LaplacianEigenmaps(Embedding):
     Attributes
     ----------
     embedding_ : ndarray (n, K)
-        Coordinates of the training points, smoothest first. The sign of each makes the largest of its
-        correlations with single points positive (the first such point if several tie).
+        Coordinates of the training points, smoothest first. The sign of each is such that its largest
+        absolute correlation with the indicator of a single point is positive.
     eigenvalues_ : ndarray (K,)
         ``lambda``, ascending; the number of zeros is that of connected components minus one.
     n_connected_components_ : int
@@ -133,14 +133,13 @@ class LaplacianEigenmaps(Embedding):
     def transform(self, X: Any) -> Any:
         """Extend the embedding to new points (Nystroem).
 
-        A new point gets the coordinates that solve the equation of the embedding with its edges to the
-        training points (Bengio et al. 2004, NIPS 16). The edge to the nearest of them replaces the point's
-        self-loop and is excluded from the degree, as in the training graph. For a training point this
-        returns its coordinates, up to rounding, and for points close to it similar values. With "rbf" the
-        extension is continuous everywhere for eigenvalues up to 1. With nearest neighbours it is constant
-        around each training point and jumps where the set of neighbours changes. If distances tie, the order
-        of the rows decides who is a neighbour; points close to a training point may then differ from it
-        according to the weight of the tied edges.
+        The coordinates of a new point solve the equation of the embedding with its edges to the training
+        points (Bengio et al. 2004, NIPS 16). The edge to the nearest of them corresponds to the self-loop and
+        is excluded from the degree, as in the training graph. The coordinates of training points are returned
+        up to rounding. With "rbf" the extension is continuous for eigenvalues up to 1. With nearest
+        neighbours it is constant around each training point and jumps where the set of neighbours changes. If
+        distances are equal, the order of the rows determines the neighbours; coordinates close to a training
+        point may then differ by the weight of the tied edges.
 
         Parameters
         ----------

@@ -6,12 +6,12 @@ doi:10.1162/neco_a_00214, eq. 2.3), ones for the unnormalised one. Three facts d
 
 * The null space is known: a constant on every connected component. Components are solved one by one and their
   zero eigenvalues are set exactly, so a disconnected graph costs nothing.
-* On a connected graph ``L`` without its last row and column is a regular M-matrix, stable to factorise
-  without pivoting, and its inverse is the pseudo-inverse of ``L`` up to a constant. It requires no shift, and
-  eigenvalues of any small size are resolved.
-* Elimination is cheap on long thin graphs (curves, surfaces) and infeasible on short wide ones (clouds in
-  many dimensions), where Lanczos iteration on ``W`` itself needs few steps. One breadth-first search
-  distinguishes them; see :func:`choose_method`.
+* On a connected graph ``L`` without its last row and column is a regular M-matrix, which can be factorised
+  without pivoting. Its inverse is the pseudo-inverse of ``L`` up to a constant. No shift is needed, and
+  arbitrarily small eigenvalues are resolved.
+* Elimination is cheap for long thin graphs (curves, surfaces) and infeasible for short wide ones (clouds in
+  many dimensions), for which Lanczos iteration on ``W`` needs few steps. A breadth-first search distinguishes
+  them; see :func:`choose_method`.
 """
 
 import functools
@@ -115,7 +115,7 @@ def graph_spectrum(W: Any, mass: FloatArray, n_components: int, *, method: str =
 
 
 def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSpectrum:
-    """Compute the smoothest functions on a graph by products of its weights with vectors alone.
+    """Compute the smoothest functions on a graph, using only products of its weights with vectors.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def _leading_vectors(
     """Return the eigenvectors of the largest eigenvalues of a positive operator, orthogonal to `null`.
 
     Lanczos iteration with one vector finds a second copy of a repeated eigenvalue only through rounding
-    errors, and may miss it. So the complement of the vectors found is searched until it has no larger
+    errors, and may miss it. Therefore the complement of the vectors found is searched until it has no larger
     eigenvalue. With `ratio` the operator is an inverse, whose leading eigenvalues are well separated.
     """
     basis, values = null[:, None], np.zeros(0, dtype=np.float64)

@@ -1,7 +1,7 @@
 """Cross-validation of the supervised estimators: shrinkage, number of features, and final step.
 
-In every fold the graph, the expansion and the features are fitted to the training samples only. Features of
-training samples are too optimistic, which would bias the choice of the final step.
+In every fold the graph, the expansion and the features are fitted to the training samples only. On training
+samples, features separate the labels better than on others, which would bias the choice of the final step.
 """
 
 import warnings
@@ -93,9 +93,9 @@ class Options(NamedTuple):
         return n_bases * len(self.n_components) * len(self.steps) > 1
 
     def for_few(self) -> "Options":
-        """Return the options for few samples, where folds distinguish only very different candidates.
+        """Return the options for few samples, for which folds cannot distinguish similar candidates.
 
-        They have the strongest shrinkage of every basis and the first step.
+        Only the strongest shrinkage of every basis and the first step remain.
         """
 
         def strongest(bases: Sequence[Basis]) -> list[Basis]:
@@ -280,7 +280,7 @@ def _losses(
 def whole_blocks(delta_values: FloatArray, count: int) -> int:
     """Return the number of features, at most `count`, that does not split a block of equal delta values.
 
-    Features of one block are equally slow, so slowness gives no reason to use some of them and not others.
+    Features of one block are equally slow, so that slowness cannot select some of them.
 
     Parameters
     ----------

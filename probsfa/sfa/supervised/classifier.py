@@ -188,9 +188,9 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
     -----
     Escalante-B. & Wiskott (2013), JMLR 14:3683, sections 4.1 and 4.3. The Gaussians are those of regularised
     discriminant analysis (Friedman 1989, J. Am. Stat. Assoc. 84:165). In every fold features are fitted
-    again, because those of training samples are too optimistic. For a list of sequences with a label for
-    every row, or for every sequence, predictions are a list; sum ``predict_log_proba`` over a sequence to
-    classify the whole sequence.
+    again, because they separate classes better on training samples than on others. For a list of sequences
+    with a label for every row, or for every sequence, predictions are a list; sum ``predict_log_proba`` over
+    a sequence to classify the whole sequence.
 
     Examples
     --------

@@ -71,8 +71,8 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : int, default=40
-        Number of components. It is reduced to the rank, and so that components of equal variance are not
-        separated.
+        Number of components. It is reduced to the rank, and further if it would separate components of equal
+        variance.
     standardize : bool, default=False
         Whether the columns are scaled to unit variance first.
     whiten : bool, default=False
@@ -222,7 +222,7 @@ class SlowFeatureStep:
         return bases
 
     def _further(self, best: Basis, n_samples: int) -> list[Basis]:
-        """Return quadratic functions, with or without standardized columns, whichever was better so far.
+        """Return quadratic functions of columns that are standardized, or not, as in the best basis so far.
 
         Without shrinkage to the identity they require two samples for each function.
         """

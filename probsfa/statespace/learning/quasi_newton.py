@@ -213,8 +213,8 @@ def _bounded_step(
 ) -> tuple[FloatArray | None, float, float]:
     """Return a step within the longest steps, the factor by which it was shortened, and its damping.
 
-    A step far too long in one badly determined direction would be short in all others after scaling, so
-    damping is increased before the step is scaled.
+    If a step is far too long in one badly determined direction, scaling would make it short in all others.
+    Damping is therefore increased before the step is scaled.
     """
     while True:
         step = memory.direction(point.gradient, metric, free, damping)
@@ -230,7 +230,7 @@ def _bounded_step(
 def _with_held(
     step: FloatArray, memory: _Memory, free: BoolArray, metric: Curvature, damping: float, box: Box
 ) -> FloatArray:
-    """Return the best step of the quadratic model with a few too long coordinates at their longest steps.
+    """Return the best step of the quadratic model, with a few coordinates limited to their longest steps.
 
     With the inverse ``H`` of the model's matrix the best step is ``H (g - f)``, where ``f`` are the Lagrange
     multipliers of the limited coordinates.
@@ -298,7 +298,7 @@ def ascend(
         metric = objective.metric(point.vector, point.known)
         while not objective.exhausted:
             free = box.free(point.vector, point.gradient)
-            # A fraction of the damping that the previous step required is the first guess.
+            # First guess: a fraction of the damping that the previous step required.
             least = max(damping, used / _SHORTENING**2 if used > _LEAST_DAMPING * _SHORTENING**2 else 0.0)
             step, excess, used = _bounded_step(memory, point, free, metric, least, box)
             if step is None:
@@ -329,7 +329,7 @@ def ascend(
                 vector = point.vector
                 history.append(point.value)
                 metric = objective.metric(point.vector, point.known)
-                if gain > 0.75 * expected and not shortened:  # a short step always gains as expected
+                if gain > 0.75 * expected and not shortened:  # short steps always have the expected gain
                     damping = _less(damping, _FAR_FEWER if gain > expected else _FEWER)
                 elif gain < 0.25 * expected:
                     damping = max(4.0 * damping, _LEAST_DAMPING)
@@ -338,7 +338,7 @@ def ascend(
             elif length < _SHORTEST:
                 return Ascent(vector, tuple(history), "stalled")
             elif damping > _ENOUGH_DAMPING:
-                # The step is too long: to the maximum of the parabola through both values and the slope.
+                # The step is too long: go to the maximum of the parabola through both values and the slope.
                 memory.clear()
                 curvature = slope - gain if np.isfinite(gain) else np.inf
                 length *= min(max(0.5 * slope / curvature, 0.05), 0.5)

@@ -2,13 +2,14 @@
 
 The model is ``x_t = mu + B u_t + C z_t + n_t``. Given all other parameters, the likelihood is quadratic in
 ``mu`` and ``B``: they are the generalised least squares ``(X' S^-1 X)^-1 X' S^-1 x`` with the covariance
-``S`` of all observations (Harvey 1989, section 3.4.2). ``S^-1`` times a series is its smoothing residual
-divided by the noise variance, so that each conjugate gradient step needs one posterior. The preconditioner is
-the expected information in the frequency domain, where a covariate of power ``G(w)`` contributes
-``G(w) S^-1(w)`` to the information on its coefficients. With it, few steps are needed.
+``S`` of all observations (Harvey 1989, section 3.4.2). The product of ``S^-1`` with a series is its smoothing
+residual divided by the noise variance, so that each conjugate gradient step needs one posterior. The
+preconditioner is the expected information in the frequency domain, where a covariate of power ``G(w)``
+contributes ``G(w) S^-1(w)`` to the information on its coefficients. With it, few steps are needed.
 
-The Fisher information between coefficients and all other parameters is zero, as it is between any mean and
-any covariance. Alternating between least squares and optimization of the others therefore converges quickly.
+The Fisher information between coefficients and all other parameters is zero, because the former determine
+only means and the latter only covariances. Alternating between least squares and optimization of the others
+therefore converges quickly.
 
 Under Student-t noise (:mod:`.robust`) the lower bound replaces the likelihood. At given weights of the values
 it is, up to constants, the log-likelihood of the Gaussian model with noise variance ``r / w``: generalised
@@ -64,7 +65,8 @@ from probsfa.statespace.student import infer_weights
 
 __all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]
 
-# Maximum number of rounds; least evaluations after the first fit; maximum of conjugate gradient steps.
+# Maximum number of rounds; minimum number of evaluations after the first fit; maximum number of conjugate
+# gradient steps.
 _MOST_ROUNDS, _FEWEST_EVALUATIONS, _MOST_STEPS = 12, 12, 60
 # Size beyond which only diagonal blocks of the preconditioner are used.
 _MOST_WITHIN = 1000
@@ -241,7 +243,7 @@ class _Joint:
         if result.degrees_of_freedom is not None:
             student = StudentNoise(result.degrees_of_freedom, self.problem.options.by_row)
             panel = panel.weighted(infer_weights(params, panel, student).weights.values)
-        # Gain that the least squares may leave unrealised, as a fraction of the tolerance.
+        # Remaining gain at which least squares stop, as a fraction of the tolerance.
         return least_squares(params, panel, self.design.rows, 1e-4 * self.problem.tol)
 
     def maximize_from(self, start: _State) -> _State:
@@ -279,7 +281,7 @@ class _Joint:
     def _maximize(
         self, params: StateSpace, b: FloatArray, noise: Noise, limit: int, degrees: float | None
     ) -> FitResult:
-        """Optimize all other parameters; with a weight per value, hold scales and degrees of freedom."""
+        """Optimize all other parameters; with a weight per value, scales and degrees of freedom are fixed."""
         options, tol = self.problem.options, self.problem.tol
         if options.robust:
             return fit_robust(
@@ -377,7 +379,7 @@ def maximum_likelihood_with(
     problem = make_problem(InMemory(less), options)
     joint = _Joint(problem, exog, report)
     start = None if init is None else start_of(init, problem)
-    if start is not None:  # these rows are centred: the offset of the start does not apply
+    if start is not None:  # the rows are centred, so that the offset of the start is not used
         start = start.replace(offset=np.zeros_like(start.offset))
     result = maximise(problem, start=start, report=report)
     end = _State(result, joint.none, result.n_evaluations)
@@ -429,7 +431,7 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
         origin = x.mean()
         solution = np.linalg.lstsq(rows[seen], x - origin, rcond=None)[0]
         scatter, left = np.sum((x - origin) ** 2), np.sum((x - origin - rows[seen] @ solution) ** 2)
-        # Least fraction of a column's variance that covariates may leave unexplained.
+        # Minimum fraction of the variance of a column that covariates must leave unexplained.
         if 0.0 < scatter and left <= 1e-20 * scatter:
             names = sequences.feature_names
             called = "" if names is None else f" ({names[d]!r})"
@@ -511,7 +513,7 @@ def standard_errors_with(
     covariance = covariance_of(0.5 * (information + information.T))
     variances = np.full(layout.size, np.nan)
     variances[free] = np.diag(covariance)[:n_first]
-    # The mean is where covariates are zero: mu = mean - b centre / unit.
+    # The mean is that for covariates of zero: mu = mean - b centre / unit.
     places = np.cumsum(free) - 1
     ratio = design.centre / design.unit
     for d, coordinate in enumerate(range(layout.slices[3].start, layout.slices[3].stop)):

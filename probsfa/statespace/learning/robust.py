@@ -8,7 +8,7 @@ values that differ strongly from adjacent observations or from their column.
 
 If each value has its own weight, the gap between bound and likelihood is larger for heavier tails and for
 larger posterior uncertainty of the latent factors: degrees of freedom and scales that maximize the bound
-are both too large. So these two are estimated by leave-one-out prediction instead, by maximizing
+are both too large. These two are therefore estimated from leave-one-out predictions, by maximizing
 
     sum_i log p(x_i | x of all other values),       x_i = N(m_i, v_i) + Student-t
 
@@ -65,22 +65,23 @@ __all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_ou
 # Robust standard deviations beyond which a value is an outlier relative to its adjacent observations, or to
 # its column; largest fraction of outliers in a column.
 _FROM_NEIGHBOURS, _FROM_COLUMN, _MOST_SUSPECTS = 6.0, 8.0, 0.25
-# Fraction of equal values from which on a column is repetitive, and lower bound of its noise variance.
+# Minimum fraction of equal values of a repetitive column, and lower bound of its noise variance.
 _REPETITIVE, _NOISE_OF_REPETITIVE = 0.4, 0.1
 # Maximum number of posterior evaluations at fixed weights, and of rounds; initial degrees of freedom.
 _EVALUATIONS_A_ROUND, _MOST_ROUNDS, _FIRST_DEGREES = 5, 200, 4.0
 # Maximum number of leave-one-out updates of degrees of freedom and scales, rounds of optimization in between,
 # change of their logarithms below which they have converged, and maximum number of values for the estimate.
 _MOST_LEFT_OUT_ROUNDS, _ROUNDS_BETWEEN, _SAME, _MOST_CELLS = 8, 2, 0.02, 2**17
-# Degrees of freedom above which normal noise is used, unless it costs at least this many nats.
+# Degrees of freedom above which normal noise is used, unless the log-likelihood falls by at least this many
+# nats.
 _NEARLY_NORMAL, _WORTH_TAILS = 20.0, 2.0
 
 
 def clipped(sequences: Sequences) -> FloatArray:
     """Return values (N, D), clipped at six robust standard deviations from the medians of their columns.
 
-    Outliers have little influence on column scales computed from them. A column of which half the values
-    are equal is not clipped.
+    Outliers have little influence on scales computed from the clipped values. Columns are not clipped if half
+    of their values are equal.
     """
     values = sequences.values.copy()
     for j in range(values.shape[1]):

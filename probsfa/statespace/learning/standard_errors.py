@@ -60,7 +60,7 @@ class StandardErrors(_Errors):
     Attributes
     ----------
     decay : ndarray of shape (K,)
-    loadings : ndarray of shape (D, K + 2 R + 2 M)
+    loadings : ndarray of shape (D, S)
         NaN for loadings that are not estimated: those set by `fixed`, those of velocities (zero), and one of
         each cycle (its phase is zero by convention).
     noise_variance : ndarray of shape (D,)
@@ -222,8 +222,9 @@ def free_coordinates(
 ) -> BoolArray:
     """Return which coordinates (P,) are free.
 
-    Not free are variances at a floor, one loading of each stochastic cycle (it sets the phase), decay and
-    scale of AR(1) noise with a scale near zero, held parameters, and frequencies at a limit of their range.
+    The following are not free: variances at a floor, one loading of each stochastic cycle (which determines
+    the phase), decay and scale of AR(1) noise with a scale near zero, fixed parameters, and frequencies at a
+    limit.
     """
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(layout.size, dtype=bool)
@@ -367,16 +368,15 @@ def errors_of(
 # Profile-likelihood intervals of time scales.
 #
 # For each decay of one factor all other parameters are fitted again; the interval contains the decays whose
-# maximized log-likelihood is within half a chi-square quantile of the maximum. It is as skewed as the
-# likelihood, and its limits may be zero or infinite, whereas intervals on a logarithmic scale are
-# approximate.
+# maximized log-likelihood is within half a chi-square quantile of the maximum. Unlike an interval on a
+# logarithmic scale, it is as skewed as the likelihood, and its limits may be zero or infinite.
 #
 # The other parameters are optimized in coordinates whitened by the observed information, starting from their
 # linear prediction, so that each decay needs few evaluations.
 
 # Maximum number of steps from the maximum to each side, and tolerance of a limit in standard deviations.
 _MOST_STEPS, _CLOSE = 25, 2e-3
-# Least curvature of a direction, relative to the largest, and least decay that counts as positive.
+# Minimum curvature of a direction, relative to the largest, and minimum decay that is treated as positive.
 _FLATTEST, _FASTEST = 1e-10, 1e-4
 
 

@@ -1,10 +1,10 @@
 """Initial parameters from the data.
 
-Slow feature analysis of interpolated data estimates directions and decays; noise biases its decays downwards
-and its directions away from noisy ones. The lagged covariances ``G(l) = C diag(a^l) C'``, l > 0, are free of
-white noise, so their joint eigenvectors are a second start, good where the first is poor (Tong et al. 1991;
-Molgedey & Schuster 1994). Both are refined on Whittle's likelihood, at very little cost, and then ranked by
-the exact likelihood.
+Slow feature analysis of interpolated data estimates directions and decays. With noise, its decays are too
+small and its directions avoid noisy columns. The lagged covariances ``G(l) = C diag(a^l) C'``, l > 0, do not
+contain white noise; their joint eigenvectors are a second start, which is better for noisy data (Tong et al.
+1991; Molgedey & Schuster 1994). Both are refined on Whittle's likelihood, at very little cost, and then
+ranked by the exact likelihood.
 """
 
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ from probsfa.statespace.processes.rhythm import Rhythm
 # -------------------------------------------------------------------------------------------- AR(1) factors
 
 _SLOWEST, _FASTEST = 1.0 - 1e-4, 0.02
-# Smallest share of the noise in each column's variance, for different starts.
+# Minimum share of the noise in the variance of each column, for different starts.
 _NOISE_SHARES = (0.1, 1e-3)
 
 
 def interpolate(panel: Panel) -> list[FloatArray]:
     """Impute missing values by linear interpolation, constant before the first and after the last value.
 
-    A column that is never observed in a sequence gets its mean over all of them.
+    If a column is never observed in a sequence, its mean over all sequences is used.
     """
     counts = np.maximum(panel.mask[:].sum(axis=0), 1.0)
     means = panel.values[:].sum(axis=0) / counts
@@ -171,7 +171,7 @@ def _from_lags(lagged: FloatArray, twice: FloatArray, n_components: int) -> tupl
 
 
 def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tuple[FloatArray, FloatArray]:
-    """Split components into a slower and a faster one, slowest first, until there are enough."""
+    """Split components into a slower and a faster one, the slowest first, until their number is reached."""
     decay, loadings = decay.copy(), loadings.copy()
     splittable = decay.shape[0]
     for j in range(n_components - splittable):
@@ -189,10 +189,10 @@ def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tupl
 # Initial parameters of processes beside AR(1) factors.
 #
 # Stochastic cycles are detected one after the other, each at the frequency where the whitened periodogram
-# ``x(w)* S(w)^-1 x(w)`` of the model so far exceeds adjacent frequencies most. Its mean is ``D`` wherever the
-# model is correct; a wrong model, as with few factors, changes it slowly with the frequency, unlike a cycle.
-# Loadings are the main axis of the Fourier transform around that frequency, whose phases are those of the
-# columns.
+# ``x(w)* S(w)^-1 x(w)`` of the model so far exceeds adjacent frequencies most. Its mean is ``D`` if the model
+# is correct. If the model is wrong, for example with too few factors, the mean varies slowly with the
+# frequency, while a cycle is a narrow peak. Loadings are the principal axis of the Fourier transform around
+# that frequency; its phases are those of the columns.
 #
 # Other kinds replace the AR(1) factors of :mod:`.starts` that explain most, by :meth:`.Process.like_ar1`.
 
@@ -202,7 +202,7 @@ MEMORIES = (10.0, 60.0)
 _BACKGROUNDS, _LEAST_REACH = 200, 10
 # Number of frequencies on each side of a peak that are a part of it.
 _HALF_A_PEAK = 2
-# Most rows of an even grid for each unevenly sampled row.
+# Maximum number of rows of an even grid for each unevenly sampled row.
 _MOST_ROWS = 16
 
 
@@ -253,9 +253,9 @@ def strongest_frequency(params: StateSpace, sequences: list[FloatArray]) -> floa
 def power_of_a_rhythm(params: StateSpace, sequences: list[FloatArray]) -> float:
     """Return the approximate gain in log-likelihood, in nats, of adding the strongest stochastic cycle.
 
-    That is the power above the background of adjacent frequencies, relative to the background: the gain of a
-    model that explains all of it, before the log determinant is subtracted. For a correct model it is due to
-    chance, some nats for each column.
+    This is the power above the background of adjacent frequencies, relative to the background. It would be
+    the gain of a model that explains all of this power, without the log determinant. For a correct model it
+    is a few nats for each column, due to chance.
 
     Parameters
     ----------
@@ -275,10 +275,10 @@ def power_of_a_rhythm(params: StateSpace, sequences: list[FloatArray]) -> float:
 def _strongest(
     params: StateSpace, omega: FloatArray, whitened: FloatArray, sequences: list[FloatArray]
 ) -> int:
-    """Return the index of the frequency with most power above background, away from cycles of the model."""
+    """Return the index of the frequency with most power above background, except near cycles of the model."""
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
-    # Fewest periods of a detected stochastic cycle that a series must contain.
+    # Minimum number of periods of a detected stochastic cycle in a series.
     longest = 2.0 * np.pi * 3.0 / max(len(x) for x in sequences)
     apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
     power[(omega < min(longest, 0.5 * np.pi)) | np.any(apart, axis=1)] = -np.inf
@@ -334,8 +334,7 @@ def rhythm(params: StateSpace, frequency: float, sequences: list[FloatArray], me
 def from_slow(params: StateSpace, latents: Latents, given: Given) -> list[StateSpace]:
     """Return models in which processes of other kinds replace the AR(1) factors that explain most.
 
-    Non-stationary processes replace the slowest of these. Kinds that are detected in the periodogram are not
-    added here.
+    Non-stationary processes replace the slowest of these. Cycles are not added here.
     """
     kinds = [kind for kind in latents.counts if not kind.sought]
     n = sum(latents.counts[kind] for kind in kinds)
@@ -359,7 +358,7 @@ def from_slow(params: StateSpace, latents: Latents, given: Given) -> list[StateS
 
 
 def silent_processes(latents: Latents, like: StateSpace, given: Given) -> StateSpace:
-    """Return processes beside AR(1) factors with zero loadings, which do not change a model."""
+    """Return cycles, smooth factors and trends with zero loadings, which do not change a model."""
     processes = [given.processes.get(kind, kind.silent(count)) for kind, count in latents.counts.items()]
     loadings = np.zeros((like.n_features, latents.n_states - latents.n_components))
     return like.replace(decay=np.zeros(0), loadings=loadings, processes=tuple(processes))
@@ -369,12 +368,12 @@ def silent_processes(latents: Latents, like: StateSpace, given: Given) -> StateS
 
 # Initial values for AR(1) noise of the columns.
 #
-# The noise of each column is split: a fraction stays white, the rest becomes AR(1) noise. Whittle's
-# likelihood then estimates scale and decay cheaply; only the sign of the decay must be known before.
+# The noise of each column is split into white and AR(1) noise. Scale and decay of the latter are then
+# estimated on Whittle's likelihood; only the sign of the decay must be known before.
 
 # Initial fraction of the noise that is AR(1) noise: in the frequency domain, and for the exact likelihood.
 _HALF, _TENTH = 0.5, 0.1
-# Fraction of a column's variance that is much noise, and lag-one correlation of alternating noise.
+# Minimum fraction of noise in the variance of a noisy column, and lag-one correlation of alternating noise.
 _MUCH_NOISE, _ALTERNATING = 0.1, -0.2
 
 
@@ -384,7 +383,7 @@ def with_ar1_noise(params: StateSpace, share: float = _HALF, sign: FloatArray | 
     Parameters
     ----------
     params : StateSpace
-        A model of white noise.
+        A model with white noise.
     share : float, default=0.5
         Fraction of the noise.
     sign : float or ndarray of shape (D,), default=1.0
@@ -396,8 +395,8 @@ def with_ar1_noise(params: StateSpace, share: float = _HALF, sign: FloatArray | 
 def signs_of_ar1_noise(params: StateSpace, left: list[FloatArray]) -> FloatArray:
     """Return signs (D,) of the decays of AR(1) noise from the residuals of standardised sequences.
 
-    They are negative only in columns with much noise: at low noise, residuals alternate as an artefact of
-    smoothing.
+    Negative signs are used only for columns with much noise, because with little noise residuals alternate as
+    an artefact of smoothing.
     """
     lagged, power = (
         np.sum([np.sum(x[lag:] * x[: len(x) - lag], axis=0) for x in left], axis=0) for lag in (1, 0)
