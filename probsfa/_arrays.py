@@ -257,10 +257,13 @@ def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
     `wanted` is the remedy in the message for rows of unequal length.
     """
     _check_collected(X, name)
-    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+    if hasattr(X, "columns") and hasattr(X, "iloc"):
         for j, column in enumerate(X.columns):
-            cells = X.iloc[:, j] if hasattr(X, "iloc") else X[column]
-            _check_cells(np.asarray(cells), f"column {column!r} of {name}", column)
+            _check_cells(np.asarray(X.iloc[:, j]), f"column {column!r} of {name}", column)
+        return None
+    if hasattr(X, "columns") and hasattr(X, "schema"):  # of polars or Arrow: without an index
+        for column in getattr(X, "column_names", X.columns):
+            _check_cells(np.asarray(X[column]), f"column {column!r} of {name}", column, has_index=False)
         return None
     if hasattr(X, "toarray"):
         return None  # a sparse matrix: the conversion has a good error message
@@ -282,8 +285,8 @@ def _check_collected(X: Any, name: str) -> None:
         raise ValueError(f"{name} is a {type(X).__name__}, which is not collected. Use {name}.collect().")
 
 
-def _check_cells(array: NDArray[Any], name: str, column: Any = None) -> None:
-    """Raise an error for values that are not numbers; `column` is the label of a column of a DataFrame."""
+def _check_cells(array: NDArray[Any], name: str, column: Any = None, has_index: bool = True) -> None:
+    """Raise an error for values that are not numbers; `column` is the label of a column of a table."""
     kind = array.dtype.kind
     if kind == "c":
         raise ValueError(
@@ -291,7 +294,8 @@ def _check_cells(array: NDArray[Any], name: str, column: Any = None) -> None:
         )
     if kind in "Mm":
         raise ValueError(
-            f"{name} contains dates or durations ({array.dtype}); expected numbers.{_remedy(column, None)}"
+            f"{name} contains dates or durations ({array.dtype}); expected numbers."
+            f"{_remedy(column, None, has_index)}"
         )
     if kind not in "OUST":
         return
@@ -301,24 +305,28 @@ def _check_cells(array: NDArray[Any], name: str, column: Any = None) -> None:
         if isinstance(cell, (str, bytes, date, timedelta)) and cell == cell:
             where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), place, strict=False))
             text = isinstance(cell, (str, bytes))
-            remedy = _remedy(column, cell)
+            remedy = _remedy(column, cell, has_index)
             raise ValueError(
                 f"{name} contains {'text' if text else 'a date or duration'} "
                 f"({str(cell)!r}){where and f' in {where}'}; expected numbers, NaN where missing.{remedy}"
             )
 
 
-def _remedy(column: Any, cell: Any) -> str:
-    """Return what to do with a text or a date among the values, in a column of a DataFrame or elsewhere."""
-    if not isinstance(cell, (str, bytes)) and column is None:
-        return " Pass times as the index of a pandas DataFrame, or as times=."
-    if not isinstance(cell, (str, bytes)):
-        return f" Pass times as the index, X.set_index({column!r}), or as times=X[{column!r}]."
+def _remedy(column: Any, cell: Any, has_index: bool) -> str:
+    """Return what to do with a text or a date among the values, in a column of a table or elsewhere."""
+    text = isinstance(cell, (str, bytes))
     if column is None:
-        return ""
-    if _LIKE_A_DATE.match(str(cell)):
+        return "" if text else " Pass times as the index of a pandas DataFrame, or as times=."
+    if text and not _LIKE_A_DATE.match(str(cell)):
+        if has_index:
+            return f" Convert the column by pandas.to_numeric, or remove it: X.drop(columns=[{column!r}])."
+        return f" Convert the column to numbers, or remove it: X.drop([{column!r}])."
+    if not has_index:
+        times = f"pandas.to_datetime(X[{column!r}])" if text else f"X[{column!r}]"
+        return f" Pass times={times}, and X.drop([{column!r}]) as X."
+    if text:
         return f" Times are the index: X.set_index({column!r}), then X.index = pandas.to_datetime(X.index)."
-    return f" Convert the column by pandas.to_numeric, or remove it: X.drop(columns=[{column!r}])."
+    return f" Pass times as the index, X.set_index({column!r}), or as times=X[{column!r}]."
 
 
 def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_nan: bool) -> None:

@@ -274,6 +274,8 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
         raise ValueError(
             f"{name} must be finite; row {row} is masked. Every row requires a time, even an empty one."
         )
+    if isinstance(times, str):
+        raise ValueError(f"{name} is the text {times!r}; expected {n_rows} times, such as X[{times!r}].")
     array = np.asarray(times)
     if array.ndim != 1 or array.shape[0] != n_rows:
         raise ValueError(f"{name} must have shape ({n_rows},), one for each row; got shape {array.shape}.")

@@ -101,6 +101,24 @@ def test_estimators_refuse_dates_with_a_time_zone():
         check(pd.DataFrame({"when": dates}))
 
 
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_dates_in_a_table_without_an_index(library):
+    """The message names calls that such a table has; it has no index."""
+    library = pytest.importorskip(library, reason=f"{library} is not installed")
+    make = getattr(library, "DataFrame", None) or library.table
+    given = {"a": [1.0, 2.0, 4.0], "when": pd.date_range("2024-01-01", periods=3).to_pydatetime().tolist()}
+    with pytest.raises(ValueError, match=r"column 'when'.* times=X\['when'\]") as raised:
+        check(make(given))
+    assert "index" not in str(raised.value)
+    text = make({**given, "when": ["2024-01-01", "2024-01-02", "2024-01-03"]})
+    with pytest.raises(ValueError, match=r"times=pandas.to_datetime\(X\['when'\]\)"):
+        check(text)
+    np.testing.assert_array_equal(check(text.drop(["when"])), [[1.0], [2.0], [4.0]])
+    assert pd.to_datetime(text["when"])[1] == pd.Timestamp("2024-01-02")
+    with pytest.raises(ValueError, match=r"column 'when'.*X.drop\(\['when'\]\)"):
+        check(make({**given, "when": ["x", "y", "z"]}))
+
+
 class LazyFrame:
     """Stands in for that of polars: a query, whose rows are not there."""
 

@@ -264,6 +264,7 @@ def test_list_of_sequences_takes_a_list_of_times():
     [
         ([0, 1, 1, 2, 3, 4], r"row 2 \(1\) repeats the time of row 1"),
         ([0, 1, 2, 1.5, 3, 4], r"row 3 \(1.5\) is earlier than the time of row 2"),
+        ("date", r"the text 'date'; expected 6 times, such as X\['date'\]"),
         ([0, 1, 2, 3, 4], r"shape \(6,\).*got shape \(5,\)"),
         (np.zeros((6, 1)), r"shape \(6,\)"),
         ([0, 1, np.nan, 3, 4, 5], "finite; row 2"),

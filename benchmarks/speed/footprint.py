@@ -1,7 +1,7 @@
 """Install size, and time to a first imputation in a new process, beside IterativeImputer.
 
-Sizes are of the files of installed distributions, with all that they depend on: what the package needs at
-run time for ``SFA`` and for imputation by ``ProbabilisticSFA`` (NumPy, SciPy, scikit-learn, pandas), and
+Sizes are of the files of installed distributions: the package; what it needs at run time for ``SFA`` and for
+imputation by ``ProbabilisticSFA`` (NumPy, SciPy, scikit-learn, pandas), with all that these depend on; and
 what it declares besides. The times are of new processes, in turns, with a series of 300 rows and 6 columns
 of which 10 % are missing: importing NumPy, importing the estimator, ``fit``, and the imputation. Processor
 seconds, user and system time; medians.
@@ -76,8 +76,11 @@ def closure(names: tuple[str, ...]) -> set[str]:
 
 
 def megabytes(name: str) -> float:
-    """Return the size of the files of a distribution."""
-    files = metadata.files(name) or []
+    """Return the size of the files of a distribution; a checkout that is not installed has none."""
+    try:
+        files = metadata.files(name) or []
+    except metadata.PackageNotFoundError:
+        return 0.0
     return sum(Path(file.locate()).stat().st_size for file in files if Path(file.locate()).is_file()) / 1e6
 
 
@@ -86,7 +89,8 @@ def sizes() -> str:
     needed = closure(NEEDED)
     declared = closure((*NEEDED, *DECLARED)) - needed
     rows = []
-    for what, names in (("needed at run time", needed), ("declared besides", declared)):
+    parts = (("the package", {"probsfa"}), ("needed at run time", needed), ("declared besides", declared))
+    for what, names in parts:
         each = {name: megabytes(name) for name in sorted(names)}
         largest = sorted(each, key=each.__getitem__, reverse=True)[:5]
         of_largest = ", ".join(f"{name} {each[name]:.0f}" for name in largest)

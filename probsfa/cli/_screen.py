@@ -65,11 +65,12 @@ class Screen:
 
     @contextmanager
     def progress(self) -> Iterator[Callable[[int, int, str], None]]:
-        """Yield a function that shows a progress bar."""
+        """Yield a function that shows a progress bar, if on a terminal: its lines overlap in a log."""
         from tqdm import tqdm
 
+        hidden = self.quiet or not sys.stderr.isatty()
         form = "{desc:<22} {percentage:3.0f} % |{bar}| {elapsed}"
-        with tqdm(total=1, file=sys.stderr, disable=self.quiet, leave=False, bar_format=form) as bar:
+        with tqdm(total=1, file=sys.stderr, disable=hidden, leave=False, bar_format=form) as bar:
 
             def show(done: int, total: int, what: str) -> None:
                 bar.n, bar.total = done, total

@@ -1,8 +1,13 @@
-"""Scores as text and as CSV."""
+"""Scores as text and as CSV; the progress bar."""
+
+import io
+import sys
 
 import numpy as np
+import pytest
 
 from probsfa.cli._report import scores_as_csv, scores_as_text
+from probsfa.cli._screen import Screen
 from probsfa.imputation import Comparison, Score
 
 
@@ -20,3 +25,13 @@ def test_tables():
         '"hidden, one by one",mean,1,0.75,,0.01',
         '"hidden, one by one",probabilistic SFA,0.2541,0.126,0.905,12.34',
     ]
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_progress_is_shown_on_a_terminal_only(on_terminal, monkeypatch):
+    stream = io.StringIO()
+    stream.isatty = lambda: on_terminal
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Screen().progress() as show:
+        show(1, 4, "mean")
+    assert ("mean" in stream.getvalue()) == on_terminal
