@@ -168,6 +168,11 @@ class FittedModel:
         means: FloatArray = self.posterior(sequences).means
         return means
 
+    def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Return posterior means and standard deviations (N, K) that include estimated parameters."""
+        whole = self.posterior(sequences)
+        return whole.means, whole.std
+
     def posteriors(self, sequences: Sequences) -> list[Any]:
         """Return the distribution of the factors of each sequence."""
         parts: list[Any] = self.posterior(sequences).split(sequences.slices)

@@ -153,6 +153,10 @@ class MappedModel(MaximumLikelihoodModel):
         """Return posterior means of the factors given all rows of each sequence."""
         return self.inner.factor_means(self.map(sequences))
 
+    def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Return posterior means and standard deviations that include estimated parameters."""
+        return self.inner.factor_moments(self.map(sequences))
+
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent states; log-likelihoods are those of the data."""
         whole = self.inner.posterior(self.map(sequences))

@@ -33,6 +33,7 @@ from probsfa.statespace.engine.posterior import (
     smooth,
     visit_moments,
 )
+from probsfa.statespace.factor_uncertainty import covariances_of_mixture, parameter_variances
 from probsfa.statespace.filtering import (
     FilterResult,
     FilterRows,
@@ -210,6 +211,16 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Return posterior means of the factors (N, K) given all rows of each sequence."""
         integrated = self._integrated(sequences)
         return self.posterior(sequences).means if integrated is None else integrated.means
+
+    def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Return posterior means and standard deviations (N, K) that include estimated parameters."""
+        whole, fitted = self.posterior(sequences), self.fitted
+        covariances = covariances_of_mixture(fitted, evenly_sampled=self._panel(sequences).evenly_sampled)
+        if covariances is None:
+            return whole.means, whole.std
+        latents = fitted.params.latents
+        added = parameter_variances(whole.means, latents.seen, covariances)
+        return whole.means, np.sqrt(whole.std**2 + added)
 
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
         """Return the posterior with AR(1) noise integrated out; None if the noise has states."""

@@ -122,6 +122,7 @@ class NoiseFreeModel(MaximumLikelihoodModel):
     """
 
     refusals: ClassVar[Mapping[str, str]] = {
+        "factor_moments": "factor_interval requires observation noise. Use noise='diagonal'.",
         "filter": "filter requires observation noise. With noise=0.0, use transform of complete rows.",
         # Weights of observations are inversely proportional to noise variances.
         "news": "news requires observation noise. Use noise='diagonal'.",

@@ -42,7 +42,7 @@ _OPTIONAL: dict[str, Sequence[str]] = {
     **dict(memory_decay="D", memory_scale="D", exog_coef="DP", constant="D", feature_names="D"),
     **_OF_LIMIT,
     **_OF_CALIBRATION,
-    **dict(outlier_spread="D", observed_once="D"),
+    **dict(outlier_spread="D", observed_once="D", n_values="D", lengths="*"),
 }
 _POSITIVE = ("scale", *_OF_KINDS, *_OF_CALIBRATION)
 
@@ -88,6 +88,8 @@ def to_arrays(
         "feature_names": feature_names,
         "outlier_spread": fitted.outlier_spread,
         "observed_once": fitted.observed_once,
+        "n_values": fitted.n_values,
+        "lengths": fitted.lengths,
     }
     if fitted.calibration is not None:
         state |= {f"calibration_{name}": value for name, value in fitted.calibration._asdict().items()}
@@ -122,6 +124,8 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         calibration=_calibration(state),
         outlier_spread=state.get("outlier_spread"),
         observed_once=state["observed_once"] > 0 if "observed_once" in state else None,
+        n_values=state.get("n_values"),
+        lengths=state.get("lengths"),
         status=_status(state),
         **{name: state[name] for name in _OF_FIT if name != "status"},
     )

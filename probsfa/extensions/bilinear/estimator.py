@@ -127,6 +127,8 @@ class BilinearSFA(Saved, StateSpaceMethods):
     """
 
     _without: ClassVar[Mapping[str, str]] = {
+        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
+        "parameters.",
         "filter": "its approximate posterior requires all rows. Use ProbabilisticSFA.filter, or "
         "posterior(X) of the rows so far.",
         "sample_posterior": "its approximate posterior has no joint distribution over rows. Use "

@@ -160,6 +160,11 @@ class EmissionModel(_EmissionParameters, FittedModel):
             lag_one[:, :k, :k] += _mixed(self.level_and_scale, before, after)
         return Posterior(means, covariances, lag_one, bounds)
 
+    def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+        """Return posterior means and standard deviations that include estimated level and loadings."""
+        whole = self.posterior(sequences, level_and_scale=True)
+        return whole.means, whole.std
+
     @property
     def n_states(self) -> int:
         """Number of columns of `transform`."""

@@ -157,6 +157,8 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     """
 
     _without: ClassVar[Mapping[str, str]] = {
+        "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
+        "parameters.",
         "filter": "its rows are sampled jointly. Use ProbabilisticSFA.",
         "forecast": "use means and quantiles of sample_posterior(X, n_draws, of='cells', n_steps=...).",
         "contributions": "rows are not linear functions of the factors. Use ProbabilisticSFA.",

@@ -273,6 +273,10 @@ class MaximumLikelihood:
     outlier_spread : ndarray of shape (D,) or None, default=None
         Robust spread, from adjacent values, of columns whose outliers are excluded, zero for other columns;
         None if no value is excluded.
+    n_values : ndarray of shape (D,) or None, default=None
+        Number of observed values of each column in the data; None if parameters were not estimated.
+    lengths : ndarray of int or None, default=None
+        Rows of each sequence of the data.
     """
 
     params: StateSpace
@@ -292,6 +296,8 @@ class MaximumLikelihood:
     calibration: Calibration | None = None
     outlier_spread: FloatArray | None = None
     observed_once: BoolArray | None = None
+    n_values: FloatArray | None = None
+    lengths: NDArray[np.int64] | None = None
 
     @property
     def n_constant(self) -> int:
@@ -352,6 +358,10 @@ class FitProblem(NamedTuple):
         Columns that are constant and have their own noise variance.
     about_size : str, default=""
         Sentence of the status on the number of factors and the rows, if the fit selected them.
+    resolution : ndarray of shape (D,) or float, default=0.0
+        Variance of the rounding errors of each column.
+    columns : ColumnMoments or None, default=None
+        Moments of the columns.
     """
 
     observations: Observations
@@ -363,6 +373,7 @@ class FitProblem(NamedTuple):
     constant: BoolArray | None = None
     about_size: str = ""
     resolution: FloatArray | float = 0.0
+    columns: ColumnMoments | None = None
 
     @property
     def learned_noise(self) -> Noise:
@@ -538,6 +549,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         constant if constant is not None and constant.any() else None,
         size.sentence if chosen else "",
         resolution_variance(data.sequences) / scale**2 if isinstance(data, InMemory) else 0.0,
+        data.columns,
     )
     own_states = options.has_memory and not problem.integrates_ar1_noise
     check_bytes(latents.n_states + (scale.size if own_states else 0))
@@ -693,6 +705,8 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         degrees_of_freedom=result.degrees_of_freedom,
         interrupted=result.status == "interrupted",
         observed_once=once if once is not None and once.any() else None,
+        n_values=None if problem.columns is None else problem.columns.counts,
+        lengths=None if problem.columns is None else np.asarray(problem.columns.lengths),
     )
 
 

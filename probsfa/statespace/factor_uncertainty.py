@@ -1,0 +1,102 @@
+"""Uncertainty of factors that is due to estimated loadings and means.
+
+Factors ``z`` and ``m + z + M z`` predict the same observations with other loadings and means; only the mean
+of zero, the unit variances and the different dynamics of the prior distinguish them. In a short series, a
+slow factor takes few independent values, and these are poorly determined. Let ``G = (C' R^-1 C)^-1 C'
+R^-1`` be the regression of the factors on the observations. Errors ``dC`` of the loadings and ``d`` of the
+means change the factors by ``G (dC z + d)``. By the delta method, with posterior mean ``z`` and ``y = (z,
+1)``, the variance of factor ``k`` increases by ``y' V_k y``, where ``V_k`` is the covariance of row ``k``
+of ``G (dC, d)``. It follows from the expected information of all parameters (Whittle's formula,
+:mod:`.fisher_metric`).
+
+References
+----------
+Hamilton (1986), Journal of Econometrics 33:387, doi:10.1016/0304-4076(86)90004-7.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+from probsfa.statespace.learning.fisher_metric import CompleteData, make_metric
+from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
+from probsfa.statespace.learning.standard_errors import free_coordinates
+
+__all__ = ["covariances_of_mixture", "parameter_variances"]
+
+
+def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> FloatArray | None:
+    """Return the covariances ``V`` of mixture and level of each state with loadings.
+
+    Parameters
+    ----------
+    fitted : MaximumLikelihood
+        A fit of data of known size.
+    evenly_sampled : bool
+        Whether rows are evenly sampled.
+
+    Returns
+    -------
+    ndarray of shape (S, S + 1, S + 1), or None
+        None if parameters were not estimated. Eigenvalues are at most one, the variance of the factors. Zero
+        for trends, whose height and scale are conventions.
+    """
+    if fitted.n_values is None or fitted.lengths is None:
+        return None
+    layout = fitted.layout(evenly_sampled=evenly_sampled)
+    params = fitted.standardised_params.state_space
+    if fitted.degrees_of_freedom is not None:
+        # The information of Student-t noise about a location is that of Gaussian noise of this variance.
+        degrees = fitted.degrees_of_freedom
+        params = params.replace(noise_variance=params.noise_variance * (degrees + 3.0) / (degrees + 1.0))
+    n_rows, n_columns = float(fitted.lengths.sum()), params.n_features
+    loadings = params.seen_loadings
+    n_shared = loadings.shape[1] - layout.n_ar1_noise
+    noise = params.noise_variance.copy()
+    if layout.n_ar1_noise:
+        noise += np.diagonal(loadings[:, n_shared:]) ** 2
+    counts = np.maximum(fitted.n_values, 1.0)
+    unused = np.zeros((loadings.shape[1], loadings.shape[1]))  # moments of the damping, which is zero
+    metric = make_metric(layout, params, CompleteData(counts, unused, n_rows, len(fitted.lengths)))
+    weighted = loadings[:, :n_shared] / noise[:, None]
+    regression = np.linalg.pinv(weighted.T @ loadings[:, :n_shared], hermitian=True) @ weighted.T
+    free = free_coordinates(layout, params, np.zeros((n_columns, 1)))
+    stationary = np.flatnonzero(params.latents.stationary[params.latents.seen[:n_shared]])
+    found = np.zeros((n_shared, n_shared + 1, n_shared + 1))
+    for k in stationary:
+        row, directions = regression[k], np.zeros((n_shared + 1, layout.size))
+        for j in stationary:
+            change = np.zeros((n_columns, loadings.shape[1]))
+            change[:, j] = row
+            directions[j, layout.slices[1]] = change[layout.loaded]
+        directions[-1, layout.slices[3]] = row
+        directions *= free
+        covariance = directions @ np.array([metric.solve(each, free) for each in directions]).T
+        values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+        found[k] = (vectors * np.clip(values, 0.0, 1.0)) @ vectors.T
+    return found
+
+
+def parameter_variances(means: FloatArray, seen: NDArray[np.intp], covariances: FloatArray) -> FloatArray:
+    """Return variances that estimated parameters add to those of states given the parameters.
+
+    Parameters
+    ----------
+    means : ndarray of shape (N, K)
+        Posterior means of all states.
+    seen : ndarray of int of shape (S,)
+        States with loadings.
+    covariances : ndarray of shape (S, S + 1, S + 1)
+        See :func:`covariances_of_mixture`.
+
+    Returns
+    -------
+    ndarray of shape (N, K)
+        Of a state without loadings, such as a velocity, that of the scale of its process.
+    """
+    scales = np.einsum("kkk->k", covariances[:, :-1, :-1])
+    variances = means**2 * scales[np.searchsorted(seen, np.arange(means.shape[1]), side="right") - 1]
+    extended = np.column_stack([means[:, seen], np.ones(len(means))])
+    for state, each in zip(seen, covariances, strict=True):
+        variances[:, state] = np.sum(extended @ each * extended, axis=1)
+    return np.asarray(variances)
