@@ -4,8 +4,8 @@ Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), "Rank-normalization, fold
 improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. They are
 implemented here because importing ArviZ takes longer than computing the measures of a fit.
 
-The argument of all functions are draws (C, N, E) of E numbers, of C chains with N draws each; they return
-(E,).
+The argument of each function is an array (C, N, E): N draws of E numbers in each of C chains. The result is
+an array (E,).
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ _TAIL = 0.05
 
 
 def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
-    """Return the larger of the R-hat of ranks of split chains and that of ranks of distances from the median.
+    """Return the larger of two R-hats of split chains: of ranks, and of ranks of distances from the median.
 
     For a single chain, the two halves are compared.
     """
@@ -77,7 +77,7 @@ def _ess(draws: FloatArray) -> FloatArray:
     correlation[0] = 1.0
     n_pairs = max(1, (n - 1) // 2)
     pairs = correlation[0 : 2 * n_pairs : 2] + correlation[1 : 2 * n_pairs : 2]
-    # Sum up to the first pair that is not positive; of that pair only the first number, if it is positive.
+    # Sum of all pairs before the first that is not positive, and of its first number if that is positive.
     positive = np.cumprod(pairs[:-1] > 0.0, axis=0, dtype=bool)
     last = np.sum(positive, axis=0)
     kept = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)

@@ -35,8 +35,8 @@ class FactorialAR1(dist.Distribution):
     noise_variance : float or Array (..., D)
         Noise variance, positive.
     offset : float or Array (..., D) or (..., T, D), default=0.0
-        Mean of the observations. If the last dimension but one is `T`, a mean for each row, such as
-        covariates times their coefficients.
+        Mean of the observations. If the last dimension but one has length `T`, the mean of each row, such as
+        covariates times coefficients.
     mask : bool Array (T, D) or (..., T, D), optional
         True where observed. Other values of a series are ignored, including NaN.
     n_steps : int, optional
@@ -59,10 +59,11 @@ class FactorialAR1(dist.Distribution):
     -----
     The gradients of `log_prob` by the series, by the four parameters and by `gaps` are exact and require one
     posterior (Fisher's identity). Only reverse mode is supported, of any order. Gradients are zero at missing
-    values. The distribution can therefore be a latent site, below a likelihood of another kind, and the
-    series can depend on parameters, as in ``log_prob(X - U @ b)``. A latent site must have no missing values:
-    they would be improper. The gradient by `gaps` is NaN if a decay is not positive: such a process has no
-    value between steps. Low noise requires 64 bits: use the distribution inside ``jax.enable_x64(True)``.
+    values. The distribution can therefore be a latent site of a model with another likelihood, and the series
+    can depend on parameters, as in ``log_prob(X - U @ b)``. A latent site must not have missing values,
+    because their distribution would be improper. The gradient by `gaps` is NaN if a decay is not positive,
+    because such a process is not defined between steps. Small noise requires double precision: use the
+    distribution inside ``jax.enable_x64(True)``.
 
     Examples
     --------
@@ -169,7 +170,7 @@ class FactorialAR1(dist.Distribution):
         offset = self.offset
         if self._offset_by_row:
             value, offset = value - self.offset, jnp.zeros_like(self.offset, shape=self.event_shape[-1:])
-        # NaN of missing values does not reach the gradients: up to here no product involves a value.
+        # NaN is replaced before any product of values, so that gradients are not NaN.
         values = jnp.where(self.observed, value, 0.0)
         mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
         args = (self.decay, self.loadings, self.noise_variance, offset, values, mask, self.gap_index)

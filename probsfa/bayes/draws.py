@@ -41,8 +41,8 @@ _NONE: FloatArray = np.zeros(0)
 class StructuralDraws(NamedTuple):
     """Parameters of many draws of a model with processes beside AR(1) factors, or with AR(1) noise.
 
-    The arrays have the names of those of :class:`probsfa.statespace.StateSpace`, with the axes of the draws
-    before them. Those of kinds that the model lacks are empty.
+    The arrays are named as in :class:`probsfa.statespace.StateSpace` and have the axes of the draws first.
+    Arrays of processes that are not in the model are empty.
     """
 
     decay: Any

@@ -53,16 +53,18 @@ class BayesianSFA(Saved, StateSpaceMethods):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors. None selects at most one for each column that varies, as data and time allow
-        (with ``inference="nuts"`` often two to five); `status_` reports it.
+        Number of AR(1) factors. None is at most one for each column that varies, limited by the number of
+        observed values and by computing time (with ``inference="nuts"`` often two to five); `status_` reports
+        it.
     noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
         Observation noise: one variance for each column, one for all, or known variances in squared data
         units. ``"ar1"`` adds AR(1) noise of each column.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of the standard deviation of each column.
     inference : {"nuts", "svi"}, default="nuts"
-        No-U-turn sampler; or a Gaussian approximation with full covariance, corrected by importance weights,
-        which takes seconds. It has four starts and is a mixture if these end in several modes.
+        No-U-turn sampler; or variational inference by a Gaussian with full covariance, corrected by
+        importance weights, which takes seconds. It has four starts; the result is a mixture if they end in
+        several modes.
     n_warmup, n_draws, n_chains : int, default=500, 1000, 4
         Warm-up iterations (rounded up to a multiple of 50, at least 100) and draws of each chain, and number
         of chains. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
@@ -95,7 +97,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
     random_state : int, Generator or None, default=None
         Random numbers of all methods.
     **unsupported
-        Parameters of other estimators, such as `exog`: a TypeError names what to use instead.
+        Parameters of other estimators, such as `exog`, raise a TypeError with the alternative.
 
     Attributes
     ----------
@@ -141,7 +143,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
     these images coincide (:mod:`.rotation`, :mod:`.symmetry`); draws are then relabelled to be closest to the
     maximum a posteriori. Several cycles, or several smooth factors, are not relabelled: their periods or time
     scales should differ. Decays are positive. `transform` has the AR(1) factors, then the states of the
-    other processes. Variational inference has one start with these, or with AR(1) noise.
+    other processes. With other processes or AR(1) noise, variational inference has a single start.
 
     With `robust`, predictions also average over the weights of the values; `filter` approximates them row by
     row, `log_likelihood` and `score` are lower bounds, log densities of rows in `posterior` are NaN, and

@@ -58,7 +58,7 @@ class BayesianFilterResult(NamedTuple):
 
     See Also
     --------
-    BayesianSFA.filter : Returns it.
+    BayesianSFA.filter : The method that computes it.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def _filter_one(
         so_far = before[m] + np.cumsum(result.row_log_likelihoods)
         total = np.logaddexp(total, so_far)
         ends.append((result.state, so_far[-1]))
-    # The likelihood, not its logarithm, is averaged over the draws.
+    # Likelihoods are averaged over the draws, not their logarithms.
     rows = np.diff(total, prepend=float(logsumexp(before)))
     last = BayesianFilterState(
         np.array([end.mean for end, _ in ends]),

@@ -89,7 +89,7 @@ class FittedPosterior:
     target : Target
         The posterior density.
     data : TargetData
-        What it is conditioned on.
+        Data of the posterior density.
     sequences : Sequences
         The training data.
     time_index : ndarray (T,)

@@ -80,7 +80,7 @@ class InferenceProblem(NamedTuple):
     target : Target
         The posterior density.
     data : TargetData
-        What it is conditioned on.
+        Data of the posterior density.
     laplace : LaplaceApproximation
         Its maximum and the curvature at the maximum.
     labelling : Labelling
@@ -226,9 +226,9 @@ class _Prepared(NamedTuple):
     units : Units
         Units of the sampler.
     inner : StateSpace
-        The maximum in these.
+        The maximum in the units of the sampler.
     rows : Sequences
-        The data in these.
+        The data in the units of the sampler.
     target : Target
         The posterior density.
     values : dict
@@ -360,7 +360,7 @@ def _run_svi(
                 report=bar.update,
             )
             interrupted |= fit.interrupted
-            # A guide whose fit was interrupted has fewer steps than the others.
+            # The fit of a guide may have fewer steps than the others after an interrupt.
             if not fits or not fit.interrupted:
                 fits.append((one, fit))
             if interrupted:

@@ -57,7 +57,7 @@ def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
 
 
 def _plain(index: Any) -> NDArray[Any]:
-    """Return times without a time zone, converted to UTC if they have one."""
+    """Return times without a time zone; times with one are converted to UTC."""
     if getattr(index, "tz", None) is not None:
         index = index.tz_convert(None)
     if getattr(index, "nlevels", 1) > 1:
@@ -213,7 +213,7 @@ class _Maker:
         affordable = max(chains, _MOST_CELLS // (sequences.n_rows * sequences.n_features))
         panels, chosen = panels_and_draws(self._fitted, min(self._n_predictive, affordable))
         shape = (chains, len(chosen))
-        # Filled draw by draw, to limit memory to the stored values.
+        # Draws are computed one by one, to limit memory to the stored values.
         latents = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))

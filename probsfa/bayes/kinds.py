@@ -22,9 +22,9 @@ from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 
 __all__ = ["SITES", "KindSites", "Kinds", "site_values"]
 
-#: Standard deviation of the loadings of each state of a cycle: a cycle has two, with unit variance together.
+#: Standard deviation of the loadings of each state of a cycle; the variances of both states sum to one.
 CYCLE_LOADING = 0.5**0.5
-# Decays within which a start is kept: time scales from a fifth of a step to a hundred thousand steps.
+# Limits of the decays of a start: time scales from a fifth of a step to a hundred thousand steps.
 FASTEST, SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
 
 
@@ -53,14 +53,15 @@ class KindSites(NamedTuple):
     loadings : str
         Site of the loadings (D, number of states with loadings).
     prior_of_loadings : callable
-        Prior of a loading from the priors. That of cycles is normal: no other is independent of the phase.
+        Prior of a loading from the priors. That of cycles is normal, because only normal priors are
+        independent of the phase.
     unit : float
-        Loading of a state for each unit of the site: the standard deviation of steps of a trend is that of
-        its states over many thousands.
+        Ratio of the loading of a state and the value of the site. It is not one for trends, whose site is the
+        standard deviation of a step, while their states are in units of many thousands of steps.
     make : callable
         Processes from the values of the sites, in the order of `priors`.
     values : callable
-        The reverse: values of the sites from the arrays of parameters of the processes.
+        The inverse: values of the sites from the arrays of parameters of the processes.
     times : tuple of str
         Sites in units of time.
     dimension : str

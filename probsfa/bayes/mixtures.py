@@ -82,7 +82,7 @@ def mixture_posteriors(draws: Iterable[Sequence[StateSpace]], panels: Sequence[P
 
 
 def mixture_posterior(draws: Iterable[tuple[StateSpace, Panel]]) -> Posterior:
-    """Return the same for one panel with weights that depend on the draw; log densities are NaN."""
+    """Return the same for one panel that differs between draws in its weights; log densities are NaN."""
     mixture = _PosteriorMixture()
     for params, panel in draws:
         one = smooth(params, panel)

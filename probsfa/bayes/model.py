@@ -103,8 +103,8 @@ def factorial_ar1_model(
     Parameters
     ----------
     X : Array (T, D) with NaN where missing, Array (S, T, D), or Series
-        One evenly sampled series; several of them for the hierarchical model, padded by NaN to equal
-        lengths; or a packed series. Standardize it first, as the default priors assume.
+        One evenly sampled series; several for the hierarchical model, padded by NaN to equal lengths; or a
+        packed series. The default priors assume standardized columns.
     n_components : int, default=2
         Number of factors.
     priors : Priors, optional
@@ -114,8 +114,8 @@ def factorial_ar1_model(
     predict : bool, default=False
         Whether to draw observations, as for a prior predictive distribution, instead of conditioning on `X`.
     least_noise : float or Array (D,), optional
-        Lower bound of the noise variance, imposed by :func:`at_least`. If columns determine each other
-        exactly, the posterior density is unbounded as their noise variance goes to zero (Heywood case).
+        Lower bound of the noise variance, imposed by :func:`at_least`. Without a bound, the posterior density
+        is unbounded if columns determine each other exactly (a Heywood case: zero noise variance).
 
     Returns
     -------
@@ -181,7 +181,8 @@ def _given_parameters(
 def at_least(variance: Any, least: Any) -> Any:
     """Return noise variances with a smooth lower bound, unchanged far above it.
 
-    ``sqrt(r^2 + least^2)`` differs from ``r`` by less than 1e-12 of it once ``r`` is a million times `least`.
+    The relative difference of ``sqrt(r^2 + least^2)`` and ``r`` is below 1e-12 if ``r`` is above a million
+    times `least`.
     """
     if least is None:
         return variance

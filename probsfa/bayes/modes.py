@@ -1,7 +1,7 @@
 """Modes of a posterior, found from several starts.
 
 A Gaussian approximation covers one mode, and its importance weights cannot reveal others, because it has no
-draws there. The density is therefore maximized from further starts. The second start has the factors of
+draws near them. The density is therefore maximized from further starts. The second start has the factors of
 largest variance in the residual of the first mode; the others have random directions and random time scales.
 """
 
@@ -25,15 +25,15 @@ N_STARTS = 4
 _SAME = 1.0
 # An approximate maximum is not refined if it is closer than this to a mode, or lower by this number of nats.
 _NEAR, _LOW = 3.0, 12.0
-# A mode is omitted if its approximate log evidence is lower than the largest by this: its share is below
-# 1/1000.
+# A mode is omitted if its approximate log evidence is this much lower than the largest, which is a share
+# below # 1/1000.
 _NO_SHARE = 7.0
 # Minimum share of the noise in the variance of a column, at a start.
 _LEAST_NOISE = 0.1
 
 
 class Modes(NamedTuple):
-    """Modes of a posterior, that of the first start first; whether the search was interrupted."""
+    """Modes of a posterior in the order of their starts, and whether the search was interrupted."""
 
     found: list[LaplaceApproximation]
     interrupted: bool
@@ -54,7 +54,7 @@ def find_modes(
     target : Target
         The posterior.
     data : TargetData
-        What it is conditioned on.
+        Data of the posterior density.
     first : LaplaceApproximation
         The known mode.
     labelling : Labelling

@@ -34,7 +34,7 @@ def pack(sequences: Sequences, hierarchical: bool) -> Series:
 
 
 def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
-    """Return panels with one noise each, and for each its sequences with their last rows in it."""
+    """Return panels with one noise each, and the sequences of each panel with their last rows."""
     if not hierarchical:
         return [make_panel(sequences)], [[(i, s.stop - 1) for i, s in enumerate(sequences.slices)]]
     panels = [make_panel(sequences.one(i)) for i in range(len(sequences.lengths))]

@@ -31,7 +31,7 @@ from probsfa.statespace.processes import KINDS
 __all__ = ["from_arrays", "to_arrays"]
 
 # Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
-# States S; a name for each kind of process other than AR(1) factors, absent in models of AR(1) factors only.
+# States S; the names of arrays of processes other than AR(1) factors, which other models do not have.
 _OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
 _OF_KINDS = {name: kind.__name__ for kind in KINDS for name in kind.names.values()} | dict(
     memory_decay="E", memory_scale="E"
@@ -176,7 +176,7 @@ def _draws(state: dict[str, Any], part: str) -> AnyDraws:
     prefix = f"{part}_"
     kind = StructuralDraws if f"{part}_rhythm_decay" in state else Draws
     arrays = {name: state[prefix + name] for name in kind._fields if prefix + name in state}
-    # Files of earlier versions lack the kinds that are later than these.
+    # Files of earlier versions do not have the arrays of later kinds of processes.
     empty = np.zeros((*arrays["decay"].shape[:2], 0))
     return kind(**{name: arrays.get(name, empty) for name in kind._fields})
 
@@ -253,7 +253,7 @@ def _rebuild_priors(described: dict[str, Any]) -> Priors:
 
 
 def _rebuild(described: Any) -> Any:
-    """Invert :func:`_describe`."""
+    """Return the distribution of a name and numbers: the inverse of :func:`_describe`."""
     if not isinstance(described, dict):
         return described
     kind = getattr(dist, str(described["distribution"]), None)

@@ -50,7 +50,7 @@ from probsfa.statespace.student import cell_moments, infer_weights, left_out_cel
 
 # Number of draws whose predictions are averaged for the comparison with linear interpolation.
 _COMPARED_DRAWS = 8
-# Number of draws for a bound or for left-out values, and the tolerance of a bound in nats.
+# Number of draws for a bound or for leave-one-out predictions, and the tolerance of a bound in nats.
 _BOUNDED_DRAWS, _WORTH_A_ROUND = 40, 1e-3
 
 
@@ -68,7 +68,7 @@ class BayesianForecast(Forecast):
 
     See Also
     --------
-    BayesianSFA.forecast : Makes it.
+    BayesianSFA.forecast : The method that computes it.
 
     Examples
     --------
@@ -394,7 +394,7 @@ def _weighted(fitted: FittedPosterior, panels: list[Panel], n_predictive: int) -
 
 
 def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> CellMixture:
-    """Return the distribution of missing values: their noise is normal given weights, which are drawn."""
+    """Return the distribution of missing values, with noise that is normal given drawn weights."""
     means, stds, spreads = [], [], []
     for one in draws:
         whole = smooth(one.params, one.panel)

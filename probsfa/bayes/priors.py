@@ -57,8 +57,8 @@ _REAL = {
 class Priors:
     """Priors of the factorial AR(1) model.
 
-    Each is a NumPyro distribution of a single number, used independently for all entries, or of an array with
-    the shape of the parameter.
+    Each prior is a NumPyro distribution of a single number, used independently for all entries, or of an
+    array with the shape of the parameter.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class Priors:
         Loadings, in standard deviations of the columns. Not used with `shrinkage`.
     noise_std : Distribution, default=LogNormal(-1, 1)
         Standard deviation of the noise, in standard deviations of the columns: the median is 0.37, and 95 %
-        lie between 0.05 and 2.6. Its density is zero at zero, unlike that of ``HalfNormal(1)``: no factor
-        explains a column without noise (a Heywood case; Martin & McDonald 1975).
+        lie between 0.05 and 2.6. Its density is zero at zero, unlike that of ``HalfNormal(1)``, which
+        excludes factors that explain a column without noise (a Heywood case; Martin & McDonald 1975).
     noise_variance : Distribution or None, default=None
         Variance of the noise, instead of `noise_std`: for example ``InverseGamma(2, 0.5)``.
     offset : Distribution, default=Normal(0, 1)
@@ -192,12 +192,12 @@ DEFAULT_PRIORS = Priors()
 
 
 def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) -> dist.Distribution:
-    """Return a prior of one number for all entries of an array; return a prior of the whole array unchanged.
+    """Return the prior of an array from that of one number; a prior of the whole array is returned unchanged.
 
     Raises
     ------
     ValueError
-        If the shape is neither; the message names the parameter `name`.
+        If the prior has another shape; the message names the parameter `name`.
     """
     whole = prior.shape()
     if prior.event_shape == () and len(whole) <= len(shape):
@@ -233,8 +233,8 @@ class SharedScaleNormal(dist.Distribution):
     """Normal loadings with a scale for each factor, integrated out: automatic relevance determination.
 
     With ``s_k^2 ~ InverseGamma(1/2, scale^2 / 2)`` and ``C_dk ~ N(0, s_k^2)``, a column of loadings has a
-    multivariate Cauchy distribution: a peak at zero, which shrinks unnecessary columns, and heavy tails,
-    which hardly shrink the others. Because the scales are integrated out, the posterior has no funnel.
+    multivariate Cauchy distribution. Its peak at zero shrinks unnecessary columns, and its heavy tails hardly
+    shrink the others. Because the scales are integrated out, the posterior has no funnel.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from probsfa.statespace.learning.options import (
 )
 from probsfa.statespace.noise import STRUCTURES
 
-# Limit of the cost of a gradient for n_components=None: a sampler evaluates a hundred thousand gradients,
+# Limit of the cost of a gradient for n_components=None; a sampler computes a hundred thousand gradients, #
 # variational inference a few thousand.
 _PRODUCTS = {"nuts": 1e7, "svi": 1e8}
 _COUNTS = (
@@ -40,7 +40,7 @@ INSTEAD = {
 
 
 def refuse(where: str, unsupported: dict[str, Any]) -> None:
-    """Raise a TypeError that names the first unsupported argument and its replacement."""
+    """Raise a TypeError with the first unsupported argument and its replacement."""
     for name in unsupported:
         fix = INSTEAD.get(name, "See help(BayesianSFA) for its parameters.")
         raise TypeError(f"{where} does not support the argument {name!r}. {fix}")

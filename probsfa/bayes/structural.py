@@ -75,8 +75,9 @@ def structural_model(
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (d,)))
     decay = jnp.exp(-1.0 / timescale)
     params = StructuralDraws(decay, jnp.concatenate(loadings, axis=1), variance, offset, **arrays)
-    # The start of a trend is normal and wide in units of the steps. This factor makes its prior flat in units
-    # of the data: small steps would otherwise be preferred to large ones by the ratio of their sizes.
+    # The prior of the start of a trend is normal and wide in units of the steps. This factor makes it flat in
+    # # units of the data. Without it, the prior would favour small steps, in inverse proportion to their
+    # size.
     numpyro.factor(OBSERVATIONS, log_likelihood(params, series) + diffuse)
     return params
 

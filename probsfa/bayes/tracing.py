@@ -12,14 +12,14 @@ import jax
 
 from probsfa.statespace.engine import compiler
 
-#: Acquired while NumPyro's handlers are active. NumPyro has one global list of handlers, so that the model of
-#: a second thread would run with the handlers of the first. Compiled programs run without the lock. Programs
-#: that acquire it while they are traced must not be called with the lock held: another thread may be tracing
-#: one of them and waiting for the lock, and JAX lets only one thread trace a program.
+# : Acquired while NumPyro's handlers are active. NumPyro has one global list of handlers, so that the model
+# of #: a second thread would run with the handlers of the first. Compiled programs run without the lock. A
+# program #: whose tracing acquires the lock must not be called while the lock is held: another thread may be
+# tracing it #: and waiting for the lock, and JAX traces a program in one thread only.
 handlers_lock = threading.RLock()
 
-# The compiler of JAX 0.10, the last for Python 3.11, aborts the process for single kernels inside loops on
-# CPUs.
+# On CPUs the compiler of JAX 0.10, the last for Python 3.11, aborts the process if a loop contains a single #
+# kernel.
 _FAULTY = jax.__version_info__ < (0, 11)
 
 _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
@@ -27,7 +27,7 @@ _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
 
 @contextmanager
 def no_loop_around() -> Iterator[None]:
-    """Trace a program that is not called in a loop, where single kernels are safe."""
+    """Trace with single kernels, which are safe in a program that is not called in a loop."""
     token = _no_loop.set(True)
     try:
         yield

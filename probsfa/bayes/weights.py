@@ -1,8 +1,8 @@
 """Predictions with Student-t noise: weights of the values are drawn for each draw of the parameters.
 
 Given parameters and weights the posterior is normal, so that predictions are mixtures over draws of both.
-Weights of new rows are drawn by Gibbs sampling, alternating factors and weights, at the parameters of
-successive draws. These differ little, so that a few sweeps are enough between draws.
+Weights of new rows are drawn by Gibbs sampling of factors and weights, at the parameters of successive draws.
+Successive parameters differ little, so that a few sweeps are enough for each.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class WeightedDraw(NamedTuple):
     Attributes
     ----------
     params : StateSpace
-        With squared scales as noise variances.
+        Parameters, with squared scales as noise variances.
     panel : Panel
         The rows and the weights.
     degrees : float
@@ -75,12 +75,12 @@ def weighted_draws(
     panel : Panel
         Packed observations.
     chosen : list of (int, int)
-        Which draws.
+        Chain and index of each draw.
 
     Yields
     ------
     WeightedDraw
-        The weights are the same for the same arguments.
+        Calls with equal arguments yield equal weights.
     """
     assert fitted.degrees is not None
     rng = np.random.default_rng(fitted.seed)

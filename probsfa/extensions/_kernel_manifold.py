@@ -12,7 +12,7 @@ over ``alpha``, in closed form::
 
     alpha = (lambda n / 2 K_z + K_xi' K_xi)^-1 K_xi' X
 
-Neither step increases it.
+Neither step increases the objective.
 """
 
 from dataclasses import dataclass
@@ -112,8 +112,8 @@ def solve_coefficients(
     KernelManifold
     """
     empty = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
-    # Coordinates in which the penalty is a sum of squares give the best condition number: the kernel of close
-    # landmarks is numerically singular.
+    # In coordinates in which the penalty is a sum of squares, the problem is well conditioned, although the
+    # kernel # of close landmarks is numerically singular.
     eigenvalues, vectors = np.linalg.eigh(empty.kernel(landmarks))
     kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
     whitened = vectors[:, kept] / np.sqrt(eigenvalues[kept])
@@ -181,7 +181,7 @@ def _refine(manifold: KernelManifold, X: FloatArray, z: FloatArray, n_newton: in
         curvature = np.einsum("nkd,nld->nkl", first, first) - np.einsum("nkld,nd->nkl", second, residual)
         eigenvalues, vectors = np.linalg.eigh(curvature)
         scale = np.maximum(np.abs(eigenvalues), 1e-12 * (1.0 + np.abs(eigenvalues).max(initial=0.0)))
-        # A descent direction also where the curvature is negative.
+        # A direction of descent, also for negative curvature.
         along = np.einsum("nkj,nk->nj", vectors, gradient) / scale
         step = -np.einsum("nkj,nj->nk", vectors, along)
         proposal = np.clip(z + step_size[:, None] * step, 0.0, 1.0)

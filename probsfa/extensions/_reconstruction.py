@@ -51,7 +51,7 @@ class Reconstruction(InvertibleTransformer):
         return self
 
     def reconstruct(self, X: Any) -> Any:
-        """Return the reconstruction of rows: encoded and decoded.
+        """Return the reconstruction of rows by the encoder and the decoder.
 
         Parameters
         ----------

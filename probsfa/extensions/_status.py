@@ -18,9 +18,9 @@ def status_sentence(
     Parameters
     ----------
     ending : {"converged", "max_iter", "interrupted"}
-        How it ended.
+        The end of the fit.
     n_iter, max_iter : int
-        Number of iterations, and its maximum.
+        Number of iterations, and maximum number.
     criterion : str, default=""
         Description of the convergence criterion, if any.
     unfinished : str

@@ -64,12 +64,12 @@ class LinearAutoencoder(Reconstruction):
     See Also
     --------
     PCA : The same subspace without iteration, with its axes.
-    Autoencoder : Nonlinear.
+    Autoencoder : Nonlinear encoder and decoder.
 
     Notes
     -----
-    The coordinates are determined up to a rotation. An iteration is a step of the power method, so that the
-    number of iterations is larger if the K-th eigenvalue is close to the next one.
+    The coordinates are determined up to a rotation. An iteration is a step of the power method, so that
+    convergence is slow if the K-th eigenvalue is close to the next one.
 
     References
     ----------
@@ -164,10 +164,9 @@ def _orthonormal(moved: FloatArray, before: FloatArray) -> FloatArray:
 class Autoencoder(Reconstruction):
     """Nonlinear autoencoder with a bottleneck of few coordinates, optionally denoising.
 
-    A network from the columns through `hidden` units, K coordinates and `hidden` units back to the
-    columns, trained to reproduce the rows, or to reproduce them from noisy rows
-    (``E |x - f(g(x + noise))|^2``). It is a :class:`sklearn.neural_network.MLPRegressor` on standardized
-    columns.
+    A neural network with layers of `hidden` units, K coordinates and `hidden` units between the columns and
+    their reconstruction. It is trained to reproduce the rows, optionally from noisy rows (``E |x - f(g(x +
+    noise))|^2``). It is a :class:`sklearn.neural_network.MLPRegressor` on standardized columns.
 
     Parameters
     ----------
@@ -217,7 +216,7 @@ class Autoencoder(Reconstruction):
     See Also
     --------
     LinearAutoencoder : Linear: the principal subspace.
-    PrincipalCurve : A decoder only; coordinates by projection.
+    PrincipalCurve : A nonlinear decoder, with projection as encoder.
 
     Notes
     -----

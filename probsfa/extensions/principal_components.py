@@ -18,7 +18,7 @@ class PCA(Reconstruction):
     """Principal component analysis with a number of components selected by explained variance.
 
     The k-th principal subspace minimizes the risk ``R(k) = E |X - T_k(X)|^2`` over all k-dimensional
-    subspaces; the minimum is the sum of the eigenvalues of the covariance after the k-th.
+    subspaces; the minimum is the sum of all eigenvalues of the covariance except the k largest.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class PCA(Reconstruction):
     See Also
     --------
     LinearAutoencoder : The same subspace by an iterative fit of encoder and decoder.
-    PrincipalCurve : Curves instead of lines.
+    PrincipalCurve : Curves instead of straight lines.
     probsfa.SFA : Directions that change slowly, instead of those of large variance.
 
     References
@@ -86,7 +86,7 @@ class PCA(Reconstruction):
         _, singular, directions = np.linalg.svd(centred, full_matrices=n_rows < n_features)
         self.eigenvalues_ = np.zeros(n_features)
         self.eigenvalues_[: len(singular)] = singular**2 / n_rows
-        # Sum from the smallest, to avoid rounding errors of small risks.
+        # Sum from the smallest, to reduce rounding errors of small risks.
         self.risk_ = np.append(np.cumsum(self.eigenvalues_[::-1])[::-1], 0.0)
         if self.n_components is None:
             enough = self.risk_ <= float(self.alpha) * self.risk_[0] + 1e-14 * self.risk_[0]

@@ -47,8 +47,8 @@ class PrincipalCurve(Reconstruction):
     n_components : int, default=1
         Dimension ``k``: 1 for a curve, 2 for a surface.
     n_landmarks : int, optional
-        Approximate number ``M`` of points on a regular grid on which the kernels are centred; by default 50
-        for a curve and 100 for a surface.
+        Approximate number ``M`` of kernels, which are centred on a regular grid; by default 50 for a curve
+        and 100 for a surface.
     bandwidth : float or "auto", default="auto"
         Width ``h`` of the kernel ``exp(-|z - u|^2 / (2 h^2))``, in units of the coordinate ``z`` in [0, 1];
         smaller values allow more bends. "auto" chooses among 0.1, 0.2 and 0.4 for curves, by the likelihood
@@ -98,17 +98,17 @@ class PrincipalCurve(Reconstruction):
     See Also
     --------
     PCA : Straight lines and planes.
-    Autoencoder : An encoder instead of the projection.
+    Autoencoder : A learned encoder instead of the projection.
     probsfa.LaplacianEigenmaps : Coordinates without a curve.
 
     Notes
     -----
     Held-out distances cannot select the bandwidth, because a curve that zigzags across noisy rows is closer
     to held-out rows than the true curve. The bandwidth is selected by the likelihood of held-out rows under a
-    mixture of equal Gaussians at the projections of the training rows; on a longer curve these are farther
-    apart, which lowers the likelihood. At most 2000 rows are used; each half of them is held out once, and
-    the widest kernel within a standard error of the best one is selected. With `tol` far below its default,
-    the curve follows the noise.
+    mixture of equal Gaussians at the projections of the training rows. On a longer curve the projections are
+    farther apart, which lowers the likelihood. At most 2000 rows are used; each half of them is held out
+    once, and the widest kernel within a standard error of the best one is selected. With `tol` far below its
+    default, the curve follows the noise.
 
     Columns are not scaled; scale columns of different units first. The objective has several local minima, so
     that the result depends on the initial coordinates (`init`). The sign of the coordinate makes its

@@ -33,9 +33,9 @@ class TargetData(NamedTuple):
     known_noise : Array (D,) or None
         Known noise variances.
     symmetry_reference : SymmetryReference or None
-        Selects one of the mirror images of the posterior, if only one is used.
+        Reference of the weight that selects one mirror image of the posterior; None to use all.
     chart : Chart
-        What the coordinates refer to.
+        References of the coordinates.
     least_noise : Array (D,) or None
         Lower bounds of the noise variances.
     phase_reference : Array (D, 2 R) or None

@@ -15,13 +15,13 @@ from jax import Array
 
 from probsfa._typing import FloatArray
 
-#: Longest time scale, relative to the number of rows, for which the formula holds: the mean of a slower
-#: factor is as uncertain as the factor itself, and the prior of the offset dominates.
+# : Longest time scale, relative to the number of rows, for which the formula holds. The mean of a slower #:
+# factor is as uncertain as the factor itself, and the prior of the offset dominates.
 LONGEST = 0.15
 
 
 class OffsetScale(NamedTuple):
-    """Quantities other than the parameters that determine the uncertainty of an offset.
+    """Quantities, other than the parameters, on which the uncertainty of an offset depends.
 
     Attributes
     ----------
@@ -45,8 +45,8 @@ class OffsetScale(NamedTuple):
 def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance: Any) -> Array:
     """Return the lower root (D, D) of the precision of the offset: data plus prior.
 
-    The mean of ``n`` rows of an AR(1) factor has the variance ``g / n`` with ``g = (1 + a) / (1 - a)``, at
-    most one for each sequence.
+    The mean of ``n`` rows of an AR(1) factor has the variance ``g / n`` with ``g = (1 + a) / (1 - a)``, and
+    at most one in each sequence.
     """
     power = (1.0 + decay) / (1.0 - decay)
     latent = power / (scale.n_rows + scale.n_sequences * power)

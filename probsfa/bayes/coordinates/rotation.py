@@ -1,10 +1,9 @@
 """Coordinates for rotations of factors with similar time scales.
 
-The individual factors are far less certain than the space that they span. As a function of time scales and
-loadings, the posterior is curved along rotations of the factors. Factors are sorted by time scale, so that it
-is also discontinuous where two time scales are equal and labels are exchanged. Here the ``K`` time scales
-(represented by their logarithms ``t``) and the loadings ``C`` (D, K) of factors with unit innovation variance
-are given by
+The data determine the space of the factors far better than the individual factors. As a function of time
+scales and loadings, the posterior is curved along rotations of the factors. If factors are sorted by time
+scale, it is also discontinuous where two time scales are equal. Here the ``K`` time scales (represented by
+their logarithms ``t``) and the loadings ``C`` (D, K) of factors with unit innovation variance are given by
 
 * a symmetric matrix ``M = R diag(t) R'``, and
 * aligned loadings ``W = C R'``, for which ``B' L W`` is symmetric and positive semidefinite: no rotation
@@ -26,11 +25,12 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 
-# Minimum share of noise in the variance of a row of loadings, so that no single row dominates the alignment.
+# Minimum share of noise in the variance of a column of the data, so that no column dominates the alignment.
 _LEAST_NOISE = 0.1
 # A factor is included if the relative standard error of its loadings is at most a fifth.
 _PRECISION = 25.0
-# Largest standard error of the logarithm of a time scale, and smallest distance of two in standard errors.
+# Largest standard error of the logarithm of a time scale, and smallest distance of two logarithms in #
+# standard errors.
 _VAGUE, _APART = 0.6, 2.25
 
 
@@ -46,7 +46,7 @@ class RotationFrame(NamedTuple):
     weighted : Array (D, M)
         ``L B``, the reference times the weight of each row.
     axes, sizes : Array (M, M) and (M,)
-        Eigenvectors and eigenvalues of ``B' L B``.
+        Eigenvectors and eigenvalues of ``B' L B``. (``M`` in shapes is the number of members.)
     distances : Array (M, M)
         Entry of ``M`` for each unit of an angle; skew symmetric.
     """
@@ -70,8 +70,8 @@ def choose_frame(
     """Return the frame of factors with well-determined loadings; None for fewer than two or equal ones.
 
     If two time scales may be equal, ``M`` may be a multiple of the identity, where its density has a spike
-    (the eigenvalues of ``M`` repel each other, unlike those of the prior). Such models are sampled in the
-    parameters themselves.
+    (the eigenvalues of ``M`` repel each other, unlike time scales under the prior). For such models the
+    coordinates are the parameters themselves.
 
     Parameters
     ----------

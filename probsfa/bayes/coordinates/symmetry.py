@@ -2,9 +2,9 @@
 
 The posterior is invariant under all signed permutations ``g`` of the factors. A sampler's coordinates are
 adapted to one of the images only. The density is multiplied by a weight ``w`` that sums to one over the
-images, ``sum_g w(g x) = 1``. Quantities that do not depend on the labelling keep exactly their distribution,
-and one image remains, which decreases smoothly where labels are uncertain. Here ``w`` is the responsibility
-of a normal distribution around a reference among those around its images.
+images, ``sum_g w(g x) = 1``. The distribution of quantities that do not depend on the labelling is unchanged,
+and the density is close to one image of the posterior, with a smooth decrease where labels are uncertain.
+Here ``w`` is the responsibility of a normal distribution around a reference among those around its images.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from jax.scipy.special import logsumexp
 
 #: Maximum number of factors for sums over permutations.
 MOST_PERMUTED = 5
-#: Width of these distributions, in posterior standard deviations: wide, so that the weight is nearly flat.
+#: Width of these normal distributions in posterior standard deviations; large, so that the weight is smooth.
 WIDTH = 2.0
 #: Concentration of the phases of cycles: a standard deviation of a fifth of a radian.
 CONCENTRATION = 25.0
@@ -98,11 +98,11 @@ def _log_sums(
 
 
 def log_phase_weight(reference: Any, loadings: Array) -> Array:
-    """Return the logarithm of the weight that determines the phases of stochastic cycles.
+    """Return the logarithm of the weight that fixes the phases of stochastic cycles.
 
     A rotation of the two states of a cycle leaves the posterior unchanged: its density is a ring. A von Mises
-    density of the angle from a reference reduces the ring to a single mode. Quantities that do not depend on
-    the phase keep their distribution.
+    density of the angle from a reference reduces the ring to a single mode. The distribution of quantities
+    that do not depend on the phase is unchanged.
 
     Parameters
     ----------

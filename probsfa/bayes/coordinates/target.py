@@ -6,11 +6,11 @@ Loadings are in units of the innovations, ``C_dk sqrt(1 - a_k^2)``: the variance
 from few excursions, the variance of its innovations from all rows. Scaled in this way, loadings and time
 scales are nearly independent and nearly normal.
 
-If the prior of the noise has a positive density at zero, standard deviations are ``|v|`` with any real ``v``:
-the posterior may be flat near zero, and its logarithm would have a long tail that is slow to sample. With a
-log-normal prior, whose density is zero at zero, the coordinate is the logarithm below a low quantile of the
-prior, where the prior bounds the posterior, and the standard deviation itself above. In the logarithm alone,
-the posterior of small noise is ten times as wide on one side as on the other.
+If the prior density of the noise is positive at zero, the standard deviation is ``|v|`` with a real
+coordinate ``v``. The posterior may then be flat near zero, and the posterior of the logarithm would have a
+long tail, which is slow to sample. The density of a log-normal prior is zero at zero; the coordinate is then
+the logarithm below a low quantile of the prior, and the standard deviation itself above it. If it were the
+logarithm everywhere, the posterior of small noise would be ten times as wide on one side as on the other.
 
 With a chart, rotations of the factors are separate coordinates, and the offset is in units of its uncertainty
 (:mod:`.chart`, :mod:`.rotation`, :mod:`.offset_scale`).
@@ -159,7 +159,7 @@ class Target:
 
     @functools.cached_property
     def by_magnitude(self) -> bool:
-        """Whether the coordinate of the noise is a magnitude: if its prior has a finite density at zero."""
+        """Whether noise standard deviations are ``|v|``: if their prior has a finite density at zero."""
         site = self.sites.get("noise_std")
         if site is None or getattr(site.support, "base_constraint", site.support) is not constraints.positive:
             return False

@@ -77,7 +77,7 @@ class Labelling:
         return unchanged._replace(signs=np.where(upright < 0.0, -1.0, 1.0))
 
     def fold(self, vectors: FloatArray) -> FloatArray:
-        """Return vectors (..., P) in the labelling of the maximum, with positive magnitudes."""
+        """Return vectors (..., P) in the labelling of the maximum, with positive coordinates of the noise."""
         flat = vectors.reshape(-1, vectors.shape[-1]).copy()
         if self._target.by_magnitude:
             noise = self._target.slices["noise_std"]

@@ -1,4 +1,4 @@
-"""Permutations and sign changes of the factors of draws: separately for each draw, or by one rule."""
+"""Permutations and sign changes of the factors, different for each draw or equal for all draws."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -11,8 +11,8 @@ coordinates ``q`` are
 
 in units of the curvature at the start of the chains, so that a few leapfrog steps cross the posterior (Duane,
 Kennedy, Pendleton & Roweth 1987; Neal 2011). The density differs from that of the engine in the normalizers
-of the noise: the engine uses powers ``w`` of densities of variance ``r``, the model densities of variance
-``r / w``.
+of the noise: the engine uses the power ``w`` of a density of variance ``r``, but the model has a density of
+variance ``r / w``.
 
 References
 ----------
@@ -37,7 +37,7 @@ from probsfa.statespace.parameters import Latents, StateSpace
 
 __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 
-# Limits of the time scales: outside, a decay rounds to zero or one in double precision.
+# Limits of the time scales, outside which decays round to zero or one in double precision.
 _SHORTEST, _LONGEST = np.log(0.05), np.log(1e7)
 # Step of the differences of the gradient, and smallest curvature of a direction, about that of its prior.
 _DIFFERENCE, _FLATTEST = 1e-4, 0.1
@@ -114,7 +114,7 @@ class CollapsedDensity(NamedTuple):
         stats = expected_statistics(params, panel.weighted(weights))
         if not np.isfinite(stats.log_likelihood):
             return nothing
-        # Each value counts once for any weight: the normalizers of variances r / w.
+        # The normalizers of variances r / w: each value counts once, for any weight.
         n = panel.n_rows
         cells = np.asarray(panel.mask[:n]).sum(axis=0)
         surplus = weights[:n].sum(axis=0) - cells
@@ -157,7 +157,7 @@ def curvature_factor(
     density : callable
         Log density and its gradient.
     centre : ndarray of shape (P,)
-        Where to compute it, near a maximum.
+        Point near a maximum.
 
     Returns
     -------
@@ -210,7 +210,7 @@ class HamiltonianStep:
         density : callable
             Log density and its gradient, up to a constant.
         vector : ndarray of shape (P,)
-            Where it is.
+            The current vector.
         rng : Generator
             Random number generator.
         adapt : bool, default=False
@@ -242,7 +242,7 @@ class HamiltonianStep:
         return vector
 
     def _learn(self, vector: FloatArray, chance: float) -> None:
-        """Adapt the step size, and sometimes the units, whose initial value is the curvature at one point."""
+        """Adapt the step size and, at some draws, the units, which initially are those of the curvature."""
         self._n_adapted += 1
         self.log_step += (chance - _ACCEPTANCE) / self._n_adapted**0.6
         self._visited.append(vector)

@@ -1,9 +1,9 @@
 """Potential and gradient of a posterior at many vectors, in parallel, by few compiled programs.
 
-Compilation takes most of the time of short fits. Therefore one program computes the gradient at one vector,
-without the symmetry weight, which is a separate small program. On a CPU it is as fast as a program for many
-vectors, because the likelihood is already a batch over segments of time. For many potentials without
-gradients, a second program is compiled.
+Compilation takes most of the time of short fits, so that few programs are used. One program computes the
+gradient at one vector; on a CPU it is as fast as a program for many vectors, because the likelihood is
+already computed in parallel over segments of time. The symmetry weight is a separate small program. A second
+program computes many potentials without gradients.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +58,7 @@ class PotentialEvaluator:
     target : Target
         The posterior.
     data : TargetData
-        What it is conditioned on.
+        Data of the posterior density.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class PotentialEvaluator:
 
     def _on_all_cores(self, program: Any, inputs: FloatArray) -> list[Any]:
         """Return the results of a program for all inputs, in their order."""
-        # Two threads that call a new program at the same time would both compile it.
+        # The first call compiles the program; two first calls in parallel would both compile it.
         first = 0 if program in self._compiled else 1
         done = self._in_turn(program, inputs[:first])
         self._compiled.add(program)

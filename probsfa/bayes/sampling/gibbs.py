@@ -5,17 +5,17 @@ the weights the model is Gaussian, and the factors are drawn exactly by the simu
 draws
 
 1. decays, loadings, offset and scales given the weights, with the factors integrated out (:mod:`.collapsed`):
-   given the factors they would mix slowly; then the factors given weights and parameters;
-2. each time scale, interweaving two parametrizations (Yu & Meng 2011): given the factors in units of their
-   innovations and the scaled loadings, and given the factors;
+   because they mix slowly given the factors; then the factors given weights and parameters;
+2. each time scale, interweaving two parametrizations (Yu & Meng 2011): first given the scaled loadings and
+   the factors in units of their innovations, then given the factors;
 3. a shift of each factor, compensated by the offset, and a rotation of each pair of factors, compensated by
    the loadings: the data hardly determine these directions, which mix slowly if factors and loadings are
    drawn given each other;
-4. scales ``r``, then ``nu``, given factors and loadings, with weights integrated out: the noise is Student-t;
+4. scales ``r``, then ``nu``, given factors and loadings, with weights integrated out (Student-t noise);
 5. the weights, Gamma;
 6. loadings and offset of each column, normal.
 
-Rotations and steps 2 and 4 are slice sampling (Neal 2003) of single numbers, for all columns or factors at
+Rotations and steps 2 and 4 use slice sampling (Neal 2003) of single numbers, for all columns or factors at
 once.
 
 References
@@ -46,14 +46,13 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]
 
-# Points at which the logarithm of a prior is worked out, in the logarithm of its variable; between them it is
-# taken as straight.
+# Points of the table of a log prior as a function of the logarithm of its variable; linear interpolation.
 _POINTS, _LOWEST, _HIGHEST = 6001, -30.0, 15.0
-# Widths of the first interval of a slice, and most steps outwards.
+# Width of the first interval of a slice, and maximum number of steps outwards.
 _WIDTH, _MOST_STEPS = 0.5, 12
-# Sweeps to a draw; spread of the logarithms at which chains start.
+# Number of sweeps for each draw; standard deviation of the logarithms of parameters at the starts of chains.
 _SWEEPS, _SPREAD = 1, 0.2
-# Sweeps before the parameters are moved without the factors, which takes weights that know the outliers.
+# Number of sweeps before step 1 is used, which requires weights that are already small for outliers.
 _SWEEPS_BEFORE = 10
 
 
@@ -164,7 +163,7 @@ class _LogPrior:
     """Log density of the logarithm of a positive number, interpolated in a table."""
 
     def __init__(self, prior: Any, size: int, power: float = 1.0) -> None:
-        """The prior is that of ``exp(power x)``, of one number or of `size` numbers."""
+        """`prior` is that of ``exp(power x)``, for one number or for `size` numbers."""
         self._grid = np.linspace(_LOWEST, _HIGHEST, _POINTS)
         with jax.enable_x64(True):
             shape = prior.batch_shape or (1,)
@@ -198,7 +197,7 @@ def slice_sample(
     log_density : callable
         Log densities (M,) of the numbers (M,); each depends on its own number only.
     x : ndarray of shape (M,)
-        Where they are.
+        The current numbers.
     rng : Generator
         Random number generator.
 
@@ -312,7 +311,8 @@ class _Chain:
     def _move_without_latents(self, adapt: bool) -> None:
         """Draw all parameters except the degrees of freedom, given the weights, with factors integrated out.
 
-        If a decay rounds to zero or one, no parameter changes: its time scale could not be recovered.
+        If a decay rounds to zero or one, no parameter changes, because the time scale cannot be computed from
+        it.
         """
         if not self.collapsed.reaches(self.log_timescale):
             return
@@ -353,7 +353,7 @@ class _Chain:
         here = self.log_timescale
 
         def log_size(log_timescale: FloatArray) -> FloatArray:
-            """Return the factor of the change of scale for fixed innovations."""
+            """Return the logarithm of the change of scale of the factors for fixed innovations."""
             ends = (-np.expm1(-2.0 / np.exp(one)) for one in (log_timescale, here))
             to, since = (np.maximum(end, 1e-300) for end in ends)
             return np.asarray(0.5 * (np.log(to) - np.log(since)))

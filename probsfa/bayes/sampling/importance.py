@@ -61,9 +61,9 @@ def _smoothed_by_arviz(log_ratios: FloatArray) -> tuple[FloatArray, float]:
 
 
 def resample(weights: FloatArray, n_draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return indices (n_draws,) in proportion to the weights, by systematic resampling.
+    """Return indices (n_draws,) in proportion to the weights in random order.
 
-    In random order.
+    The method is systematic resampling.
     """
     ends = np.cumsum(weights)
     picked = np.searchsorted(ends / ends[-1], (rng.random() + np.arange(n_draws)) / n_draws, side="right")

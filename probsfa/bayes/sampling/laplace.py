@@ -1,8 +1,8 @@
 """Maximum a posteriori, and whitening coordinates of the posterior.
 
-The speed of a sampler depends on its coordinates. With small noise, standard deviations of the loadings
-differ by a factor of a thousand between directions. In coordinates whitened by the curvature at the maximum
-all are similar, and a few leapfrog steps cross the posterior.
+The speed of a sampler depends on its coordinates. With small noise, posterior standard deviations of the
+loadings differ by a factor of a thousand between directions. In coordinates whitened by the curvature at the
+maximum they are similar, and a few leapfrog steps cross the posterior.
 """
 
 from typing import NamedTuple
@@ -21,7 +21,7 @@ _STEP = 0.02
 _MOST_ROUNDS, _WORTH = 6, 1e-2
 # Number of optimization runs from a start that may be far from a mode, each of at most 100 steps.
 _ROUGH_ROUNDS = 2
-# Smallest curvature relative to that of the previous run: limits the increase of the scale of a direction.
+# Smallest curvature relative to that of the previous run, to limit the increase of the scale of a direction.
 _FLATTEST = 1e-3
 
 
@@ -132,7 +132,7 @@ def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArra
     steps = _STEP * factor.T
     ahead, behind = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
     hessian = (ahead - behind) @ factor / (2.0 * _STEP)
-    # Near the boundary of the support a difference may not be finite: such directions are unchanged.
+    # Differences near the boundary of the support may not be finite; such directions are not changed.
     lost = ~np.all(np.isfinite(hessian), axis=1)
     hessian[lost], hessian[:, lost] = 0.0, 0.0
     hessian[lost, lost] = 1.0

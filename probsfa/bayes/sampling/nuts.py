@@ -34,8 +34,8 @@ CHAIN_METHODS = ("auto", "vectorized", "parallel", "sequential")
 def chosen_chain_method() -> str:
     """Return "parallel" on CPUs, where each chain has its own thread, else "vectorized".
 
-    In one vectorized program, each step takes as long as the longest trajectory of all chains, and on a CPU
-    four chains take four times as long as one.
+    In one vectorized program the number of leapfrog steps is that of the longest trajectory of all chains,
+    and on a CPU four chains take four times as long as one.
     """
     return "parallel" if on_cpu() else "vectorized"
 
@@ -49,7 +49,7 @@ class SamplerSettings(NamedTuple):
 
 
 class Chains(NamedTuple):
-    """What the sampler returns, for each chain and draw after the warm-up.
+    """Results of the sampler for each chain and draw after the warm-up.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ def _advance(
     target: Target, problem: _Problem, settings: SamplerSettings, states: Any
 ) -> tuple[Any, tuple[Array, ...]]:
     start, step = _kernel(target, problem, settings)
-    # The sampler sets up its functions when it starts; this starting state is not used.
+    # A start initializes the functions of the sampler; this starting state is not used.
     nowhere = jnp.zeros_like(problem.centre)
     start(ParamInfo(nowhere, jnp.zeros(()), nowhere), jax.random.key(0), 1.0)
 
@@ -154,7 +154,7 @@ def sample_chains(
     target : Target
         The posterior.
     data : TargetData
-        What it is conditioned on.
+        Data of the posterior density.
     laplace : LaplaceApproximation
         Initial coordinates; chains start at draws from this normal distribution. In the middle of the warm-up
         the coordinates are refined by the draws of all chains.
@@ -168,8 +168,8 @@ def sample_chains(
     seed : int
         Seed or generator of all random numbers.
     fold : callable
-        Maps vectors (N, P) to the labelling of the maximum. Used in the warm-up only, where chains may be
-        moved: the coordinates are adapted to one of the images of the posterior.
+        Maps vectors (N, P) to the labelling of the maximum. Used only in the warm-up, because the coordinates
+        are adapted to one image of the posterior.
     report : callable, optional
         Called with the iterations done since the last call, summed over chains.
 

@@ -2,7 +2,7 @@
 
 The guide is ``u = m + L e``. It starts at Laplace's approximation, ``m = 0`` and ``L = I``, and minimizes the
 Kullback-Leibler divergence by natural gradients (Salimbeni, Eleftheriadis & Hensman 2018) of the
-path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose noise vanishes if the guide equals the
+path-derivative estimator (Roeder, Wu & Duvenaud 2017), whose variance is zero if the guide equals the
 posterior. If there are several modes (:mod:`probsfa.bayes.modes`), the guide is a mixture of one Gaussian for
 each. Draws of the guide are resampled by importance weights, the ratio of posterior and guide density
 (:mod:`.importance`). This corrects the shares of modes and non-Gaussian tails.
@@ -57,9 +57,9 @@ class GuideFit(NamedTuple):
     interrupted: bool
 
 
-# Widening of the guides from which draws are proposed, times the root of the number of dimensions. The guide
-# with the largest bound has lighter tails than most posteriors, so that the weights of its draws have heavy
-# tails. If the posterior is normal, widening loses 30 % of the effective draws.
+# Relative widening of the guides for proposals, times the root of the number of dimensions. The guide with #
+# the largest bound has lighter tails than most posteriors, so that importance weights have heavy tails. For a
+# # normal posterior, widening reduces the effective sample size by 30 %.
 _WIDENED = 0.5
 
 
@@ -103,7 +103,7 @@ def fit_guide(
     target : Target
         The posterior.
     data : TargetData
-        What it is conditioned on.
+        Data of the posterior density.
     laplace : LaplaceApproximation
         Coordinates of the guide.
     n_steps : int
@@ -205,7 +205,7 @@ def draw_from_guides(
     counts = np.bincount(
         resample(np.array([mode.share for mode in modes]), n_draws, rng), minlength=len(modes)
     )
-    # In each direction by less if there are more, so that the effective size loses the same.
+    # Less in each direction if there are more, so that the loss of effective sample size is constant.
     wide = 1.0 + _WIDENED / np.sqrt(target.size)
     modes = [one._replace(guide=Guide(one.guide.mean, wide * one.guide.root)) for one in modes]
     parts = []

@@ -90,18 +90,18 @@ class BilinearSFA(Saved, StateSpaceMethods):
     See Also
     --------
     probsfa.ProbabilisticSFA : The linear model, without gates.
-    probsfa.SFA : Without noise.
+    probsfa.SFA : Slow feature analysis without noise.
 
     Notes
     -----
     The posterior is approximated by a product of one distribution of all factors and one of each chain, each
     exact given the others; only a lower bound of the likelihood is available. The approximation is
     overconfident: true gate probabilities of 0.06 to 0.08 can be reported as 0.00. Missing values are not
-    used. Rows must be evenly spaced. Chains are in the order of explained variance, and signs make the
-    largest loading of each factor positive. Several sets of chains can describe the same data, for example
-    two objects as one chain that is always active and one that switches to the difference: compare joint
-    states of all chains. Starts for up to five chains are fitted jointly without the dynamics of the factors,
-    which avoids most poor local maxima; more chains start at random.
+    used. Rows must be evenly spaced. Chains are ordered by explained variance, and signs make the largest
+    loading of each factor positive. Different sets of chains can describe the same data: two alternating
+    objects may be two chains, or one chain that is always active and one for the difference. Therefore
+    compare joint states of all chains. Starts of up to five chains are fitted in the model without dynamics
+    of the factors, which avoids most poor local maxima; starts of more chains are random.
 
     References
     ----------

@@ -51,7 +51,7 @@ __all__ = [
 # Maximum number of chains for joint inference of a start.
 MOST_CHAINS_TOGETHER = 5
 _MOST_SWEEPS = 200
-_ENOUGH = 1e-3  # minimum gain (nats) of a sweep, below which the sweeps end
+_ENOUGH = 1e-3  # gain of a sweep in nats, below which the sweeps end
 
 
 class BilinearPosterior(NamedTuple):
@@ -404,8 +404,8 @@ def sweeps(params: BilinearParameters, panel: Panel, gates: FloatArray, n_sweeps
 def without_dynamics(params: BilinearParameters, panel: Panel) -> Inferred:
     """Exact posterior for independent continuous factors of each row, for a batch of parameters.
 
-    It uses the distribution of the rows for each state of the gates and the dynamics of the gates, but not
-    the dynamics of the continuous factors. Its gates are a starting point for those of the model.
+    This model has the dynamics of the gates, but no dynamics of the continuous factors. Its gates are a start
+    for those of the bilinear model.
 
     Parameters
     ----------

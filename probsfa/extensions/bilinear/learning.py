@@ -26,7 +26,7 @@ Report = Callable[[int, float], None]
 LEAST_SWITCHING = 1e-6
 _ROUNDS_WITHOUT_DYNAMICS = 40
 _ROUNDS_OF_STARTS = 40  # iterations of all runs, before only the best is continued
-_SMALLEST_EIGENVALUE = 1e-12  # of moments, relative; directions with smaller eigenvalues are not determined
+_SMALLEST_EIGENVALUE = 1e-12  # relative eigenvalue of moments below which a direction is not identified
 
 
 class Optimization(NamedTuple):
@@ -140,7 +140,7 @@ def maximize(
 
 def _regress(moments: FloatArray, crossed: FloatArray) -> FloatArray:
     """Return minimum-norm solutions (R, D, P) of normal equations (R, D or 1, P, P), (R, D, P)."""
-    # Scale regressors to unit mean square, so that the rank does not ignore rarely active chains.
+    # With regressors of unit mean square, the numerical rank includes rarely active chains.
     size = np.sqrt(np.maximum(np.diagonal(moments, axis1=2, axis2=3), 1e-300))
     eigenvalues, vectors = np.linalg.eigh(moments / (size[..., :, None] * size[..., None, :]))
     kept = eigenvalues > _SMALLEST_EIGENVALUE * np.maximum(eigenvalues[..., -1:], 1e-300)
@@ -161,7 +161,8 @@ def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> 
 
         (c01 + i1) log on + c00 log(1 - on) + (c10 + i0) log off + c11 log(1 - off) - (i0 + i1) log(on + off)
 
-    and setting the derivative for either to zero, given the other, is a quadratic with one root in (0, 1).
+    With the other probability fixed, setting the derivative to zero gives a quadratic equation with one root
+    in (0, 1).
 
     Parameters
     ----------
@@ -286,7 +287,7 @@ def _settle_gates(
 def _with_doubts(params: BilinearParameters, gates: FloatArray) -> tuple[BilinearParameters, FloatArray]:
     """Return variants of the best starts: gates shrunk to 0.5 by half, gates unchanged, and prior gates.
 
-    If the rows hardly determine the gates, overconfident starts end at lower bounds.
+    If the rows hardly determine the gates, bounds after overconfident starts are lower.
     """
     which = np.arange(len(gates)) // 3
     chosen = BilinearParameters(*(part[which] for part in params))
@@ -336,8 +337,8 @@ def optimize(
             inferred = sweeps(proposal, panel, gates)
             bounds = inferred.bounds
             if course:
-                # Near the maximum only rounding errors remain: a run whose bound does not increase is not
-                # changed.
+                # Near the maximum only rounding errors remain, and a run without an increase of the bound is
+                # # not changed.
                 rose = bounds >= course[-1]
                 bounds = np.where(rose, bounds, course[-1])
                 kept = [

@@ -39,7 +39,7 @@ class BilinearParameters(NamedTuple):
 
     @property
     def probability(self) -> FloatArray:
-        """Stationary probability that each chain is on, (M,)."""
+        """Stationary probability that each chain is active, (M,)."""
         return np.asarray(self.switch_on / (self.switch_on + self.switch_off))
 
 

@@ -1,7 +1,7 @@
 """Non-Gaussian observations: counts, binary and categorical values, and heavy-tailed noise.
 
 The latent factors and the engine are those of :mod:`probsfa.statespace`. Only the likelihood of a value
-differs, and a Gaussian site replaces it::
+differs; it is approximated by a Gaussian site::
 
     x_td ~ p(. | eta_td, shape_d),      eta_t = mu + C z_t
 
@@ -10,7 +10,7 @@ Modules from the top down; each imports only from those below it:
 ================  ======================================================================================
 ``estimator``     ``EmissionSFA``: checks its input, calls the functions below, stores the result
 ``model``         a fitted model and its methods; a whole fit
-``filtering``     row by row, each given those before it
+``filtering``     causal inference: each row given the rows up to it
 ``prediction``    from latent factors to values in data units: means, quantiles, probabilities, draws
 ``start``         starting point: the Gaussian model of transformed values, such as roots of counts
 ``learning``      maximization of the lower bound over parameters, with sites updated at each step

@@ -1,10 +1,10 @@
 """Encoding of user columns as model columns: the family, valid values and units of each.
 
 A column is encoded as one model column, standardized if it has a scale. A categorical column of ``L`` levels
-is encoded as ``L - 1`` columns of zeros and ones, from the lowest level on: one if the value is this level,
-given that it is none of the levels before (sequential logits; Tutz 1991). This parametrization includes all
-probabilities of levels, and uses the order of ordinal levels. The columns after the observed level are
-missing values, so that categorical columns need no other algorithm.
+is encoded as ``L - 1`` columns of zeros and ones, one for each level except the highest: one if the value has
+this level, given that it has no lower one (sequential logits; Tutz 1991). Any probabilities of levels can be
+represented, and the order of ordinal levels is used. The columns after the observed level are missing values,
+so that no separate algorithm is required.
 
 References
 ----------
@@ -49,7 +49,7 @@ class Column(NamedTuple):
     Attributes
     ----------
     emission : str
-        One of :data:`EMISSIONS` but "auto".
+        One of :data:`EMISSIONS` except "auto".
     first, n_cells : int
         First model column, and number of model columns.
     shift, scale : float
@@ -70,12 +70,12 @@ class Column(NamedTuple):
 
     @property
     def cells(self) -> slice:
-        """Its model columns."""
+        """Its columns in the model."""
         return slice(self.first, self.first + self.n_cells)
 
     @property
     def family(self) -> str:
-        """Family of its model columns."""
+        """Family of its columns in the model."""
         if self.emission == "categorical":
             return "bernoulli"
         return self.emission if self.link == "identity" else self.link

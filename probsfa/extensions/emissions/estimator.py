@@ -31,9 +31,9 @@ _MOST_START_EVALUATIONS = 40
 class EmissionSFA(Saved, StateSpaceMethods):
     """Slow feature analysis of counts, events, categories and heavy-tailed data, with missing values.
 
-    A dynamic factor model with other likelihoods: each value has the distribution ``x ~ p(. | eta)`` with
-    ``eta = mu + C z``, where ``z`` are the factors of :class:`probsfa.ProbabilisticSFA` and ``p`` is a family
-    for each column (Turner & Sahani 2007, section 5; Poisson as in Macke et al. 2011).
+    A dynamic factor model for non-Gaussian values: each value has the distribution ``x ~ p(. | eta)`` with
+    the predictor ``eta = mu + C z``, where ``z`` are the factors of :class:`probsfa.ProbabilisticSFA` and
+    ``p`` is a family for each column (Turner & Sahani 2007, section 5; Poisson as in Macke et al. 2011).
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         Autocorrelation of each factor at one unit of time, slowest first.
     timescales_ : ndarray (K,)
         ``-time_unit_ / log(decay_)``; NaN if the decay is not positive.
-    loadings_ : ndarray (E, K + 2 R + 2 M)
+    loadings_ : ndarray (E, S)
         Effect of each state on each predictor: in data units for "gaussian" and "student_t", in log-odds or
         logarithms of the mean otherwise. A "categorical" column has one predictor less than levels.
     mean_ : ndarray (E,)
@@ -319,10 +319,10 @@ class EmissionSFA(Saved, StateSpaceMethods):
         X, lengths, times, exog
             As in `transform`.
         level_and_scale : bool, default=True
-            Whether the covariances include the uncertainty of the level, the scale and the mixture of the
-            AR(1) factors, which short series determine badly. False returns the Gaussian approximation at the
-            fitted parameters alone. Predictions and draws of observations do not depend on it, because
-            offsets and loadings compensate. Files of version 1.0.0rc1 and earlier do not contain it.
+            Whether the covariances include the uncertainty of the level, the scale and the mixing of the
+            AR(1) factors, which is large for short series. False returns the Gaussian approximation at the
+            fitted parameters. Predictions and draws of observations do not depend on it, because offsets and
+            loadings compensate. Models saved by version 1.0.0rc1 or earlier do not contain it.
 
         Returns
         -------
@@ -335,7 +335,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         In 40 simulated series of 100 rows and five columns with one factor of decay 0.95, intervals of 90 %
         covered the true factor in 57 to 78 % of the rows with ``level_and_scale=False``, depending on the
         emission, and in 87 to 90 % by default. With a second factor of decay 0.6 or 0.8 it was 60 to 78 %,
-        and 82 to 90 % by default: loadings and decays are uncertain in other ways, too.
+        and 82 to 90 % by default, because other uncertainty of loadings and decays is not included.
         """
         sequences = self._check(X, lengths, times, exog)
         whole = self._model.posterior(sequences, level_and_scale=bool(level_and_scale))
@@ -425,7 +425,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         return [{name: p[s] for name, p in whole.items()} for s in sequences.slices]
 
     def column_mean(self, column: Any, predictor: Any) -> FloatArray:
-        """Return the mean of a column's values at given values of its predictor, as its link maps them.
+        """Return the mean of a column's values at given values of its predictor.
 
         Parameters
         ----------
@@ -442,7 +442,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         Raises
         ------
         ValueError
-            If there is no such column, or it is categorical and so has several predictors.
+            If there is no such column, or it is categorical, which has several predictors.
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)

@@ -43,17 +43,17 @@ class Family(ABC):
     Attributes
     ----------
     name : str
-        Name in the parameter ``emission`` or ``link``.
+        Its name in the parameter ``emission`` or ``link``.
     n_nodes : int
         Number of quadrature nodes for predictions.
     n_shapes : int
         ``P``, the number of parameters of each column besides those of its predictor.
     has_scale : bool
-        Whether columns have units of data and are standardized.
+        Whether columns have units and are standardized.
     has_link : bool
-        Whether the mean is a learned function of the predictor, which then has no units of the data.
+        Whether the mean is a learned function of the predictor; the predictor then has no units.
     counts : bool
-        Whether values are whole numbers, and so are quantiles.
+        Whether values, and therefore quantiles, are whole numbers.
     """
 
     name: ClassVar[str]
@@ -70,7 +70,7 @@ class Family(ABC):
         """Return the expected log density without `constant` under ``eta ~ N(mean, variance)``."""
 
     def constant(self, x: FloatArray) -> FloatArray:
-        """Return the part of the log density that depends on neither predictor nor shape."""
+        """Return the terms of the log density without predictor and shape."""
         return np.zeros_like(x)
 
     def by_shape(
@@ -108,7 +108,7 @@ class Family(ABC):
         """Return initial precisions and pseudo-values of sites, from the means of the columns."""
 
     def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return values transformed for a Gaussian model, and about their slope in the predictor (D,)."""
+        """Return values for a Gaussian model, and their approximate slopes in the predictor (D,)."""
         return x, np.ones_like(mean)
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
@@ -120,7 +120,7 @@ class Family(ABC):
         return np.zeros(self.n_shapes)
 
     def least_precision(self, shape: FloatArray) -> Any:
-        """Return the minimum precision of a site; pseudo-values with less would have no accurate digits."""
+        """Return the minimum precision of a site, for accurate pseudo-values."""
         return 1e-9
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:

@@ -1,9 +1,9 @@
 """Causal inference with non-Gaussian values: latent factors given the rows up to each row.
 
-The distribution before a row is approximated by a Gaussian, and that after it is the Gaussian with the
-highest lower bound of the row's likelihood: an assumed density filter, with the sites of :mod:`.sites`. Later
-rows do not change the sites of earlier rows, so the distribution at the last row is close to the smoothed
-one, but not equal.
+The distribution before a row is approximated by a Gaussian, and the distribution after it by the Gaussian
+with the highest lower bound of the row's likelihood (assumed density filtering, with the sites of
+:mod:`.sites`). Later rows do not change the sites of earlier rows, so the distribution at the last row is
+close to the smoothed one, but not equal.
 """
 
 from typing import Any, NamedTuple
@@ -55,9 +55,9 @@ class EmissionFilter(NamedTuple):
         the most probable level, and the square root of ``p (1 - p)``.
     residuals : ndarray (T, D)
         Quantile residuals: the standard normal quantile of the predictive cumulative probability of the
-        observed value given the rows before; for counts, drawn at random between the probabilities below it
-        and up to it (Dunn & Smyth 1996). If the model is correct they are independent and standard normal;
-        NaN for missing values and categorical columns.
+        observed value given the rows before; for a count ``x``, the probability is drawn at random between
+        ``P(X < x)`` and ``P(X <= x)`` (Dunn & Smyth 1996). If the model is correct they are independent and
+        standard normal; NaN for missing values and categorical columns.
     """
 
     means: FloatArray
@@ -225,7 +225,7 @@ def quantile_residuals(
     variance: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return quantile residuals (N, D) of values (N, E) with Gaussian predictors of these moments (N, E)."""
+    """Return quantile residuals (N, D) of values (N, E), from the moments (N, E) of their predictors."""
     by_cell = shapes_by_cell(columns, shapes)
     out = np.full((len(values), len(columns)), np.nan)
     for d, column in enumerate(columns):

@@ -10,9 +10,9 @@ Derivatives by the dynamics follow from Fisher's identity, and those by shape pa
 under the same expectations. The optimizer is that of the Gaussian model: quasi-Newton steps in the expected
 information, with noise of the mean precision of the sites.
 
-Weak priors bound predictors that the data do not, such as that of a column of ones: for columns without a
-scale of their own, loadings are ``N(0, 3^2)``, and offsets have a standard deviation of 10 about the
-predictor of the column mean.
+Weak priors bound predictors that the data do not bound, such as that of a column of ones. In columns without
+a scale parameter, loadings are ``N(0, 3^2)``, and the prior of an offset has the predictor of the column mean
+as mean and a standard deviation of 10.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ _LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
 _LONGEST_STEPS = (1.0, 3.0, 2.0)
 # Tolerance of the sites at each set of parameters, relative to the smallest gain of an optimizer step.
 _SITES_TOL = 1e-2
-# Maximum number of posteriors for one set of parameters: steps that need more are rejected anyway.
+# Maximum number of posteriors for one set of parameters; optimizer steps that need more are rejected.
 _MOST_SITE_STEPS = 100
 # Step of the finite differences for the curvature of the bound in the shape parameters.
 _SHAPE_STEP = 1e-4
@@ -87,7 +87,7 @@ class Layout(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Weak priors of loadings and offsets of columns that have no scale of their own.
+    """Weak priors of loadings and offsets of columns without a scale parameter.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class BoundObjective:
         return self.count >= self.limit
 
     def rounding(self, value: float) -> float:
-        """Return the smallest change of the value beyond rounding errors and the tolerance of the sites."""
+        """Return the largest change of the value due to rounding errors and the tolerance of the sites."""
         return 1e-12 * (abs(value) + self.cells.panel.n_rows) + self.tol
 
     def __call__(self, vector: FloatArray) -> Evaluation:

@@ -1,10 +1,10 @@
-"""Uncertainty of level, scale and mixture of AR(1) latent factors, which fitted offsets and loadings fix.
+"""Uncertainty of level, scale and mixture of AR(1) latent factors, at fixed offsets and loadings.
 
-Factors ``z`` and ``level + M z`` give the same predictors with other offsets and loadings; only the mean of
-zero, the unit variances and the different decays of the prior distinguish them. Few rows leave these
-uncertain, because a slow factor visits few values. Their variances are those of maximum likelihood estimates
-from observed
-factors, with unknown decays. Over a step of ``g`` units, ``r = a^g``, the information is ::
+Factors ``z`` and ``level + M z`` give the same predictors with other offsets and loadings. They differ only
+in the prior of the factors: mean zero, unit variances and different decays. In a short series the mean and
+variance of a slow factor are uncertain, and with them the level, the scale and the mixture ``M``. Their
+variances are those of maximum likelihood estimates from observed factors with unknown decays. Over a step of
+``g`` units, ``r = a^g``, the information is ::
 
     level:               (1 - r) / (1 + r)
     (log scale, a):      [[2, -2 q], [-2 q, r'^2 / (1 - r^2) + 2 q^2]],   q = r r' / (1 - r^2),  r' = dr / da
@@ -37,7 +37,7 @@ def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatA
     decay : ndarray (K,)
         Decays for a unit of time.
     sequences : Sequences
-        The training rows, with times in that unit; rows of missing values do not count.
+        The training rows, with times in that unit; rows without observed values are ignored.
 
     Returns
     -------

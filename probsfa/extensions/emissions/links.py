@@ -36,7 +36,7 @@ _N_LEARNED = 24
 class Linked(Family):
     """Gaussian noise about a function of the predictor; shapes are ``log r`` and its parameters."""
 
-    n_nodes = 120  # if noise is small, distribution functions are steep in the predictor
+    n_nodes = 120  # with small noise, distribution functions are steep in the predictor
     has_scale = True
     has_link = True
 
@@ -213,7 +213,7 @@ class Monotone(Linked):
         return [np.ones_like(eta), *(slope * part for slope, part in zip(slopes, parts, strict=True))]
 
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
-        """See :class:`Linked`; ``N(0, 1)`` each, which bounds what the data do not, such as the scale."""
+        """See :class:`Linked`; ``N(0, 1)`` each, because the data may not determine them."""
         return -0.5 * float(np.sum(link**2)), -link
 
 

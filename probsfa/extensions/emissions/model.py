@@ -95,8 +95,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
     axis : tuple
         Units of times: the parts of a :class:`~probsfa._times.TimeAxis`.
     level_and_scale : ndarray (2, K) or (2 + 2 K, K), optional
-        Variances of the level and the logarithm of the scale of AR(1) factors, and below them the variances
-        and covariances of their mixture. Files of earlier versions lack the mixture, or all of it.
+        Variances of the level and of the logarithm of the scale of AR(1) factors, then the variances and
+        covariances of their mixture. Files of earlier versions do not contain the mixture, or none of these.
     """
 
     @property
@@ -177,7 +177,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters, those of links included."""
+        """Number of free parameters, including those of links."""
         of_factors = (self.decay, self.rhythm_decay, self.rhythm_frequency, self.smooth_rate)
         sizes = [part.size for part in (*of_factors, self.loadings, self.offset, *self.shapes)]
         return int(sum(sizes))
@@ -220,7 +220,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return Imputation(values, std, cells=ImputedCells(sequences.values, cells))
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Return standardized errors of values, predicted without a tenth; of levels by probability."""
+        """Return standardized errors of values, predicted in ten folds; of levels by probability."""
         scores = np.full_like(sequences.values, np.nan)
         levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
         for hidden, rest in parts_without(sequences):
@@ -341,7 +341,7 @@ class EmissionFit(NamedTuple):
     converged : bool
         Whether the fit reached a maximum.
     status : str
-        How it ended, in a sentence.
+        A sentence about the end of the fit.
     """
 
     model: EmissionModel

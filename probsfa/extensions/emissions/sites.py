@@ -77,7 +77,7 @@ class Cells(NamedTuple):
     panel : Panel
         The same rows for the engine, with the time between them.
     constants : tuple of ndarray
-        Parts of the log densities of each block's values (N, columns) that depend on nothing else.
+        Constant terms of the log densities of each block's values (N, columns).
     """
 
     values: FloatArray
@@ -161,7 +161,7 @@ def site_panel(cells: Cells, sites: Sites) -> Panel:
     values, mask = (np.zeros(cells.panel.values.shape) for _ in range(2))
     n = cells.panel.n_rows
     values[:n], mask[:n] = sites.values, sites.precision
-    # Also as weights, because the choice of the engine's algorithm depends on the precision.
+    # The engine selects its algorithm by the precision, which must therefore also be in the weights.
     return cells.panel._replace(values=values, mask=mask, weights=mask, complete=False)
 
 
@@ -224,8 +224,8 @@ def _distribution(params: StateSpace, cells: Cells, sites: Sites, shapes: Shapes
     expected = expectation(cells, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
     for rows in _runs(*mean.shape):
-        # Expectation of each site's log density; the engine's normal densities lack the root of the
-        # precision.
+        # Expectation of each site's log density; normal densities of the engine do not include the root # of
+        # the precision.
         square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))
         row_bounds[rows] += 0.5 * np.einsum("td,td->t", sites.precision[rows], square)
     return Inference(

@@ -73,7 +73,7 @@ def start_of(
     steepness = np.ones(filled.shape[1])
     for family, columns in blocks:
         if not family.has_scale:
-            # Add half a value of 0.5, so that means are neither zero nor one.
+            # One half of a value 0.5 is added, so that means are neither zero nor one.
             means[columns] = (means[columns] * counts[columns] + 0.25) / (counts[columns] + 0.5)
         scores[:, columns], steepness[columns] = family.gaussian_scores(filled[:, columns], means[columns])
     gaussian = maximum_likelihood(

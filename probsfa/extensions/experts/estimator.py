@@ -35,7 +35,7 @@ __all__ = ["ProductOfExpertsSFA"]
 
 # Maximum number of likelihood evaluations for the linear model of expanded rows, the start of learning.
 _MOST_START_EVALUATIONS = 60
-# Largest decay of a start.
+# Largest initial decay.
 _SLOWEST = 0.9999
 # Distance in standard deviations at which the expansion must exceed a value, so that the density can be
 # normalized.
@@ -57,8 +57,8 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     Parameters
     ----------
     n_components : int, default=2
-        Number of factors, ``K``. Factors explain as much as possible: with too few of them, a fast factor of
-        many outputs may replace a slow one.
+        Number of factors, ``K``. With too few factors, a fast factor of many outputs may replace a slow one,
+        because it explains more variance.
     expansion : transformer, optional
         ``phi``: maps rows independently, and must be unbounded. By default ``expansions.Polynomial(2)``; for
         a bounded expansion use ``Concatenation([Identity(), ...])``.
@@ -77,10 +77,9 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         Whether chains continue between learning steps, which gives the gradient of the likelihood after
         mixing. Otherwise they start at the data in each step (contrastive divergence).
     learning_rate : float, default=0.03
-        Length of the first steps in each parameter: ``atanh`` of the decays, loadings, logarithms of noise
+        Initial length of the steps in each parameter: ``atanh`` of the decays, loadings, logarithms of noise
         variances and offsets of standardized columns.
-    max_iter : int, default=300
-        Number of leapfrog steps.
+    max_iter : int, default=300 Number of learning steps.
     tol : float, default=0.3
         The fit has converged if no parameter differs by more than this between its means over the third and
         the last quarter of the steps.
@@ -111,8 +110,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         Acceptance rate of recent moves.
     drift_ : float
         The difference that is compared with `tol`.
-    n_iter_ : int
-        Number of leapfrog steps.
+    n_iter_ : int Number of learning steps.
     converged_ : bool
         Whether `drift_` is at most `tol`.
     status_ : str
@@ -122,17 +120,17 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
 
     See Also
     --------
-    probsfa.SFA : Expansions without noise.
+    probsfa.SFA : Slow features of expansions, without noise.
     probsfa.ProbabilisticSFA : The model without an expansion, exact and faster.
     probsfa.EmissionSFA : Functions from factors to rows, instead of from rows to factors.
 
     Notes
     -----
-    Integrated over the expanded rows, local experts of width ``beta`` add ``beta^2`` to the noise of the
-    global one, so that chains move only the rows, by Hamiltonian Monte Carlo with exact acceptance. The
-    normalizer ``Z``, which only `log_likelihood` requires, is estimated by annealed importance sampling from
-    the linear model of the rows to this one and back. Without an expansion (``expansions.Identity()``) the
-    model is that of :class:`probsfa.ProbabilisticSFA`.
+    The integral over the expanded rows is closed: local experts of width ``beta`` add ``beta^2`` to the noise
+    of the global expert. Only the rows are therefore sampled, by Hamiltonian Monte Carlo with Metropolis
+    acceptance. The normalizer ``Z`` is required only by `log_likelihood`. It is estimated by annealed
+    importance sampling from a linear model of the rows to this model and back. Without an expansion
+    (``expansions.Identity()``) the model is that of :class:`probsfa.ProbabilisticSFA`.
 
     References
     ----------
@@ -428,7 +426,7 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         factors : ndarray (n_steps, K)
             The factors, given the rows.
         expanded : ndarray (n_steps, E)
-            With `expanded`: expanded rows, in units of the expansion. Their distance from the manifold
+            Only with `expanded`: expanded rows, in units of the expansion. Their distance from the manifold
             ``phi(y)`` is about the width of the local experts.
         """
         check_is_fitted(self)

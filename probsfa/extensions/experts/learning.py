@@ -5,10 +5,10 @@ difference of two means::
 
     d log p(y) / d theta = d log N(phi(y)) / d theta - E[d log N(phi(y)) / d theta under the model]
 
-The second mean is that of chains of Hamiltonian Monte Carlo. Chains that start at the data in each step give
-contrastive divergence (Hinton 2002), for which a few moves are enough. Persistent chains give the derivative
-itself after mixing (Tieleman 2008). Missing values, and values observed with noise, are moved by separate
-chains given the observations.
+The second mean is estimated by chains of Hamiltonian Monte Carlo. If they start at the data in each step, the
+result is contrastive divergence (Hinton 2002), for which a few moves are enough. Persistent chains estimate
+the derivative itself after mixing (Tieleman 2008). Missing values, and values observed with noise, are moved
+by separate chains given the observations.
 
 Steps are those of Adam (Kingma & Ba 2015) with a decreasing rate, and the parameters are averaged over the
 second half of the steps (Polyak & Juditsky 1992).
@@ -70,7 +70,7 @@ class Data(NamedTuple):
 
     @property
     def is_hidden(self) -> BoolArray:
-        """Return which values (N, D) are not known exactly."""
+        """Return a mask (N, D) of values that are not known exactly."""
         return ~self.mask if not self.noise.any() else np.ones_like(self.mask)
 
     @property
@@ -118,7 +118,7 @@ class Learned(NamedTuple):
     step : float
         Leapfrog step size of these moves.
     interrupted : bool
-        Whether a keyboard interrupt ended it.
+        Whether a keyboard interrupt ended the fit.
     """
 
     params: StateSpace

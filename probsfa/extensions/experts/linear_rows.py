@@ -1,7 +1,7 @@
 """Distribution of rows under a linear Gaussian model: the base of annealed importance sampling.
 
-Annealing requires fewer intermediate densities, the closer the base is to the target. A dynamic factor model
-of the rows (not of the expanded rows) has most correlations in time and between columns. The posterior
+Annealing requires fewer intermediate densities if the base is closer to the target. A dynamic factor model of
+the rows (not of the expanded rows) includes most correlations in time and between columns. The posterior
 precision of the factors is the prior precision plus ``C' diag(w_t) C``, where ``w_td`` is the noise precision
 of an observed value, and zero for a missing one.
 """

@@ -25,8 +25,8 @@ __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 
 # Number of chains, of burn-in moves, and of moves between two draws.
 _N_CHAINS, _N_FIRST, _N_BETWEEN = 8, 200, 3
-# Standard error of each integral, in nats, below which the number of temperatures is not increased, because
-# differences below one nat are not relevant. Minimum and maximum number of temperatures; the maximum takes
+# Standard error of each integral, in nats, below which the number of temperatures is not increased; #
+# differences below one nat are not relevant. Minimum and maximum number of temperatures; the maximum takes #
 # minutes for a thousand rows.
 _ERROR, _FEWEST_TEMPERATURES, _MOST_TEMPERATURES = 0.5, 50, 400
 
@@ -182,7 +182,7 @@ class ExpertModel(NamedTuple):
     ) -> LogIntegral:
         """Estimate the log-likelihood of observed values by two integrals, over unknown and over all values.
 
-        Without `n_temperatures` their number is doubled until the error is small or the maximum is reached.
+        By default the number of temperatures is doubled until the error is small or the maximum is reached.
         """
         data, expert = self.data(values, lengths), GlobalExpert(self.params, lengths)
         nothing, exactly = np.full_like(values, np.nan), np.zeros_like(self.noise)

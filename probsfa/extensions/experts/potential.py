@@ -13,7 +13,7 @@ sampled. In the limit ``beta -> 0`` the width has no effect.
 References
 ----------
 Turner & Sahani (2007), Neural Computation 19:1022, doi:10.1162/neco.2007.19.4.1022, section 5.3, eq. 29.
-There beta is the weight of the local experts, and zero its limit of the manifold; here beta is their width.
+In the paper beta is the weight of the local experts; here it is their width.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ _STEP = 1e-5
 
 
 def starts_of(lengths: Sequence[int]) -> BoolArray:
-    """Return which rows (N,) begin a sequence."""
+    """Return a mask (N,) of first rows of sequences."""
     starts = np.zeros(sum(lengths), dtype=bool)
     starts[np.cumsum((0, *lengths[:-1]))] = True
     return starts
@@ -189,7 +189,7 @@ class Features(NamedTuple):
     def pulled_back(self, rows: FloatArray, gradient: FloatArray) -> FloatArray:
         """Return the derivative by rows (..., D) of a function with a gradient by outputs (..., E).
 
-        Central differences are exact for polynomials of degree two. Their errors do not bias a sampler with
+        Central differences are exact for polynomials of degree two. Errors do not bias a sampler with
         Metropolis acceptance.
         """
         if isinstance(self.transformer, Identity):

@@ -42,7 +42,7 @@ _ACCEPTANCE = 0.8
 _SMALLEST, _LARGEST = 1e-6, 1.0
 # Largest lag-one correlation of a column of the reference.
 _SLOWEST = 0.995
-# Bisection steps, from hundreds of nats to far below a thousandth of a nat.
+# Number of bisection steps, from hundreds of nats to far below a thousandth of a nat.
 _BISECTIONS = 50
 
 #: Log density (c,) and its derivative (F, c) at values (F, c).
@@ -58,7 +58,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, values: FloatArray, lengths: Sequence[int]) -> "Columns":
-        """Return those of rows (N, D), NaN where missing, with observations in each column."""
+        """Return the processes of rows (N, D), NaN where missing, with observations in each column."""
         mean = np.nanmean(values, axis=0)
         away = values - mean
         variance = np.nanmean(away**2, axis=0)
@@ -194,7 +194,7 @@ class Stepsize:
         self.size, self.acceptance, self._count = size, _ACCEPTANCE, 0
 
     def adapt(self, acceptance: float) -> None:
-        """Increase the size if most moves are accepted, else decrease it; changes become smaller."""
+        """Increase the size if most moves are accepted, otherwise decrease it, by decreasing amounts."""
         self._count += 1
         rate = max(self._count**-0.5, 0.05)
         self.size = float(np.clip(self.size * np.exp(rate * (acceptance - _ACCEPTANCE)), _SMALLEST, _LARGEST))
@@ -255,8 +255,8 @@ def reflect(density: Density, state: State, reference: Reference, rng: np.random
     """Reflect one value of each chain at the mean of the reference, with Metropolis acceptance.
 
     If expanded rows hardly determine the sign of a value, as for ``(y, y**2)`` with a slow ``y**2``,
-    Hamiltonian moves seldom cross the region of low density between: all chains may keep the sign of their
-    start.
+    Hamiltonian moves seldom cross the region of low density between the two signs, and all chains may keep
+    the initial sign.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def log_integral(
         return LogIntegral(value, 0.0, value, value)
     base = reference if base is None else base
     cells = base.cells(n_chains, rng)
-    # Spacing is narrow at both ends, where the densities change most.
+    # Intermediate densities are closest at both ends, where they change most.
     ramp = np.linspace(-1.0, 1.0, n_temperatures + 1)
     shares = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
     step, sizes = Stepsize(), np.zeros(n_temperatures + 1)
