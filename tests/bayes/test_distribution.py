@@ -8,7 +8,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoLaplaceApproximation, AutoNormal
-from scipy.stats import kstest
+from scipy.stats import kstest, multivariate_normal, norm
 
 from probsfa.bayes import FactorialAR1, factorial_ar1_model
 from tests.oracles import statespace as oracle
@@ -157,20 +157,36 @@ def test_gradient_by_gaps_of_a_process_without_values_between_steps_is_nan():
     assert np.isnan(jax.jit(slope)(np.array([2.0])))
 
 
-def test_a_factor_site_has_the_posterior_of_the_joint_gaussian(rng):
+@pytest.fixture
+def below_normal_observations(rng):
+    """A model in which a series is latent, the parameters of the series, and the observations."""
     model = positive_model(rng, 2, 1)._replace(offset=np.array([1.0, -1.0]))
     (x,) = oracle.simulate(rng, model, [6])
     y = x + 0.7 * rng.standard_normal(x.shape)
 
-    def below_normal_observations():
+    def below():
         hidden = numpyro.sample("x", FactorialAR1(*model, n_steps=6))
         numpyro.sample("y", dist.Normal(hidden, 0.7).to_event(2), obs=y)
 
-    mcmc = MCMC(NUTS(below_normal_observations), num_warmup=300, num_samples=3000, progress_bar=False)
+    H, P = oracle.observation_matrix(model, 6), oracle.latent_covariance(model, [np.zeros((6, 2))])
+    return below, model, H @ P @ H.T + np.diag(np.tile(model.noise, 6)), y
+
+
+def test_a_latent_series_has_the_density_of_the_joint_gaussian(below_normal_observations, rng):
+    below, model, prior, y = below_normal_observations
+    density = jax.jit(lambda x: numpyro.infer.util.log_density(below, (), {}, {"x": x})[0])
+    for x in rng.standard_normal((3, 6, 2)):
+        wanted = multivariate_normal.logpdf(x.ravel(), np.tile(model.offset, 6), prior)
+        assert float(density(x)) == pytest.approx(wanted + np.sum(norm.logpdf(y, x, 0.7)), rel=EXACT)
+    assert dist.transforms.biject_to(FactorialAR1(*model, n_steps=6).support)(y) is y
+
+
+@pytest.mark.exhaustive  # NumPyro's sampler at the density of the test above
+def test_a_latent_series_has_the_posterior_of_the_joint_gaussian(below_normal_observations):
+    below, model, prior, y = below_normal_observations
+    mcmc = MCMC(NUTS(below), num_warmup=300, num_samples=3000, progress_bar=False)
     mcmc.run(jax.random.key(0))
     drawn = np.asarray(mcmc.get_samples()["x"]).reshape(3000, -1)
-    H, P = oracle.observation_matrix(model, 6), oracle.latent_covariance(model, [np.zeros((6, 2))])
-    prior = H @ P @ H.T + np.diag(np.tile(model.noise, 6))
     covariance = np.linalg.inv(np.linalg.inv(prior) + np.eye(12) / 0.49)
     mean = np.tile(model.offset, 6)
     mean = mean + covariance @ (y.ravel() - mean) / 0.49
@@ -252,11 +268,10 @@ def test_batches_by_broadcasting_by_vmap_and_under_jit_agree(rng):
     one_by_one = [log_prob_of(distribution_of(m, mask), x) for m, mask, x in each]
     batch = distribution_of(stacked, masks)
     assert batch.batch_shape == (4,) and batch.event_shape == (9, 3)
-    np.testing.assert_allclose(batch.log_prob(xs), one_by_one, rtol=EXACT)
     mapped = jax.jit(jax.vmap(lambda m, mask, x: distribution_of(m, mask).log_prob(x)))(stacked, masks, xs)
     np.testing.assert_allclose(mapped, one_by_one, rtol=EXACT)
     # The object itself crosses jit and vmap as a pytree.
-    distributions = jax.vmap(lambda m, mask: distribution_of(m, mask))(stacked, jnp.asarray(masks))
+    distributions = jax.jit(jax.vmap(distribution_of))(stacked, masks)
     np.testing.assert_allclose(
         jax.jit(jax.vmap(lambda series, x: series.log_prob(x)))(distributions, xs), one_by_one, rtol=EXACT
     )
@@ -368,7 +383,7 @@ def test_plates_are_the_sum_over_sequences(rng):
                 "x", FactorialAR1(model.decay, model.loadings, noises, model.offset, n_steps=6), obs=xs
             )
 
-    value, _ = numpyro.infer.util.log_density(plated, (), {}, {})
+    value = jax.jit(lambda: numpyro.infer.util.log_density(plated, (), {}, {})[0])()
     wanted = sum(oracle.log_likelihood(model._replace(noise=r), [x]) for r, x in zip(noises, xs, strict=True))
     assert abs(float(value) - wanted) < EXACT * abs(wanted)
 
@@ -386,7 +401,8 @@ def test_prior_predictive_draws_from_the_priors(rng):
 def test_kept_in_single_precision_where_the_user_has_it():
     with jax.enable_x64(False):
         series = FactorialAR1(jnp.array([0.9]), jnp.ones((2, 1)), 0.5, n_steps=20)
-        assert series.log_prob(series.sample(jax.random.key(0))).dtype == jnp.float32
+        density = jax.eval_shape(lambda key: series.log_prob(series.sample(key)), jax.random.key(0))
+        assert density.dtype == jnp.float32
 
 
 def test_import_does_not_touch_the_configuration():

@@ -192,12 +192,12 @@ def test_filters_of_several_sequences_are_a_list(model, data):
 
 def test_a_loaded_posterior_has_its_unit_of_time(tmp_path):
     """Hourly dates at the fit, half-hourly ones later."""
-    x = make_slow_mixture(60, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
-    frame = pd.DataFrame(x, index=pd.date_range("2024-01-01", periods=60, freq="h"), columns=list("abc"))
+    x = make_slow_mixture(40, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
+    frame = pd.DataFrame(x, index=pd.date_range("2024-01-01", periods=40, freq="h"), columns=list("abc"))
     model = fit(frame)
     model.save(tmp_path / "model")
     loaded = probsfa.load(tmp_path / "model")
     assert loaded.time_unit_seconds_ == model.time_unit_seconds_ == 3600.0
-    finer = frame.set_axis(pd.date_range("2024-01-01", periods=60, freq="30min"))
+    finer = frame.set_axis(pd.date_range("2024-01-01", periods=40, freq="30min"))
     np.testing.assert_array_equal(loaded.transform(finer), model.transform(finer))
     assert not np.allclose(loaded.transform(finer), loaded.transform(frame))
