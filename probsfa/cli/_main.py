@@ -31,8 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0; 2 for an error that the user can correct, reported in one line; 130 when interrupted,
-        143 when terminated; 141 when the reader of the output has gone.
+        Exit code: 0; 2 for an error that the user can correct, reported in one line; 130 after an interrupt;
+        143 after termination; 141 after a broken pipe.
     """
     argv = sys.argv[1:] if argv is None else argv
     if not argv:
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace, screen: Screen) -> None:
-    """Run the selected command. Only its module is imported, because they load different libraries."""
+    """Run the selected command; only its module is imported, because commands load different libraries."""
     if args.command == "compare":
         from probsfa.cli.compare import run
     elif args.command == "demo":

@@ -10,8 +10,8 @@ __all__ = ["give_back"]
 def give_back() -> None:
     """Return freed memory to the operating system.
 
-    The allocator of glibc keeps freed memory that lies below memory in use: 150 MB after a fit of five
-    million values, in addition to the memory of the next step. On other systems nothing is done.
+    The allocator of glibc keeps freed memory at addresses below memory in use. After a fit of five million
+    values this is 150 MB, in addition to the memory of the next step. On other systems nothing is done.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,4 +1,4 @@
-"""The estimator of the commands: made from options, fitted, and described by its results."""
+"""Construction, fit and description of the estimator of a command."""
 
 import argparse
 import warnings
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["description", "fit_model", "has_ar1_noise", "make_estimator", "n_factors", "timescales"]
 
-# Share of a column's variance below which its noise counts as zero.
+# Noise variance, relative to that of the column, below which noise is reported as zero.
 _NO_NOISE = 1e-4
 
 
@@ -48,7 +48,7 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
     args : argparse.Namespace
         The options of the command.
     screen : Screen
-        Where progress and the report are written.
+        Output for progress and the report.
     filling : bool, default=False
         Whether the model is only used to impute the file; the fit then ends when imputed values hardly
         change.
@@ -71,7 +71,7 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
     with screen.working(f"fitting a model to {columns}"), warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", UserWarning
-        )  # they are about Python parameters; the report has the relevant ones
+        )  # these warnings name Python parameters; the report has the relevant ones
         model.fit(series.X, times=series.times)
     if not model.converged_ and model.status_.startswith("Interrupted"):
         raise KeyboardInterrupt
@@ -97,7 +97,7 @@ def has_ar1_noise(model: Any) -> bool:
 
 
 def timescales(model: Any) -> FloatArray:
-    """Return time scales in steps; a model with plain numbers as times has their unit."""
+    """Return time scales in steps, or in units of the times if these are plain numbers."""
     return np.asarray(model.timescales_ / getattr(model, "time_unit_", 1.0), dtype=np.float64)
 
 
@@ -113,7 +113,7 @@ def description(model: Any) -> str:
 
 
 def _ending(model: Any) -> str:
-    """Return how the fit ended."""
+    """Describe the end of the fit."""
     iterations = f"{model.n_evaluations_} iteration" + "s" * (model.n_evaluations_ != 1)
     return f"{'converged' if model.converged_ else 'stopped'} after {iterations}"
 

@@ -31,8 +31,8 @@ def is_standard_stream(path: Path | None) -> bool:
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path] = ()) -> None:
     """Raise an error for output files that cannot or must not be written, before any computation.
 
-    Devices and pipes are written to and not replaced, so that they do not require `force`; block devices do,
-    because writing destroys their content.
+    Output is written into existing devices and pipes, so that they do not require `force`, except block
+    devices, whose content would be destroyed.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
     Raises
     ------
     CommandError
-        If a file exists and `force` is not set, is an input, is given twice, or its folder does not exist.
+        If a file exists without `force`, is an input, is given twice, or its folder does not exist.
     """
     if sum(map(is_standard_stream, outputs)) > 1:
         raise CommandError("-: only one output can go to standard output.")
@@ -87,7 +87,7 @@ def _check_node(path: Path, force: bool) -> None:
 
 @contextmanager
 def writing(*outputs: Path) -> Iterator[list[Path]]:
-    """Yield temporary files, as `replacing` does; that of "-" is copied to standard output at the end.
+    """Yield temporary files, as `replacing` does; the file of "-" is copied to standard output at the end.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, most
 
 
 def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
-    """Draw a segment with imputed hidden blocks, and below it the slowest features of the year."""
+    """Draw a segment with imputed hidden blocks, and the slowest features of the year below it."""
     from matplotlib.figure import Figure
 
     times = np.asarray(data.index, dtype="datetime64[ns]")
@@ -89,7 +89,7 @@ def _longest_of(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
 
 
 def longest_block(missing: NDArray[np.bool_]) -> slice:
-    """Return the longest run of missing values, an empty slice if there are none."""
+    """Return the longest block of missing values, an empty slice if there are none."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], missing, [False]]).astype(np.int8)))
     starts, stops = edges[::2], edges[1::2]
     if not starts.size:
@@ -99,7 +99,7 @@ def longest_block(missing: NDArray[np.bool_]) -> slice:
 
 
 def window(block: slice, n_rows: int, least: int = 60, most: int = 240) -> slice:
-    """Return a block with as many rows on each side, within limits; of a very long block the start."""
+    """Return the rows around a block, with its length on each side, within limits."""
     margin = min(max(block.stop - block.start, least), most)
     return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * most, n_rows))
 

@@ -15,13 +15,13 @@ _HEADINGS = ("", "RMSE", "MAE", "90 % covers", "seconds")
 
 
 def scores_as_text(comparisons: "Iterable[Comparison]") -> str:
-    """Write the scores as tables, errors in units of each column's standard deviation."""
+    """Return the scores as tables, with errors in units of each column's standard deviation."""
     tables = (f"{c.hidden}\n{align([_HEADINGS, *map(_cells, c.scores)])}" for c in comparisons)
     return "\n\n".join([*tables, "Errors are in units of each column's standard deviation."])
 
 
 def scores_as_csv(comparisons: "Iterable[Comparison]") -> str:
-    """Write the scores as CSV text, one row for each method and pattern of hidden values."""
+    """Return the scores as CSV text, one row for each method and pattern of hidden values."""
     from probsfa.imputation import Score
 
     text = io.StringIO()

@@ -13,7 +13,7 @@ _PAUSE = 0.5
 
 
 class Screen:
-    """Writes for the user.
+    """Output to the terminal of the user.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Signals that end a command: it cleans up, and is terminated if that takes too long."""
+"""Signals that end a command, with removal of temporary files and a time limit."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from probsfa._files import discard_drafts
 
 __all__ = ["GRACE", "Stopped", "stopping"]
 
-# Seconds in which a command must clean up. Compiled code does not handle signals.
+# Seconds until a command is terminated after a signal, because compiled code does not handle signals.
 GRACE = 2.0
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -22,7 +22,8 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 class Stopped(BaseException):
     """Raised by a signal that ends the command.
 
-    Not a KeyboardInterrupt, after which estimators would keep their parameters: the command writes nothing.
+    It is not a KeyboardInterrupt, after which estimators keep their parameters, because the command then
+    writes nothing.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ def stopping() -> Iterator[None]:
         return
     numbers = {int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)}
     before = {number: signal.getsignal(number) for number in numbers}
-    # Signals that are ignored (nohup), or handled outside of Python, stay so.
+    # Handlers of signals that are ignored (nohup), or handled outside of Python, are not changed.
     before = {number: how for number, how in before.items() if how not in (signal.SIG_IGN, None)}
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
@@ -83,7 +84,7 @@ def stopping() -> Iterator[None]:
         if unraisable.exc_type is not Stopped:  # raised in a callback that cannot propagate it
             hook(unraisable)
 
-    # The interpreter writes the number at once, even while compiled code keeps Python from handling it.
+    # The interpreter writes the number at once, also while compiled code delays the Python handler.
     wakeup = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -71,7 +71,7 @@ def compare_on(
     args : argparse.Namespace
         Options: share of hidden values (`fraction`), number of repetitions (`masks`) and `seed`.
     screen : Screen
-        Where progress is shown.
+        Output for progress.
     block : int
         Rows of a hidden block.
     times : ndarray (T,), list of them, or None
@@ -82,7 +82,7 @@ def compare_on(
     from probsfa import imputation  # imports scikit-learn
     from probsfa.statespace.engine.core.kernels import warn_if_missing
 
-    warn_if_missing()  # once in a process, and below it would not be seen
+    warn_if_missing()  # issued once in a process; below, warnings are ignored
     with screen.progress() as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about parameters in Python
         return imputation.compare_methods(

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     blocks = comparisons[-1]
     model = blocks.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, blocks, model)
-    # The model was fitted without the hidden values; here it imputes the missing values given all others.
+    # The model was fitted without the hidden values; here they are used to impute the missing values.
     guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:

@@ -1,4 +1,4 @@
-"""`probsfa fit`: fit a model, save it, and report what was estimated."""
+"""`probsfa fit`: fit a model, save it, and report the estimates."""
 
 import argparse
 import json
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         screen.result(
             json.dumps({"plan": series.plan_as_dict(), "model": model_as_dict(model, series)}, indent=2)
         )
-    else:  # the model itself may go to standard output
+    else:  # standard output may be that of the model
         (screen.note if is_standard_stream(args.output) else screen.result)(summarize(model, series))
     screen.note(f"saved: {args.output}")
 
@@ -59,7 +59,7 @@ def summarize(model: Any, series: Input) -> str:
 
 
 def model_as_dict(model: Any, series: Input) -> dict[str, Any]:
-    """Return a fitted model in a form for JSON: time scales, noise, log-likelihood and how the fit ended."""
+    """Return a fitted model in types of JSON: time scales, noise, log-likelihood and the end of the fit."""
     return {
         "description": description(model),
         "timescales": [None if np.isnan(scale) else float(scale) for scale in timescales(model)],

@@ -23,7 +23,7 @@ from probsfa.cli.tables.input import Input, read_input
 
 __all__ = ["filled_texts", "run", "std_texts"]
 
-# Minimum seconds for the choice of a model, even if reading the file took longer than the budget.
+# Minimum time in seconds for the selection of a model, also if reading the file took longer than the budget.
 _LEAST_BUDGET = 0.1
 NewTexts = Callable[[int], Iterable[tuple[int, str]]]
 
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 def _fill(
     series: Input, model: Any, args: argparse.Namespace, screen: Screen, begin: float
 ) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
-    """Return completed values, standard deviations, and the choice of a model if there is a budget.
+    """Return completed values, standard deviations, and the selection of a model if there is a budget.
 
     A model is fitted unless one is given. The budget began at `begin`.
     """
@@ -99,7 +99,7 @@ def _fill(
 def _choose(
     series: Input, args: argparse.Namespace, screen: Screen, begin: float
 ) -> tuple[Any, dict[str, Any]]:
-    """Choose a model within the budget; return it, and the choice in a form for JSON.
+    """Select a model within the budget; return it, and the selection in types of JSON.
 
     Raises
     ------

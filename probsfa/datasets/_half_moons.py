@@ -29,7 +29,7 @@ def make_half_moons(n_samples: int = 2000, *, noise: float = 0.1, random_state: 
     -------
     Bunch
         ``data`` (n_samples, 2) in the order of the half-moons, ``target`` (n_samples,) the half-moon of every
-        row, ``angle`` (n_samples,) its ``eta``, and ``feature_names``.
+        row, ``angle`` (n_samples,) the ``eta`` of each row, and ``feature_names``.
 
     Raises
     ------

@@ -62,15 +62,15 @@ def hide_blocks(
 ) -> NDArray[np.bool_]:
     """Hide blocks of consecutive rows, each in one column, until `fraction` of the values is hidden.
 
-    Such blocks resemble temporary failures of a sensor. First rows and columns are uniform and
-    independent; blocks may overlap.
+    Such blocks resemble temporary failures of a sensor. The first row and the column of each block are
+    uniform and independent; blocks may overlap.
 
     Parameters
     ----------
     X : array-like (T, D)
         Series; NaN, None, masked values and the NA of pandas are missing.
     length : int, default=24
-        Rows of a block, at most T.
+        Number of rows of a block, at most T.
     fraction : float, default=0.1
         Share of the observed values to hide, above 0 and below 1; the last block may exceed it slightly.
     random_state : int, numpy.random.Generator or None, default=None
@@ -117,7 +117,7 @@ def hide_blocks(
 
 
 def _observed(X: ArrayLike) -> NDArray[np.bool_]:
-    """Return where a series is observed, or raise a ValueError if it is not two-dimensional."""
+    """Return a mask of observed values, or raise a ValueError if a series is not two-dimensional."""
     values = as_float_array(X, "X")
     if values.ndim != 2:
         raise ValueError(f"X must have two dimensions (rows are time), got an array of shape {values.shape}.")

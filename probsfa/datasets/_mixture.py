@@ -63,9 +63,10 @@ def make_slow_mixture(
     Returns
     -------
     Bunch
-        ``data`` (T, D) with NaN where missing, ``complete`` (T, D) without, ``mask`` (T, D) true where
-        observed, ``latents`` (T, K), and the parameters ``decay`` (K,), ``timescales`` (K,) (NaN for a decay
-        that is not positive), ``loadings`` (D, K), ``noise_variance`` (D,), ``offset`` (D,), ``lengths``.
+        ``data`` (T, D) with NaN where missing, ``complete`` (T, D) without missing values, ``mask`` (T, D)
+        true where observed, ``latents`` (T, K), and the parameters ``decay`` (K,), ``timescales`` (K,) (NaN
+        for a decay that is not positive), ``loadings`` (D, K), ``noise_variance`` (D,), ``offset`` (D,),
+        ``lengths``.
 
     Raises
     ------

@@ -99,9 +99,9 @@ def load_nowcast() -> Bunch:
     Returns
     -------
     Bunch
-        ``june`` and ``july``, DataFrames (378, 29) and (379, 29) of changes as published on 2016-06-29
-        and 2016-07-29, NaN where missing, their index the months; ``june_levels`` and ``july_levels``, the
-        published numbers; ``series``, a DataFrame with ``title``, ``frequency`` and ``change`` of each;
+        ``june`` and ``july``, DataFrames (378, 29) and (379, 29) of changes as published on 2016-06-29 and
+        2016-07-29, indexed by month and NaN where missing; ``june_levels`` and ``july_levels``, the published
+        numbers; ``series``, a DataFrame with ``title``, ``frequency`` and ``change`` of each;
         ``feature_names``; ``DESCR``, the source and the definition of the changes.
 
     Raises
@@ -154,7 +154,7 @@ def _read() -> dict[str, NDArray[np.int64]]:
 
 
 def _decode(stored: NDArray[np.int64], decimals: NDArray[np.int64]) -> FloatArray:
-    # A quotient of integers is rounded once, and equals the double of the decimal text.
+    # The quotient of two integers is rounded once, so that it equals the double of the decimal text.
     return np.where(stored == MISSING, np.nan, stored / 10.0**decimals)
 
 

@@ -59,14 +59,15 @@ def load_nyc_weather(*, drop_impossible: bool = False) -> Bunch:
     Parameters
     ----------
     drop_impossible : bool, default=False
-        Whether to make the one impossible wind missing (see ``DESCR``). By default readings are as reported.
+        Whether to replace the only impossible wind reading by NaN (see ``DESCR``). By default readings are as
+        reported.
 
     Returns
     -------
     Bunch
-        ``data``, a DataFrame (8730, 18), NaN where missing, its index the time; ``feature_names``, a list
-        of ``"temp_EWR"``, ``"temp_JFK"``, ...; ``time``, a DatetimeIndex in UTC, hourly; ``DESCR``, the
-        source, the columns, and known errors.
+        ``data``, a DataFrame (8730, 18) indexed by time, NaN where missing; ``feature_names``, a list of
+        ``"temp_EWR"``, ``"temp_JFK"``, ...; ``time``, a DatetimeIndex in UTC, hourly; ``DESCR``, the source,
+        the columns, and known errors.
 
     Raises
     ------
@@ -111,7 +112,7 @@ def _read() -> dict[str, NDArray[np.int16]]:
 
 
 def _decode(stored: NDArray[np.int16], per_unit: int) -> FloatArray:
-    # A quotient of integers is rounded once, and equals the double of the decimal text.
+    # The quotient of two integers is rounded once, so that it equals the double of the decimal text.
     return np.where(stored == MISSING, np.nan, stored / per_unit)
 
 
@@ -120,6 +121,6 @@ def _wind(knots: NDArray[np.int16], tens: NDArray[np.int16]) -> tuple[FloatArray
     speed = np.where(missing, np.nan, knots * 115078.0 / 100000.0)  # 1.15078, as in the source
     angle = np.deg2rad(10.0 * tens)
     calm = knots == 0  # calm air has no direction
-    # Rounded far below the resolution of the readings, so that a wind from the east has v = 0 and not 1e-15.
+    # Rounding to far less than the resolution of the readings; the v of a wind from the east is 0, not 1e-15.
     u, v = np.round(-speed * np.sin(angle), 6), np.round(-speed * np.cos(angle), 6)
     return np.where(calm, 0.0, u) + 0.0, np.where(calm, 0.0, v) + 0.0

@@ -5,11 +5,11 @@ from typing import Any
 
 __all__ = ["compute", "delayed", "is_array", "is_delayed", "persist", "reduce_tree"]
 
-_FAN_IN = 16  # results joined by one task: a compromise between few tasks and parallelism
+_FAN_IN = 16  # number of results joined by a task: few tasks, but parallel
 
 
 def delayed(thing: Any) -> Any:
-    """Return a delayed function whose calls are tasks of Dask, or a delayed value that tasks share.
+    """Return a delayed function whose calls are tasks of Dask, or a delayed value shared by tasks.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def reduce_tree(join: Callable[[list[Any]], Any], parts: Sequence[Any]) -> Any:
     Parameters
     ----------
     join : callable
-        Makes one result of a list of results, in their order; must be associative.
+        Associative function of a list of results, in their order, that returns one result.
     parts : sequence of tasks
         At least one.
     """
@@ -56,7 +56,7 @@ def reduce_tree(join: Callable[[list[Any]], Any], parts: Sequence[Any]) -> Any:
 
 
 def _kind(X: Any) -> tuple[str, str]:
-    # By name, so that Dask is not imported for other objects.
+    # Compared by name, so that Dask is not imported for other objects.
     return type(X).__module__.partition(".")[0], type(X).__name__
 
 

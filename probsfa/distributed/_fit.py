@@ -48,9 +48,10 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     ImportError
         If Dask is not installed.
     TypeError
-        If the estimator has another type.
+        If the type of the estimator is not supported.
     ValueError
-        As ``fit`` raises for the same data in memory, naming the part; and for data that are not distributed.
+        As from ``fit`` for the same data in memory, with the number of the part; and if the data are not
+        distributed.
 
     See Also
     --------
@@ -61,10 +62,10 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
     *SFA*: one pass; each chunk receives the last rows of the chunk before, so that differences across borders
     are exact. *GraphSFA*: see :func:`probsfa.distributed.graph_moments`. An expansion is fitted to the first
     part, as in ``partial_fit``.
-    *ProbabilisticSFA*: rows stay with the workers; each step of the fit sends parameters to them and sums of
-    expected statistics back. A sequence is one task, so cut very long ones by `lengths`. Starting points are
-    computed on this machine from as many whole sequences as fit into 128 MiB. Rows are treated as regular; a
-    DataFrame with an irregular index raises an error.
+    *ProbabilisticSFA*: rows stay with the workers, which receive parameters and return sums of expected
+    statistics in each step of the fit. A sequence is one task; divide very long sequences by `lengths`.
+    Starting points are computed locally from as many whole sequences as fit into 128 MiB. Rows are treated as
+    evenly spaced; a DataFrame with an uneven index raises an error.
 
     Examples
     --------

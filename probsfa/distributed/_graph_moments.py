@@ -19,7 +19,7 @@ from probsfa.sfa._expand import Expander
 __all__ = ["graph_moments", "of_time", "sum_graph_moments"]
 
 
-_PANEL_CELLS = 2**23  # 64 MiB of float64: columns that one task multiplies by the Laplacian
+_PANEL_CELLS = 2**23  # 64 MiB of float64: values of the columns of one task
 
 
 def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
@@ -28,7 +28,7 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     Parameters
     ----------
     graph : TrainingGraph
-        One vertex per row of `X`, in memory; it is sent to the workers.
+        Graph with one vertex for each row of `X`, in memory; it is sent to the workers.
     X : dask.array (N, D), or list of dask arrays
         Samples, complete, chunked by rows.
 
@@ -49,9 +49,9 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
 
     Notes
     -----
-    For graphs in time, each chunk is read once, together with the last rows of the chunk before. For other
-    graphs, a task multiplies a few columns of all rows by the Laplacian, and the rows stay in the memory of
-    the cluster meanwhile.
+    For graphs in time, each chunk is read once, with the last rows of the chunk before. For other graphs, the
+    rows are kept in the memory of the cluster, and each task multiplies a few columns of all rows by the
+    Laplacian.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def of_time(moments: Moments) -> GraphMoments:
 
 
 def _inside(lengths: tuple[int, ...], lag: int) -> NDArray[np.bool_]:
-    """Return which pairs of rows `lag` apart are in one sequence, by their first row."""
+    """Return a mask, by first row, of the pairs of rows at `lag` that are in one sequence."""
     sequence = np.repeat(np.arange(len(lengths)), lengths)
     return np.equal(sequence[lag:], sequence[:-lag])
 

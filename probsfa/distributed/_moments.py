@@ -37,9 +37,9 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     lengths : array-like of int, optional
         Lengths of consecutive sequences in an array; there are no differences between sequences.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Number of rows from one member of a difference to the other.
     skip_incomplete : bool, default=False
-        Leave out rows with a NaN, and differences with such a row.
+        Whether to leave out rows with a NaN, and differences with such rows.
 
     Returns
     -------
@@ -80,12 +80,12 @@ def sum_moments(rows: DistributedRows, expander: Any, lag: int, skip_incomplete:
 
 
 def expander_of(expansion: Any, rows: DistributedRows) -> Any:
-    """Return the task that fits the expansion, if there is one, to the complete rows of the first part."""
+    """Return the task that fits an optional expansion to the complete rows of the first part."""
     return delayed(Expander.fit)(None if expansion is None else clone(expansion), rows.parts[0].rows)
 
 
 class _Piece(NamedTuple):
-    """Moments of some parts, rows of their sequences, and whether the first of these continues another."""
+    """Moments of some parts, lengths of their sequences, and whether the first continues an earlier part."""
 
     moments: Moments
     lengths: tuple[int, ...]
@@ -101,7 +101,7 @@ def _part_moments(
     lag: int,
     skip_incomplete: bool,
 ) -> _Piece:
-    """Return the moments of one part, and of its differences with the rows before it."""
+    """Return the moments of one part, including differences from the rows before it."""
     sizes = (len(values),) if lengths is None else tuple(lengths)
     stream = MomentStream.start(expander.n_features_out, lag)
     if n_before:

@@ -24,8 +24,8 @@ class Part(NamedTuple):
     rows : task
         Returns an ndarray (n, D) of validated float64 rows.
     before : list of tasks
-        Parts with the previous `lag` rows of the same sequence, or all if there are fewer; empty if a
-        sequence begins with the first row.
+        Parts with the `lag` previous rows of the same sequence, or fewer at its start; empty if a sequence
+        begins with the first row.
     n_before : int
         Number of these rows, from the end.
     lengths : tuple of int or None
@@ -50,7 +50,7 @@ class DistributedRows(NamedTuple):
     parts : list of Part
         In the order of the data.
     lengths : tuple of int or None
-        Rows of every sequence; None if not known.
+        Number of rows of every sequence; None if not known.
     """
 
     parts: list[Part]
@@ -72,15 +72,15 @@ def checked_parts(
     lengths : array-like of int, optional
         Lengths of consecutive sequences in an array.
     lag : int, default=1
-        Number of rows before a part that its differences need.
+        Number of rows before a part that are required for its differences.
     allow_nan : bool, default=False
         Whether values may be missing.
 
     Raises
     ------
     ValueError
-        If `X` is something else, its chunks have unknown sizes, or `lengths` do not sum to its rows. Values
-        are validated when the tasks run; the message names the part.
+        If `X` has another type or chunks of unknown size, or `lengths` do not sum to its number of rows.
+        Values are validated in the tasks, with the number of the part in messages.
     """
     border = _border(estimator, X, lengths)
     if is_array(X):
@@ -171,7 +171,7 @@ def _array_parts(
     stops = np.cumsum(X.chunks[0]).tolist()
     starts = [0, *stops[:-1]]
     begins = [0, *np.cumsum(lengths)[:-1].tolist()]
-    # All parts refer to the chunks by the same tasks, so that each is computed once.
+    # All parts share the tasks of the chunks, so that each chunk is computed once.
     chunks = X.to_delayed(optimize_graph=False)[:, 0]
     rows = [
         delayed(_checked)(border, chunk, f"{name}[{start}:{stop}]", allow_nan)
@@ -201,7 +201,7 @@ def _check_known(X: Any, name: str) -> None:
 
 
 def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
-    """Set number and names of columns of the estimator; return a bare one with the same, for the tasks."""
+    """Set number and names of columns of the estimator; return an empty copy for the tasks."""
     check_array(estimator, rows, "X", reset=True, allow_nan=True, min_rows=1)
     border = clone(estimator)
     for name in ("n_features_in_", "feature_names_in_"):
@@ -211,7 +211,7 @@ def _learn_columns(estimator: BaseEstimator, rows: Any) -> BaseEstimator:
 
 
 def _checked_sequence(border: BaseEstimator, rows: Any, name: str) -> FloatArray:
-    """Return validated rows of a sequence, which must not have an irregular time index."""
+    """Return validated rows of a sequence, whose time index must be even."""
     checked = _checked(border, rows, name, True)
     times = read_time_index(rows, (len(checked),), as_list=False)
     if times is not None and not times.axis.even:

@@ -32,9 +32,9 @@ from probsfa.statespace.progress import Progress
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
 _MOST_PARTS = 256  # each step of a fit sends a task to every part
-# Minimum rows of a part, for arrays with more parts than this.
+# Minimum number of rows of a part, for arrays with more parts than this.
 _ROWS_OF_A_PART, _FEW_PARTS = 2**14, 16
-_START_CELLS = 2**24  # 128 MiB of float64: rows from which starting points are computed
+_START_CELLS = 2**24  # 128 MiB of float64: maximum number of values for starting points
 
 
 class DistributedPanel(NamedTuple):
@@ -60,7 +60,7 @@ class OnCluster:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Gets the number and the names of the columns.
+        Estimator whose number and names of columns are set.
     X : dask.array (T, D), or list with one sequence to each member
         As in :func:`probsfa.distributed.fit`.
     lengths : array-like of int, optional
@@ -93,7 +93,7 @@ class OnCluster:
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
-        """Return a local sample of the observations in these units, and the expected statistics of all."""
+        """Return a local sample in these units, and the expected statistics of all observations."""
         scaled = [delayed(_scaled)(group, shift, scale) for group in self.groups]
         panel = DistributedPanel(persist(*(delayed(make_panel)(part) for part in scaled)))
         n_cells = sum(self.columns.lengths) * self.columns.counts.size
@@ -125,7 +125,7 @@ def _n_parts(X: Any) -> int:
 
 
 def _sums_for_a_step(params: StateSpace, panel: Panel) -> Statistics:
-    """Compute expected statistics by one thread, because other tasks run in parallel."""
+    """Compute expected statistics with one thread, because other tasks run in parallel."""
     with one_core():
         return expected_statistics(params, panel, for_steps=True)
 

@@ -1,8 +1,8 @@
 """Imputation of missing values: a scikit-learn imputer, and methods compared by hidden values.
 
-:class:`ProbabilisticImputer` is a step of scikit-learn pipelines. The methods that are compared each have a
-name and ``fill(X, times=None)``, which returns a :class:`Filled`: completed values and, where the method has
-them, standard deviations. :func:`compare_methods` hides observed values, lets every method impute them and
+:class:`ProbabilisticImputer` is a step of scikit-learn pipelines. An imputation method is an object with a
+name and a method ``fill(X, times=None)``, which returns a :class:`Filled`: completed values and, for some
+methods, standard deviations. :func:`compare_methods` hides observed values, imputes them by every method and
 scores the results with :mod:`probsfa.metrics`.
 
 Examples

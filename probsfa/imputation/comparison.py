@@ -43,7 +43,7 @@ class Score:
     Attributes
     ----------
     method : str
-        Its name.
+        Name of the method.
     rmse, mae : float
         Root mean square and mean absolute error, in units of each column's standard deviation.
     coverage : float or None
@@ -103,8 +103,8 @@ def compare_methods(
         Methods with different names. Each has a `name` and a method ``fill(X, times=None)``, which returns a
         :class:`Filled`.
     hidings : sequence of HiddenCells, HiddenBlocks or other objects
-        Choices of the values that are hidden. Each has a `name` and a method ``choose(X, seed)``, which
-        returns a mask. A column that would keep fewer than two observed values has none hidden.
+        Patterns of hidden values. Each has a `name` and a method ``choose(X, seed)``, which returns a mask.
+        No values are hidden in a column that would have fewer than two left.
     seeds : sequence of int, default=(0,)
         Seeds of the random selection of values; scores are averaged over them.
     times : array-like (T,) or list of array-likes, optional
@@ -115,7 +115,7 @@ def compare_methods(
         name of the method.
     at_once : bool, default=False
         Whether all patterns are hidden in the same series, so that each method runs once for each seed. A
-        value in several patterns counts for the last of them.
+        value in several patterns belongs to the last of them.
 
     Returns
     -------
@@ -149,7 +149,7 @@ def compare_methods(
     if not len(seeds):
         raise ValueError("seeds must be one or more; got none.")
     series = check_series(X, times)
-    # Rows of a regular index are evenly spaced, in spite of rounding errors of their times.
+    # Rows of an even index are evenly spaced, in spite of rounding errors of their times.
     when = None if series.times is None or series.step is not None else series.restore(series.times)
     groups = [hidings] if at_once else [[hiding] for hiding in hidings]
     n_runs, done = len(groups) * len(seeds) * len(methods), 0
@@ -161,7 +161,7 @@ def compare_methods(
             for i, hiding in enumerate(group):
                 pattern[hiding.choose(series.values, seed)] = i
             seen = series.restore(without_hidden(series.values, pattern >= 0))
-            # A pattern is scored by its own values: those of the others have no truth.
+            # A pattern is scored by its own values; the true values of other patterns are NaN.
             others = [(pattern >= 0) & (pattern != i) for i in range(len(group))]
             truths = [series.restore(np.where(other, np.nan, series.values)) for other in others]
             filled = {}
@@ -199,8 +199,8 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
     Returns
     -------
     Errors
-        In units of each column's standard deviation over the observed values; errors of a column that is
-        constant there are not divided.
+        In units of the standard deviation of the observed values of each column; for a constant column, in
+        data units.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
 
 
 def average(scores: Iterable[Score]) -> Score:
-    """Return the mean of the scores of one method; coverage over runs with intervals."""
+    """Return the mean of the scores of one method; coverage is averaged over runs with intervals."""
     scores = list(scores)
     covered = [each.coverage for each in scores if each.coverage is not None]
     return Score(

@@ -22,7 +22,8 @@ class Filled:
     values : ndarray or DataFrame (T, D), or list of them
         The completed series, in the type of the input; observed values are unchanged.
     std : like `values`, or None
-        Predictive standard deviations of imputed values, zero for observed ones; None if the method has none.
+        Predictive standard deviations of imputed values, zero for observed values; None for methods without
+        them.
     model : estimator or None
         The fitted model, if there is one.
     """
@@ -85,7 +86,7 @@ def fill_missing(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Fil
     X : array-like or DataFrame (T, D), or list of them
         The series as given by the user.
     series : Sequences
-        The same, validated.
+        The validated series.
     guesses : ndarray (N, D)
         Imputed values (N, D), or (D,) for the same values in all rows; entries where `X` is observed are
         ignored.
@@ -93,6 +94,6 @@ def fill_missing(X: Any, series: Sequences, guesses: NDArray[np.float64]) -> Fil
     Returns
     -------
     Filled
-        In the type of `X`.
+        The completed series in the type of `X`.
     """
     return Filled(like_input(X, series, np.where(series.mask, series.values, guesses)))

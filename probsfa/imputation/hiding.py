@@ -12,7 +12,7 @@ from probsfa.datasets import hide_blocks, hide_cells
 
 __all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "without_hidden"]
 
-_FEWEST = 2  # observed values that a column keeps
+_FEWEST = 2  # minimum number of observed values left in a column
 
 
 class Hiding(Protocol):
@@ -33,7 +33,7 @@ class HiddenCells:
     Parameters
     ----------
     fraction : float, default=0.1
-        Part of the observed values, above 0 and below 1.
+        Share of the observed values, above 0 and below 1.
 
     See Also
     --------
@@ -50,11 +50,11 @@ class HiddenCells:
 
     @property
     def name(self) -> str:
-        """How values are hidden, in words."""
+        """Description of the pattern."""
         return f"{_part(self.fraction)}, single values"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose values, an array of bool like X; ``seed`` is the seed of the choice."""
+        """Select values with a random seed; returns an array of bool in the shape of X."""
         return hide_cells(X, self.fraction, random_state=seed)
 
 
@@ -65,9 +65,10 @@ class HiddenBlocks:
     Parameters
     ----------
     length : int, default=24
-        Rows of a block, at most the number of rows. A block may extend over the boundary of two sequences.
+        Number of rows of a block, at most that of the series. A block may extend over the boundary of two
+        sequences.
     fraction : float, default=0.1
-        Part of the observed values, above 0 and below 1.
+        Share of the observed values, above 0 and below 1.
 
     See Also
     --------
@@ -85,11 +86,11 @@ class HiddenBlocks:
 
     @property
     def name(self) -> str:
-        """How values are hidden, in words."""
+        """Description of the pattern."""
         return f"{_part(self.fraction)}, in blocks of {self.length} rows"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
-        """Choose values, an array of bool like X; ``seed`` is the seed of the choice."""
+        """Select values with a random seed; returns an array of bool in the shape of X."""
         return hide_blocks(X, self.length, self.fraction, random_state=seed)
 
 

@@ -1,4 +1,4 @@
-"""Imputation as a step of a scikit-learn pipeline, which returns the completed table."""
+"""Imputation as a step of a scikit-learn pipeline."""
 
 from typing import Any, NamedTuple, Self
 
@@ -22,21 +22,21 @@ __all__ = ["ProbabilisticImputer"]
 class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
     """Impute missing values of a time series inside a scikit-learn pipeline.
 
-    A drop-in replacement for :class:`sklearn.impute.IterativeImputer` where rows are ordered in time. `fit`
-    learns a state-space model, `transform` returns the completed table: observed values are unchanged,
-    missing values replaced by their posterior means given all observed values of the same series.
+    A drop-in replacement for :class:`sklearn.impute.IterativeImputer` for rows in order of time. `fit`
+    estimates a state-space model. `transform` returns the table with missing values replaced by their
+    posterior means given all observed values of the same series; observed values are unchanged.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
         Model with ``fit`` and ``impute(X, return_std=True)``, such as :class:`probsfa.ProbabilisticSFA`; it
-        is cloned. None is ``ProbabilisticSFA()``, which chooses its number of latent factors and its noise.
+        is cloned. None is ``ProbabilisticSFA()``, with its default number of factors and noise.
     add_indicator : bool, default=False
-        Whether `transform` appends a column of zeros and ones for each column that had missing values in
-        `fit`: one where the value was missing.
+        Whether `transform` appends an indicator of missing values for each column with missing values in
+        `fit`.
     keep_empty_features : bool, default=False
-        Columns without any observed value in `fit` are dropped by `transform`; with True they are kept, and
-        their missing values are replaced by 0.
+        Whether `transform` keeps columns without any observed value in `fit`, with missing values replaced by
+        0; by default they are dropped.
 
     Attributes
     ----------
@@ -57,23 +57,23 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
     See Also
     --------
     probsfa.ProbabilisticSFA : The model; its ``impute`` also returns quantiles.
-    compare_methods : Compares methods by hidden values.
+    compare_methods : Compare methods on hidden values.
 
     Notes
     -----
     *Rows are a time series.* The rows given to `transform` are a separate series, in their order: a missing
     value is imputed from the rows before and after it in the same call. The rows of `fit` determine only the
-    parameters. With cross-validation, use splits that keep the order of rows, such as
-    :class:`sklearn.model_selection.TimeSeriesSplit`, and give the times, so that the rows on both sides of a
-    held-out block are not treated as adjacent.
+    parameters. In cross-validation, use splits in the order of rows, such as
+    :class:`sklearn.model_selection.TimeSeriesSplit`, and pass the times; otherwise the rows on both sides of
+    a held-out block are treated as adjacent.
 
-    *Times.* The index of a pandas DataFrame is used where it holds dates, periods or durations, as in
-    :class:`probsfa.ProbabilisticSFA`; `times` gives them otherwise. Without either, rows are evenly spaced.
+    *Times.* They are `times`, or else the index of a pandas DataFrame if it has dates, periods or durations,
+    as in :class:`probsfa.ProbabilisticSFA`. Without either, rows are evenly spaced.
 
-    *Several series.* `groups` labels the series of each row; rows of one label are one series in their order,
-    and may be interleaved with others. `lengths` are the lengths of consecutive series. A list of tables is
-    several series, too. All these arguments can be requested by scikit-learn's metadata routing; splitters
-    select the rows of `times` and `groups`, but not of `lengths`.
+    *Several series.* `groups` has the label of the series of each row; rows of different series may
+    alternate. `lengths` are the lengths of consecutive series. A list of tables is several series, too. All
+    these arguments can be requested by scikit-learn's metadata routing; splitters select the rows of `times`
+    and `groups`, but not of `lengths`.
 
     *Output.* A DataFrame of pandas or polars gives a DataFrame, with the index of pandas kept; an array gives
     an array. ``set_output`` overrides this.
@@ -120,8 +120,8 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         lengths : array-like of int, optional
             Numbers of rows of consecutive series.
         times : array-like (T,) or list of array-likes, optional
-            Times of the rows, strictly increasing in each series; by default those of the index, where it
-            holds dates, periods or durations.
+            Times of the rows, strictly increasing in each series; by default those of the index, if it has
+            dates, periods or durations.
         groups : array-like (T,), optional
             Label of the series of each row.
 
@@ -175,7 +175,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         Returns
         -------
         array or DataFrame (T, D_out), or list of them
-            Observed values as they were, missing values imputed; then the indicators of `add_indicator`.
+            The table with imputed values, then the indicators of `add_indicator`.
         """
         series = self._read(X, lengths, times, groups)
         filled, _ = self._impute(series, False)
@@ -211,8 +211,8 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         filled : array or DataFrame (T, D'), or list of them
             As in `transform`, without indicators.
         std : like `filled`
-            With `return_std`: standard deviation of each imputed value, zero where the value is observed or
-            the column did not vary in `fit`, NaN for a column without observed values in `fit`.
+            Only with `return_std`: standard deviation of each imputed value. It is zero for observed values
+            and for columns that did not vary in `fit`, NaN for columns without observed values in `fit`.
         """
         series = self._read(X, lengths, times, groups)
         filled, std = self._impute(series, return_std)
@@ -263,7 +263,7 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         """Validate a table, and determine the series of its rows."""
         if not reset:
             check_is_fitted(self)
-        # The model uses the times, or else the index.
+        # Times of the model are `times`, or else the index.
         checked = check_sequences(
             self, X, reset=reset, allow_nan=True, lengths=lengths, require_observed=False
         )

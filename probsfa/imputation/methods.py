@@ -39,7 +39,7 @@ class ColumnMean:
 
     See Also
     --------
-    LinearInterpolation : Uses adjacent observations.
+    LinearInterpolation : Interpolation between adjacent observations.
 
     Examples
     --------
@@ -59,8 +59,8 @@ class ColumnMean:
 class LinearInterpolation:
     """Interpolate linearly in time, each column separately.
 
-    Before the first and after the last observation of a sequence, that observation is repeated. For a column
-    without observations in a sequence, its mean over the other sequences is used.
+    Values before the first or after the last observation of a sequence equal that observation. Values of a
+    column without observations in a sequence are its mean over the other sequences.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ class LinearInterpolation:
 
     See Also
     --------
-    ColumnMean : Does not use the order of rows.
-    ClassicSFA : Also uses the other columns.
+    ColumnMean : Imputation without the order of rows.
+    ClassicSFA : Imputation from all columns.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class IterativeRegression:
 
     See Also
     --------
-    ClassicSFA : Uses the order of rows.
+    ClassicSFA : Imputation with the order of rows.
 
     Examples
     --------
@@ -118,7 +118,7 @@ class IterativeRegression:
         from sklearn.impute import IterativeImputer
 
         series = check_series(X, times)
-        # Its matrices are small, so that more threads would be slower.
+        # For small matrices more threads are slower.
         with one_blas_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # few rounds are intended
             guesses = IterativeImputer(max_iter=_ROUNDS, random_state=0).fit_transform(series.values)
@@ -129,7 +129,7 @@ class IterativeRegression:
 class ClassicSFA:
     """Impute by the reconstruction from the slower half of the slow features of the interpolated series.
 
-    All features together would reproduce the interpolation. Rows are treated as evenly spaced.
+    The reconstruction from all features would be the interpolation. Rows are treated as evenly spaced.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class ClassicSFA:
 
     See Also
     --------
-    LinearInterpolation : Its first step.
+    LinearInterpolation : The first step of this method.
     probsfa.SFA : The features.
 
     Examples
@@ -175,7 +175,7 @@ class EstimatorImputation:
 
     See Also
     --------
-    probsfa.ProbabilisticSFA : Can be used with default parameters.
+    probsfa.ProbabilisticSFA : An estimator whose default parameters are sufficient.
 
     Examples
     --------
@@ -196,14 +196,13 @@ class EstimatorImputation:
         Raises
         ------
         KeyboardInterrupt
-            If the fit was interrupted, although the estimator keeps its parameters: a comparison with an
-            incomplete fit would not be fair.
+            If the fit was interrupted, because a comparison with an incomplete fit would not be fair.
         """
         fitted = fit_quietly(clone(self.estimator), X, times=times)
         if fitted.status_.startswith("Interrupted"):
             raise KeyboardInterrupt
         with warnings.catch_warnings():
-            # Comparisons include linear interpolation anyway.
+            # Comparisons already include linear interpolation.
             warnings.filterwarnings("ignore", message="Observed values left out one at a time")
             values, std = fitted.impute(X, return_std=True, **_only_given(times=times))
         return Filled(values, std, fitted)

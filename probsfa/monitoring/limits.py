@@ -15,9 +15,9 @@ __all__ = [
     "trailing_means",
 ]
 
-# Expected number of exceedances from which a quantile is accurate enough.
+# Expected number of exceedances for which a quantile is sufficiently accurate.
 _MANY_EVENTS = 20
-# Share of the rows that are the tail, and its minimum number of rows.
+# Share of the rows in the tail, and minimum number of rows in it.
 _TAIL, _FEWEST_EXCESSES = 0.1, 20
 # Shape parameters below which the tail is numerically exponential.
 _NO_SHAPE = 1e-8
@@ -60,7 +60,7 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
     known = np.where(seen, values, 0.0)
     n = len(values) - window + 1
     counts, totals = np.zeros((n, *values.shape[1:]), dtype=np.intp), np.zeros((n, *values.shape[1:]))
-    for first in range(window):  # all windows together would need `window` copies of the values
+    for first in range(window):  # an array of all windows would be `window` copies of the values
         counts += seen[first : first + n]
         totals += known[first : first + n]
     np.divide(totals, counts, out=means[window - 1 :], where=counts > 0)
@@ -68,7 +68,7 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
 
 
 def rows_with_a_value(statistics: FloatArray) -> BoolArray:
-    """Return which rows (N,) have at least one statistic (N, S)."""
+    """Return a mask (N,) of the rows with at least one statistic (N, S)."""
     return np.asarray(~np.isnan(statistics).all(axis=1))
 
 
@@ -76,9 +76,9 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     """Return limits that new rows of the same process exceed with a given probability.
 
     With many rows these are quantiles (:func:`empirical_limits`). With fewer than 20 expected exceedances,
-    quantiles depend on a few rows, and limits that are too low cost more than limits that are too high. The
-    limit is then the higher of the quantile and the limit by the tail of the largest tenth of the rows
-    (:func:`tail_limits`).
+    quantiles depend on a few rows. The limit is then the higher of the quantile and the limit from the
+    largest tenth of the rows (:func:`tail_limits`), because limits that are too low are worse than limits
+    that are too high.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     Warns
     -----
     UserWarning
-        If there are too few rows for the rate; limits are then the largest values or above.
+        If there are too few rows for the rate; limits are then at least the largest values.
     """
     n, n_statistics = int(np.count_nonzero(rows_with_a_value(held_out))), held_out.shape[1]
     limits, beyond = empirical_limits(held_out, alpha, joint=joint)
@@ -138,8 +138,8 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     descending = np.sort(np.where(np.isnan(judged), -np.inf, judged), axis=0)[::-1]
     k = int(np.floor(alpha * n + 1e-9))
     if joint:
-        # Rank of a value: the number of values at least as large. A row exceeds a limit if its best rank is
-        # at most k.
+        # The rank of a value is the number of values at least as large. A row exceeds a limit if its smallest
+        # # rank is at most k.
         ranks = np.stack(
             [np.searchsorted(-descending[:, s], -judged[:, s], side="right") for s in range(judged.shape[1])],
             axis=1,
@@ -153,9 +153,9 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
 def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     """Return limits by a generalised Pareto distribution of the exceedances of each statistic.
 
-    The threshold ``u`` is exceeded by a share ``q`` of the rows, a tenth or 20 rows. Mean ``m`` and variance
-    ``v`` of the excesses give the shape ``xi = (1 - m^2 / v) / 2``, at least zero so that the tail is
-    unbounded, and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987); the limit is ::
+    The threshold ``u`` is exceeded by a share ``q`` of the rows, a tenth or 20 rows. From mean ``m`` and
+    variance ``v`` of the excesses, the shape is ``xi = (1 - m^2 / v) / 2`` (at least zero, so that the tail
+    is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is ::
 
         u + sigma ((rate / q)^-xi - 1) / xi
 

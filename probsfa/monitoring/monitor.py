@@ -38,20 +38,20 @@ class ProcessMonitor(Saved, BaseEstimator):
     Parameters
     ----------
     model : SFA, ProbabilisticSFA or None, default=None
-        Model of normal rows; None is ``SFA()``. Missing values require ``ProbabilisticSFA(...)``, which
-        predicts each row from the rows before it.
+        Model of normal rows; None is ``SFA()``. Missing values require ``ProbabilisticSFA(...)``, whose
+        statistics are those of one-step predictions.
     alpha : float, default=0.01
         Nominal false alarm rate: share of normal rows above a limit.
     n_slow : int or None, default=None
-        Number of slow features; the others have charts of their own. None selects those that are slower than
-        the fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as slow.
+        Number of slow features; the others have separate charts. None selects the features slower than the
+        fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as slow.
     window : int, default=1
         Number of rows over which each statistic is averaged, up to the current one. Increase it for small
         persistent faults; alarms come later. The first ``window - 1`` rows of a sequence have no statistics.
     n_folds : int, default=5
         Number of held-out segments.
     joint : bool, default=True
-        Whether `alpha` is the rate of all charts together, or of each chart.
+        Whether `alpha` is the rate of all charts together; otherwise it is that of each chart.
 
     Attributes
     ----------
@@ -82,13 +82,13 @@ class ProcessMonitor(Saved, BaseEstimator):
     ``T2``, ``T2 fast``
         Operating point: squared slow (or fast) features, in units of their variance.
     ``S2``, ``S2 fast``
-        Dynamics: squared differences of the features between rows. If a controller holds the process at
-        another operating point, S2 returns to normal while T2 stays high.
+        Dynamics: squared differences of the features between rows. If a controller keeps the process at
+        another operating point, S2 returns to normal, but T2 stays high.
     ``residual``
         Deviation from the model. With the probabilistic model, the one-step prediction error of a row; with
         `SFA`, the reconstruction error, if features are omitted.
 
-    With the probabilistic model the statistics are chi-squared if the model is right. The statistic of an
+    With the probabilistic model the statistics are chi-squared if the model is correct. The statistic of an
     incomplete row is replaced by the value with the same tail probability in a complete row; rows without
     observations have no statistic. :mod:`probsfa.monitoring.statistics` has the formulas.
 
@@ -187,7 +187,7 @@ class ProcessMonitor(Saved, BaseEstimator):
             if isinstance(model, ProbabilisticSFA):
                 model.set_params(init=self.model_)  # starting point only
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the fit to all rows has issued the warnings
+                warnings.simplefilter("ignore")  # warnings were issued by the fit to all rows
                 rows.without(segments).fit(model)
             held_out = rows.take(segments)
             charts = self._charts(model, held_out)
@@ -266,9 +266,9 @@ class ProcessMonitor(Saved, BaseEstimator):
         Returns
         -------
         DataFrame (T, D), or list of them
-            Decrease of the statistic if the value alone were replaced by its optimal reconstruction (averaged
-            over the `window`); zero for missing values, NaN for rows without statistics. For incomplete rows
-            the statistic is that before the mapping to complete rows.
+            Decrease of the statistic (averaged over the `window`) if only this value is replaced by its
+            optimal reconstruction; zero for missing values, NaN for rows without statistics. For incomplete
+            rows the decrease is that of the statistic before the mapping to complete rows.
 
         Raises
         ------
@@ -277,8 +277,8 @@ class ProcessMonitor(Saved, BaseEstimator):
 
         Notes
         -----
-        The column with the largest contribution is the one whose fault alone explains the row best. If
-        several columns are faulty, correlated columns may rank high too.
+        A fault of a single column is most likely in the column with the largest contribution. If several
+        columns are faulty, contributions of correlated columns may be large, too.
         """
         rows = self._check(X, lengths, times)
         if statistic is not None and statistic not in self.statistics_:
@@ -420,7 +420,7 @@ class _Rows:
 
     @classmethod
     def of(cls, X: Any, sequences: Sequences, times: Any) -> Self:
-        """Make it from validated data."""
+        """Return the rows of validated data."""
         values = [sequences.values[s] for s in sequences.slices]
         if sequences.is_list:
             pieces = [x if hasattr(x, "iloc") else array for x, array in zip(X, values, strict=True)]

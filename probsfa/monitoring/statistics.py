@@ -1,8 +1,8 @@
 """Statistics of control charts, and contributions of columns to them.
 
-Every statistic is a squared length ``|v_t|^2`` of a vector that is linear in the row ``x_t``. Its *reduction*
-by a column is its decrease if the value of that column alone were replaced by its optimal reconstruction
-(reconstruction-based contributions, Alcala & Qin 2009)::
+Every statistic is a squared length ``|v_t|^2`` of a vector that is linear in the row ``x_t``. The *reduction*
+by a column is the decrease of the statistic if only the value of that column is replaced by its optimal
+reconstruction (reconstruction-based contributions, Alcala & Qin 2009)::
 
     min over c of |v - b c|^2 = |v|^2 - (b' v)^2 / (b' b)
 
@@ -44,7 +44,7 @@ __all__ = [
     "slower_than_columns",
 ]
 
-# Directions with less than this variance are not determined by the rows so far.
+# Variance below which a direction is not determined by the rows so far.
 _LEAST_VARIANCE = 1e-9
 
 
@@ -143,7 +143,7 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray)
     Returns
     -------
     dict of Chart
-        As of :func:`charts_of_slow_features`; ``"residual"`` always.
+        As from :func:`charts_of_slow_features`, always with ``"residual"``.
     """
     known = np.eye(len(slow)) - result.covariances
     step = transition_matrices(result)
@@ -172,8 +172,8 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray)
 def equal_tails(values: FloatArray, degrees: NDArray[Any], wanted: int) -> FloatArray:
     """Map chi-squared values to other degrees of freedom with the same tail probability.
 
-    By the cube root of Wilson & Hilferty (1931), which is monotone and accurate in the tail. Values that have
-    the requested degrees are unchanged; those with zero degrees are NaN.
+    By the cube root of Wilson & Hilferty (1931), which is monotone and accurate in the tail. Values with the
+    requested degrees are unchanged; values with zero degrees are NaN.
     """
     few = np.maximum(degrees, 1).astype(np.float64)
     spread = 2.0 / (9.0 * few)
@@ -184,7 +184,7 @@ def equal_tails(values: FloatArray, degrees: NDArray[Any], wanted: int) -> Float
 
 
 def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
-    """Make a chart of squared lengths of vectors (T, F), with change `response` (F, D) by column."""
+    """Return a chart of squared lengths of vectors (T, F); `response` (F, D) is their change by column."""
 
     def reductions() -> FloatArray:
         if response is None:
@@ -199,7 +199,7 @@ def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
 
 
 def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, lacking: BoolArray) -> Chart:
-    """Make a chart of Mahalanobis distances of vectors (T, F), which change by `gain` (T, F, D) per unit."""
+    """Return a chart of Mahalanobis distances of vectors (T, F); `gain` (T, F, D): change by column."""
     variance, axes = np.linalg.eigh(covariances)
     told = variance > _LEAST_VARIANCE
     scale = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)

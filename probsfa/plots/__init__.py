@@ -1,8 +1,8 @@
 """Figures.
 
-Every function draws on given axes, or on a new figure, and returns the axes. It neither shows nor saves the
-figure, and changes no global setting of matplotlib. With axes from ``matplotlib.pyplot`` figures appear in
-notebooks.
+Every function draws on given axes, or on a new figure, and returns the axes. Figures are neither shown nor
+saved, and global settings of matplotlib are not changed. With axes from ``matplotlib.pyplot`` figures are
+displayed in notebooks.
 """
 
 from probsfa.plots.diagnostics import plot_diagnostics as plot_diagnostics

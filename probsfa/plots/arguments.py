@@ -1,4 +1,4 @@
-"""Validation of the arguments of plots: series, times and the probability of a band."""
+"""Validation of the arguments of plots."""
 
 import numbers
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ def half_widths(std: ArrayLike, shape: tuple[int, ...], level: float) -> FloatAr
 
 
 def row_times(times: Any, n_rows: int) -> NDArray[Any]:
-    """Return the positions of rows on the time axis: times, dates in UTC, or row numbers."""
+    """Return the positions of rows on the time axis: numbers, dates in UTC, or row numbers."""
     if times is None:
         return np.arange(n_rows)
     if getattr(times, "tz", None) is not None:
@@ -97,5 +97,5 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
 
 
 def missing_and_adjacent(missing: BoolArray) -> BoolArray:
-    """Return the rows of missing values (T,) and adjacent rows, the ends of a line through them."""
+    """Return a mask (T,) of missing values and adjacent rows, which are the ends of a line through them."""
     return missing | np.r_[missing[1:], False] | np.r_[False, missing[:-1]]

@@ -32,8 +32,8 @@ def plot_embedding(
         Coordinates, such as ``LaplacianEigenmaps.embedding_`` or slow features; with K = 1 they are drawn
         over the row number.
     labels : array-like (N,) or None, default=None
-        Meaning of the colours. Up to eight different values, or any that are not numbers, are groups with a
-        legend; other numbers are a scale with a colour bar.
+        Labels that are drawn as colours. Up to eight different values are groups with a legend; more numbers
+        have a continuous scale with a colour bar.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 
@@ -44,8 +44,8 @@ def plot_embedding(
     Raises
     ------
     ValueError
-        If `embedding` is not two-dimensional, lengths differ, or there are more than eight groups without
-        an order.
+        If `embedding` is not two-dimensional, lengths differ, or there are more than eight different labels
+        that are not numbers.
 
     See Also
     --------
@@ -87,7 +87,7 @@ def plot_eigengap(
     eigenvalues : array-like (m,)
         Ascending eigenvalues, such as ``SpectralClustering("eigengap").fit(X).spectrum_``.
     n_clusters : int or None, default=None
-        Number of eigenvalues before the gap; by default that of the largest gap
+        Number of eigenvalues before the gap; by default that before the largest gap
         (:func:`probsfa.sfa.eigengap`).
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
@@ -153,7 +153,7 @@ def plot_graph(
         Positions of the vertices, such as two columns of the data or an eigenmap. By default they are on a
         circle in their order, clockwise from the top.
     labels : array-like (N,) or None, default=None
-        Meaning of the colours, as in :func:`plot_embedding`.
+        Labels that are drawn as colours, as in :func:`plot_embedding`.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 
@@ -198,7 +198,7 @@ def plot_graph(
         share = edges.data[once] / edges.data[once].max()
         faint = float(
             np.clip(6.0 * n / len(ends), 0.1, 1.0)
-        )  # transparent, so that vertices below many edges are visible
+        )  # transparent edges, so that vertices below many edges are visible
         lines = LineCollection(list(ends), linewidths=_WIDEST_EDGE * share, colors=GREY, zorder=1)
         lines.set_alpha(faint * share)
         ax.add_collection(lines)

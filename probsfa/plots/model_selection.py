@@ -44,7 +44,7 @@ def plot_model_selection(
     See Also
     --------
     probsfa.select_model : Select a model.
-    plot_selection : Numbers of factors alone.
+    plot_selection : Selection of the number of factors.
 
     Examples
     --------

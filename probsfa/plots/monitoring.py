@@ -50,7 +50,7 @@ def plot_control_charts(
 
     See Also
     --------
-    probsfa.monitoring.ProcessMonitor.plot : The same from the rows themselves.
+    probsfa.monitoring.ProcessMonitor.plot : Compute and draw the statistics of rows.
 
     Examples
     --------

@@ -34,12 +34,12 @@ __all__ = [
 
 
 def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes":
-    """Draw the posterior of each time scale against the prior that they share.
+    """Draw the posterior of each time scale, and their common prior.
 
     Parameters
     ----------
     model : BayesianSFA
-        Fitted.
+        Fitted estimator.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 
@@ -93,7 +93,7 @@ def _time_scale_label(model: "BayesianSFA") -> str:
     seconds = model.time_unit_seconds_
     if seconds is None:
         return "time scale"
-    # Models of earlier versions, with uneven dates, have seconds.
+    # Time units of models of earlier versions with uneven dates are seconds.
     return f"time scale (steps of {duration_text(seconds)})" if model.time_unit_ == 1.0 else "time scale (s)"
 
 
@@ -105,9 +105,9 @@ def plot_loadings(
     Parameters
     ----------
     model : BayesianSFA
-        Fitted.
+        Fitted estimator.
     level : float, default=0.9
-        Probability of the thin intervals; that of the thick ones is one half.
+        Probability of the thin intervals; that of the thick intervals is one half.
     axes : sequence of K matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 
@@ -153,7 +153,7 @@ def plot_loadings(
         ax.set_title(f"component {j + 1}", fontsize="medium")
         tidy(ax)
     axes[0].set_yticks(rows, [str(name) for name in names])
-    if not axes[0].yaxis_inverted():  # the panels share it
+    if not axes[0].yaxis_inverted():  # the axis is common to all panels
         axes[0].invert_yaxis()
     axes[len(axes) // 2].set_xlabel("loading, in standard deviations of the feature")
     return axes
@@ -167,7 +167,7 @@ def plot_latents(
     Parameters
     ----------
     model : BayesianSFA
-        Fitted.
+        Fitted estimator.
     level : float, default=0.9
         Probability of the bands, which are quantiles of draws of a simulation smoother.
     axes : sequence of K matplotlib Axes or None, default=None
@@ -219,13 +219,13 @@ def plot_predictive_check(
 ) -> "Axes":
     """Draw a posterior predictive check of the autocorrelation of a column.
 
-    The observed autocorrelation is compared with that of simulated series. A curve outside the band shows
-    misfit, such as a missing daily cycle.
+    The observed autocorrelation is compared with that of simulated series. A curve outside the band indicates
+    misfit, such as a daily cycle that is not in the model.
 
     Parameters
     ----------
     model : BayesianSFA
-        Fitted.
+        Fitted estimator.
     feature : int, default=0
         Number of the column.
     lags : int, default=30
@@ -300,7 +300,7 @@ def plot_imputation_fan(
     Parameters
     ----------
     model : BayesianSFA
-        Fitted.
+        Fitted estimator.
     X : array-like (T, D)
         Rows in order of time, NaN where missing.
     feature : int, default=0
@@ -348,7 +348,7 @@ def plot_imputation_fan(
     missing = np.isnan(observed)
     when = row_times(getattr(X, "index", None) if times is None else times, len(observed))
     ax = axes_or_new(ax, 8.0, 3.2)
-    # Adjacent rows are included, because a block of one row would have no width.
+    # With adjacent rows, because a block of one row would have no width.
     near = missing_and_adjacent(missing)
     for level in sorted(levels, reverse=True):
         filled, low, high = (np.asarray(part)[:, feature] for part in model.impute(X, interval=level))
@@ -381,7 +381,7 @@ def _density(values: FloatArray, grid: FloatArray) -> FloatArray:
 
 
 def _autocorrelation(pieces: Sequence[FloatArray], lags: int) -> FloatArray:
-    """Return the autocorrelation (lags + 1,) of sequences over the pairs that are observed."""
+    """Return the autocorrelation (lags + 1,) of sequences over observed pairs."""
     mean = np.nanmean(np.concatenate(pieces))
     centred = [piece - mean for piece in pieces]
     power = np.nanmean(np.concatenate(centred) ** 2)

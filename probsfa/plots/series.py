@@ -68,7 +68,7 @@ def plot_slow_features(
 
     See Also
     --------
-    plot_delta_values : Delta value of each of them.
+    plot_delta_values : Delta values of the features.
     plot_latents : Factors with parameter uncertainty.
 
     Examples
@@ -156,7 +156,7 @@ def plot_imputation(
     missing = np.isnan(observed)
     ax = axes_or_new(ax, 8.0, 3.0)
     ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
-    # A line and a band through a missing block start and end at adjacent observations.
+    # The line and the band through a missing block begin and end at adjacent observations.
     reach = missing_and_adjacent(missing)
     ax.plot(when, np.where(reach, filled, np.nan), color=BLUE, lw=1.4, label="filled")
     if std is not None:

@@ -20,7 +20,7 @@ def figure(width: float, height: float) -> Any:
 
 
 def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":
-    """Return the axes, or those of a new figure of the given size in inches if there are none."""
+    """Return the axes, or those of a new figure of the given size in inches if `ax` is None."""
     return figure(width, height).subplots() if ax is None else ax
 
 
@@ -33,6 +33,6 @@ def tidy(ax: "Axes", when: NDArray[Any] | None = None) -> None:
     if when.dtype.kind == "M":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(minticks=4, maxticks=9)  # with five it finds no interval for five days
+        locator = AutoDateLocator(minticks=4, maxticks=9)  # with minticks=5 it has no interval for five days
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))

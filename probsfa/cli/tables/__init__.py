@@ -1,1 +1,1 @@
-"""Reading of tables: values, roles of the columns, times of the rows, and likely errors."""
+"""Reading of tables: values, roles of the columns, times of the rows, and detection of likely errors."""

@@ -1,4 +1,4 @@
-"""Input and output of data files: text from a path or standard input, unpacked; bytes of an output."""
+"""Input and output of data files, also from standard input, and of compressed files."""
 
 import gzip
 import io
@@ -37,7 +37,7 @@ class Content:
     mark: bytes = b""
 
     def encoded(self, pieces: Iterable[str]) -> Iterable[bytes]:
-        """Encode another text as the file is encoded, byte order mark included."""
+        """Encode another text in the encoding of the file, with its byte order mark."""
         yield self.mark
         for piece in pieces:
             yield piece.encode(self.encoding)
@@ -61,7 +61,7 @@ def read_content(path: Path) -> Content:
 
 
 def write_content(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write the bytes of a file piece by piece, packed if the name ends in .gz or .zip."""
+    """Write the bytes of a file piece by piece, compressed if the name ends in .gz or .zip."""
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(path.open("wb"))
         if path.suffix == ".gz":
@@ -69,7 +69,7 @@ def write_content(path: Path, pieces: Iterable[bytes]) -> None:
             file = cast(IO[bytes], stack.enter_context(packed))
         if path.suffix == ".zip":
             archive = stack.enter_context(zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED))
-            member = zipfile.ZipInfo("data.csv")  # without a date: the same data give the same file
+            member = zipfile.ZipInfo("data.csv")  # without a date, so that equal data give equal files
             member.compress_type = zipfile.ZIP_DEFLATED
             file = stack.enter_context(archive.open(member, "w"))
         file.writelines(pieces)
@@ -85,7 +85,7 @@ def _decoded(source: str, data: bytes) -> Content:
             raise CommandError(
                 f"{source}: has a byte order mark of UTF-16 but is not UTF-16; save it as UTF-8."
             ) from None
-        mark, encoding = b"", "latin-1"  # decodes any bytes, and encodes to the same ones
+        mark, encoding = b"", "latin-1"  # decodes any bytes, and encoding restores them
         text = data.decode(encoding)
     if "\0" in text:
         raise CommandError(f"{source}: not a text file; save the table as CSV.")

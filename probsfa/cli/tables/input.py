@@ -1,4 +1,4 @@
-"""The data file of a command, read with its options, and reports of how it was read."""
+"""The data file of a command, read with its options, and reports of its interpretation."""
 
 import argparse
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Input:
     def X(self) -> Any:
         """The data of an estimator: a frame with named columns, or a list of them, in order of time.
 
-        Dates are its index, so that a model that is saved knows its unit of time.
+        Dates are its index, so that a saved model has its unit of time.
         """
         stamps = self.clock.stamps
         index = None if stamps is None or self.times is not None else pd.DatetimeIndex(stamps)
@@ -65,7 +65,7 @@ class Input:
 
     @property
     def arrays(self) -> Any:
-        """The same as arrays: one, or a list of them."""
+        """The data as an array, or a list of arrays."""
         return self._of_sequences(self.values)
 
     @property
@@ -93,7 +93,7 @@ class Input:
         return values
 
     def plan_as_lines(self) -> list[str]:
-        """Describe in a few lines how the file was read."""
+        """Describe the interpretation of the file in a few lines."""
         table, plan = self.table, self.plan
         n_rows, n_columns = self.values.shape
         lines = [
@@ -122,7 +122,7 @@ class Input:
         return lines
 
     def plan_as_text(self) -> str:
-        """Describe the role of each column with the reason, and how the text is written."""
+        """Describe the role of each column with the reason, and the format of the text."""
         plan = self.plan_as_dict()
         rows = [("column", "role", "missing", "why")]
         for column in plan["columns"]:
@@ -134,7 +134,7 @@ class Input:
         return "\n".join([*lines, "", align([*written, ("time", self._time())])])
 
     def plan_as_dict(self) -> dict[str, Any]:
-        """Return how the file was read, and likely errors in it, in a form for JSON."""
+        """Return the interpretation of the file, and likely errors in it, in types of JSON."""
         table, counts = self.table, dict(zip(self.plan.data, self.missing, strict=True))
         return {
             "file": table.source,
@@ -188,14 +188,14 @@ class Input:
 
 @np.errstate(over="ignore", invalid="ignore")  # differences of numbers such as 1e308 overflow
 def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] = ()) -> Input:
-    """Read the data file, and report on the screen how it was read.
+    """Read the data file, and report its interpretation.
 
     Parameters
     ----------
     args : argparse.Namespace
         Options of the command.
     screen : Screen
-        Where notes and warnings are written.
+        Output for notes and warnings.
     columns : sequence of str, default=()
         Data columns of a fitted model, used if the file has all of them and no option names others.
 

@@ -1,4 +1,4 @@
-"""Numbers that are likely codes for missing, and single values far beyond all others."""
+"""Numbers that are likely codes for missing values, and single values far beyond all others."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from probsfa.cli.tables.table import Table, split_codes
 
 __all__ = ["check_codes", "codes_of", "outlier_warnings"]
 
-# Customary codes for missing: 99 to 999999 and 99.9 to 9999.99 of both signs, other round numbers, limits of
-# number types.
+# Customary codes for missing values: 99 to 999999 and 99.9 to 9999.99 with both signs, other round numbers, #
+# and limits of number types.
 _NINES = [10.0**n - 1.0 for n in range(2, 7)] + [
     round(10.0**n - 10.0**-m, m) for n, m in ((2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3))
 ]
@@ -20,17 +20,17 @@ _OTHERS = [-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 65535.0]
 _CUSTOMARY = np.array(
     [*_OTHERS, *(sign * code for code in (*_NINES, 1e20, 1e30, 1e34, 1e36) for sign in (1, -1))]
 )
-# A likely code for missing values in a larger share of the rows is an error; a rarer one is a warning.
+# Share of the rows above which a likely code for missing values is an error, below it a warning.
 _RARE = 0.01
 # Standard deviations of all other values beyond which a single value is reported; minimum number of values.
 _FAR, _FEWEST = 10.0, 10
 
 
 def codes_of(values: FloatArray) -> list[float]:
-    """Return the customary codes for missing that a column (T,) has and that are unlikely values.
+    """Return customary codes for missing values in a column (T,) that are unlikely to be values.
 
-    Such a code lies beyond all other values, by more than half of their range; or it is negative and no other
-    value is.
+    Such a code
+    differs from all other values by more than half of their range, or is the only negative value.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def codes_of(values: FloatArray) -> list[float]:
 
 
 def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[str]:
-    """Raise an error for frequent likely codes for missing; return warnings of rare ones.
+    """Raise an error for frequent likely codes for missing values; return warnings for rare ones.
 
     ``--missing-code ''`` declares that all numbers are values.
     """
@@ -82,7 +82,7 @@ def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[s
 
 
 def outlier_warnings(table: Table, plan: Plan) -> list[str]:
-    """Return warnings of the lowest and highest values that lie far beyond all others of their columns."""
+    """Return warnings for lowest and highest values far beyond all others of their columns."""
     warnings = []
     for j, column in zip(plan.data, plan.values.T, strict=True):
         rows = np.flatnonzero(~np.isnan(column) & ~np.isin(column, codes_of(column)))

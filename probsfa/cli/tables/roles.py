@@ -21,8 +21,8 @@ Role = Literal["data", "time", "group", "left out"]
 # The role of a column and the reason.
 Reason = tuple[Role, str]
 
-# Names of time columns, whose rows must be in order; and names of numeric columns that are times if they
-# increase.
+# Names of time columns, whose values must increase; and names of numeric columns that are times if their #
+# values increase.
 _TIMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
 _RISING = frozenset({*PARTS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"})
 _CALENDAR = frozenset({*PARTS, "dayofyear", "weekday", "week", "quarter"})
@@ -120,7 +120,7 @@ def _given_roles(
 
 
 def _place(table: Table, name: str) -> int:
-    """Return the number of the one column of that name."""
+    """Return the number of the only column with that name."""
     n = table.names.count(name)
     if n == 0:
         raise CommandError(
@@ -134,7 +134,7 @@ def _place(table: Table, name: str) -> int:
 def _times(
     table: Table, read: list[tuple[FloatArray, BoolArray]], free: list[int], args: argparse.Namespace
 ) -> dict[int, Reason]:
-    """Recognize the columns of times: one of dates, parts of dates, or numbers with a name of time."""
+    """Recognize columns of times: dates, parts of dates, or numbers with a name of time."""
     names = {j: re.sub(r"\s*[(\[].*", "", table.names[j]).lower() for j in free}
     numeric = [j for j in free if not read[j][1].any() and not np.isnan(read[j][0]).all()]
     named = [
@@ -178,7 +178,7 @@ def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Rea
     if bad.any():
         if not len(known) and texts[bad].str.fullmatch(_TIME).mean() > 0.5:
             return "left out", "times; --time uses them"
-        # A text that begins with a letter, or has no digit, is not a number.
+        # Texts that begin with a letter, or have no digit, are not numbers.
         is_text = not len(known) and texts[bad].str.match(r"[^\W\d]|\D*$").all()
         return ("left out", "text") if is_text else ("data", "numbers and texts")
     whole = len(known) > 0 and bool(np.all(known % 1 == 0))

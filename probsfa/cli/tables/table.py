@@ -1,4 +1,4 @@
-"""A delimited text file: its values as texts and as numbers, and the file with some values replaced."""
+"""A delimited text file: its values as texts and as numbers, and output with some values replaced."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from probsfa.cli.tables.content import Content
 
 __all__ = ["MISSING", "Table", "as_numbers", "make_table", "split_codes"]
 
-# Texts that mean missing in any file.
+# Texts for missing values in any file.
 MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
 
 _DELIMITERS = (",", ";", "\t", "|")
@@ -35,7 +35,7 @@ class Table:
     content : Content
         Its text.
     delimiter, decimal, thousands : str
-        Characters between values, in front of decimals, and between groups of three digits ("" for none).
+        Characters between values, before decimals, and between groups of three digits ("" for none).
     names : tuple of str
         Names of the columns.
     named : bool
@@ -45,9 +45,9 @@ class Table:
     rows : list of int
         Index of each row of data among all records of the file, including header, blank and skipped lines.
     n_skipped, n_blank : int
-        Lines in front of the table, and unused records at the end that have only delimiters.
+        Number of lines before the table, and of final records that consist of delimiters and are not used.
     codes : frozenset of str
-        Texts that mean missing, in lower case, beside `MISSING`.
+        Texts for missing values in addition to `MISSING`, in lower case.
     """
 
     content: Content
@@ -72,13 +72,14 @@ class Table:
         return f"{self.source}: row {self.rows[row] + 1}, column {self.names[column]!r}"
 
     def missing(self, column: int) -> BoolArray:
-        """Return which texts of a column mean that a value is missing."""
+        """Return a mask of the texts of a column that represent missing values."""
         return np.asarray(self.texts[column].str.lower().isin(MISSING | self.codes), dtype=bool)
 
     def numbers(self, column: int) -> tuple[FloatArray, BoolArray]:
-        """Return the numbers of a column, NaN for other texts, and which texts are not valid.
+        """Return the numbers of a column, NaN for other texts, and a mask of invalid texts.
 
-        A text is not valid if it is neither a finite number nor missing.
+        A text is invalid
+        if it is neither a finite number nor a missing value.
         """
         values = as_numbers(self.texts[column], self.decimal, self.thousands)
         codes = as_numbers(pd.Series(sorted(self.codes), dtype=str), self.decimal, self.thousands)
@@ -90,8 +91,8 @@ class Table:
     def filled(self, new: Callable[[int], Iterable[tuple[int, str]]]) -> Iterator[str]:
         """Return the text of the file with some values replaced, in pieces.
 
-        Everything else keeps its characters: digits, quotes, blanks, line ends. `new` returns pairs of a
-        column and a text for the values of a row that are replaced.
+        All other characters are unchanged: digits, quotes, blanks, line ends. `new` returns pairs of column
+        and text for the replaced values of a row.
         """
         preamble, body = _split_lines(self.content.text, self.n_skipped)
         yield preamble
@@ -143,8 +144,8 @@ def make_table(
 ) -> Table:
     """Read a text as a table.
 
-    The arguments are the options of the command. The delimiter is inferred among comma, semicolon, tab and
-    bar, the decimal mark between point and comma. The first record is a header unless it has numbers and
+    The arguments are the options of the command. By default the delimiter (comma, semicolon, tab or bar) and
+    the decimal mark (point or comma) are inferred. The first record is a header unless it has numbers and
     dates only.
     """
     source, body = content.source, _split_lines(content.text, skip_rows)[1]
@@ -169,7 +170,7 @@ def make_table(
         raise CommandError(f"{source}: the file has a header and no data.")
     width = len(records[rows[0]])
     if named and width == len(names) + 1:
-        # A delimiter at the end of each row of data, or names of rows in front, which have no header.
+        # Rows of data may end in a delimiter, or begin with row names without a header.
         names = [*names, ""] if not any(records[i][-1] for i in rows) else ["", *names]
     elif not named:
         names = [f"column {j + 1}" for j in range(width)]
@@ -197,14 +198,14 @@ def make_table(
 
 
 def _split_lines(text: str, n: int) -> tuple[str, str]:
-    """Split a text behind its first lines."""
+    """Split a text after its first `n` lines."""
     match = re.match(rf"(?:[^\r\n]*(?:\r\n|\r|\n)){{0,{n}}}", text)
     end = match.end() if match else 0
     return text[:end], text[end:]
 
 
 def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
-    """Read records by the csv module: the text of each, line ends included, and its values."""
+    """Read records with the csv module: the text of each, including line ends, and its values."""
     taken: list[str] = []
 
     def lines() -> Iterator[str]:
@@ -228,7 +229,7 @@ def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list
 
 
 def _is_header(first: list[str], below: list[list[str]], decimal: str, thousands: str) -> bool:
-    """Whether the first record has names: a text, or an empty corner as files of pandas have."""
+    """Whether the first record has names: a text, or an empty first value as in files of pandas."""
     numbers = np.isfinite(as_numbers(pd.Series(first, dtype=str), decimal, thousands))
     if not all(
         n or text.lower() in MISSING or _DATE.fullmatch(text) for n, text in zip(numbers, first, strict=True)
@@ -241,8 +242,8 @@ def _is_header(first: list[str], below: list[list[str]], decimal: str, thousands
 def _guess_delimiter(text: str) -> str:
     """Return the delimiter that splits the first lines into the same number of values.
 
-    If several do, it is one that splits the header too (decimal commas are in the numbers alone), preferably
-    not the comma (which may be a decimal mark), and the one that gives the most values.
+    If there are several, delimiters that split the header too are preferred (decimal commas are in numbers
+    only), then those other than the comma (which may be a decimal mark), then the one with the most values.
     """
     head = [line for line in re.split(r"\r\n|\r|\n", text[:100_000])[:50] if line.strip()][:20]
 
@@ -257,7 +258,7 @@ def _guess_delimiter(text: str) -> str:
 
 
 def _guess_decimal(records: list[list[str]]) -> str:
-    """Return a comma if numbers have commas and none has a point, unless all may be thousands."""
+    """Return a comma if numbers have commas and no points, unless all commas may separate thousands."""
     values = [text for record in records for text in record if "," in text or "." in text]
     commas = [text for text in values if _WITH_COMMA.fullmatch(text)]
     if not commas or all(map(_IN_THOUSANDS.fullmatch, commas)):
@@ -266,7 +267,7 @@ def _guess_decimal(records: list[list[str]]) -> str:
 
 
 def _replaced(record: str, new: dict[int, str], delimiter: str) -> str:
-    """Replace some values of a record, and keep the blanks and quotes around these."""
+    """Replace some values of a record; blanks and quotes around them are unchanged."""
     blanks = "" if delimiter == " " else " *"
     value = re.compile(rf'{blanks}(?:"(?:[^"]|"")*")?[^{re.escape(delimiter)}\r\n]*')
     pieces: list[str] = []

@@ -1,4 +1,4 @@
-"""Times of the rows: read by pandas, in order, and whether they are evenly spaced."""
+"""Times of the rows: reading by pandas, validation of their order, and detection of even spacing."""
 
 import argparse
 import re
@@ -22,13 +22,13 @@ __all__ = ["CLOCK", "PARTS", "Clock", "Reading", "compact_dates", "increases", "
 
 Rows = NDArray[np.intp]
 
-# Columns of these names make dates together; and times of the day.
+# Names of columns that are parts of dates, and of columns with times of the day.
 PARTS = ("year", "month", "day", "hour", "minute", "second")
 CLOCK = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2}(?:\.\d+)?)?(?:\s*[AaPp][Mm])?"
 _QUARTER = re.compile(r"^(\d{4})[- ]?[Qq]([1-4])$")
 # 31.1.20 and 31-Jan-20
 _SHORT_YEAR = re.compile(r"^(\d\d?([-/. ])(?:\d\d?|[A-Za-z]{3,9})\2)(?=\d\d(?!\d))")
-# Minimum number of rows from which even distances determine the order of day and month.
+# Minimum number of rows for which even spacing determines the order of day and month.
 _MANY = 5
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
     @property
     def unread(self) -> BoolArray:
-        """Which rows have no time."""
+        """Mask of rows without a time."""
         return np.asarray(pd.isna(self.values))
 
 
@@ -52,13 +52,13 @@ class Clock:
     Attributes
     ----------
     times : ndarray (T,) or None
-        Time of each row in steps; None if the rows are evenly spaced or treated so.
+        Time of each row in steps; None if the rows are evenly spaced or treated as evenly spaced.
     stamps : ndarray (T,) or None
         The times as they were read, numbers or datetime64.
     step, how : str or None
-        Duration of a step, such as "1 h", and how the times were read; None if not known.
+        Duration of a step, such as "1 h", and interpretation of the times; None if not known.
     note : str
-        What to report to the user.
+        Note to the user.
     sequences : sequence of ndarray of int
         Rows of each independent sequence, in order of time.
     """
@@ -74,8 +74,8 @@ class Clock:
 def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
     """Return the interpretations of texts as dates with the fewest failures; times with a zone are in UTC.
 
-    These are ISO 8601, or else the format that pandas infers from the first text: one, or two that differ in
-    the order of day and month, if `dayfirst` is None.
+    The format is ISO 8601, or otherwise that inferred by pandas from the first text. If `dayfirst` is None
+    there may be two, which differ in the order of day and month.
     """
     # pandas reads "10:30" as a time of today, "now" as the time of the call, and "3 May" as a day of year 1.
     texts = texts.where(texts.str.contains(r"\d") & ~texts.str.match(r"\d\d?:"), "")
@@ -94,7 +94,7 @@ def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
 
 
 def _infer_format(text: str, dayfirst: bool) -> str:
-    """Return the format of a date by pandas, also with a year of two digits or a time such as 10:30 PM."""
+    """Return the format of a date by pandas, also for years of two digits and times such as 10:30 PM."""
     full = re.sub(_SHORT_YEAR, r"\g<1>20", text)
     date = re.sub(r" ?[AaPp][Mm]$", "", full)
     with warnings.catch_warnings():
@@ -142,7 +142,7 @@ def read_clock(
 ) -> Clock:
     """Read the times of the rows from their columns.
 
-    A step is the time between rows if it is always the same, by the clock or the calendar, else the median.
+    A step is the time between rows if it is constant in seconds or calendar units, otherwise the median time.
     A CommandError is raised for times that cannot be read, are ambiguous, or are out of order.
     """
     if args.even or not columns:
@@ -180,7 +180,7 @@ def _read(
 
 
 def _read_texts(texts: pd.Series, args: argparse.Namespace) -> list[Reading]:
-    """Return the interpretations of texts as dates: by --date-format if it is given."""
+    """Return the interpretations of texts as dates, by --date-format if it is given."""
     if args.date_format is None:
         return read_dates(texts, args.dayfirst)
     try:
@@ -190,7 +190,7 @@ def _read_texts(texts: pd.Series, args: argparse.Namespace) -> list[Reading]:
 
 
 def _joined(table: Table, columns: Sequence[int], args: argparse.Namespace) -> pd.Series:
-    """Join columns such as date and time of the day, or year, month, day and hour, to one text a row."""
+    """Join columns such as date and time of the day, or year, month, day and hour, to one text by row."""
     marks = {"month": "-", "day": "-", "minute": ":", "second": ":"}
     joined = pd.Series("", index=table.texts.index, dtype=str)
     for place, j in enumerate(columns):
@@ -226,7 +226,7 @@ def _choose(
     sequences: Sequence[Rows],
     args: argparse.Namespace,
 ) -> Reading:
-    """Choose between day and month first: the only order in which rows are in order of time, or even too."""
+    """Select day or month first: the only one in which times increase or, if both do, are evenly spaced."""
     if len(readings) > 1 and not args.sort:
         in_order = [r for r in readings if all(increases(r.values[rows]) for rows in sequences)]
         readings = in_order or readings
