@@ -1,7 +1,7 @@
 """The gallery: a figure and about ten lines of code for each of the main estimators.
 
 The code of an example is printed on the page and run as it is. Figures are written to docs/gallery, which git
-ignores, and are made again only after a change of the code.
+ignores, and are drawn again only after a change of the code.
 """
 
 import hashlib
@@ -148,7 +148,7 @@ def draw(example: Example) -> bytes:
 
 
 def pages() -> dict[str, str | bytes]:
-    """Return the gallery and its figures; figures that exist are not made again."""
+    """Return the gallery and its figures; existing figures are not drawn again."""
     made: dict[str, str | bytes] = {}
     lines = ["# Gallery", "", "<!-- index: examples, gallery, figures -->", ""]
     lines += ["A figure and about ten lines of code for each of the main estimators. The"]
