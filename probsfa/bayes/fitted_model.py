@@ -30,6 +30,7 @@ from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.fitted_model import FittedModel
 from probsfa.statespace.news import News
+from probsfa.statespace.noise import StudentNoise
 from probsfa.statespace.prediction import Forecast, Imputation
 from probsfa.statespace.student_model import model_of
 from probsfa.statespace.summary import ParameterErrors
@@ -90,12 +91,12 @@ class BayesianModel(FittedModel):
                 "diagnose, news and bic require one noise variance for all sequences; hierarchical=True "
                 "has several. Use to_datatree() with ArviZ, or fit with hierarchical=False."
             )
-        degrees = None if self.fitted.degrees is None else float(np.mean(self.fitted.degrees))
+        degrees = self.fitted.degrees
         return model_of(
             posterior_mean(self.fitted.draws),
             time_unit=self.time_unit,
             axis=self.time_axis,
-            degrees_of_freedom=degrees,
+            tails=None if degrees is None else StudentNoise(float(np.mean(degrees))),
         )
 
     def posterior(self, sequences: Sequences) -> Posterior:

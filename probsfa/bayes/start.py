@@ -63,5 +63,5 @@ def maximum_likelihood_start(
     fitted = maximum_likelihood(InMemory(sequences), options)
     if fitted.interrupted:
         raise KeyboardInterrupt
-    degrees = np.inf if fitted.degrees_of_freedom is None else fitted.degrees_of_freedom
+    degrees = np.inf if fitted.tails is None else fitted.tails.shape
     return Start(fitted.params, Units(fitted.shift, fitted.scale, fitted.time_unit), degrees)

@@ -32,7 +32,7 @@ from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.mapped import MappedModel, mapped
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
-from probsfa.statespace.noise.student import FEWEST_DEGREES
+from probsfa.statespace.noise import TAILS
 from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import StateSpace, make_parameters
 from probsfa.statespace.processes import KINDS
@@ -468,15 +468,16 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         checked = FitOptions.of(estimator).check().with_noise_named()
         if checked.has_memory != params.has_memory:
             raise ValueError("noise='ar1', memory_decay and memory_scale must be set together.")
-        if bool(checked.robust) != (degrees_of_freedom is not None):
+        tails = checked.tails
+        if (tails is None) != (degrees_of_freedom is None):
             raise ValueError("robust=True and degrees_of_freedom must be set together.")
-        if degrees_of_freedom is not None and not (
-            is_number(degrees_of_freedom) and FEWEST_DEGREES <= degrees_of_freedom < np.inf
-        ):
-            raise ValueError(
-                f"degrees_of_freedom must be {FEWEST_DEGREES:g} or more, and finite; got "
-                f"{degrees_of_freedom!r}."
-            )
+        if tails is not None:
+            fewest = tails.shapes[0]
+            if not (is_number(degrees_of_freedom) and fewest <= degrees_of_freedom < np.inf):
+                raise ValueError(
+                    f"degrees_of_freedom must be {fewest:g} or more, and finite; got {degrees_of_freedom!r}."
+                )
+            tails = tails.with_shape(degrees_of_freedom)
         axis = TimeAxis()
         if time_unit is not None:
             import pandas as pd
@@ -485,7 +486,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             if not seconds > 0.0:
                 raise ValueError(f"time_unit must be a positive duration; got {time_unit!r}.")
             axis = TimeAxis(kind="dates", unit=seconds)
-        model = model_of(params, axis=axis, degrees_of_freedom=degrees_of_freedom, options=checked)
+        model = model_of(params, axis=axis, tails=tails, options=checked)
         estimator._take_over(model)
         estimator.n_features_in_ = params.n_features
         if feature_names is not None:
@@ -535,12 +536,13 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
-        for name in ("degrees_of_freedom_", "calibration_"):
+        of_tails = [name for tails in TAILS.values() for name in tails.attributes]
+        for name in (*of_tails, "calibration_"):
             self.__dict__.pop(name, None)  # of a fit before
         if fitted.calibration is not None:
             self.calibration_ = fitted.calibration
-        if fitted.degrees_of_freedom is not None:
-            self.degrees_of_freedom_ = fitted.degrees_of_freedom
+        if fitted.tails is not None:
+            self.__dict__.update(fitted.tails.attributes)
 
     def _take_over_processes(self, fitted: MaximumLikelihood) -> None:
         """Set the attributes of cycles, smooth factors and AR(1) noise that the model has."""

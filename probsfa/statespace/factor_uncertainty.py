@@ -45,10 +45,8 @@ def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -
         return None
     layout = fitted.layout(evenly_sampled=evenly_sampled)
     params = fitted.standardised_params.state_space
-    if fitted.degrees_of_freedom is not None:
-        # The information of Student-t noise about a location is that of Gaussian noise of this variance.
-        degrees = fitted.degrees_of_freedom
-        params = params.replace(noise_variance=params.noise_variance * (degrees + 3.0) / (degrees + 1.0))
+    if fitted.tails is not None:
+        params = params.replace(noise_variance=params.noise_variance * fitted.tails.location_variance)
     n_rows, n_columns = float(fitted.lengths.sum()), params.n_features
     loadings = params.seen_loadings
     n_shared = loadings.shape[1] - layout.n_ar1_noise

@@ -298,7 +298,7 @@ class MappedModel(MaximumLikelihoodModel):
         """Return standard errors of parameters and coefficients, in units of the transformed columns."""
         if self.regression is None:
             return self.inner.standard_errors(self.map(sequences))
-        if self.fitted.degrees_of_freedom is not None:  # raises an error
+        if self.fitted.tails is not None:  # raises an error
             return self.inner.standard_errors(sequences)
         in_scale = replace(sequences, values=self.transforms.forward(sequences.values))
         return standard_errors_with(self.regression, self.fitted, in_scale)

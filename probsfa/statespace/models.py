@@ -225,7 +225,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
         """Return the posterior with AR(1) noise integrated out; None if the noise has states."""
         params = self.fitted.params
-        if not params.has_memory or params.latents.n_others or self.fitted.degrees_of_freedom is not None:
+        if not params.has_memory or params.latents.n_others or self.fitted.tails is not None:
             return None
         if not integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features):
             return None

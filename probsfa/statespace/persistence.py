@@ -31,7 +31,7 @@ __all__ = ["from_arrays", "to_arrays"]
 
 # Saved fields of a fit, in addition to parameters, options and time axis.
 _NUMBERS = ("time_unit", "log_likelihood", "n_evaluations", "converged", "status", "interrupted")
-_OF_FIT = ("shift", "scale", "history", "degrees_of_freedom", *_NUMBERS)
+_OF_FIT = ("shift", "scale", "history", *_NUMBERS)
 # Columns D, factors K, states S, and so on (:func:`probsfa._saving.checked_sizes`).
 _REQUIRED = dict(decay="K", loadings="DS", noise_variance="D", offset="D", shift="D", scale="D", history="*")
 _OF_KINDS = {name: (kind.__name__,) for kind in KINDS for name in kind.names.values()}  # a size for each kind
@@ -73,6 +73,7 @@ def to_arrays(
         "fitted_with": dataclasses.asdict(fitted.options),
         "time_axis": fitted.axis._asdict(),
         **{name: _plain(getattr(fitted, name)) for name in _OF_FIT},
+        "degrees_of_freedom": None if fitted.tails is None else _plain(fitted.tails.shape),
         "status": str(fitted.status),
         "status_notes": [[note.code, note.text, json.dumps(note.values)] for note in fitted.status.notes],
         **fitted.params.to_arrays(),
@@ -114,11 +115,12 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         options["noise"] = np.array(options["noise"])
     options["transforms"] = as_asked(options.get("transforms"))
     names = {field.name for field in dataclasses.fields(FitOptions)}
+    fitted_with = {name: value for name, value in state["fitted_with"].items() if name in names}
+    checked = FitOptions(**fitted_with).check()
     fitted = MaximumLikelihood(
         params=StateSpace.from_arrays(state),
-        options=FitOptions(
-            **{name: value for name, value in state["fitted_with"].items() if name in names}
-        ).check(),
+        options=checked,
+        tails=None if checked.tails is None else checked.tails.with_shape(state["degrees_of_freedom"]),
         axis=TimeAxis(**state.get("time_axis", {"kind": "unknown"})),
         constant=state["constant"] > 0 if "constant" in state else None,
         calibration=_calibration(state),

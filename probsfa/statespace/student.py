@@ -32,7 +32,7 @@ from probsfa.statespace.engine.dynamics import Transition
 from probsfa.statespace.engine.moments import Filtering
 from probsfa.statespace.engine.posterior import choose, visit_moments
 from probsfa.statespace.leave_one_out import left_out_moments
-from probsfa.statespace.noise.student import StudentNoise
+from probsfa.statespace.noise import HeavyTails, StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
@@ -129,7 +129,7 @@ class Weights(NamedTuple):
         return np.asarray(self.constant + 0.5 * surplus @ np.log(2.0 * np.pi * params.noise_variance))
 
 
-def weights_at(noise: StudentNoise, discrepancies: FloatArray, panel: Panel) -> Weights:
+def weights_at(noise: HeavyTails, discrepancies: FloatArray, panel: Panel) -> Weights:
     """Return the optimal ``q(w)`` for discrepancies (N, D), for all rows of the panel."""
     n_rows = panel.n_rows
     mask = np.asarray(panel.mask[:n_rows])
@@ -162,7 +162,7 @@ class Inferred(NamedTuple):
 
 
 def bound_at(
-    params: StateSpace, panel: Panel, moments: CellMoments, weights: FloatArray, noise: StudentNoise
+    params: StateSpace, panel: Panel, moments: CellMoments, weights: FloatArray, noise: HeavyTails
 ) -> float:
     """Return the bound for the posterior under some weights (T, D), with the optimal ``q(w)`` for it.
 
@@ -181,7 +181,7 @@ def bound_at(
 def infer_weights(
     params: StateSpace,
     panel: Panel,
-    noise: StudentNoise,
+    noise: HeavyTails,
     start: FloatArray | None = None,
     worth: float = _WORTH_A_ROUND,
 ) -> Inferred:
@@ -196,8 +196,8 @@ def infer_weights(
         Parameters of the model.
     panel : Panel
         Packed observations.
-    noise : StudentNoise
-        Degrees of freedom, and which values share a weight.
+    noise : HeavyTails
+        Distribution of the weights, and which values share one.
     start : ndarray of shape (T, D), optional
         Initial expected weights.
     worth : float, optional
@@ -223,7 +223,7 @@ def infer_weights(
     return Inferred(weights_at(noise, s, panel), s, history[-1], tuple(history))
 
 
-def first_weights(params: StateSpace, panel: Panel, noise: StudentNoise) -> FloatArray:
+def first_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatArray:
     """Return initial expected weights (T, D) from the leave-one-out errors of the values.
 
     In these predictions, the other values are weighted by their distance from the mean, so that gross
@@ -280,7 +280,7 @@ def left_out_cells(
 
 
 def filter_rows(
-    noise: StudentNoise,
+    noise: HeavyTails,
     params: StateSpace,
     panel: Panel,
     mean: FloatArray,
@@ -305,6 +305,8 @@ def filter_rows(
     Filtering
         Log densities of rows are lower bounds.
     """
+    if not isinstance(noise, StudentNoise):
+        raise NotImplementedError(f"{type(noise).__name__} has no causal filter.")
     states = params.state_space
     algorithm = choose(states)
     degrees = float(noise.degrees_of_freedom)

@@ -24,7 +24,7 @@ from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLik
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out_moments
 from probsfa.statespace.models import LinearGaussianModel
-from probsfa.statespace.noise.student import StudentNoise
+from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.outlier_model import OutlierModel
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace, canonical
@@ -51,10 +51,10 @@ class StudentModel(LinearGaussianModel):
     }
 
     @property
-    def noise(self) -> StudentNoise:
-        """Degrees of freedom, and which values share a weight."""
-        assert self.fitted.degrees_of_freedom is not None
-        return StudentNoise(self.fitted.degrees_of_freedom, self.fitted.options.by_row)
+    def noise(self) -> HeavyTails:
+        """Distribution of the weights, and which values share one."""
+        assert self.fitted.tails is not None
+        return self.fitted.tails
 
     @property
     def _scale(self) -> FloatArray:
@@ -193,14 +193,8 @@ class StudentModel(LinearGaussianModel):
         means, explained = left_out_row_moments(params, values, whole.means, whole.covariances, weights)
         rows = noise.scores(values - means, explained, scale)
         mean, left = self._without_own(sample, cell_moments(params, panel), inferred)
-        if not noise.by_row:
-            return noise.scores(values - mean, left, scale), rows
-        # The weight of a row is inferred from its other values.
-        mask, s, nu = sample.mask.astype(np.float64), inferred.discrepancies, noise.degrees_of_freedom
-        others = mask.sum(axis=1, keepdims=True) - mask
-        power = np.maximum(s.sum(axis=1, keepdims=True) - s, 0.0)
-        degrees = nu + others
-        return noise.scores(values - mean, left, scale * (nu + power) / degrees, degrees), rows
+        mask = sample.mask.astype(np.float64)
+        return noise.scores_in_rows(values - mean, left, scale, inferred.discrepancies, mask), rows
 
 
 def model_of(
@@ -208,7 +202,7 @@ def model_of(
     *,
     time_unit: float = 1.0,
     axis: TimeAxis | None = None,
-    degrees_of_freedom: float | None = None,
+    tails: HeavyTails | None = None,
     options: FitOptions | None = None,
 ) -> LinearGaussianModel:
     """Return a model with the given parameters, in data units, without a fit.
@@ -221,14 +215,14 @@ def model_of(
         Unit of time of the decays.
     axis : TimeAxis, optional
         Type and unit of the times; rows by default.
-    degrees_of_freedom : float, optional
-        Degrees of freedom of Student-t noise; Gaussian noise by default.
+    tails : HeavyTails, optional
+        Noise with heavy tails; Gaussian noise by default.
     options : FitOptions, optional
         Options of later fits.
     """
     scale = np.sqrt(np.sum(params.state_space.loadings**2, axis=1) + params.noise_variance)
     if options is None:
-        options = FitOptions(params.n_components, robust=degrees_of_freedom is not None)
+        options = FitOptions(params.n_components, robust=tails is not None)
     return with_noise(
         MaximumLikelihood(
             params=canonical(params, scale),
@@ -242,13 +236,13 @@ def model_of(
             status=FitStatus.of("given", "The parameters are from from_parameters, not from a fit."),
             options=options,
             axis=TimeAxis() if axis is None else axis,
-            degrees_of_freedom=degrees_of_freedom,
+            tails=tails,
         )
     )
 
 
 def with_noise(fitted: MaximumLikelihood) -> LinearGaussianModel:
     """Return the model of a fit: with Student-t noise, without outliers, or Gaussian."""
-    if fitted.degrees_of_freedom is not None:
+    if fitted.tails is not None:
         return StudentModel(fitted)
     return LinearGaussianModel(fitted) if fitted.outlier_spread is None else OutlierModel(fitted)

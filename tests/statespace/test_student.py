@@ -18,7 +18,8 @@ from probsfa.statespace.engine.posterior import expected_statistics, log_likelih
 from probsfa.statespace.learning import robust
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.noise.student import MOST_DEGREES, LeftOut, StudentNoise
+from probsfa.statespace.noise.student import MOST_DEGREES, StudentNoise
+from probsfa.statespace.noise.tails import LeftOut
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.student import bound_at, cell_moments, infer_weights, left_out_cells, weights_at
@@ -171,7 +172,7 @@ def test_density_of_values_left_out_is_the_integral_and_its_derivatives():
     columns, scales = np.array([0, 1, 1, 0]), np.array([0.4, 0.7])
     cells = LeftOut(errors, explained, columns)
     for nu in (2.1, 4.0, 40.0):
-        value, by_scales, by_degrees = cells.log_density(scales, nu)
+        value, by_scales, by_degrees = StudentNoise(nu).left_out_density(cells, scales)
         by_definition = sum(
             np.log(definition.density(e, v, scales[j], nu))
             for e, v, j in zip(errors, explained, columns, strict=True)
@@ -180,9 +181,9 @@ def test_density_of_values_left_out_is_the_integral_and_its_derivatives():
         step = 1e-5
         for j in range(2):
             moved = [scales * np.exp(s * step * (np.arange(2) == j)) for s in (1, -1)]
-            ends = [cells.log_density(one, nu)[0] for one in moved]
+            ends = [StudentNoise(nu).left_out_density(cells, one)[0] for one in moved]
             assert by_scales[j] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-6)
-        ends = [cells.log_density(scales, nu * np.exp(s * step))[0] for s in (1, -1)]
+        ends = [StudentNoise(nu * np.exp(s * step)).left_out_density(cells, scales)[0] for s in (1, -1)]
         assert by_degrees == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-4, abs=1e-4)
 
 
@@ -372,17 +373,16 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     monkeypatch.setattr(robust, "cell_moments", counted)
     monkeypatch.setattr(probsfa.statespace.student, "cell_moments", counted)
     noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
-    options = dict(by_row=False, solver="auto", max_iter=200, tol=0.1)
+    options = dict(tails=StudentNoise(), solver="auto", max_iter=200, tol=0.1)
     result = robust.fit_robust(panel, Latents(1), noise, None, **options)
     assert result.converged and len(seen) + result.n_evaluations < 150
-    tails = StudentNoise(result.degrees_of_freedom)
+    tails = result.tails
     weights = infer_weights(result.params, panel, tails).weights.values
     taken, scales = robust.tails_of_cells_left_out(result.params, tails, weights, panel, noise)
-    moved = np.log(np.append(scales / result.params.noise_variance, taken[0] / tails[0]))
+    moved = np.log(np.append(scales / result.params.noise_variance, taken.shape / tails.shape))
     assert np.abs(moved).max() < 0.03
-    higher = robust.fit_robust(
-        panel, Latents(1), noise, None, start=result.params, held_degrees=tails[0], **options
-    )
+    held = options | dict(start=result.params, hold_tails=True, tails=tails)
+    higher = robust.fit_robust(panel, Latents(1), noise, None, **held)
     assert higher.log_likelihood == pytest.approx(result.log_likelihood, abs=0.1)
 
 
@@ -395,14 +395,22 @@ def test_interrupted_fit_keeps_the_best(rng):
 
     def fit(report=None):
         return robust.fit_robust(
-            panel, Latents(1), noise, None, by_row=False, solver="auto", max_iter=50, tol=1e-2, report=report
+            panel,
+            Latents(1),
+            noise,
+            None,
+            tails=StudentNoise(),
+            solver="auto",
+            max_iter=50,
+            tol=1e-2,
+            report=report,
         )
 
     def count(n, best):
         whole.append(best)
 
     complete = fit(count)
-    assert complete.status == "converged" and complete.degrees_of_freedom is not None
+    assert complete.status == "converged" and complete.tails is not None
 
     for last in (2, len(whole) - 3):
 
@@ -411,7 +419,7 @@ def test_interrupted_fit_keeps_the_best(rng):
                 raise KeyboardInterrupt
 
         result = fit(stop)
-        assert result.status == "interrupted" and result.degrees_of_freedom is not None
+        assert result.status == "interrupted" and result.tails is not None
         assert np.isfinite(result.log_likelihood) and result.log_likelihood <= max(whole) + 1e-6
 
 

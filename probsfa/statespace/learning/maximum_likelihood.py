@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student_t
 
 from probsfa._threads import interrupts_kept
 from probsfa._times import TimeAxis
@@ -38,10 +37,10 @@ from probsfa.statespace.learning.objective import (
     refinement_report,
 )
 from probsfa.statespace.learning.options import FitOptions, check_bytes, check_identified, gain_worth_filling
-from probsfa.statespace.learning.robust import clipped, fit_robust, is_normal, repetitive_columns
+from probsfa.statespace.learning.robust import clipped, fit_robust, repetitive_columns
 from probsfa.statespace.learning.starts import with_weak_ar1_noise
+from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood
-from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import StateSpace, rescale
 
@@ -261,9 +260,9 @@ class MaximumLikelihood:
     constant : ndarray of shape (D,) or None, default=None
         Constant columns whose noise variance would have to be estimated. Their prediction is the constant,
         with standard deviation zero.
-    degrees_of_freedom : float or None, default=None
-        Degrees of freedom of Student-t noise; None for Gaussian noise. With Student-t noise, `params` have
-        squared scales as noise variances, and `log_likelihood` is a lower bound.
+    tails : HeavyTails or None, default=None
+        Noise with heavy tails; None for Gaussian noise. With such noise, `params` have squared scales as
+        noise variances, and `log_likelihood` is a lower bound.
     interrupted : bool, default=False
         Whether the fit was interrupted from the keyboard.
     calibration : Calibration or None, default=None
@@ -291,7 +290,7 @@ class MaximumLikelihood:
     options: FitOptions
     axis: TimeAxis = TimeAxis()
     constant: BoolArray | None = None
-    degrees_of_freedom: float | None = None
+    tails: HeavyTails | None = None
     interrupted: bool = False
     calibration: Calibration | None = None
     outlier_spread: FloatArray | None = None
@@ -321,14 +320,14 @@ class MaximumLikelihood:
     def predictive_params(self) -> StateSpace:
         """State-space parameters for predicting observations: constant columns have no noise.
 
-        Noise variances are those of the Student-t distribution if noise is Student-t.
+        Noise variances are those of the marginal distribution if noise has heavy tails.
         """
         states = self.params.state_space
-        if self.constant is None and self.degrees_of_freedom is None:
+        if self.constant is None and self.tails is None:
             return states
         noise = states.noise_variance
-        if self.degrees_of_freedom is not None:
-            noise = noise * StudentNoise(self.degrees_of_freedom).variance
+        if self.tails is not None:
+            noise = noise * self.tails.variance
         if self.constant is not None:
             noise = np.where(self.constant, 0.0, noise)
         return states.replace(noise_variance=noise)
@@ -606,8 +605,8 @@ def maximise(
         return _maximise_integrated(problem, start, report)
     even = observations.panel.evenly_sampled
     optimize = (
-        partial(fit_robust, by_row=options.by_row)
-        if options.robust
+        partial(fit_robust, tails=options.tails)
+        if options.tails is not None
         else partial(
             fit,
             e_step=observations.e_step,
@@ -693,7 +692,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
                 Note(result.status, STATUS_SENTENCES[result.status], {}),
                 Note("tolerance", _about_tolerance(result, problem), {"tol": problem.tol}),
                 Note("size", problem.about_size, {"n_components": problem.options.n_components}),
-                Note("student_t", _about_degrees(result, problem), {"degrees": result.degrees_of_freedom}),
+                _about_tails(result, problem),
                 Note("noise_integrated", _about_integration(problem), {}),
                 _about_floors(params, problem),
                 _about_constants(problem),
@@ -702,7 +701,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         ),
         options=problem.options,
         constant=problem.constant,
-        degrees_of_freedom=result.degrees_of_freedom,
+        tails=result.tails,
         interrupted=result.status == "interrupted",
         observed_once=once if once is not None and once.any() else None,
         n_values=None if problem.columns is None else problem.columns.counts,
@@ -719,11 +718,11 @@ def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
     if problem.constant is None:
         return 0.0
     params, panel, own = result.params, problem.observations.panel, problem.constant
-    counts, degrees = problem.observations.counts[own], result.degrees_of_freedom
+    counts = problem.observations.counts[own]
     # Standardised values are zero.
-    if degrees is not None:
-        density = student_t.logpdf(0.0, degrees, scale=np.sqrt(params.noise_variance[own]))
-        return float(counts @ density)
+    if result.tails is not None:
+        log_norm = result.tails.log_density(np.zeros((1, 1)), np.ones((1, 1)))[0]
+        return float(counts @ (log_norm - 0.5 * np.log(2.0 * np.pi * params.noise_variance[own])))
     if params.has_memory:
         log_determinants = ColumnNoise(params, Steps.of(panel)).log_determinant[own]
     else:
@@ -731,21 +730,22 @@ def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
     return -0.5 * float(np.sum(counts * np.log(2.0 * np.pi) + log_determinants))
 
 
-def _about_degrees(result: FitResult, problem: FitProblem) -> str:
-    """Return sentences on Student-t noise, or an empty string."""
-    degrees = result.degrees_of_freedom
-    if degrees is None:
-        return ""
-    if is_normal(degrees):
-        return " The noise is practically normal: robust=False gives the same model faster."
-    said = f" Noise is Student-t with {degrees:.3g} degrees of freedom; log-likelihoods are lower bounds."
+def _about_tails(result: FitResult, problem: FitProblem) -> Note:
+    """Return a note on noise with heavy tails; its text is empty for Gaussian noise."""
+    tails = result.tails
+    if tails is None:
+        return Note("student_t", "", {"degrees": None})
+    if tails.is_normal:
+        text = " The noise is practically normal: robust=False gives the same model faster."
+        return Note("student_t", text, {"degrees": tails.shape})
+    said = tails.sentence
     same = np.flatnonzero(repetitive_columns(problem.observations.panel))
     if problem.options.separate_variances and same.size:
         said += (
             f" At least 40 % of the values of {_listed(same, problem)} are equal: their noise variance is "
             "at least a tenth of the variance, because all other values would otherwise be outliers."
         )
-    return said
+    return Note("student_t", said, {"degrees": tails.shape})
 
 
 def _about_integration(problem: FitProblem) -> str:

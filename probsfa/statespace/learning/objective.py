@@ -32,6 +32,7 @@ from probsfa.statespace.learning.fisher_metric import (
     make_metric,
 )
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Transport, ascend, straight
+from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
@@ -179,8 +180,8 @@ class FitResult(NamedTuple):
         Number of posterior evaluations.
     status : str
         A key of :data:`STATUS_SENTENCES`.
-    degrees_of_freedom : float or None, default=None
-        Degrees of freedom of Student-t noise; None for Gaussian noise.
+    tails : HeavyTails or None, default=None
+        Noise with heavy tails; None for Gaussian noise.
     """
 
     params: StateSpace
@@ -188,7 +189,7 @@ class FitResult(NamedTuple):
     history: tuple[float, ...]
     n_evaluations: int
     status: Status
-    degrees_of_freedom: float | None = None
+    tails: HeavyTails | None = None
 
     @property
     def converged(self) -> bool:

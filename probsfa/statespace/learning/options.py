@@ -13,7 +13,7 @@ from probsfa._times import TimeAxis, seconds_of
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_count, check_memory, check_option
 from probsfa.statespace.learning.coordinates import PERIOD_RANGE, Limits
-from probsfa.statespace.noise import STRUCTURES, NoiseVariances
+from probsfa.statespace.noise import STRUCTURES, TAILS, HeavyTails, NoiseVariances
 from probsfa.statespace.noise.gaussian import (
     FORMER_FLOOR,
     LEAST_KNOWN_NOISE,
@@ -322,9 +322,10 @@ class FitOptions:
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
             check_option("noise_prior", self.noise_prior, ("weak",))
-        by_name = isinstance(self.robust, str) and self.robust in ("cell", "row")
+        by_name = isinstance(self.robust, str) and self.robust in TAILS
         if not (by_name or isinstance(self.robust, (bool, np.bool_))):
-            raise ValueError(f"robust must be 'auto', True, False, 'cell' or 'row'; got {self.robust!r}.")
+            names = " or ".join(map(repr, TAILS))
+            raise ValueError(f"robust must be 'auto', True, False, {names}; got {self.robust!r}.")
         if self.noise_free and self.robust:
             raise ValueError(
                 "noise=0.0 and robust=True cannot be combined; robust=True requires noise='diagonal', "
@@ -417,9 +418,11 @@ class FitOptions:
         return Latents(int(self.n_components), self._others)
 
     @property
-    def by_row(self) -> bool:
-        """Whether all values of a row share one weight of Student-t noise."""
-        return self.robust == "row"
+    def tails(self) -> HeavyTails | None:
+        """Noise with heavy tails from which a fit starts; None for Gaussian noise."""
+        if not self.robust:
+            return None
+        return TAILS[self.robust if isinstance(self.robust, str) else "cell"]
 
     @property
     def _others(self) -> dict[type[Process], int]:

@@ -57,8 +57,8 @@ from probsfa.statespace.learning.standard_errors import (
     normal_quantile,
     observed_information,
 )
+from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.student import infer_weights
@@ -240,9 +240,8 @@ class _Joint:
     def least_squares_at(self, result: FitResult, coefficients: FloatArray) -> _Solution:
         """Compute generalised least squares at the parameters and weights of a result."""
         params, panel = result.params.state_space, self.panel_at(coefficients)
-        if result.degrees_of_freedom is not None:
-            student = StudentNoise(result.degrees_of_freedom, self.problem.options.by_row)
-            panel = panel.weighted(infer_weights(params, panel, student).weights.values)
+        if result.tails is not None:
+            panel = panel.weighted(infer_weights(params, panel, result.tails).weights.values)
         # Remaining gain at which least squares stop, as a fraction of the tolerance.
         return least_squares(params, panel, self.design.rows, 1e-4 * self.problem.tol)
 
@@ -262,7 +261,7 @@ class _Joint:
                 count += step.n_evaluations
                 params = params.replace(offset=params.offset + step.change[:, 0])
                 b = b + step.change[:, 1:]
-                result = self._maximize(params, b, noise, max(limit - count, 2), result.degrees_of_freedom)
+                result = self._maximize(params, b, noise, max(limit - count, 2), result.tails)
                 count += result.n_evaluations
                 params, status = result.params, result.status
                 reached = result.log_likelihood + noise.log_prior(params.noise_variance)
@@ -279,17 +278,19 @@ class _Joint:
         return _State(result, best.coefficients, count)
 
     def _maximize(
-        self, params: StateSpace, b: FloatArray, noise: Noise, limit: int, degrees: float | None
+        self, params: StateSpace, b: FloatArray, noise: Noise, limit: int, tails: HeavyTails | None
     ) -> FitResult:
-        """Optimize all other parameters; with a weight per value, scales and degrees of freedom are fixed."""
+        """Optimize all other parameters; with a weight per value, scales and shape of the noise are fixed."""
         options, tol = self.problem.options, self.problem.tol
-        if options.robust:
+        first = options.tails
+        if first is not None:
+            hold = tails is not None and not tails.by_row
             return fit_robust(
                 self.panel_at(b),
                 options.latents,
                 noise,
                 options.known_noise(self.problem.scale),
-                by_row=options.by_row,
+                tails=tails if tails is not None and hold else first,
                 solver=options.solver,
                 max_iter=limit,
                 tol=tol,
@@ -297,7 +298,7 @@ class _Joint:
                 memory=options.has_memory,
                 limits=self.problem.limits,
                 report=self.report,
-                held_degrees=None if options.by_row else degrees,
+                hold_tails=hold,
             )
         evaluate, layout = CountedEStep(self.panel_at(b), limit, self.report), self.problem.layout
         evaluate.limits = layout.limits_of_states

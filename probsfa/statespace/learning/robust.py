@@ -46,9 +46,9 @@ from probsfa.statespace.learning.objective import (
     rounding,
 )
 from probsfa.statespace.learning.options import Given
-from probsfa.statespace.noise import NoiseVariances
+from probsfa.statespace.noise import HeavyTails, NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.noise.student import FEWEST_DEGREES, MOST_DEGREES, LeftOut, StudentNoise
+from probsfa.statespace.noise.tails import LeftOut
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, StateSpace
 from probsfa.statespace.student import (
@@ -60,19 +60,19 @@ from probsfa.statespace.student import (
     weights_at,
 )
 
-__all__ = ["clipped", "fit_robust", "is_normal", "repetitive_columns", "stand_out"]
+__all__ = ["clipped", "fit_robust", "repetitive_columns", "stand_out"]
 
 # Robust standard deviations beyond which a value is an outlier relative to its adjacent observations, or to
 # its column; largest fraction of outliers in a column.
 _FROM_NEIGHBOURS, _FROM_COLUMN, _MOST_SUSPECTS = 6.0, 8.0, 0.25
 # Minimum fraction of equal values of a repetitive column, and lower bound of its noise variance.
 _REPETITIVE, _NOISE_OF_REPETITIVE = 0.4, 0.1
-# Maximum number of posterior evaluations at fixed weights, and of rounds; initial degrees of freedom.
-_EVALUATIONS_A_ROUND, _MOST_ROUNDS, _FIRST_DEGREES = 5, 200, 4.0
+# Maximum number of posterior evaluations at fixed weights, and of rounds.
+_EVALUATIONS_A_ROUND, _MOST_ROUNDS = 5, 200
 # Maximum number of leave-one-out updates of degrees of freedom and scales, rounds of optimization in between,
 # change of their logarithms below which they have converged, and maximum number of values for the estimate.
 _MOST_LEFT_OUT_ROUNDS, _ROUNDS_BETWEEN, _SAME, _MOST_CELLS = 8, 2, 0.02, 2**17
-# Degrees of freedom above which normal noise is used, unless the log-likelihood falls by at least this many
+# Shape above which normal noise is used, unless the log-likelihood falls by at least this many
 # nats.
 _NEARLY_NORMAL, _WORTH_TAILS = 20.0, 2.0
 
@@ -176,7 +176,7 @@ class _WeightedEStep:
 class _State:
     """Best values so far: parameters, degrees of freedom, weights, and bound plus log prior density."""
 
-    def __init__(self, params: StateSpace, noise: StudentNoise, weights: Weights, value: float) -> None:
+    def __init__(self, params: StateSpace, noise: HeavyTails, weights: Weights, value: float) -> None:
         self.params, self.noise, self.weights, self.value = params, noise, weights, value
 
 
@@ -186,7 +186,7 @@ def fit_robust(
     noise: Noise,
     known_noise: FloatArray | None,
     *,
-    by_row: bool,
+    tails: HeavyTails,
     solver: str,
     max_iter: int,
     tol: float,
@@ -196,7 +196,7 @@ def fit_robust(
     given: Given | None = None,
     limits: Limits | None = None,
     report: Report | None = None,
-    held_degrees: float | None = None,
+    hold_tails: bool = False,
 ) -> FitResult:
     """Maximize the lower bound of the likelihood of standardised data under Student-t noise.
 
@@ -206,17 +206,17 @@ def fit_robust(
         Packed observations; the bulk of each column has mean near zero and variance near one.
     latents, noise, known_noise, solver, tol, n_init, start, memory, given, limits, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
-    by_row : bool
-        Whether all values of a row share one weight.
+    tails : HeavyTails
+        Noise with the initial shape.
     max_iter : int
         Maximum number of posterior evaluations of the initial Gaussian fit, and again of the robust fit.
-    held_degrees : float, optional
-        Degrees of freedom to hold fixed, together with the scales of `start`, which is then required.
+    hold_tails : bool, default=False
+        Whether to hold the shape fixed, together with the scales of `start`, which is then required.
 
     Returns
     -------
     FitResult
-        Includes degrees of freedom. After a KeyboardInterrupt it is the best result so far. Its
+        Includes the noise. After a KeyboardInterrupt it is the best result so far. Its
         log-likelihood is the lower bound, without the prior.
     """
     layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
@@ -225,8 +225,7 @@ def fit_robust(
         least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, least))
     interrupted, count = False, 0
-    hold = held_degrees is not None and start is not None
-    student = StudentNoise(_FIRST_DEGREES if held_degrees is None else held_degrees, by_row)
+    hold = hold_tails and start is not None
     cleaned = panel
     if start is None:
         cleaned = _without_suspects(panel)
@@ -256,32 +255,32 @@ def fit_robust(
         if start is None:
             weights = np.array(cleaned.mask[:])
         else:
-            weights = infer_weights(params, panel, student).weights.values
+            weights = infer_weights(params, panel, tails).weights.values
         run = _Alternation(evaluate, e_step, layout, noise, solver, tol)
         if hold:
             run = run.at_tails()
             evaluate.begin_with_prior(run.noise)
-        state = _reweighted(params, student, weights, panel, evaluate, hold_degrees=hold)
+        state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=hold)
         result, state = run(state, interrupted)
-        if not (by_row or hold):
+        if not (tails.by_row or hold):
             result = _with_tails_of_cells_left_out(run, result, state, max_iter)
         return result
 
 
 def _reweighted(
     params: StateSpace,
-    student: StudentNoise,
+    tails: HeavyTails,
     weights: FloatArray,
     panel: Panel,
     evaluate: CountedEStep,
     *,
-    hold_degrees: bool = False,
+    hold_shape: bool = False,
 ) -> _State:
-    """Update weights, and degrees of freedom unless held, for the posterior under the given weights."""
+    """Update weights, and the shape unless held, for the posterior under the given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = cell_moments(params, panel.weighted(weights))
     s = moments.discrepancies(params, panel)
-    better = student if hold_degrees else student.at_best_degrees(s, mask)
+    better = tails if hold_shape else tails.at_best_shape(s, mask)
     value = bound_at(params, panel, moments, weights, better) + evaluate.log_prior(params)
     return _State(params, better, weights_at(better, s, panel), value)
 
@@ -295,21 +294,21 @@ class _Alternation(NamedTuple):
     noise: Noise
     solver: str
     tol: float
-    hold_degrees: bool = False
+    hold_shape: bool = False
 
     def at_tails(self) -> "_Alternation":
-        """Return a copy that holds degrees of freedom and scales fixed."""
+        """Return a copy that holds shape and scales fixed."""
         known = NoiseVariances.known(self.noise.floor.size)
         noise = Noise(known, self.noise.floor)
         layout = self.layout._replace(variances=known)
-        return self._replace(layout=layout, noise=noise, hold_degrees=True)
+        return self._replace(layout=layout, noise=noise, hold_shape=True)
 
     def __call__(
         self, state: _State, interrupted: bool = False, *, n_rounds: int | None = None
     ) -> tuple[FitResult, _State]:
         """Optimize until convergence or for `n_rounds`; return the best so far after an interrupt."""
         evaluate, noise, tol = self.evaluate, self.noise, self.tol
-        panel, limit, hold = evaluate.panel, evaluate.limit, self.hold_degrees
+        panel, limit, hold = evaluate.panel, evaluate.limit, self.hold_shape
         run: Callable[..., FitResult]
         if self.solver == "em":
             run = partial(fit_em, loaded=self.layout.loaded)
@@ -327,7 +326,7 @@ class _Alternation(NamedTuple):
                 end = run(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
                 if end.history:
                     weights = state.weights.values
-                    better = _reweighted(end.params, state.noise, weights, panel, evaluate, hold_degrees=hold)
+                    better = _reweighted(end.params, state.noise, weights, panel, evaluate, hold_shape=hold)
                     state = better if better.value >= state.value else state
                 history.append(max(state.value, history[-1]))
                 if end.status == "interrupted":
@@ -358,8 +357,7 @@ class _Alternation(NamedTuple):
             status = "interrupted"
         prior = evaluate.log_prior(state.params)
         values = tuple(value - prior for value in history)
-        degrees = state.noise.degrees_of_freedom
-        return FitResult(state.params, values[-1], values, evaluate.count, status, degrees), state
+        return FitResult(state.params, values[-1], values, evaluate.count, status, state.noise), state
 
 
 def _with_tails_of_cells_left_out(
@@ -379,17 +377,17 @@ def _with_tails_of_cells_left_out(
             if result.status == "interrupted" or (at_the_end and not result.converged):
                 break
             before, weights = state.noise, state.weights.values
-            student, scales = tails_of_cells_left_out(state.params, before, weights, panel, run.noise)
-            was, now = before.degrees_of_freedom, student.degrees_of_freedom
+            tails, scales = tails_of_cells_left_out(state.params, before, weights, panel, run.noise)
+            was, now = before.shape, tails.shape
             moved = np.append(
                 np.log(scales / state.params.noise_variance), 0.0 if was == now else np.log(now / was)
             )
-            same = np.max(np.abs(moved)) < _SAME or (is_normal(was) and is_normal(now))
+            same = np.max(np.abs(moved)) < _SAME or (before.is_normal and tails.is_normal)
             if same and at_the_end:
                 break
             if not same:
                 params = state.params.replace(noise_variance=scales)
-                state = _reweighted(params, student, weights, panel, evaluate, hold_degrees=True)
+                state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=True)
             evaluate.limit = evaluate.count + max_iter
             at_the_end = same
             result, state = held(state, n_rounds=None if same else _ROUNDS_BETWEEN)
@@ -402,16 +400,16 @@ def _with_tails_of_cells_left_out(
 
 
 def tails_of_cells_left_out(
-    params: StateSpace, student: StudentNoise, weights: FloatArray, panel: Panel, noise: Noise
-) -> tuple[StudentNoise, FloatArray]:
-    """Estimate degrees of freedom and squared scales by maximizing the leave-one-out density.
+    params: StateSpace, tails: HeavyTails, weights: FloatArray, panel: Panel, noise: Noise
+) -> tuple[HeavyTails, FloatArray]:
+    """Estimate shape and squared scales by maximizing the leave-one-out density.
 
     Parameters
     ----------
     params : StateSpace
         Parameters of the model; initial scales.
-    student : StudentNoise
-        Initial degrees of freedom.
+    tails : HeavyTails
+        Noise with the initial shape.
     weights : ndarray of shape (T, D)
         Expected weights of the values.
     panel : Panel
@@ -421,7 +419,7 @@ def tails_of_cells_left_out(
 
     Returns
     -------
-    student : StudentNoise
+    tails : HeavyTails
         Normal noise if heavier tails gain less than two nats.
     scales : ndarray of shape (D,)
     """
@@ -431,7 +429,7 @@ def tails_of_cells_left_out(
     step = -(-np.count_nonzero(told) // _MOST_CELLS)
     rows, columns = np.nonzero(told[::step])
     if rows.size == 0:
-        return student, params.noise_variance
+        return tails, params.noise_variance
     errors = np.asarray(panel.values[: panel.n_rows : step])[rows, columns] - means[::step][rows, columns]
     cells = LeftOut(errors, explained[::step][rows, columns], columns)
     tied = noise.variances
@@ -446,23 +444,25 @@ def tails_of_cells_left_out(
 
     def loss(vector: FloatArray) -> tuple[float, FloatArray]:
         scales = scales_at(vector[1:])
-        value, by_scales, by_degrees = cells.log_density(scales, float(np.exp(vector[0])))
+        value, by_scales, by_shape = tails.with_shape(float(np.exp(vector[0]))).left_out_density(
+            cells, scales
+        )
         slope = np.where(free, step * tied.totals(by_scales) + noise.prior_slope(scales), 0.0)
-        return -step * value - noise.log_prior(scales), -np.append(step * by_degrees, slope)
+        return -step * value - noise.log_prior(scales), -np.append(step * by_shape, slope)
 
-    def best(degrees: tuple[float, float]) -> tuple[float, float, FloatArray]:
+    def best(shapes: tuple[float, float]) -> tuple[float, float, FloatArray]:
         floor = np.log(tied.largest(noise.floor)) - first
-        start = np.append(np.clip(np.log(student.degrees_of_freedom), *np.log(degrees)), np.zeros(free.size))
-        bounds = [tuple(np.log(degrees)), *((min(low, 0.0), None) for low in floor)]
+        start = np.append(np.clip(np.log(tails.shape), *np.log(shapes)), np.zeros(free.size))
+        bounds = [tuple(np.log(shapes)), *((min(low, 0.0), None) for low in floor)]
         end = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-10})
         return float(end.fun), float(np.exp(end.x[0])), scales_at(end.x[1:])
 
-    value, degrees, scales = best((FEWEST_DEGREES, MOST_DEGREES))
-    if degrees > _NEARLY_NORMAL:
-        normal = best((MOST_DEGREES, MOST_DEGREES))
+    value, shape, scales = best(tails.shapes)
+    if shape > _NEARLY_NORMAL:
+        normal = best((tails.shapes[1], tails.shapes[1]))
         if normal[0] - value < _WORTH_TAILS:
-            value, degrees, scales = normal
-    return student._replace(degrees_of_freedom=degrees), np.maximum(scales, noise.floor)
+            value, shape, scales = normal
+    return tails.with_shape(shape), np.maximum(scales, noise.floor)
 
 
 def _promised(gains: list[float]) -> float:
@@ -480,8 +480,3 @@ def _from_elsewhere(state: _State, panel: Panel, evaluate: CountedEStep, tol: fl
     if not np.isfinite(inferred.bound):
         return None
     return _reweighted(state.params, state.noise, inferred.weights.values, panel, evaluate)
-
-
-def is_normal(degrees_of_freedom: float) -> bool:
-    """Return whether degrees of freedom are at their upper limit, where noise is practically normal."""
-    return degrees_of_freedom >= 0.99 * MOST_DEGREES

@@ -14,16 +14,17 @@ Lange, K. L., Little, R. J. A. & Taylor, J. M. G. (1989). Robust statistical mod
 distribution. JASA 84, 881-896. https://doi.org/10.1080/01621459.1989.10478852
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import betaln, digamma, gammaincinv, gammaln, logsumexp, ndtr, ndtri
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.noise.tails import HeavyTails, LeftOut
 
-__all__ = ["FEWEST_DEGREES", "MOST_DEGREES", "LeftOut", "StudentNoise"]
+__all__ = ["FEWEST_DEGREES", "MOST_DEGREES", "StudentNoise"]
 
 #: Limits of the degrees of freedom: the variance is finite above two, and the upper limit is nearly Gaussian.
 FEWEST_DEGREES, MOST_DEGREES = 2.1, 1000.0
@@ -33,28 +34,51 @@ FEWEST_DEGREES, MOST_DEGREES = 2.1, 1000.0
 _FEWER_NODES, _CELLS_AT_ONCE = 48, 8192
 
 
-class StudentNoise(NamedTuple):
-    """Degrees of freedom of the noise, and which values share a weight.
+@dataclass(frozen=True)
+class StudentNoise(HeavyTails):
+    """Student-t noise.
 
     Attributes
     ----------
-    degrees_of_freedom : float
+    degrees_of_freedom : float, default=4.0
         ``nu``.
     by_row : bool, default=False
-        Whether all values of a row share one weight; otherwise each value has its own.
+        Whether all values of a row share one weight, or each has its own.
     """
 
-    degrees_of_freedom: float
+    degrees_of_freedom: float = 4.0
     by_row: bool = False
+    shapes = (FEWEST_DEGREES, MOST_DEGREES)
+
+    @property
+    def shape(self) -> float:
+        """``nu``."""
+        return self.degrees_of_freedom
+
+    def with_shape(self, shape: float) -> "StudentNoise":
+        """Return the noise with other degrees of freedom."""
+        return replace(self, degrees_of_freedom=shape)
+
+    @property
+    def attributes(self) -> Mapping[str, float]:
+        """Degrees of freedom."""
+        return {"degrees_of_freedom_": self.degrees_of_freedom}
+
+    @property
+    def sentence(self) -> str:
+        """Sentence on the noise for the status of a fit."""
+        nu = self.degrees_of_freedom
+        return f" Noise is Student-t with {nu:.3g} degrees of freedom; log-likelihoods are lower bounds."
 
     @property
     def variance(self) -> float:
         """Marginal variance of the noise, in units of ``r``: ``nu / (nu - 2)``."""
         return self.degrees_of_freedom / (self.degrees_of_freedom - 2.0)
 
-    def shared(self, cells: FloatArray) -> FloatArray:
-        """Return sums (N, 1) or (N, D) over the values (N, D) that share a weight."""
-        return cells.sum(axis=1, keepdims=True) if self.by_row else cells
+    @property
+    def location_variance(self) -> float:
+        """Reciprocal of the Fisher information about a location: ``(nu + 3) / (nu + 1)``."""
+        return (self.degrees_of_freedom + 3.0) / (self.degrees_of_freedom + 1.0)
 
     def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
         """Return ``E[w]`` of every value (N, D), including missing ones."""
@@ -75,7 +99,7 @@ class StudentNoise(NamedTuple):
         terms = _log_norm(n, nu) - 0.5 * (nu + n) * np.log1p(s / nu)
         return np.asarray(np.sum(terms, axis=1))
 
-    def at_best_degrees(self, discrepancies: FloatArray, mask: FloatArray) -> "StudentNoise":
+    def at_best_shape(self, discrepancies: FloatArray, mask: FloatArray) -> "StudentNoise":
         """Return the noise with the degrees of freedom that maximise the bound, within their limits."""
         s, n = self.shared(discrepancies), self.shared(mask)
         s, n = s[n > 0.0], n[n > 0.0]
@@ -89,7 +113,7 @@ class StudentNoise(NamedTuple):
         end = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-6})
         known = min(max(self.degrees_of_freedom, FEWEST_DEGREES), MOST_DEGREES)
         tried = [float(end.x), *limits, float(np.log(known))]
-        return self._replace(degrees_of_freedom=float(np.exp(min(tried, key=loss))))
+        return self.with_shape(float(np.exp(min(tried, key=loss))))
 
     def scores(
         self,
@@ -135,6 +159,72 @@ class StudentNoise(NamedTuple):
             out[here] = -np.sign(errors[here]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
         return out
 
+    def scores_in_rows(
+        self,
+        errors: FloatArray,
+        explained: FloatArray,
+        scale: FloatArray,
+        discrepancies: FloatArray,
+        mask: FloatArray,
+    ) -> FloatArray:
+        """Return normal scores (N, D) of values left out one at a time.
+
+        If the values of a row share a weight, it is inferred from its other values, with discrepancies and
+        mask (N, D).
+        """
+        if not self.by_row:
+            return self.scores(errors, explained, scale)
+        others = mask.sum(axis=1, keepdims=True) - mask
+        power = np.maximum(discrepancies.sum(axis=1, keepdims=True) - discrepancies, 0.0)
+        degrees = self.degrees_of_freedom + others
+        return self.scores(errors, explained, scale * (self.degrees_of_freedom + power) / degrees, degrees)
+
+    def left_out_density(self, cells: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
+        """Compute the log density of leave-one-out errors and its derivatives, by quadrature.
+
+        ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
+        rule is applied in ``log w``; derivatives are expectations over the distribution of ``w`` given ``e``.
+
+        Parameters
+        ----------
+        cells : LeftOut
+            Leave-one-out predictions.
+        scales : ndarray of shape (D,)
+            Squared scale of the noise of each column, ``r``.
+
+        Returns
+        -------
+        value : float
+            Log density in nats.
+        by_log_scales : ndarray of shape (D,)
+            Derivative by ``log r``.
+        by_log_shape : float
+            Derivative by ``log nu``.
+        """
+        degrees = self.degrees_of_freedom
+        r = scales[cells.columns]
+        farthest = float(np.max(cells.errors**2 / (cells.explained + r), initial=0.0))
+        weights, log_p = _log_gamma_nodes(degrees, farthest)
+        about_degrees = 0.5 * (
+            1.0 + np.log(0.5 * degrees) - digamma(0.5 * degrees) + np.log(weights) - weights
+        )
+        value, slope, by_scales = 0.0, 0.0, np.zeros(cells.errors.size)
+        for first in range(0, cells.errors.size, _CELLS_AT_ONCE):
+            part = slice(first, first + _CELLS_AT_ONCE)
+            noise = r[part] / weights[:, None]
+            variance = cells.explained[part] + noise
+            power = cells.errors[part] ** 2 / variance
+            log_q = log_p[:, None] - 0.5 * (power + np.log(2.0 * np.pi * variance))
+            largest = log_q.max(axis=0)
+            q = np.exp(log_q - largest)
+            total = q.sum(axis=0)
+            value += float(np.sum(largest + np.log(total)))
+            slope += float(np.sum((about_degrees @ q) / total))
+            by_scales[part] = 0.5 * np.sum(q * noise * (power - 1.0) / variance, axis=0) / total
+        by_column = np.zeros(scales.size)
+        np.add.at(by_column, cells.columns, by_scales)
+        return value, by_column, degrees * slope
+
     def draw(
         self,
         shape: tuple[int, ...],
@@ -164,69 +254,6 @@ def _log_norm(n: FloatArray, nu: float) -> FloatArray:
     half = 0.5 * np.maximum(n, 1.0)  # the result for n = 0 is set to zero below
     ratio = gammaln(half) - betaln(0.5 * nu, half)
     return np.where(n > 0.0, ratio - half * np.log(0.5 * nu), 0.0)
-
-
-class LeftOut(NamedTuple):
-    """Leave-one-out predictions of some values.
-
-    Attributes
-    ----------
-    errors : ndarray of shape (M,)
-        Values less the means of their noise-free parts given the other values.
-    explained : ndarray of shape (M,)
-        Variances of the noise-free parts given the other values.
-    columns : ndarray of int of shape (M,)
-        Column of each value.
-    """
-
-    errors: FloatArray
-    explained: FloatArray
-    columns: NDArray[np.intp]
-
-    def log_density(self, scales: FloatArray, degrees: float) -> tuple[float, FloatArray, float]:
-        """Compute the log density of the errors and its derivatives, by quadrature over the weights.
-
-        ``sum_i log of the integral of N(e_i; 0, v_i + r / w) Gamma(w; nu / 2, nu / 2) dw``. The trapezoidal
-        rule is applied in ``log w``; derivatives are expectations over the distribution of ``w`` given ``e``.
-
-        Parameters
-        ----------
-        scales : ndarray of shape (D,)
-            Squared scale of the noise of each column, ``r``.
-        degrees : float
-            ``nu``.
-
-        Returns
-        -------
-        value : float
-            Log density in nats.
-        by_log_scales : ndarray of shape (D,)
-            Derivative by ``log r``.
-        by_log_degrees : float
-            Derivative by ``log nu``.
-        """
-        r = scales[self.columns]
-        farthest = float(np.max(self.errors**2 / (self.explained + r), initial=0.0))
-        weights, log_p = _log_gamma_nodes(degrees, farthest)
-        about_degrees = 0.5 * (
-            1.0 + np.log(0.5 * degrees) - digamma(0.5 * degrees) + np.log(weights) - weights
-        )
-        value, slope, by_scales = 0.0, 0.0, np.zeros(self.errors.size)
-        for first in range(0, self.errors.size, _CELLS_AT_ONCE):
-            cells = slice(first, first + _CELLS_AT_ONCE)
-            noise = r[cells] / weights[:, None]
-            variance = self.explained[cells] + noise
-            power = self.errors[cells] ** 2 / variance
-            log_q = log_p[:, None] - 0.5 * (power + np.log(2.0 * np.pi * variance))
-            largest = log_q.max(axis=0)
-            q = np.exp(log_q - largest)
-            total = q.sum(axis=0)
-            value += float(np.sum(largest + np.log(total)))
-            slope += float(np.sum((about_degrees @ q) / total))
-            by_scales[cells] = 0.5 * np.sum(q * noise * (power - 1.0) / variance, axis=0) / total
-        by_column = np.zeros(scales.size)
-        np.add.at(by_column, self.columns, by_scales)
-        return value, by_column, degrees * slope
 
 
 def _log_gamma_nodes(nu: float, farthest: float) -> tuple[FloatArray, FloatArray]:

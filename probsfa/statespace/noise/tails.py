@@ -1,0 +1,139 @@
+"""Interface of noise with heavy tails: Gaussian noise whose precision differs between values, or rows.
+
+With ``w_td`` a weight for each value, or one weight ``w_t`` for all values of a row, and ``p(w)`` a
+distribution with one parameter, the shape,
+
+    x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ p(w).
+
+A kind of noise is a file with a subclass of :class:`HeavyTails`, and an entry in
+:data:`probsfa.statespace.noise.TAILS`. All other modules use this interface, except the causal filter in
+:mod:`probsfa.statespace.student`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from probsfa._typing import FloatArray
+
+__all__ = ["HeavyTails", "LeftOut"]
+
+
+class LeftOut(NamedTuple):
+    """Leave-one-out predictions of some values.
+
+    Attributes
+    ----------
+    errors : ndarray of shape (M,)
+        Values less the means of their noise-free parts given the other values.
+    explained : ndarray of shape (M,)
+        Variances of the noise-free parts given the other values.
+    columns : ndarray of int of shape (M,)
+        Column of each value.
+    """
+
+    errors: FloatArray
+    explained: FloatArray
+    columns: NDArray[np.intp]
+
+
+class HeavyTails(ABC):
+    """Distribution of the weights of values, and of noise given them; immutable.
+
+    Attributes
+    ----------
+    by_row : bool
+        Whether all values of a row share one weight, or each has its own.
+    shapes : tuple of float
+        Limits of the shape; at the upper one noise is practically normal.
+    """
+
+    by_row: bool
+    shapes: ClassVar[tuple[float, float]]
+
+    @property
+    @abstractmethod
+    def shape(self) -> float:
+        """Parameter of the distribution of weights; the larger, the lighter are the tails."""
+
+    @abstractmethod
+    def with_shape(self, shape: float) -> Self:
+        """Return the noise with another shape."""
+
+    @property
+    @abstractmethod
+    def attributes(self) -> Mapping[str, float]:
+        """Fitted attributes of estimators: the shape under the name that users know."""
+
+    @property
+    @abstractmethod
+    def sentence(self) -> str:
+        """Sentence on the noise for the status of a fit."""
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether the shape is at its upper limit, where noise is practically normal."""
+        return self.shape >= 0.99 * self.shapes[1]
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Marginal variance of the noise, in units of ``r``."""
+
+    @property
+    @abstractmethod
+    def location_variance(self) -> float:
+        """Variance of Gaussian noise with the same information about a location, in units of ``r``."""
+
+    def shared(self, cells: FloatArray) -> FloatArray:
+        """Return sums (N, 1) or (N, D) over the values (N, D) that share a weight."""
+        return cells.sum(axis=1, keepdims=True) if self.by_row else cells
+
+    @abstractmethod
+    def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+        """Return ``E[w]`` of every value (N, D), including missing ones."""
+
+    @abstractmethod
+    def expected_variances(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+        """Return ``E[1 / w]`` of every value (N, D): the variance of its noise, in units of ``r``."""
+
+    @abstractmethod
+    def log_density(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
+        """Return the log density of rows (N,) without ``-n/2 log(2 pi r)``, in nats."""
+
+    @abstractmethod
+    def at_best_shape(self, discrepancies: FloatArray, mask: FloatArray) -> Self:
+        """Return the noise with the shape that maximises the log density, within its limits."""
+
+    @abstractmethod
+    def left_out_density(self, cells: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
+        """Return the log density of leave-one-out errors, and its derivatives by ``log r`` and log shape."""
+
+    @abstractmethod
+    def scores(self, errors: FloatArray, explained: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return normal scores (N, D) of errors with a normal part of variances ``explained``."""
+
+    @abstractmethod
+    def scores_in_rows(
+        self,
+        errors: FloatArray,
+        explained: FloatArray,
+        scale: FloatArray,
+        discrepancies: FloatArray,
+        mask: FloatArray,
+    ) -> FloatArray:
+        """Return normal scores of values left out one at a time; the others of its row tell its weight."""
+
+    @abstractmethod
+    def draw(
+        self,
+        shape: tuple[int, ...],
+        scale: FloatArray,
+        rng: np.random.Generator,
+        discrepancies: FloatArray | None = None,
+        mask: FloatArray | None = None,
+    ) -> FloatArray:
+        """Draw noise of new values (..., N, D), given observed values of the same rows if passed."""
