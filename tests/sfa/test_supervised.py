@@ -1,6 +1,7 @@
 """The supervised step: classes and numbers from slow features."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,10 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import NearestCentroid
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from probsfa import graphs
@@ -201,7 +203,7 @@ def test_regressor_gives_soft_labels(rng):
     """Equation 36: the mean of the labels of the groups under their probabilities."""
     X, y = curve(rng)
     gaussian = QuadraticDiscriminantAnalysis(reg_param=0.01)
-    model = GraphSFARegressor(3, n_labels=10, classifier=gaussian, shrinkage=None).fit(X, y)
+    model = GraphSFARegressor(3, graph="serial", n_labels=10, classifier=gaussian, shrinkage=None).fit(X, y)
     groups = np.argsort(np.argsort(y)) * 10 // 400
     labels = [y[groups == g].mean() for g in range(10)]
     np.testing.assert_allclose(model.label_values_, labels, rtol=EXACT)
@@ -304,10 +306,9 @@ def test_features_of_few_rows_are_those_of_all_columns(rng, monkeypatch):
         [rng.standard_normal((30, 40)) + np.eye(3)[y] @ rng.standard_normal((3, 40)), np.ones(30)]
     )
     X *= units
-    estimator = GraphSFAClassifier(2, expansion=None, shrinkage_target="diagonal")
     train, held_out = np.arange(20), np.arange(20, 30)
-    data = choice._Data(estimator, X, y, y, np.zeros(30, dtype=int), [])
-    basis = choice.Basis(None, "diagonal", [0.1, "auto"])
+    data = choice._Data(None, X, y, y, np.zeros(30, dtype=int), [])
+    basis = choice.Basis(None, "diagonal", [0.1, "auto"], "clustered")
     options = choice.Options([basis], lambda *_: [], [2], [])
     found = list(choice._features(data, basis, options, train, held_out))
     rows, graph = X[train], graphs.clustered(y[train])
@@ -428,6 +429,47 @@ def test_the_step_on_top_is_continuous(rng):
     assert np.sqrt(np.mean((estimate - y[150:]) ** 2)) < 0.015
     other = GraphSFARegressor(regressor=LinearRegression()).fit(X[:150], y[:150])
     assert isinstance(other.regressor_, LinearRegression)
+
+
+@pytest.mark.parametrize("chosen", ["default", "sliding_window"])
+def test_the_graph_is_chosen_on_held_out_samples(chosen):
+    """A serial graph of 60 samples has 7 groups, 6 features: too few if eight columns determine the label."""
+    rng = np.random.default_rng(5 if chosen == "default" else 42)
+    y = rng.standard_normal(120)
+    X = y[:, None] + 0.2 * rng.standard_normal((120, 3))
+    if chosen == "sliding_window":
+        X = rng.standard_normal((120, 8))
+        y = X[:, :4].sum(axis=1) + X[:, 4] * X[:, 5] + X[:, 6] * X[:, 7]
+    settings = {
+        "cv": 3,
+        "regressor": make_pipeline(Polynomial(2), Ridge(0.1)),
+        "expansion": None,
+        "shrinkage": 0.01,
+    }
+    fits = {
+        name: GraphSFARegressor(graph=graph, **settings).fit(X[:60], y[:60])
+        for name, graph in (("auto", None), ("default", "serial"), ("sliding_window", "sliding_window"))
+    }
+    assert fits["auto"].gsfa_.graph.name == chosen
+    np.testing.assert_array_equal(fits["auto"].predict(X), fits[chosen].predict(X))
+    assert fits["auto"].held_out_score_ == max(fit.held_out_score_ for fit in fits.values())
+
+
+@pytest.mark.parametrize(("graph", "n_warnings"), [(None, 0), ("serial", 1)])
+@pytest.mark.parametrize("n_labels", [2, 3])
+def test_few_distinct_labels_are_warned_of_once_if_at_all(rng, graph, n_warnings, n_labels):
+    X, y = rng.standard_normal((40, 3)), np.arange(40) % n_labels
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        GraphSFARegressor(graph=graph, cv=2).fit(X, y)
+    assert len(caught) == n_warnings
+
+
+def test_a_ring_of_degrees_requires_the_period(rng):
+    y = rng.uniform(0, 360, 40)
+    X = np.column_stack([np.cos(np.radians(y)), np.sin(np.radians(y))])
+    with pytest.raises(ValueError, match="period"):
+        GraphSFARegressor(graph="ring", cv=2).fit(X, y)
 
 
 @pytest.mark.parametrize("graph", ["serial", "mixed", "sliding_window", "reordering"])

@@ -51,11 +51,14 @@ class Basis(NamedTuple):
         Of shrinkage.
     shrinkage : sequence of float or "auto"
         Intensities; "auto" is Ledoit and Wolf's.
+    graph : TrainingGraph, str or callable
+        As in :class:`probsfa.sfa.GraphSFA`.
     """
 
     expansion: Any
     target: str
     shrinkage: Sequence[float | str]
+    graph: Any
 
 
 class Options(NamedTuple):
@@ -135,7 +138,7 @@ class Choice(NamedTuple):
 
 
 def choose(
-    estimator: Any,
+    rank_tol: float | None,
     X: FloatArray,
     labels: Any,
     targets: NDArray[Any],
@@ -148,8 +151,8 @@ def choose(
 
     Parameters
     ----------
-    estimator : GraphSFAClassifier or GraphSFARegressor
-        Its graph and `rank_tol` are used.
+    rank_tol : float, optional
+        As in :class:`probsfa.sfa.GraphSFA`.
     X : ndarray (N, D)
         Samples.
     labels : ndarray (N, ...)
@@ -168,7 +171,7 @@ def choose(
     """
     if not options.open or not folds:
         return options.first
-    data = _Data(estimator, X, labels, targets, np.repeat(np.arange(len(lengths)), lengths), folds)
+    data = _Data(rank_tol, X, labels, targets, np.repeat(np.arange(len(lengths)), lengths), folds)
     # One thread: for hundreds of small problems the synchronization of threads takes longer than the work.
     # Warnings are suppressed in folds, because the fit to all samples repeats the important ones.
     with one_blas_thread(), warnings.catch_warnings():
@@ -191,7 +194,7 @@ def choose(
 class _Data(NamedTuple):
     """Training samples and folds; see :func:`choose`."""
 
-    estimator: Any
+    rank_tol: float | None
     X: FloatArray
     labels: Any
     targets: NDArray[Any]
@@ -299,12 +302,11 @@ def _features(
     data: _Data, basis: Basis, options: Options, train: IntArray, held_out: IntArray
 ) -> Iterator[_Features]:
     """Yield features of training and held-out samples and their delta values for every shrinkage."""
-    estimator = data.estimator
-    whole = isinstance(estimator.graph, TrainingGraph)  # cannot be rebuilt for a subset of the samples
+    whole = isinstance(basis.graph, TrainingGraph)  # cannot be rebuilt for a subset of the samples
     rows = data.X if whole else data.X[train]
     of_train = np.bincount(data.sequence[train])
     labels = data.labels if whole else data.labels[train]
-    graph = build_graph(estimator._graph_of(), rows, labels, lengths=of_train[of_train > 0])
+    graph = build_graph(basis.graph, rows, labels, lengths=of_train[of_train > 0])
     expander = Expander.fit(basis.expansion, rows)
     expanded, outside = expander(rows), expander(data.X[held_out])
     K = options.n_components[-1] + 1  # the next one shows whether the last block of equal values is complete
@@ -325,11 +327,10 @@ def _features(
         if wide:
             expanded, outside = _in_row_space(expanded, outside)
         moments = graph_moments(graph, expanded)
-        solutions = _shrunk_to_identity(moments, intensities, K, n_varying, estimator.rank_tol)
+        solutions = _shrunk_to_identity(moments, intensities, K, n_varying, data.rank_tol)
     else:
         solutions = (
-            _slowest(shrunk_moments(moments, s, target), K, estimator.rank_tol)
-            for s in map(float, intensities)
+            _slowest(shrunk_moments(moments, s, target), K, data.rank_tol) for s in map(float, intensities)
         )
     inside = (expanded[train] if whole else expanded) - moments.mean
     outside = outside - moments.mean

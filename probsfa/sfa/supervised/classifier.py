@@ -278,7 +278,9 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         if len(classes) < _FEW * n_classes:
             options = options.for_few()
         folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
-        choice = choose(self, sequences.values, labels, classes, options, folds, _loss, sequences.lengths)
+        choice = choose(
+            self.rank_tol, sequences.values, labels, classes, options, folds, _loss, sequences.lengths
+        )
         features = self._fit_features(sequences, labels, choice, chosen=self.n_components == "auto")
         try:
             self.classifier_ = clone(choice.step).fit(features, classes)

@@ -126,7 +126,6 @@ _PRESETS = ("images",)
 _INTENSITIES = (0.01, 0.1, 0.3)  # in addition to no shrinkage and the estimate
 _IDENTITY = (0.02, 0.1, 0.3, 0.6, 0.9)
 _WHITE = (0.0, 0.01, 0.1)
-_FEW_COMPONENTS = (3, 6, 12)  # whitened; 9, 27 and 90 functions
 _MOST_COMPONENTS = 64  # limit of automatic choices
 
 
@@ -142,6 +141,8 @@ class SlowFeatureStep:
     n_components: Any
     cv: int
     gsfa_: GraphSFA
+    # Numbers of whitened principal components with products; n components are n (n + 3) / 2 functions.
+    _few_components: tuple[int, ...] = (3, 6, 12)
 
     def _check_parameters(self) -> None:
         if self.n_components is not None and self.n_components != "auto":
@@ -203,22 +204,22 @@ class SlowFeatureStep:
 
     def _bases(self) -> list[Basis]:
         """Return the first candidates of functions and shrinkage intensities."""
-        whole = isinstance(self.graph, TrainingGraph)
+        whole, graph = isinstance(self.graph, TrainingGraph), self._graph_of()
         if self.preset == "images":
-            return [Basis(PrincipalProducts(), "identity", ["auto"] if whole else _IDENTITY)]
+            return [Basis(PrincipalProducts(), "identity", ["auto"] if whole else _IDENTITY, graph)]
         expansion = None if self._open_expansion else self.expansion
         target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
         if self.shrinkage is None:
-            return [Basis(expansion, target, [0.0])]
+            return [Basis(expansion, target, [0.0], graph)]
         if not isinstance(self.shrinkage, str):
             given: list[float | str] = [float(self.shrinkage)]
         elif whole:
             given = ["auto"]  # fitted to all samples: cross-validation would always choose no shrinkage
         else:
             given = [0.0, *_INTENSITIES, "auto"]
-        bases = [Basis(expansion, target, given)]
+        bases = [Basis(expansion, target, given, graph)]
         if self.shrinkage_target == "auto" and not whole:
-            bases.append(Basis(expansion, "identity", _IDENTITY if len(given) > 1 else given))
+            bases.append(Basis(expansion, "identity", _IDENTITY if len(given) > 1 else given, graph))
         return bases
 
     def _further(self, best: Basis, n_samples: int) -> list[Basis]:
@@ -235,13 +236,17 @@ class SlowFeatureStep:
                 PrincipalProducts(n, standardize, whiten=True),
                 "diagonal",
                 _WHITE if one else [self.shrinkage],
+                best.graph,
             )
-            for n in _FEW_COMPONENTS
+            for n in self._few_components
             if n_samples >= n * (n + 3)
         ]
         bases.append(
             Basis(
-                PrincipalProducts(standardize=standardize), "identity", _IDENTITY if one else [self.shrinkage]
+                PrincipalProducts(standardize=standardize),
+                "identity",
+                _IDENTITY if one else [self.shrinkage],
+                best.graph,
             )
         )
         return bases
@@ -263,7 +268,7 @@ class SlowFeatureStep:
         """
         n_components, basis = choice.n_components, choice.basis
         options = {
-            "graph": self._graph_of(),
+            "graph": basis.graph,
             "expansion": basis.expansion,
             "rank_tol": self.rank_tol,
             "shrinkage": basis.shrinkage[0],
@@ -279,6 +284,8 @@ class SlowFeatureStep:
             except RankError:
                 if self.n_components is not None and self.n_components != "auto":
                     raise
+                if not in_time(basis.graph):  # the first fit issued all warnings
+                    warnings.simplefilter("ignore")
                 self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
         if chosen:
             keep_components(self.gsfa_, whole_blocks(self.gsfa_.delta_values_, n_components))

@@ -12,11 +12,10 @@ from sklearn.metrics import r2_score
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_estimator_type, check_positive
-from probsfa.expansions import Polynomial
 from probsfa.graphs import ring, union
 from probsfa.graphs._labels import LABEL_GRAPHS, check_labels, label_groups
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.sfa.supervised.choice import Options, choose, first_least, folds_of_rows
+from probsfa.sfa.supervised.choice import Basis, Options, choose, first_least, folds_of_rows
 from probsfa.sfa.supervised.classifier import GaussianClassifier
 from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, concatenated
 
@@ -77,14 +76,12 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         U, d, V = _decomposed((Z - self._mean) / self._scale)
         centred = y - self._target
         projected = U.T @ centred
-        squares = U**2
-        penalties, errors = _PENALTIES * len(X), []
-        for penalty in penalties:
-            kept = d**2 / (d**2 + penalty)
-            leverage = np.minimum(1.0 / len(X) + squares @ kept, 1 - 1e-9)
-            left_out = (centred - U @ (kept[:, None] * projected)) / (1 - leverage)[:, None]
-            errors.append(float(np.mean(left_out**2)))
-        self.penalty_ = float(penalties[first_least(np.array(errors))])
+        penalties = _PENALTIES * len(X)
+        kept = d**2 / (d**2 + penalties[:, None])
+        leverage = np.minimum(1.0 / len(X) + kept @ (U**2).T, 1 - 1e-9)
+        left_out = (centred - U @ (kept[:, :, None] * projected)) / (1 - leverage)[:, :, None]
+        errors = np.mean(left_out**2, axis=(1, 2))
+        self.penalty_ = float(penalties[first_least(errors)])
         gain = d / (d**2 + self.penalty_)
         self._weights = (V * gain) @ projected / self._scale[:, None]
         return self
@@ -98,7 +95,8 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         if self.basis == "linear":
             return X
         if self.basis == "quadratic":
-            return np.hstack([Polynomial(2).expand(X[:, :_MOST_PRODUCTS]), X[:, _MOST_PRODUCTS:]])
+            i, j = np.triu_indices(min(X.shape[1], _MOST_PRODUCTS))
+            return np.hstack([X, X[:, i] * X[:, j]])
         squares = np.sum(X**2, axis=1)[:, None] + np.sum(self._centres**2, axis=1) - 2 * X @ self._centres.T
         return np.exp(-self._inverse * np.maximum(squares, 0.0))
 
@@ -162,6 +160,7 @@ _COUNTS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
 # below 20 degrees.
 _POOR = 0.5
 _WIDTHS = (0.4, 1.0, 2.5)
+_FEWEST_LABELS = 4  # a serial graph of fewer groups has no slow function of the label
 
 
 class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
@@ -173,10 +172,11 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         Number of slow features for the final step. By default, or with "auto", chosen by cross-validation
         from 1, 2, 3, 5, 8 ... 64, up to the rank of the data.
     graph : TrainingGraph, str or callable, optional
-        As in :class:`GraphSFA`. By default "serial"; for angles :func:`probsfa.graphs.ring`. For several
-        targets, the union of one named graph for each target is used.
+        As in :class:`GraphSFA`. By default "serial" or "sliding_window", chosen by cross-validation; for
+        angles :func:`probsfa.graphs.ring`. For several targets, the union of one named graph for each target
+        is used.
     expansion : "auto", transformer or None, default="auto"
-        As in :class:`GraphSFAClassifier`.
+        As in :class:`GraphSFAClassifier`; "auto" also tries 4, 8 and 16 principal components.
     n_labels : int, optional
         Number of groups of soft labels, whose sizes differ by at most one; if labels have no more distinct
         values, each value is a group. Default ``sqrt(N)``, at most 50. The groups of the graph are
@@ -248,6 +248,8 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
     >>> bool(abs((estimate - y + 180) % 360 - 180).max() < 1)
     True
     """
+
+    _few_components = (3, 4, 6, 8, 12, 16)
 
     def __init__(
         self,
@@ -325,7 +327,9 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             self._bases(), self._further, counts, self._steps(fitted_to.size // len(fitted_to)), n_probes=2
         )
         folds = folds_of_rows(self.cv, sequences.lengths) if options.open else []
-        choice = choose(self, sequences.values, labels, fitted_to, options, folds, _loss, sequences.lengths)
+        choice = choose(
+            self.rank_tol, sequences.values, labels, fitted_to, options, folds, _loss, sequences.lengths
+        )
         self.held_out_score_ = 1.0 - choice.loss / float(fitted_to.var(axis=0).sum())
         if self.period is not None and self.held_out_score_ < _POOR:
             warnings.warn(
@@ -408,9 +412,17 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             steps += [SoftLabels(GaussianClassifier(pooling, 0.01), self.n_labels) for pooling in (1.0, 0.1)]
         return steps
 
+    def _bases(self) -> list[Basis]:
+        bases = super()._bases()
+        if self.graph is not None or self.period is not None:
+            return bases
+        # Features of the serial graph, fewer than groups, are constant within groups.
+        window = TargetGraph("sliding_window", None)
+        return [*bases, *(basis._replace(graph=window) for basis in bases)]
+
     def _graph_of(self) -> Any:
         if self.graph is None:
-            name = "serial" if self.period is None else "ring"
+            name = "default" if self.period is None else "ring"
         elif isinstance(self.graph, str) and self.graph in LABEL_GRAPHS:
             name = self.graph
         else:
@@ -425,7 +437,7 @@ class TargetGraph:
     Attributes
     ----------
     name : str
-        Name of a graph from labels.
+        Name of a graph from labels; "default" is the serial graph, or for few distinct labels the window.
     period : float or None
         Of the targets.
     """
@@ -440,7 +452,9 @@ class TargetGraph:
 
     def _of_one(self, y: FloatArray) -> TrainingGraph:
         if self.name == "ring":
-            return ring(y, period=2 * np.pi if self.period is None else self.period)
+            return ring(y, period=self.period)
+        if self.name == "default":
+            return LABEL_GRAPHS["serial" if len(np.unique(y)) >= _FEWEST_LABELS else "sliding_window"](y)
         return LABEL_GRAPHS[self.name](y)
 
 
