@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Slow features in five minutes
 #
-# You record many things at once. Each of them jumps about, yet behind them a few things change slowly: a
-# season, a position, a mood, the wear of a machine. **Slow feature analysis** (SFA) finds them. It looks for
-# the combinations of your columns that change least from one row to the next.
+# **Slow feature analysis** (SFA) finds the linear combinations of the columns of a time series that change
+# least from one row to the next. If many noisy measurements depend on a few slow causes, such as a season,
+# a position or the wear of a machine, these combinations recover the causes.
 #
-# This notebook shows the idea on two made-up columns, then on a year of weather.
+# This notebook shows the method on two simulated columns, then on a year of weather.
 
 # %%
 import matplotlib.pyplot as plt
@@ -17,9 +17,9 @@ from probsfa.expansions import Polynomial
 from probsfa.metrics import delta_value, eta_value
 
 # %% [markdown]
-# ## Two fast columns with a slow secret
+# ## Two fast columns with a slow source
 #
-# Here are two columns. Both are fast, and neither looks like anything slow.
+# Both of these columns are fast; neither shows a slow component.
 
 # %%
 t = np.linspace(0.0, 2.0 * np.pi, 2000)
@@ -35,9 +35,9 @@ axes[0].set_title("the two observed columns (no units)")
 _ = axes[1].set_xlabel("time (radians)")
 
 # %% [markdown]
-# The secret is a sine with a single period. It is hidden by a square: column 1 less the *square* of column 2
-# is the sine, so no sum of the columns as they are shows it. We give SFA the squares and products, too, by an
-# *expansion*. It then finds the combination by itself.
+# The slow source is a sine with a single period. It is a nonlinear function of the columns: column 1 minus
+# the *square* of column 2. No linear combination of the columns equals it. An *expansion* adds squares and
+# products as further columns, and SFA of the expanded columns finds the source.
 
 # %%
 sfa = SFA(1, expansion=Polynomial(2)).fit(X)
@@ -56,11 +56,11 @@ ax.set(xlabel="time (radians)", ylabel="standard deviations", title="SFA removes
 _ = ax.legend(ncols=3, fontsize="small", loc="lower left")
 
 # %% [markdown]
-# ## How slow is slow?
+# ## A measure of slowness
 #
-# Slowness has a number, the **delta value**: the mean squared change from row to row, divided by the
-# variance. It is 0 for something that never changes and 2 for pure noise. It can also be expressed as a
-# number of periods, the *eta value*: how many periods a sine of that slowness would have in the whole record.
+# The **delta value** is the mean squared difference of consecutive rows, divided by the variance. It is 0
+# for a constant and 2 for white noise. The *eta value* expresses it as a number of periods: that of a sine
+# of the same length with the same delta value.
 
 # %%
 for name, y in [("column 1", X[:, 0]), ("column 2", X[:, 1]), ("slowest feature", slowest)]:
@@ -73,9 +73,9 @@ assert round(eta_value(slowest), 1) == 1.0
 # %% [markdown]
 # ## A year of weather
 #
-# Now real data: temperature, dew point, pressure, wind and visibility at the three airports of New York City,
-# every hour of 2013. That is 18 columns. Some hours are incomplete. Classic SFA cannot use an incomplete row,
-# so it is set to skip such rows.
+# The data are temperature, dew point, pressure, wind and visibility at the three airports of New York City,
+# for every hour of 2013: 18 columns, with missing values. Classic SFA cannot use incomplete rows, and skips
+# them here.
 
 # %%
 weather = load_nyc_weather(drop_impossible=True).data
@@ -94,8 +94,8 @@ axes[0].set_title("the three slowest combinations of 18 columns, in standard dev
 _ = axes[-1].set_xlabel("date (UTC)")
 
 # %% [markdown]
-# The slowest feature is the season. The method had no information about seasons. No single column is as
-# slow: hour by hour, a temperature follows day and night as well.
+# The slowest feature is the season, although the method has no information about seasons. No single column
+# is as slow, because temperatures also follow day and night.
 
 # %%
 slowest_column = delta_value(weather).min()
@@ -103,9 +103,9 @@ print(f"delta of the slowest column {slowest_column:.4f}, of the slowest feature
 assert sfa.delta_values_[0] < 0.7 * slowest_column
 
 # %% [markdown]
-# ## What is a feature made of?
+# ## Interpretation of a feature
 #
-# `loadings_` are the effects of a feature on each column. Divided by the columns' standard deviations these
+# `loadings_` are the effects of a feature on each column. Divided by the columns' standard deviations they
 # are correlations.
 
 # %%
@@ -117,11 +117,11 @@ for j in strongest:
 assert {name.split("_")[0] for name in weather.columns[strongest]} == {"temp", "dewp"}
 
 # %% [markdown]
-# ## Does it hold on days that were not used?
+# ## Validation on held-out weeks
 #
-# With many columns and few rows, something will look slow by accident. So fit on one part and measure on
-# another: here on the odd weeks and the even ones. Weeks that do not touch are given as a list of sequences;
-# no change is counted from one to the next.
+# With many columns and few rows, some combination is slow by chance. Therefore slowness is measured on rows
+# that were not used in the fit: here the odd weeks are used for the fit, and the even weeks for the
+# measurement. Separate weeks are given as a list of sequences, without differences between sequences.
 
 # %%
 weeks = [week for _, week in weather.groupby(np.arange(len(weather)) // 168) if len(week) == 168]
@@ -133,11 +133,11 @@ for k in range(3):
 assert np.all(unseen < 1.5 * sfa.delta_values_)
 
 # %% [markdown]
-# They are about as slow in weeks that SFA has never seen.
+# The features are about as slow in the held-out weeks.
 #
-# ## What five minutes leave out
+# ## Limitations
 #
-# Every incomplete row was lost, and noise in the columns goes straight into the features.
+# Incomplete rows were not used, and noise of the columns is part of the features.
 
 # %%
 lost = np.isnan(features[:, 0]).mean()
@@ -146,13 +146,12 @@ print(f"{100 * empty:.1f} % of the cells are missing, and {100 * lost:.0f} % of 
 assert lost > 4 * empty
 
 # %% [markdown]
-# The [next notebook](02_noise_and_holes.ipynb) adds noise and missing values, and a model that accounts for
-# both.
+# The [next notebook](02_noise_and_holes.ipynb) introduces a model with noise and missing values.
 #
-# ## What to remember
+# ## Summary
 #
-# * SFA finds the combinations of your columns that change least from row to row. It is one eigenproblem: no
-#   settings, no starting point, no iterations.
-# * Give it an *expansion* where slow things hide behind products, squares or other curved functions.
-# * The delta value measures how slow a feature is; measure it on rows that were not used to find it.
-# * Classic SFA needs complete rows and little noise. Where you have neither, read on.
+# * SFA finds the linear combinations of columns that change least from row to row. It is one eigenproblem,
+#   without starting points or iterations.
+# * If slow sources are nonlinear functions of the columns, use an *expansion*.
+# * The delta value measures slowness; compute it on rows that were not used in the fit.
+# * Classic SFA requires complete rows and little noise. For other data, continue with the next notebook.

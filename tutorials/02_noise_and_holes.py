@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Noise and missing values: classic and probabilistic SFA compared
 #
-# Classic slow feature analysis (SFA) is geometry: two covariances, one rotation. The probabilistic form
-# (Turner & Sahani 2007) is a model: a few slow series, mixed into your columns, seen under noise. This
-# notebook
+# Classic slow feature analysis (SFA) is an eigenproblem of two covariances. Probabilistic SFA (Turner &
+# Sahani 2007) is a statistical model: a few slow factors with loadings on the columns, observed with noise.
+# This notebook
 #
-# 1. draws the geometry (figure 1 of the paper),
-# 2. gives both methods the same data, first clean, then noisy, then with missing blocks (figure 2 of the
-#    paper),
-# 3. takes the noise away again and watches the model turn into classic SFA, in numbers,
-# 4. compares both on real data with missing values, hourly weather.
+# 1. shows the geometry of SFA (figure 1 of the paper),
+# 2. applies both methods to the same data: almost without noise, with noise, and with missing blocks
+#    (figure 2 of the paper),
+# 3. decreases the noise and shows that the model converges to classic SFA,
+# 4. compares both on hourly weather with missing values.
 
 # %%
 import matplotlib.pyplot as plt
@@ -22,9 +22,9 @@ from probsfa.metrics import coverage, delta_value, principal_angles, rmse
 from probsfa.statespace import noise_free_maximum_likelihood
 
 # %% [markdown]
-# ## 1. The geometry
+# ## 1. Geometry
 #
-# Two columns mix a slow and a fast source. The fast one is the larger.
+# Two columns are mixtures of a slow and a fast source; the fast source has the larger variance.
 
 # %%
 series = make_slow_mixture(
@@ -37,10 +37,10 @@ B = X.T @ X / len(X)  # covariance of the data
 A = changes.T @ changes / len(changes)  # second moment of the changes from row to row
 
 # %% [markdown]
-# Principal component analysis (PCA) *spheres* the data: it turns the axes of the ellipse `B` upright and
-# rescales them until the ellipse is a circle. A circle has no axes of its own, so any further rotation is as
-# good. PCA stops there. SFA goes on: after sphering, the *changes* still form an ellipse, and SFA rotates to
-# its axes.
+# Principal component analysis (PCA) *spheres* the data: it rotates the ellipse `B` to its principal axes
+# and rescales them, so that the ellipse becomes a circle. After sphering, any further rotation leaves the
+# covariance unchanged. SFA uses this freedom: the covariance of the *differences* of sphered rows is still
+# an ellipse, and SFA rotates to its axes.
 
 # %%
 variances, axes_of_B = np.linalg.eigh(B)
@@ -58,8 +58,8 @@ assert np.allclose(W @ A, np.diag(np.diag(W @ A @ W.T)) @ W @ B, atol=1e-10)  # 
 
 
 # %% [markdown]
-# In a picture, with PCA on top and SFA below. Blue is the data, dashed green the changes; black are the
-# directions of PCA, red those of SFA.
+# The figure shows PCA in the upper and SFA in the lower row. Data are blue, differences dashed green;
+# arrows are the directions of PCA (black) and of SFA (red).
 
 
 # %%
@@ -105,10 +105,10 @@ for ax, title in zip(
     _ = ax.set_title(title)
 
 # %% [markdown]
-# In panel D the dashed ellipse stands upright: its short axis is the slowest feature.
+# In panel D the ellipse of the differences is aligned with the axes: its short axis is the slowest feature.
 #
-# One consequence: the **units of your columns do not matter** to SFA, because sphering forgets them. They do
-# matter to PCA.
+# A consequence is that the **units of the columns do not change** the features, because sphering removes
+# them. Principal components depend on the units.
 
 # %%
 units = np.array([0.1, 1.0])
@@ -125,12 +125,12 @@ assert same[0] > 1 - 1e-12
 assert same[1] < 0.9
 
 # %% [markdown]
-# ### A footnote on frequency
+# ### Delta value and frequency
 #
-# The paper's footnote 2 interprets the delta value in terms of frequencies: the mean squared frequency
-# of the feature, each frequency weighted by its power. For differences of rows, "squared frequency" is `4
-# sin(w / 2)^2`, which is nearly `w^2` for slow things. The Fourier transform closes the series to a circle,
-# so one more difference is counted, from the last row to the first. With that it is exact.
+# According to footnote 2 of the paper, the delta value is the mean squared frequency of the feature,
+# weighted by its power spectrum. For differences of rows, "squared frequency" is `4 sin(w / 2)^2`, about
+# `w^2` for low frequencies. The discrete Fourier transform assumes a periodic series, so that the
+# difference between the first and the last row must be included. The identity is then exact.
 
 # %%
 y = X @ W[0]
@@ -142,14 +142,14 @@ print(f"mean squared frequency {by_frequency:.10f}, mean squared change {by_chan
 assert np.isclose(by_frequency, by_changes, rtol=1e-10)
 
 # %% [markdown]
-# ## 2. The same data three times
+# ## 2. Three data sets
 #
-# Three slow sources, of time scales 1000, 100 and 1.4 rows, are mixed into three columns. The slowest is the
-# weakest. We see it
+# Three slow sources with time scales of 1000, 100 and 1.4 rows are mixed into three columns. The slowest
+# source has the smallest variance. The data sets have
 #
-# * **A** almost without noise,
-# * **B** under noise,
-# * **C** under the same noise, with blocks of 20 rows missing.
+# * **A** almost no noise,
+# * **B** noise,
+# * **C** the same noise, and missing blocks of 20 rows.
 
 # %%
 decay, strength = [0.999, 0.99, 0.5], [1.0, 8.0, 8.0]
@@ -177,9 +177,9 @@ worlds = {
 
 
 # %% [markdown]
-# Both methods get the same rows. Classic SFA skips incomplete rows; as in the paper, linear interpolation is
-# drawn over them afterwards. The probabilistic model needs no such help. (The sign of a slow feature means
-# nothing, and neither does its level; both are set to those of the truth.)
+# Both methods have the same rows. Classic SFA skips incomplete rows; as in the paper, its features are then
+# interpolated linearly. The probabilistic model does not require interpolation. (The sign and the level of
+# a slow feature are arbitrary; both are set to those of the true source.)
 
 
 # %%
@@ -217,9 +217,9 @@ for ax in axes[-1]:
     ax.set_xlabel("row")
 
 # %% [markdown]
-# The paper measures the gap by `D`: the error of classic SFA less that of the probabilistic model, in units
-# of the source. It reports 0.03, 1.10 and 1.4 (the last one inside a missing block), for single series whose
-# settings it does not give.
+# The paper measures the difference between the methods by `D`: the error of classic SFA minus that of the
+# probabilistic model, in units of the source. It reports 0.03, 1.10 and 1.4 (the last inside a missing
+# block), for single series whose parameters are not given.
 
 # %%
 gap = {}
@@ -232,9 +232,9 @@ for name, (X, truth) in worlds.items():
     print(f"{name:<28}{errors[0]:>10.3f}{errors[1]:>16.3f}{gap[name[0]]:>8.2f}")
 
 # %% [markdown]
-# With little noise the two are the same. With noise, classic SFA is off by more than the whole source: it
-# takes another one for the slowest, because noise, which changes from row to row, makes the weak slow source
-# look fast. The model knows of the noise, and is not fooled.
+# With little noise the two methods agree. With noise, the error of classic SFA is larger than the source
+# itself: white noise increases the delta value of the weak slow source, so that another source is the
+# slowest feature. The probabilistic model estimates the noise and still finds the source.
 
 # %%
 assert abs(gap["A"]) < 0.05
@@ -247,9 +247,9 @@ for name in ("B  noise", "C  noise and holes"):
 # %% [markdown]
 # ### Imputed values and their uncertainty
 #
-# The model that was fitted last knows world C. It imputes the missing values of the columns and gives a
-# standard deviation for each of them. We know the true values, so we can measure the coverage of its 90 %
-# intervals. For comparison: linear interpolation from one end of a missing block to the other.
+# The last model was fitted to data set C. It imputes the missing values of the columns with standard
+# deviations. Because the true values are known, the coverage of its 90 % intervals can be measured. Linear
+# interpolation is shown for comparison.
 
 # %%
 X, _ = worlds["C  noise and holes"]
@@ -265,11 +265,11 @@ assert errors[0] < 0.9 * errors[1]
 assert 0.87 < held < 0.93
 
 # %% [markdown]
-# ## 3. Take the noise away
+# ## 3. The limit of zero noise
 #
-# What has the one to do with the other? The paper's theorem: with as many sources as columns and **no
-# noise**, maximum likelihood is SFA. `noise=0.0` is that limit, in closed form. The features are the same,
-# and the decay of each source is `1 - delta / 2`.
+# According to a theorem of the paper, maximum likelihood with as many sources as columns and **zero noise**
+# is SFA. `noise=0.0` selects this limit, in closed form. The features are the same, and the decay of each
+# source is `1 - delta / 2`.
 
 # %%
 X = make_slow_mixture(4000, 3, decay=[0.99, 0.9, 0.6], noise_variance=0.0, random_state=1).data
@@ -283,8 +283,8 @@ assert np.allclose(limit.decay_, 1 - sfa.delta_values_ / 2, atol=1e-12)
 
 
 # %% [markdown]
-# For a small but real noise variance `r` the general machinery is at work. We compare its recognition weights
-# with the directions of SFA, by the largest angle between them.
+# For a small positive noise variance `r` the general algorithm is used. The following figure compares its
+# recognition weights with the directions of SFA, by the largest angle between them.
 
 
 # %%
@@ -304,9 +304,9 @@ for r in noises:
     print(f"noise variance {r:.0e}: {angles[-1]:.4f} degrees")
 
 # %% [markdown]
-# The angle falls with the noise, down to a floor. The floor is the two ends of the series: the first row and
-# the last have one neighbour only, and the likelihood knows it. Ends matter less in longer series, as one
-# over their length.
+# The angle decreases with the noise to a positive limit. This limit is due to the ends of the series: the
+# first and the last row have one neighbour only, which the likelihood includes and SFA ignores. The effect
+# of the ends is inversely proportional to the length of the series.
 
 # %%
 lengths = [300, 1000, 3000, 10_000, 30_000, 100_000]
@@ -339,10 +339,10 @@ assert angles[-1] < 3.0 * floor
 assert -1.2 < slope < -0.8
 
 # %% [markdown]
-# ## 4. Real data: hourly weather
+# ## 4. Hourly weather
 #
-# Two months of hourly weather at three airports: 18 columns, standardised. We hide blocks of 24 hours, 5 % of
-# the values. Few rows are then complete. There are three ways to the slow features of such data:
+# The data are two months of hourly weather at three airports: 18 standardized columns. Blocks of 24 hours
+# are hidden, 5 % of the values, so that few rows are complete. Slow features are computed in three ways:
 #
 # * classic SFA after linear interpolation of the missing values,
 # * classic SFA of the complete rows,
@@ -380,10 +380,10 @@ def of_the_model(learn, rows):
 
 
 # %% [markdown]
-# *Recovery*: how much do the missing blocks change what a method finds? We compare the space of its three
-# features with that of the same method without the blocks, by the cosine of the largest angle between them.
-# *Held-out slowness*: the delta value of the slowest feature in the next month (0 is constant, 2 is white
-# noise).
+# *Recovery* measures how much the missing blocks change the result of a method: the space of its three
+# features with missing blocks is compared with that without, by the cosine of the largest angle between
+# them. *Held-out slowness* is the delta value of the slowest feature in the next month (0 for a constant, 2
+# for white noise).
 
 # %%
 whole = weather["2013-03":"2013-04"]
@@ -400,8 +400,9 @@ for method in (after_interpolation, of_complete_rows, of_the_model):
     print(f"{name:<24}{recovery[method.__name__]:>10.3f}{known:>22.0%}{slowness[method.__name__]:>24.4f}")
 
 # %% [markdown]
-# *Imputation*: the error of the hidden values. For imputation many factors are better than few; we give the
-# model as many as there are columns. Classic SFA imputes by the reconstruction from its slower half.
+# *Imputation* is the error of the hidden values. Imputation requires more factors than slow features do;
+# here the model has as many as columns. Classic SFA imputes by the reconstruction from the slower half of
+# its features.
 
 # %%
 truth, hidden_train = whole.to_numpy(), hidden[: len(train)]
@@ -423,16 +424,19 @@ assert error["probabilistic SFA"] < error["classic SFA"] < error["linear interpo
 assert 0.85 < held < 0.95
 
 # %% [markdown]
-# The blocks hardly change the factors of the model. Interpolation moves the features of classic SFA: straight
-# segments look slow. The complete rows alone are a good sample to learn from, but two thirds of the rows have
-# no features then. The model is also best for imputation, and its 90 % intervals have about their nominal
-# coverage.
+# Missing blocks hardly change the factors of the probabilistic model. Linear interpolation changes the
+# features of classic SFA, because interpolated blocks are slow. The complete rows alone are a sufficient
+# sample for the fit, but two thirds of the rows then have no features. The model also has the smallest
+# imputation errors, and the coverage of its 90 % intervals is close to nominal.
 
 # %% [markdown]
-# ## What to remember
+# ## Summary
 #
-# * SFA spheres the data and rotates to the axes of the changes. Units of columns drop out.
-# * On clean, complete data the classic and the probabilistic form agree; the classic one is quicker.
-# * Noise makes slow but weak signals look fast. The model with noise still finds them, bridges missing
-#   blocks, and quantifies its uncertainty.
-# * Without noise the model *is* SFA: same directions, decay `1 - delta / 2`, but for the ends of the series.
+# * SFA spheres the data and rotates to the axes of the differences. Features do not depend on the units of
+#   the columns.
+# * For complete data with little noise the classic and the probabilistic form agree; the classic form is
+#   faster.
+# * Noise increases the delta value of slow signals of small variance. The probabilistic model still finds
+#   them, imputes missing values, and quantifies their uncertainty.
+# * Without noise the model *is* SFA, up to effects of the ends of the series: the same directions, with
+#   decays `1 - delta / 2`.

@@ -1,10 +1,11 @@
 # %% [markdown]
-# # Fill a sensor network's gaps, with intervals you can trust
+# # Impute missing values of a sensor network with calibrated intervals
 #
-# From a raw CSV file to a filled one and a report: read it, inspect the missing values, choose a model, test
-# its residuals, impute, and **check the prediction intervals on values that were hidden on purpose**.
+# This notebook goes from a raw CSV file to a completed file and a report: it reads the file, shows the
+# missing values, selects a model, tests its residuals, imputes, and **checks the prediction intervals on
+# hidden values**.
 #
-# To use it for your own file, change one line, the path, and run all cells.
+# For your own file, change the path and run all cells.
 
 # %%
 import tempfile
@@ -23,8 +24,8 @@ from probsfa.metrics import coverage, rmse
 # %% [markdown]
 # ## A raw file
 #
-# First, something to work on: six weeks of temperature, dew point and pressure at three airports, as a logger
-# might write it, with the code -999 where a value is missing. Two sensors also fail for days.
+# The example has six weeks of temperature, dew point and pressure at three airports, in the format of a
+# data logger, with the code -999 for missing values. In addition, two sensors fail for days.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -44,10 +45,10 @@ path = example  # your own: path = Path("my_sensors.csv")
 
 
 # %% [markdown]
-# ## Read it
+# ## Read the file
 #
-# The delimiter is guessed, and a decimal comma is understood. Columns of text are taken for the date and time
-# of the rows; the usual codes of missing values become NaN.
+# The delimiter and a decimal comma are inferred. Columns of text are read as the date and time of the rows;
+# customary codes for missing values are replaced by NaN.
 
 
 # %%
@@ -90,9 +91,10 @@ print(f"from {data.index[0]} to {data.index[-1]}")
 
 
 # %% [markdown]
-# ## Inspect the missing values
+# ## Missing values
 #
-# Single missing values are easy. Long missing blocks need a model, and calibrated prediction intervals.
+# Single missing values are easily imputed. Long missing blocks require a model and calibrated prediction
+# intervals.
 
 
 # %%
@@ -114,8 +116,8 @@ _ = ax.set(xlabel="row", title="black: missing")
 # %% [markdown]
 # ## Hold out values
 #
-# To measure the error of imputation, hide values that you know: a few single ones, and blocks of 24 rows
-# as a failing sensor leaves. Nothing below sees them until the errors are computed.
+# To measure the error of imputation, known values are hidden: a few single values, and blocks of 24 rows as
+# after the failure of a sensor. They are not used until the errors are computed.
 
 # %%
 block = min(24, len(data) // 10)
@@ -126,10 +128,11 @@ seen = data.mask(held_out)
 print(f"{single.sum()} single values and {blocks.sum()} values in blocks of {block} rows are hidden")
 
 # %% [markdown]
-# ## Choose a model
+# ## Select a model
 #
-# How many factors? A stochastic cycle? `select_model` hides further values and compares candidates on them,
-# within the seconds you give it. (Without a list of candidates it searches by itself, which takes longer.)
+# `select_model` determines the number of factors and whether the model has a stochastic cycle. It hides
+# further values and compares candidates on them, within a time budget in seconds. (Without a list of
+# candidates it searches among all models, which takes longer.)
 
 # %%
 numbers = sorted({min(k, data.shape[1]) for k in (2, 4, 32)})
@@ -147,10 +150,10 @@ selection.plot(axes=axes)
 _ = fig.suptitle("candidates, by errors of held-out values (orange: selected)", fontsize="medium")
 
 # %% [markdown]
-# ## Ask what it does not explain
+# ## Residual diagnostics
 #
-# If the model is right, its prediction errors are independent and normal, and its intervals hold as often as
-# they say. `diagnose` tests them and suggests options.
+# If the model is correct, its prediction errors are independent and normal, and its intervals have nominal
+# coverage. `diagnose` tests both and suggests options.
 
 # %%
 diagnostics = model.diagnose(seen)
@@ -158,16 +161,15 @@ for sentence in diagnostics.advice or ("Nothing stands out.",):
     print(textwrap.fill(f"- {sentence}", 100, subsequent_indent="  "))
 
 # %% [markdown]
-# With real sensors something always stands out. Whether imputation suffers is
-# shown by the held-out values. (Stochastic cycles, AR(1) noise and outliers are the subject of [notebook
-# 05](05_real_series.ipynb).)
+# With real data some tests always reject the model. Its effect on imputation is measured by the hidden
+# values. (For stochastic cycles, AR(1) noise and outliers see [notebook 05](05_real_series.ipynb).)
 
 # %%
 fig, axes = plt.subplots(2, 2, figsize=(10, 4 + 0.3 * data.shape[1]), layout="constrained")
 _ = diagnostics.plot(axes=axes.ravel())
 
 # %% [markdown]
-# ## Fill
+# ## Impute
 
 # %%
 with warnings.catch_warnings():
@@ -178,8 +180,8 @@ lines = seen.reset_index(drop=True).interpolate(limit_direction="both").set_inde
 # %% [markdown]
 # ## Errors and coverage
 #
-# Errors are in standard deviations of each column, so that columns of all units count alike. The second
-# number is how often the 90 % intervals contain the hidden value.
+# Errors are in standard deviations of each column, so that columns with different units are comparable. The
+# second number is the coverage of the 90 % intervals.
 
 # %%
 scale = data.std().to_numpy()
@@ -201,9 +203,9 @@ ax.set(xlabel="nominal coverage", ylabel="empirical coverage", title="prediction
 _ = ax.legend(fontsize="small")
 
 # %% [markdown]
-# ## The filled file
+# ## The completed file
 #
-# Now give the model all values, and impute the truly missing ones. Observed values are
+# The model is now given all values, and imputes those that are missing in the file. Observed values are
 # unchanged.
 
 # %%
@@ -216,7 +218,7 @@ assert not filled.isna().to_numpy().any()
 assert np.array_equal(filled.to_numpy()[data.notna()], data.to_numpy()[data.notna()])
 
 # %% [markdown]
-# The longest missing blocks, with prediction intervals:
+# The figure shows the longest missing blocks with prediction intervals.
 
 # %%
 worst = gaps["longest block"].sort_values(ascending=False).index[:3]
@@ -233,7 +235,7 @@ for name, ax in zip(worst, axes[:, 0], strict=True):
 _ = axes[0, 0].set_title("the longest missing blocks, filled, with 90 % intervals")
 
 # %% [markdown]
-# ## The report
+# ## Report
 
 # %%
 report = gaps.assign(**{"hidden values": held_out.sum(axis=0)})
@@ -254,12 +256,11 @@ if path == example:  # what this page reports about its own file
     assert 0.80 <= marks["blocks"][2] <= 0.97
 
 # %% [markdown]
-# ## What to remember
+# ## Summary
 #
-# * Columns that share slow causes predict each other: in blocks the model's error is well below that of
-#   linear interpolation; at single values interpolation is hard to beat.
-# * Hide values *before* anything is fitted; only their errors count.
-# * Intervals are part of the result. Check that 90 % intervals cover about 90 % of the hidden values, above
-#   all in blocks.
-# * `select_model` chooses, `diagnose` tests the residuals, `impute(..., return_std=True)` imputes. Without
-#   Python: `probsfa impute data.csv -o filled.csv --std std.csv --budget 60`.
+# * Columns with common slow factors predict each other. In blocks the error of the model is well below that
+#   of linear interpolation; at single values the two are similar.
+# * Hide values *before* any fit, and compute errors only from these.
+# * Check that the coverage of 90 % intervals on hidden values is about 90 %, above all in blocks.
+# * `select_model` selects a model, `diagnose` tests the residuals, `impute(..., return_std=True)` imputes.
+#   The same without Python: `probsfa impute data.csv -o filled.csv --std std.csv --budget 60`.

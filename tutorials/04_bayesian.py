@@ -1,12 +1,12 @@
 # %% [markdown]
-# # Bayesian slow features: how sure are we?
+# # Bayesian slow features: uncertainty of time scales
 #
-# Maximum likelihood gives one number for each time scale. A short, noisy record with missing values does not
-# determine its time scales that well. `BayesianSFA` gives all values that the record allows, and carries that
-# doubt into imputed values and forecasts.
+# Maximum likelihood returns one value for each time scale, although short series with noise and missing
+# values hardly determine it. `BayesianSFA` computes the posterior distribution of all parameters, and
+# includes it in imputed values and forecasts.
 #
-# We use a record whose truth is known: two latents in four columns, for 110 days only, a fifth of the cells
-# missing.
+# The series of this notebook is simulated: two factors in four columns, for 110 days, with a fifth of the
+# values missing.
 
 # %%
 import warnings
@@ -37,9 +37,9 @@ X = whole.mask(hidden)
 print("true time scales in days:", true_timescales.round(1))
 
 # %% [markdown]
-# ## One number, and a whole distribution
+# ## Point estimate and posterior
 #
-# The latents are integrated out exactly, so the sampler (NUTS, four chains) has few parameters to explore.
+# The factors are integrated out exactly, so that the sampler (NUTS, four chains) has few parameters.
 
 # %%
 point = ProbabilisticSFA(2).fit(X)
@@ -64,14 +64,14 @@ ax.set(xlabel="time scale (days)", title="what 110 days say of two time scales")
 _ = ax.legend(fontsize="small")
 
 # %% [markdown]
-# A hundred days hold few swings of the slow latent, so its time scale is known up to a factor of three or
-# more. The prior is drawn in grey: what the data have added is the difference.
+# In 110 days the slow factor has few excursions, so that its time scale is determined only up to a factor
+# of three or more. The prior is grey; the difference between prior and posterior is due to the data.
 #
-# ## Can the sampler be trusted?
+# ## Convergence of the sampler
 #
-# Two numbers show it. **R-hat** compares the chains: near 1, they agree on where the posterior is. The
-# **effective sample size** (ESS) is the number of independent draws that the correlated ones are worth. The
-# fit computes both for every parameter.
+# Two measures are computed for every parameter. **R-hat** compares the chains; it is near 1 if they have
+# the same distribution. The **effective sample size** (ESS) is the number of independent draws with the
+# same accuracy as the correlated ones.
 
 # %%
 rhat = max(np.max(values) for values in model.diagnostics_["rhat"].values())
@@ -84,8 +84,8 @@ assert rhat < 1.05
 assert ess > 100
 
 # %% [markdown]
-# A picture of the same: rank all draws of a parameter together and look at each chain's ranks. Chains that
-# agree have flat histograms.
+# A rank plot shows the same: all draws of a parameter are ranked together, and each histogram has the ranks
+# of one chain. After convergence the histograms are flat.
 
 # %%
 slow = model.inference_data_["posterior"]["timescale"].to_numpy()[..., 0]
@@ -101,17 +101,16 @@ _ = fig.suptitle("ranks of the slowest time scale (dashed: flat)", fontsize="med
 # %% [markdown]
 # ### Labels
 #
-# Latents have no names and no signs: exchange two of them, or turn one upside down, and the data are as
-# likely. So each draw is brought to one labelling before anything is averaged, and the fit reports what was
-# done.
+# The likelihood does not change if two factors are exchanged or the sign of a factor is changed. Therefore
+# draws are relabelled before averages are computed, and the fit reports the changes.
 
 # %%
 print(model.relabelling_)
 
 # %% [markdown]
-# ## Everything is in ArviZ
+# ## Results in ArviZ
 #
-# `inference_data_` has the groups that ArviZ expects, with the names of your columns and your dates.
+# `inference_data_` has the groups of ArviZ, with the names of the columns and the dates of the rows.
 
 # %%
 with warnings.catch_warnings():
@@ -130,14 +129,15 @@ plots.plot_loadings(model, axes=axes)
 _ = fig.suptitle("how each latent shows in each column: medians, 50 % and 90 %", fontsize="medium")
 
 # %% [markdown]
-# ## Priors: what you knew before
+# ## Priors
 #
-# `BayesianSFA(2, priors=Priors(timescale=...))` takes any prior of NumPyro. Before you fit again, ask whether
-# it would matter: draws from one posterior, weighted by the ratio of two priors, are draws from the other.
+# `BayesianSFA(2, priors=Priors(timescale=...))` accepts any prior of NumPyro. The effect of another prior
+# can be estimated without a new fit: draws from one posterior, weighted by the ratio of the two priors,
+# represent the other posterior.
 #
-# Here are two people who disagree. One expects the slowest time scale to be about a week, the other two
-# months. Both get 110 days, and then ten times as many. (For the long record, `inference="svi"` takes a
-# Gaussian with corrected weights in place of the sampler: seconds in place of minutes.)
+# Here two experts disagree: one expects the slowest time scale to be about a week, the other two months.
+# Both analyse 110 days, then 1,100 days. (For the long series, `inference="svi"` uses a Gaussian
+# approximation with importance weights instead of the sampler, which takes seconds instead of minutes.)
 
 # %%
 long = make_slow_mixture(1100, 4, decay=decay, noise_variance=0.3, random_state=8).data
@@ -183,12 +183,12 @@ for n_days, factor in disagreement.items():
 assert disagreement[110] > 1.5 * disagreement[1100]
 
 # %% [markdown]
-# The prior matters where the record is short, and the more data there are, the less.
+# The effect of the prior is large for the short series and small for the long one.
 #
-# ## Does the model look like the data?
+# ## Posterior predictive check
 #
-# Draw whole series from the fitted model and compare something with the record that the model was not tuned
-# to. Here: how fast a column forgets.
+# Series simulated from the fitted model are compared with the observed series by a statistic that was not
+# fitted: the autocorrelation function of a column.
 
 # %%
 fig, ax = plt.subplots(figsize=(7, 3), layout="constrained")
@@ -196,14 +196,14 @@ plots.plot_predictive_check(model, 0, lags=25, ax=ax)
 _ = ax.set_title("the record beside series drawn from the model")
 
 # %% [markdown]
-# For ten days the record keeps within the band; later it runs along the lower edge, at times below.
-# Neighbours on such a curve move together, so that one slow wave in 110 days explains it. If the curve left
-# the band at short lags, or swung up and down as a rhythm does, the model would be wrong.
+# Up to a lag of ten days the observed autocorrelation is within the band; at longer lags it is near or
+# below the lower limit. Autocorrelations at adjacent lags are correlated, so that a single slow excursion
+# in 110 days explains this. Values outside the band at short lags, or oscillations, would indicate that the
+# model is wrong.
 #
-# ## Holes and forecasts carry the doubt
+# ## Uncertainty of imputed values and forecasts
 #
-# Every draw of the parameters imputes the missing values in its own way; the intervals are quantiles over all
-# of them.
+# Each draw of the parameters has its own predictions; intervals are quantiles over all draws.
 
 # %%
 fig, ax = plt.subplots(figsize=(9, 3.2), layout="constrained")
@@ -225,12 +225,11 @@ for ahead in (1, 5, 20):
     assert bayes > plug_in
 
 # %% [markdown]
-# ## What to remember
+# ## Summary
 #
-# * A posterior shows how well a record determines its time scales. A hundred rows may leave a factor of
-#   three open.
-# * Look at R-hat (near 1) and at the effective sample size (hundreds) before anything else; the fit prints
-#   both.
-# * Priors decide where the record is short. Change them, and see whether the answer moves.
-# * Signs and order of latents mean nothing; draws are brought to one labelling, and the output reports it.
-# * `probsfa.bayes.FactorialAR1` is the likelihood as a NumPyro distribution, for models of your own.
+# * The posterior shows how well a series determines its time scales. With a hundred rows the uncertainty
+#   may be a factor of three.
+# * First check R-hat (near 1) and the effective sample size (hundreds); the fit reports both.
+# * For short series the prior matters. Change it and compare the results.
+# * Signs and order of the factors are arbitrary; draws are relabelled, and the fit reports the changes.
+# * `probsfa.bayes.FactorialAR1` is the likelihood as a NumPyro distribution, for other models.

@@ -1,10 +1,9 @@
 # %% [markdown]
 # # Components of a real series: stochastic cycles, AR(1) noise, outliers
 #
-# Real records are more than slow things under white noise. The sun rises, sensors drift, a thermometer has
-# weather of its own, and now and then a reading is plain wrong. This notebook takes two months of real
-# weather apart, one cause after the other. At each step the diagnostics of the model show what is still
-# missing.
+# Real series consist of more than slow factors and white noise: they have daily cycles, autocorrelated
+# noise of single sensors, and wrong readings. This notebook decomposes two months of weather into these
+# components. Diagnostics of the model show at each step which component is missing.
 
 # %%
 import textwrap
@@ -20,8 +19,8 @@ from probsfa.datasets import load_nyc_weather
 plt.rcParams["date.converter"] = "concise"  # short dates on the axes
 
 # %% [markdown]
-# Temperature and wind (its parts towards the east, `u`, and the north, `v`) at three airports, every hour of
-# February and March 2013; the first half of April is kept for tests.
+# The data are temperature and wind (components to the east, `u`, and to the north, `v`) at three airports,
+# for every hour of February and March 2013. The first half of April is held out.
 
 # %%
 weather = load_nyc_weather().data.filter(regex="temp|^u_|^v_")
@@ -36,12 +35,12 @@ for ax, name, label in zip(axes, ["temp_EWR", "u_EWR"], ["temperature (F)", "eas
 _ = axes[0].set_title("temperature and wind at Newark, as recorded")
 
 # %% [markdown]
-# Something is wrong with the wind: a thousand miles an hour.
+# One wind is a thousand miles per hour.
 #
 # ## Outliers
 #
-# Here you could set the reading to missing by hand. But suppose there are hundreds of columns. A plain fit
-# notices:
+# Here the reading could be removed by hand. With hundreds of columns outliers must be detected; the fit of
+# a model reports the column:
 
 # %%
 with warnings.catch_warnings():
@@ -50,8 +49,8 @@ with warnings.catch_warnings():
 print(textwrap.fill(plain.status_, 100))
 
 # %% [markdown]
-# `robust=True` gives the noise heavy tails, so that outliers have little weight. `outlier_scores` then gives
-# for each value its distance from the prediction by all others, in standard deviations.
+# With `robust=True` the noise has heavy tails, so that outliers have small weights. `outlier_scores`
+# returns, for each value, the distance from its prediction by all other values, in standard deviations.
 
 # %%
 robust = ProbabilisticSFA(6, robust=True).fit(record)
@@ -71,13 +70,12 @@ clean = record.mask(scores > 0.5 * worst.iloc[1])
 print(f"standard deviation of u_EWR: {spread:.1f} mph with the reading, {clean['u_EWR'].std():.1f} without")
 
 # %% [markdown]
-# The two impossible values come first, far ahead of all others: the rest is weather. They are missing from
-# now on, which the model is used to.
+# The scores of the two impossible values are far higher than all others. These values are treated as
+# missing in the following.
 #
-# ## What does a plain model leave?
+# ## Diagnostics of a model with white noise
 #
-# Six latents that forget at a steady rate, and white noise. `diagnose` looks at the errors of its
-# predictions one hour ahead.
+# The model has six AR(1) factors and white noise. `diagnose` tests its one-hour-ahead prediction errors.
 
 # %%
 plain = ProbabilisticSFA(6).fit(clean)
@@ -85,10 +83,10 @@ for sentence in plain.diagnose(clean).advice:
     print(textwrap.fill(f"- {sentence}", 100, subsequent_indent="  "))
 
 # %% [markdown]
-# ## Rhythms
+# ## Stochastic cycles
 #
-# A day has a period, and a process that only forgets cannot know that the sun comes back. `rhythms` adds
-# damped oscillators. We name a period to start from; where it ends is learned.
+# AR(1) factors have no period, and cannot represent a daily cycle. `rhythms` adds stochastic cycles: damped
+# oscillations with a random phase. The given period is a starting value; the period is estimated.
 
 # %%
 rhythmic = ProbabilisticSFA(6, rhythms=["24h"]).fit(clean)
@@ -100,8 +98,8 @@ assert abs(rhythmic.rhythm_periods_[0] - 24.0) < 1.0
 assert gain > 50.0
 
 # %% [markdown]
-# Amplitude and phase describe the daily cycle of each column. The phase is how far a column follows the one
-# in which the rhythm is strongest.
+# Amplitude and phase describe the daily cycle of each column. The phase is the delay relative to the column
+# with the largest amplitude.
 
 # %%
 delay = rhythmic.rhythm_phases_[:, 0] / (2 * np.pi) * rhythmic.rhythm_periods_[0]
@@ -111,10 +109,10 @@ day = pd.DataFrame(
 print(day.round(1).to_string())
 
 # %% [markdown]
-# ## Memory
+# ## AR(1) noise
 #
-# Each airport also has weather of its own, which lasts for hours. White noise is independent from hour to
-# hour. With `noise="ar1"` each column has, beside white noise, an AR(1) process of its own.
+# Each airport also has local weather that lasts for hours, but white noise is independent between hours.
+# With `noise="ar1"` each column has AR(1) noise in addition to white noise.
 
 # %%
 both = ProbabilisticSFA(6, rhythms=["24h"], noise="ar1").fit(clean)
@@ -127,14 +125,15 @@ winds = own.index.str.match("u_|v_")
 assert own["standard deviation"][winds].min() > 1.0 > own["standard deviation"][~winds].max()
 
 # %% [markdown]
-# The winds have one to three miles an hour each that no other column knows of, and that last for some two to
-# four hours. The temperatures have next to none: what one of them does alone is slow enough to be a latent.
+# The AR(1) noise of the winds has standard deviations of one to three miles per hour and time scales of
+# about two to four hours. That of the temperatures is close to zero: local variation of a temperature is
+# slow and represented by a factor.
 
 # %% [markdown]
-# ## What did each step buy?
+# ## Predictions of held-out rows
 #
-# The judge is April, which no model has seen: predictions one hour ahead, beside the simplest rival, the last
-# value.
+# The models are compared by one-hour-ahead predictions in April, which was not used in any fit. The
+# reference is the last observed value.
 
 # %%
 models = {"plain": plain, "with a day": rhythmic, "with a day and memory": both}
@@ -169,16 +168,15 @@ assert judged["with a day and memory"][1] < 0.6 * judged["plain"][1]
 assert all(0.78 < held < 0.88 for _, _, held in judged.values())
 
 # %% [markdown]
-# Each step predicts better and leaves less autocorrelation in its errors. One thing no step repairs: 90 %
-# intervals cover only a little more than 80 % of April. Weather has calm weeks and restless ones, and the
-# model takes the size of its errors to be the same all the time. It is good to know that before relying on
-# them.
+# Each step reduces the prediction errors and their autocorrelation. The coverage of 90 % intervals is still
+# only slightly above 80 % in April: the variance of weather changes between weeks, but the model has a
+# constant variance. Intervals should be used with this in mind.
 
 # %% [markdown]
-# ## Taken apart
+# ## Decomposition
 #
-# `contributions` returns what each part adds to each value. They sum up to the series, but for white noise.
-# One week of northward wind at Kennedy airport:
+# `contributions` returns the contribution of each component to each value. Their sum is the series without
+# white noise. The figure shows one week of northward wind at Kennedy airport.
 
 # %%
 parts = both.contributions(clean)
@@ -217,11 +215,11 @@ for name, part in [
 assert np.nanstd(left) < 0.5 * np.nanstd(recorded)
 
 # %% [markdown]
-# ## What to remember
+# ## Summary
 #
-# * Fit, then ask: `status_` names outliers, `diagnose` tests for remaining cycles and autocorrelation.
-# * `robust=True` with `outlier_scores` finds wrong readings, without a threshold for each column. Set them to
-#   missing.
-# * `rhythms=["24h"]` for what comes again; `noise="ar1"` for what each column remembers on its own.
-# * Judge by rows the model has not seen: error beside the last value, whiteness of what is left, intervals
-#   that hold.
+# * After a fit, `status_` reports outliers, and `diagnose` tests for remaining cycles and autocorrelation.
+# * `robust=True` with `outlier_scores` finds wrong readings, without a threshold for each column. Treat
+#   them as missing.
+# * `rhythms=["24h"]` adds a daily cycle, `noise="ar1"` autocorrelated noise of each column.
+# * Compare models on held-out rows: prediction errors relative to those of the last value, autocorrelation
+#   of the errors, and coverage of the intervals.

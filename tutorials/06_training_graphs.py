@@ -1,14 +1,14 @@
 # %% [markdown]
-# # Training graphs: one eigenproblem, many names
+# # Training graphs: one eigenproblem for many methods
 #
 # Slow feature analysis, Fisher's discriminant, locality preserving projections, Laplacian eigenmaps,
 # time-lagged independent components and diffusion maps solve the same problem: find functions that differ
 # little between neighbours. They differ in the graph, which defines the neighbours, and in the class of
 # functions.
 #
-# Part 1 uses this for supervised learning: a **label** defines the neighbours (Escalante-B. & Wiskott 2013).
-# Part 2 follows Sprekeler (2011) from slow features to eigenmaps. **Each step is an identity, with a number
-# and an assertion that fails if the identity does not hold.**
+# Part 1 uses this for supervised learning: a **label** defines the neighbours (Escalante-B. & Wiskott
+# 2013). Part 2 follows Sprekeler (2011) from slow features to eigenmaps. **Each step is an identity, with a
+# number and an assertion that fails if the identity does not hold.**
 
 # %%
 import warnings
@@ -42,7 +42,7 @@ from probsfa.expansions import Polynomial
 # %% [markdown]
 # ## Part 1: supervised slow features
 #
-# ### Three ways to connect rows
+# ### Three types of graphs
 #
 # The temporal graph connects consecutive rows. A **clustered** graph connects all rows of one class. A
 # **serial** graph is for numbers: rows are sorted by label and divided into groups, and each group is
@@ -62,7 +62,7 @@ for ax, (title, graph) in zip(axes, drawn.items(), strict=True):
     ax.set_title(title)
 
 # %% [markdown]
-# Slow feature analysis of a series *is* `GraphSFA` on the first of them.
+# `GraphSFA` with the temporal graph is slow feature analysis of a series.
 
 # %%
 series = np.random.default_rng(0).standard_normal((300, 4)).cumsum(axis=0)
@@ -72,11 +72,11 @@ print(f"largest difference: {difference:.1e}")
 assert difference < 1e-9
 
 # %% [markdown]
-# ### Classes: which digit is it?
+# ### Classification of digits
 #
-# 1,797 digits of 8 by 8 pixels; half of them to learn from. On the clustered graph, linear features are those
-# of Fisher's discriminant. The graph does not care what the columns are, so we can give it products of pixels
-# as well: an **expansion** of the 20 leading principal components to all their products.
+# The data are 1,797 digits of 8 by 8 pixels; half of them are used for training. On the clustered graph,
+# linear features are those of Fisher's discriminant. Columns may be any functions of the pixels: here an
+# **expansion** adds all products of the 20 leading principal components.
 
 # %%
 X, y = load_digits(return_X_y=True)
@@ -94,8 +94,7 @@ for name, share in accuracy.items():
 assert accuracy["GraphSFA, quadratic"] > accuracy["Fisher's discriminant (scikit-learn)"] + 0.01
 
 # %% [markdown]
-# The two slowest of the nine features already pull the digits apart, on digits that were not used to find
-# them.
+# The two slowest of the nine features already separate the digits in the test set.
 
 # %%
 features = GraphSFA(2, graph="clustered", expansion=quadratic).fit(seen, y_seen).transform(unseen)
@@ -106,11 +105,11 @@ ax.set(xlabel="slowest feature", ylabel="second", title="unseen digits 0 to 5")
 _ = ax.legend(title="digit", fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 # %% [markdown]
-# ### Numbers: by which angle has it been rotated?
+# ### Regression of an angle
 #
-# Now the label is a number. Each digit "4" or "6" is turned by an angle between -45 and 45 degrees; the task
-# is to say the angle. A class per degree would throw away that 10 is close to 11. The serial graph keeps the
-# order: its slowest feature rises along the label.
+# The label is now a number. Each digit "4" or "6" is rotated by an angle between -45 and 45 degrees; the
+# angle is to be estimated. One class for each degree would ignore that 10 is close to 11 degrees. The
+# serial graph uses the order: its slowest feature increases with the label.
 
 # %%
 rng = np.random.default_rng(0)
@@ -162,10 +161,11 @@ _ = axes[1].set(
 )
 
 # %% [markdown]
-# ### Few labels, many images
+# ### Semi-supervised learning
 #
-# Suppose only 40 digits have a label. Pictures without a label still show which shapes exist:
-# `semi_supervised` joins the labelled ones by their label and *all* of them to their nearest neighbours.
+# Suppose that only 40 digits have a label. Digits without a label still have information about the
+# distribution of the pixels: `semi_supervised` connects the labelled digits by their labels, and *all*
+# digits with their nearest neighbours.
 
 # %%
 shares = {"labels alone": [], "labels and neighbours": []}
@@ -193,8 +193,8 @@ for name, values in shares.items():
 assert np.mean(shares["labels and neighbours"]) > np.mean(shares["labels alone"]) + 0.01
 
 # %% [markdown]
-# Pictures without a label help, if not by much. What counts for more is that nothing else in the recipe had
-# to change: one more graph, united with the other.
+# Digits without a label improve the result slightly. The method is unchanged: the graph is the union of two
+# graphs.
 
 # %% [markdown]
 # ## Part 2: identities
@@ -215,18 +215,19 @@ def check(name, one, other):
 # %% [markdown]
 # ### The problem
 #
-# A **training graph** has your rows as its vertices. An edge weight `gamma` defines how much two rows should
-# be alike, a vertex weight `v` how much a row counts. Graph-based SFA (GSFA) looks for
+# The vertices of a **training graph** are the rows of the data. An edge weight `gamma` is the importance of
+# a small difference between two rows, a vertex weight `v` the weight of a row. Graph-based SFA (GSFA)
+# minimizes
 #
 # $$ \min_w \; \frac{\sum \gamma_{nn'} \, (w^\top x_{n'} - w^\top x_n)^2}{\sum \gamma_{nn'}}
 #    \quad \text{with mean 0 and variance 1, rows weighted by } v. $$
 #
-# That is `A w = delta B w`, with one matrix of differences and one of covariances. All that follows are
-# choices of graph and of columns.
+# The solutions are those of `A w = delta B w`, with the second moments `A` of differences and the
+# covariance `B`. The following methods are choices of the graph and of the columns.
 #
 # ### 1. Neighbours in time: slow feature analysis
 #
-# Join each row to the next one.
+# Each row is connected to the next one.
 
 # %%
 X = make_slow_mixture(500, 5, decay=[0.98, 0.9, 0.5], noise_variance=0.3, random_state=0).data
@@ -238,10 +239,10 @@ check("GSFA on the graph of time = SFA", gsfa.transform(X), sfa.transform(X))
 # %% [markdown]
 # ### 2. Time-lagged independent components (TICA)
 #
-# In molecular dynamics one looks for the combinations with the largest *autocorrelation*. The reversible
-# estimator counts each pair of successive rows in both directions: `C_lag w = rho C_0 w`. A small change is a
-# large correlation, `delta = 2 (1 - rho)`. One detail: a pair counts its two ends, so that the first and the
-# last row count half as much as the others. That is the graph of time with vertices weighted by their edges.
+# Molecular dynamics uses the combinations with the largest *autocorrelation*. The reversible estimator uses
+# each pair of successive rows in both directions: `C_lag w = rho C_0 w`. A small difference is a large
+# correlation, `delta = 2 (1 - rho)`. Each pair contributes both of its rows, so that the first and the last
+# row have half the weight of the others. This is the temporal graph with vertex weights equal to degrees.
 
 # %%
 before, after = X[:-1], X[1:]
@@ -258,9 +259,9 @@ print("without that detail, SFA is off by", f"{np.max(np.abs(sfa.delta_values_ -
 # %% [markdown]
 # ### 3. Neighbours in a class: Fisher's discriminant
 #
-# Join all rows of one class. The function that differs least *within* classes, at unit variance, is the one
-# that separates classes. With `mu` the ratio of the variances between and within classes, `delta = 2 / (1 +
-# mu)`.
+# All rows of one class are connected. The function of unit variance that differs least *within* classes is
+# the one that separates the classes. With the ratio `mu` of the variances between and within classes,
+# `delta = 2 / (1 + mu)`.
 
 # %%
 iris, species = load_iris(return_X_y=True)
@@ -298,9 +299,9 @@ _ = axes[0].legend(fontsize="small")
 # %% [markdown]
 # ### 4. Neighbours in space: locality preserving projections
 #
-# Join what is close, and look for *linear* functions that change little between neighbours (He & Niyogi
-# 2003): `X' L X w = lambda X' D X w`, with the graph Laplacian `L = D - W`. Vertices weigh what their edges
-# weigh.
+# Near rows are connected, and *linear* functions with small differences between neighbours are computed (He
+# & Niyogi 2003): `X' L X w = lambda X' D X w`, with the graph Laplacian `L = D - W`. Vertex weights are the
+# degrees.
 
 # %%
 moons = make_half_moons(300, random_state=0)
@@ -315,10 +316,10 @@ projections = GraphSFA(graph=near).fit(moons.data)
 check("delta = 2 lambda: locality preserving projections", projections.delta_values_, 2 * smooth)
 
 # %% [markdown]
-# ### 5. Any function at all: Laplacian eigenmaps
+# ### 5. All functions: Laplacian eigenmaps
 #
-# Now allow *every* function on the points: give each point a column of its own (one-hot). Nothing is left of
-# the coordinates but who is near whom, and the same problem reads `L y = lambda D y`: the Laplacian eigenmap.
+# If *every* function of the points is allowed, each point has its own column (one-hot). The problem depends
+# only on the graph, `L y = lambda D y`: the Laplacian eigenmap.
 
 # %%
 one_hot = np.eye(len(moons.data))
@@ -337,14 +338,13 @@ for ax, y, title in [(axes[0], linear, "linear functions: LPP"), (axes[1], bent,
     ax.set(title=title, aspect="equal", xlabel="x", ylabel="y")
 
 # %% [markdown]
-# The colour is the slowest function. The linear one can only cut the plane in two; the free one follows the
-# moons.
+# The colour is the slowest function. The linear function divides the plane by a line; the unrestricted
+# function separates the moons.
 #
-# ### 6. A walk: diffusion maps
+# ### 6. A random walk: diffusion maps
 #
-# Let someone walk on the graph, to a neighbour at each step, with probabilities `P = W / D`. The eigenvalues
-# of the walk are `mu = 1 - lambda`. A diffusion map scales each coordinate by `mu^t`, what is left of it
-# after `t` steps.
+# A random walk on the graph has the transition probabilities `P = W / D`, whose eigenvalues are `mu = 1 -
+# lambda`. A diffusion map multiplies each coordinate by `mu^t`, its decay after `t` steps.
 
 # %%
 steps = 5
@@ -355,15 +355,15 @@ ends = np.linalg.matrix_power(W / D[:, None], steps) @ free.transform(one_hot)
 check("after t steps mu^t of each is left", ends, free.transform(one_hot) * walk.eigenvalues_**steps)
 
 # %% [markdown]
-# ### 7. From time to space: Sprekeler's bridge
+# ### 7. From time to space
 #
-# Where do neighbours come from without a given graph? From time. If the data visit states, take
+# Sprekeler (2011) derives a graph from time. If the data are a sequence of states, let
 #
 # $$ W(s, s') = \frac{p(s, s')}{p(s)\,p(s')} $$
 #
-# (his equation 4.3), with `p(s, s')` the probability that `s'` follows `s` or the other way round. On that
-# graph the smoothness of an eigenmap is the slowness of SFA. Below, someone wanders through two rooms joined
-# by a door.
+# (his equation 4.3), with the probability `p(s, s')` that `s'` follows `s` or `s` follows `s'`. On this
+# graph the smoothness of an eigenmap is the slowness of SFA. The example is a random walk through two rooms
+# that are connected by a door.
 
 # %%
 plan = np.ones((9, 16), dtype=bool)
@@ -385,8 +385,8 @@ for move in moves[rng.integers(4, size=50_000)]:
 path = np.array(path)
 
 # %% [markdown]
-# SFA on the path, with a column for each place, knows nothing of the plan. GSFA on Sprekeler's graph knows
-# nothing of time but how often one place follows another. They are the same, moment for moment.
+# SFA of the path has a column for each place, but no information about the floor plan. GSFA on Sprekeler's
+# graph has the frequencies of transitions, but no other information about time. Their moments are equal.
 
 # %%
 visits = np.eye(len(places))[path]
@@ -395,9 +395,9 @@ bridge = GraphSFA(4, graph=graphs.transition(path)).fit(visits)
 check("the bridge, W = p(s, s') / (p(s) p(s'))", bridge.delta_values_, wandering.delta_values_)
 
 # %% [markdown]
-# And both come close to the eigenmap of the plan itself, where each place is joined to the next: the longer
-# the wandering, the closer. (Bumping into a wall is a step to where one is, so that all places have four
-# edges.)
+# Both approximate the eigenmap of the floor plan, in which each place is connected to its neighbours; the
+# longer the walk, the smaller the error. (A step into a wall leaves the place unchanged, so that all places
+# have four edges.)
 
 # %%
 distances = np.abs(places[:, None] - places[None]).sum(axis=2)
@@ -424,12 +424,13 @@ for k in range(4):
 _ = fig.suptitle("two rooms: from the plan, and from wandering", fontsize="medium")
 
 # %% [markdown]
-# The slowest function determines the room. It takes long to find the door.
+# The slowest function separates the rooms, because the walk rarely passes the door.
 #
-# ### 8. Two more names
+# ### 8. Two further methods
 #
-# With a *kernel*, functions are sums of kernels at the data; with the linear kernel they are linear functions
-# again. And the *probabilistic* model without noise has the same directions, with decays `1 - delta / 2`.
+# With a *kernel*, functions are linear combinations of kernels at the data; with the linear kernel they are
+# linear functions. The *probabilistic* model without noise has the same directions, with decays `1 - delta
+# / 2`.
 
 # %%
 few = make_slow_mixture(150, 3, decay=[0.98, 0.9, 0.5], noise_variance=0.0, random_state=1).data
@@ -440,7 +441,7 @@ limit = ProbabilisticSFA(3, noise=0.0).fit(few)
 check("decay = 1 - delta / 2: maximum likelihood without noise", limit.decay_, 1 - slow.delta_values_ / 2)
 
 # %% [markdown]
-# ### All of them
+# ### All methods
 
 # %%
 width = max(map(len, identities))
@@ -449,26 +450,26 @@ for name, difference in identities.items():
 assert len(identities) == 13
 
 # %% [markdown]
-# | name | neighbours | functions | its eigenvalue |
+# | name | neighbours | functions | eigenvalue of the method |
 # |---|---|---|---|
 # | SFA | the next row | linear, or on an expansion | `delta` |
-# | TICA | the next row, both ways | linear | `1 - delta / 2` |
+# | TICA | the next row, in both directions | linear | `1 - delta / 2` |
 # | Fisher's discriminant | the same class | linear | `2 / delta - 1` |
 # | LPP | near rows | linear | `delta / 2` |
 # | Laplacian eigenmap | near rows | all | `delta / 2` |
 # | diffusion map | near rows, `t` steps | all | `(1 - delta / 2)^t` |
-# | eigenmap of the transitions | states that follow each other | all | `delta / 2`, but for the two ends |
+# | eigenmap of the transitions | successive states | all | `delta / 2`, except for the two ends |
 # | probabilistic SFA, no noise | the next row | linear | `1 - delta / 2` |
 #
-# ## What to remember
+# ## Summary
 #
-# * Slow features, discriminants, eigenmaps and diffusion maps minimise differences between neighbours at unit
-#   variance. They differ in the graph and in the functions that are allowed.
-# * `GraphSFA` with a graph of `probsfa.graphs` is all of them; a result for one is a result for all.
+# * Slow features, discriminants, eigenmaps and diffusion maps minimize differences between neighbours at
+#   unit variance. They differ in the graph and in the class of functions.
+# * `GraphSFA` with a graph of `probsfa.graphs` includes all of them.
 # * Time defines a graph: slow features of a random walk are a map of the rooms.
-# * All functions of a point can be found for the points at hand only; restricted functions carry over to new
-#   points.
+# * Functions without restrictions are defined only at the training points; restricted functions can be
+#   evaluated at new points.
 # * A clustered graph gives Fisher's discriminants; with an expansion, nonlinear ones. For numbers use a
-#   serial graph: its slowest feature is a function of the label.
-# * Evaluate on rows, and on *objects*, that were not used for learning: rotated copies of one digit belong to
-#   one side of a split.
+#   serial graph, whose slowest feature is a function of the label.
+# * Evaluate on rows, and on *objects*, that were not used for training: all rotated copies of one digit
+#   must be in the same part of a split.

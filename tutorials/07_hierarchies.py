@@ -1,11 +1,9 @@
 # %% [markdown]
 # # Hierarchies and natural images
 #
-# Two questions, one answer. *What should a cell in visual cortex compute?* and *how does one find slow
-# functions of very many inputs?* The world changes slowly while the light on each receptor flickers. A unit
-# that is as slow as it can be must look past the flicker, and that is what complex cells do. And slow
-# functions of slow functions of small patches get as far as one function of everything would, for a fraction
-# of the work.
+# Slow quadratic functions of natural image sequences behave like complex cells of visual cortex (Berkes &
+# Wiskott 2005). A hierarchy of slow functions of small patches approximates slow functions of many inputs
+# at a fraction of the cost. This notebook shows both.
 
 # %%
 import matplotlib.pyplot as plt
@@ -23,10 +21,10 @@ from probsfa.metrics import delta_value
 from probsfa.sfa import cascade_layers
 
 # %% [markdown]
-# ## An eye that wanders over photographs
+# ## Image sequences
 #
-# Two photographs come with scikit-learn. A window of 16 by 16 pixels wanders over them: it glides, turns and
-# zooms, as in Berkes & Wiskott (2005). Each sequence is a short film; between films there is a cut.
+# Two photographs of scikit-learn are used. A window of 16 by 16 pixels moves, rotates and zooms over them,
+# as in Berkes & Wiskott (2005). Each sequence is a short film; there are no differences between films.
 
 # %%
 SIDE, FRAMES, FILMS = 16, 60, 500
@@ -57,10 +55,10 @@ for row, shown in zip(axes, (films[0], films[3]), strict=True):
 _ = fig.suptitle("every sixth frame of two films", fontsize=10)
 
 # %% [markdown]
-# ## Slow quadratic functions of the film
+# ## Slow quadratic functions of the films
 #
-# The frames are reduced to 32 principal components, without the mean brightness, and those are expanded to
-# all their products. Linear SFA of what comes out gives the slowest *quadratic* functions of the pictures.
+# The frames are reduced to 32 principal components, without the mean brightness, and expanded to all their
+# products. Linear SFA of the expanded components gives the slowest *quadratic* functions of the images.
 
 # %%
 films = [shown - shown.mean(axis=1, keepdims=True) for shown in films]
@@ -77,11 +75,11 @@ for name, value in slowness.items():
     print(f"{name:<16} mean delta value in films that were not used: {value:.3f}")
 
 # %% [markdown]
-# ## What do they look for?
+# ## Optimal stimuli
 #
-# A quadratic unit is `y = x'Hx + f'x + c`. Its **optimal stimulus** is the picture of a given contrast for
-# which it is largest; Berkes & Wiskott read it from `H` and `f`. `Polynomial` puts the inputs first and then
-# their products, row by row, so that both can be read from the weights of a unit.
+# A quadratic unit is `y = x'Hx + f'x + c`. Its **optimal stimulus** is the image of given contrast with the
+# largest output; Berkes & Wiskott compute it from `H` and `f`. The outputs of `Polynomial` are the inputs,
+# then their products row by row, so that `H` and `f` can be computed from the weights of a unit.
 
 # %%
 D = compress.n_components_
@@ -121,11 +119,11 @@ for unit, column in enumerate(axes.T):
 _ = fig.suptitle("what excites each unit most (above) and least (below)", fontsize=10)
 
 # %% [markdown]
-# ## Do they care where the stripes are?
+# ## Phase invariance
 #
-# A simple cell answers to stripes in *one* place, and is silent when they have moved by half a stripe. A
-# complex cell answers to its stripes wherever they are: it does not care about their **phase**. So we show
-# each unit gratings of all directions and widths, take the one it likes best, and move that by one stripe.
+# The response of a simple cell to a grating depends on its **phase**: it is zero after a shift by half a
+# period. The response of a complex cell does not depend on the phase. Therefore each unit is tested with
+# gratings of all orientations and frequencies, and its preferred grating is shifted by one period.
 
 # %%
 phases = np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False)
@@ -187,9 +185,9 @@ axes[2].set(xlabel="unit, in order", ylabel="share that depends on phase", ylim=
 _ = axes[2].legend(fontsize=8)
 
 # %% [markdown]
-# The answer of a linear unit to its best grating is a sine of the phase: light or dark at the same place. The
-# answer of the quadratic units hardly changes. They know *that there are stripes of this kind here*, and not
-# where they are. That is what makes them slow, and what complex cells do. Nobody asked for it.
+# The response of a linear unit to its preferred grating is a sine of the phase. The responses of quadratic
+# units are nearly constant: like complex cells, they depend on the orientation and frequency of the
+# grating, but not on its position. This follows from slowness alone.
 
 # %%
 assert np.median(phase_dependence["linear"]) > 0.95
@@ -197,15 +195,15 @@ assert np.median(phase_dependence["quadratic"]) < 0.15
 assert slowness["quadratic units"] < 0.8 * slowness["linear units"]
 
 # %% [markdown]
-# ## Slow functions of slow functions
+# ## Hierarchies of slow functions
 #
-# The products of 32 components are 560 columns. Of 256 pixels they would be 33,000, and third powers are out
-# of the question. A **hierarchy** takes small steps: a few slow functions, then slow functions of *those*,
-# and so on. Each step is a small problem, and the whole is a function of high degree.
+# The products of 32 components are 560 columns. The products of 256 pixels would be 33,000, and cubic terms
+# would not be feasible. A **hierarchy** computes a few slow functions, then slow functions of *these*, and
+# so on. Each level is a small eigenproblem, and the result is a function of high degree.
 #
-# Two half-moons show it. The aim is a function that is constant on each moon, learned from a graph of near
-# points. A Laplacian eigenmap solves for the value at every point, one by one. The hierarchy uses polynomials
-# of degree 3 of four outputs at each level (Sprekeler 2011, algorithm 1).
+# The example is that of two half-moons. The aim is a function that is constant on each moon, estimated from
+# a graph of near points. A Laplacian eigenmap computes the value at each point. The hierarchy uses
+# polynomials of degree 3 of four outputs at each level (Sprekeler 2011, algorithm 1).
 
 # %%
 moons, new = (make_half_moons(1000, random_state=seed) for seed in (0, 1))
@@ -239,15 +237,15 @@ for ax, k in zip(axes, (0, 1, 3), strict=True):
 _ = fig.colorbar(points, ax=axes, shrink=0.8)
 
 # %% [markdown]
-# The first level cuts with a soft line; the fourth has one colour for each moon. For images,
-# `escalante_wiskott_layers` makes such networks, with nodes that see small patches and pass a few outputs on.
+# The first level separates the plane by a smooth transition; the output of the fourth level is constant on
+# each moon. For images, `escalante_wiskott_layers` makes such networks, whose nodes have small patches as
+# inputs and a few outputs.
 #
-# ## What to remember
+# ## Summary
 #
-# * Slowness is a reason to ignore phase: the slowest quadratic functions of natural films behave like complex
-#   cells.
-# * What a quadratic unit looks for can be read from its weights, as the picture of given contrast that
-#   excites it most.
-# * Test units on stimuli that were not used to find them, and against a control: here linear units on the
-#   same films.
-# * A hierarchy reaches functions of high degree by small eigenproblems, and maps new points for free.
+# * The slowest quadratic functions of natural image sequences are invariant to phase, like complex cells.
+# * The optimal stimulus of a quadratic unit can be computed from its weights.
+# * Test units with stimuli that were not used in the fit, and compare them with a control: here linear
+#   units of the same films.
+# * A hierarchy represents functions of high degree by small eigenproblems, and can be evaluated at new
+#   points.

@@ -1,14 +1,13 @@
 # %% [markdown]
-# # Watching a process
+# # Process monitoring
 #
-# A plant has many sensors and a few things that really go on in it. Slow features are those things, and they
-# make good **control charts**: one for *where* the process is, one for *how fast it moves*, and
-# one for what slow features cannot explain. Shang and colleagues (2015) showed why the second matters: after
-# a disturbance a controller may hold the plant at a new place, steady as ever. The first chart then alarms,
-# the second does not, and the operator knows that this is another operating point and no fault of the
-# dynamics.
+# Sensors of a plant depend on a few slow causes. **Control charts** of slow features monitor the operating
+# point, the dynamics, and deviations from the model. Shang et al. (2015) showed why the second chart is
+# needed: after a disturbance a controller may keep the plant at a new operating point. The chart of the
+# operating point then has alarms, but that of the dynamics has none, so that the operator can distinguish a
+# new operating point from a fault.
 #
-# This notebook simulates a plant, learns what is normal, and breaks it in three ways.
+# This notebook simulates a plant, estimates control limits, and simulates three faults.
 
 # %%
 import matplotlib.pyplot as plt
@@ -22,8 +21,8 @@ SENSORS = ["feed", "level", "pressure", "flow", "heater", "top", "bottom", "prod
 # %% [markdown]
 # ## A plant
 #
-# Three things go on in it: the quality of the feed (slow), the weather (less slow), and the action of a valve
-# (fast). Eight sensors see mixtures of the three, each with noise of its own.
+# The plant has three causes: the quality of the feed (slow), the weather (less slow), and a valve (fast).
+# Eight sensors measure mixtures of the three, each with independent noise.
 
 # %%
 DECAY = np.array([0.98, 0.92, 0.6])
@@ -67,12 +66,11 @@ axes[0].set_title("four of eight sensors, normal operation (simulated units)")
 _ = axes[-1].set_xlabel("row")
 
 # %% [markdown]
-# ## What is normal?
+# ## Control limits
 #
-# `ProcessMonitor` fits a model to normal rows and sets a limit for each chart. A row must not be judged by a
-# model that has seen it: limits would be too tight. So segments of rows are held out one after the other,
-# and limits are quantiles of what is found there. `alpha` is the rate of false alarms of *all charts
-# together*.
+# `ProcessMonitor` fits a model to normal rows and sets a limit for each chart. Limits from rows that were
+# used in the fit would be too low. Therefore segments of rows are held out one after the other, and limits
+# are quantiles of held-out statistics. `alpha` is the false alarm rate of *all charts together*.
 
 # %%
 monitor = ProcessMonitor(ProbabilisticSFA(3), alpha=0.01).fit(normal)
@@ -85,13 +83,13 @@ print(f"alarms in 20,000 fresh normal rows: {100 * false_alarms:.2f} %")
 assert 0.002 < false_alarms < 0.02
 
 # %% [markdown]
-# The limits hold on new rows.
+# The false alarm rate on new rows is nominal.
 #
 # ## Three faults
 #
-# * **A new operating point:** the feed changes for good, smoothly.
-# * **A shaking valve:** what should move in twenty rows swings every five.
-# * **A biased sensor:** the *bottom* temperature reads too high.
+# * **A new operating point:** the feed changes slowly and permanently.
+# * **Shaking:** the second cause oscillates with a period of five rows.
+# * **A biased sensor:** the readings of the *bottom* temperature are too high.
 
 # %%
 FAULTS = {
@@ -117,11 +115,12 @@ for name, record in records.items():
     axes[0].set_title(name)
 
 # %% [markdown]
-# Grey is where the fault is. Each fault has its chart:
+# Grey segments have a fault. Each fault is visible in one chart:
 #
-# * the **new operating point** is in T2 alone: the plant is elsewhere, and as steady there as before;
-# * the **shaking** is in S2: the plant is where it always was, but moves too fast;
-# * the **sensor** is in the residual: no movement of the three slow things would make *bottom* read so.
+# * the **new operating point** only in T2: the dynamics at the new operating point are normal;
+# * the **shaking** in S2: the operating point is normal, but changes are too fast;
+# * the **biased sensor** in the residual: the reading of *bottom* is inconsistent with any values of the
+#   three causes.
 
 # %%
 loudest = {name: rates.idxmax() for name, rates in found.items()}
@@ -131,10 +130,10 @@ assert found["new operating point"]["S2"] < 0.03
 assert found["new operating point"]["residual"] < 0.03
 
 # %% [markdown]
-# ## Which sensor?
+# ## Fault diagnosis
 #
-# `contributions` computes for each value: by how much would the statistic fall if this value, and no other,
-# had its most plausible value? A sensor that is wrong by itself explains everything by itself.
+# `contributions` returns, for each value, the decrease of the statistic if only this value is replaced by
+# its optimal reconstruction. If a single sensor is faulty, its contribution explains the whole deviation.
 
 # %%
 contributions = monitor.contributions(records["biased sensor"])
@@ -155,11 +154,11 @@ assert ranking.index[0] == "bottom"
 assert ranking.iloc[0] > 4 * ranking.iloc[1]
 
 # %% [markdown]
-# ## Small faults that stay
+# ## Small persistent faults
 #
-# The bias raised an alarm in two rows of three. A bias of a third of that size is lost in the noise of single
-# rows. But it stays, and noise does not: with `window=50` statistics are averaged over the last 50 rows, and
-# limits with them.
+# The biased sensor has alarms in two of three rows. A bias of a third of this size is not detected in
+# single rows because of noise. With `window=50` statistics are averaged over the last 50 rows, which
+# reduces the noise but not the bias; limits are those of averaged statistics.
 
 # %%
 small = plant(1500, seed=20, at=500, bias=0.9)
@@ -179,10 +178,10 @@ print("largest contribution:", worst)
 assert worst == "bottom"
 
 # %% [markdown]
-# ## A plant with missing values
+# ## Missing values
 #
-# Sensors drop out. Remove a fifth of all values, at random, in the normal rows and in the faulty ones. Each
-# row is judged by its observed values, and by those before it.
+# A fifth of all values is removed at random, in normal and in faulty rows. The statistics of a row then
+# depend on its observed values and on earlier rows.
 
 # %%
 rng = np.random.default_rng(5)
@@ -204,11 +203,12 @@ for name, record in records.items():
 assert false_alarms < 0.02
 
 # %% [markdown]
-# ## What to remember
+# ## Summary
 #
-# * T2 shows where the process is, S2 how fast it moves, the residual what slow features cannot explain. Which
-#   of them alarms shows what kind of fault it is.
-# * Limits must come from rows that the model has not seen; `ProcessMonitor` holds out segments for them.
-# * `contributions` names the sensor behind an alarm; `window` finds small faults that stay.
-# * Missing values need no imputation: with `ProbabilisticSFA` the limits hold for incomplete rows.
-# * Normal rows must cover what is normal. A monitor calls all that it has never seen a fault.
+# * T2 monitors the operating point, S2 the dynamics, and the residual deviations from the model. The charts
+#   with alarms indicate the type of the fault.
+# * Limits must be estimated from rows that were not used in the fit; `ProcessMonitor` holds out segments
+#   for them.
+# * `contributions` identifies the faulty sensor; `window` detects small persistent faults.
+# * Missing values need not be imputed: with `ProbabilisticSFA` the limits are valid for incomplete rows.
+# * Normal rows must include all normal conditions, because a new condition has alarms.

@@ -1,10 +1,9 @@
 # %% [markdown]
-# # Past the linear model
+# # Beyond the linear model
 #
-# The model behind slow features is linear with Gaussian noise: each latent adds its part to each column. Much
-# of the world is not like that. A neuron fires a *number* of spikes. A thing is *there or not*, and only if
-# it is there does it matter where it is. Turner & Sahani (2007, section 5) named such extensions of their
-# model; here they are, each with what goes wrong without it.
+# The model of slow features is linear with Gaussian noise. Turner & Sahani (2007, section 5) describe
+# extensions for other data: counts and categories, objects that are present or absent, and nonlinear
+# expansions. This notebook shows each of them in comparison with the linear model.
 
 # %%
 import warnings
@@ -23,8 +22,8 @@ from probsfa.extensions import ProductOfExpertsSFA
 # %% [markdown]
 # ## Counts
 #
-# Twenty neurons fire about one spike for each three bins. Their rates follow two slow signals; one cell in
-# five is missing. The counts are nearly all 0 and 1, as far from Gaussian as can be.
+# Twenty neurons fire about one spike in three bins. Their rates follow two slow factors, and a fifth of the
+# values is missing. Nearly all counts are 0 or 1, so that their distribution is far from Gaussian.
 
 # %%
 rng = np.random.default_rng(0)
@@ -44,8 +43,8 @@ ax.imshow(
 _ = ax.set(xlabel="bin", ylabel="neuron", title="spike counts: 0 is white, 4 and more black")
 
 # %% [markdown]
-# `EmissionSFA` puts a Poisson count where the linear model has Gaussian noise. Everything else is the same:
-# factors, missing values, intervals, forecasts.
+# `EmissionSFA` replaces the Gaussian noise of the linear model by a Poisson distribution. Factors, missing
+# values, intervals and forecasts are the same as in the linear model.
 
 # %%
 poisson = EmissionSFA(2, emission="poisson").fit(spikes)
@@ -92,11 +91,12 @@ _ = axes[1].set(xlabel="bin")
 # %% [markdown]
 # ## What and where
 #
-# Slow feature analysis has one kind of feature, so *what* is there and *where* it is end up mixed.
-# `BilinearSFA` has two kinds: binary chains, "what", gate continuous latents, "where".
+# Slow features mix the identity of objects (*what*) and their position (*where*). `BilinearSFA` has two
+# kinds of variables: binary chains ("what") gate continuous factors ("where").
 #
-# A camera with 7 by 7 pixels looks at a striped patch that drifts. Now and then another one takes its place,
-# with tilted stripes, and goes on from there. Noise in every pixel is as strong as the patch.
+# A camera with 7 by 7 pixels observes a drifting patch with stripes. At random times it is replaced by
+# another patch with tilted stripes, which continues at the same position. The standard deviation of the
+# noise of each pixel equals that of the patch.
 
 # %%
 SIDE = 7
@@ -175,16 +175,16 @@ axes[2].plot(features["SFA"][shown, :2], lw=1)
 _ = axes[2].set(ylabel="two features of SFA", xlabel="picture")
 
 # %% [markdown]
-# The gates switch with the patch, and the two "where" latents go on with the stripes whichever patch is
-# there. So what is learned about position from one patch holds for the other. Features of SFA, linear or
-# quadratic, mix the two.
+# The gates switch with the patch, and the two "where" factors describe the position of both patches. A
+# relation between position and a target, learned with one patch, is therefore valid for the other. Features
+# of SFA, linear or quadratic, mix identity and position.
 #
-# ## Expansions that know what can be
+# ## Products of experts
 #
-# Quadratic slow feature analysis takes `y` and its square for two columns like any others. A linear model of
-# the two gives nearly all its mass to pairs that no `y` has: they lie off the parabola. `ProductOfExpertsSFA`
-# multiplies the linear model, which knows what is slow, with local experts that hold each pair to the
-# parabola. Here is a column whose size is slow while its sign is not.
+# Quadratic slow feature analysis treats `y` and `y**2` as two unrelated columns. Most of the probability
+# mass of a linear Gaussian model of both is outside the parabola of possible pairs. `ProductOfExpertsSFA`
+# multiplies the linear model with local experts, which restrict each pair to the parabola. In the example
+# the magnitude of a column is slow and its sign is not.
 
 # %%
 slow = ProbabilisticSFA.from_parameters([0.95], [[1.0]], 1e-6).sample(400, random_state=0)[1][:, 0]
@@ -231,18 +231,17 @@ for ax, (name, cloud) in zip(axes, {"data": pairs, **drawn}.items(), strict=True
 _ = axes[0].set_ylabel("second coordinate")
 
 # %% [markdown]
-# Draws of the linear model fill an ellipse across the parabola, and most of them are no squares of anything.
-# Draws of the product stay on it. Both put rows near zero, where there are no data, the product fewer. So it
-# can impute missing values with possible values, and draw new series of `y` itself. Learning it takes
-# thousands of passes over the rows.
+# Samples of the linear model form an ellipse across the parabola, and most of them are impossible pairs.
+# Samples of the product of experts are on the parabola. Both models generate values near zero, where there
+# are no data, but the product of experts fewer. It can impute missing values by possible values, and
+# simulate series of `y`. The fit requires thousands of passes over the rows.
 #
-# ## What to remember
+# ## Summary
 #
-# * Counts, zeros and ones, levels and heavy tails have a model of their own: `EmissionSFA`, with the same
-#   factors, missing values and intervals. A Gaussian model of small counts finds less and predicts rates
-#   below zero.
-# * *What* and *where* are two kinds of feature. `BilinearSFA` keeps them apart: binary gates, continuous
-#   latents.
-# * Both give lower bounds in the place of the likelihood, and `history_` never falls.
-# * `ProductOfExpertsSFA` holds expanded rows to what an expansion can give.
-# * Try the linear model first. It is exact and quick, and `diagnose` shows where it does not fit.
+# * `EmissionSFA` is a model of counts, binary values, levels and heavy-tailed values, with the same
+#   factors, missing values and intervals. A Gaussian model of small counts recovers the factors less
+#   accurately and predicts negative rates.
+# * `BilinearSFA` separates *what* and *where* by binary gates and continuous factors.
+# * Both maximize a lower bound of the likelihood, and `history_` never decreases.
+# * `ProductOfExpertsSFA` restricts expanded rows to possible values of the expansion.
+# * First use the linear model. It is exact and fast, and `diagnose` tests its assumptions.

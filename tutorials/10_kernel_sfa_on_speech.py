@@ -1,16 +1,16 @@
 # %% [markdown]
 # # Kernel slow features on speech
 #
-# Air pressure at a microphone changes thousands of times in a second. *What is being said* changes a few
-# times. So a slow function of the sound should be about the vowel. It will not be a linear function: pressure
-# swings around zero whatever is said. A kernel gives slow feature analysis the curved functions it needs, and
-# takes two things in return: a choice of **support vectors**, because the number of functions grows with the
-# data, and **regularisation**, because with enough of them anything can be made slow (Boehmer et al. 2011).
+# Air pressure at a microphone changes thousands of times in a second, but vowels change only a few times. A
+# slow function of the sound therefore depends on the vowel. It must be nonlinear, because pressure
+# oscillates around zero for all vowels. Kernel slow feature analysis computes such functions. It requires
+# **support vectors**, because the number of functions grows with the data, and **regularization**, because
+# with many functions the training data can always be fitted by slow ones (Boehmer et al. 2011).
 #
-# The sounds of this notebook are *synthetic*: vowels of a formant model, made below. With real recordings at
-# hand (the free spoken digit data, as `fsdd_subset.npz`), set `PROBSFA_DATA` to the folder that holds
-# `fsdd_subset/`, and the same cells run on the words "three" and "seven". Then the sentences about numbers
-# are not those of your run.
+# The sounds of this notebook are *synthetic*: vowels of a formant model, computed below. With real
+# recordings (the free spoken digit data, as `fsdd_subset.npz`), set `PROBSFA_DATA` to the folder with
+# `fsdd_subset/`, and the same cells use the words "three" and "seven". Numbers in the text then do not
+# apply.
 
 # %%
 import os
@@ -34,11 +34,11 @@ REAL = data is not None and data.exists()
 print("sounds:", "recorded" if REAL else "synthesised")
 
 # %% [markdown]
-# ## Vowels from a formant model
+# ## Vowels of a formant model
 #
-# A voice is a train of pulses; the mouth is a few resonances, the **formants**, and their places make the
-# vowel. Here are two words: one keeps the vowel of "see" throughout, the other goes from "e" to "a". Every
-# utterance has a pitch, a length and a loudness of its own, and hiss.
+# The voice is a sequence of pulses, filtered by the resonances of the mouth, the **formants**, whose
+# frequencies determine the vowel. There are two words: one has the vowel of "see" throughout, the other
+# changes from "e" to "a". Pitch, length, loudness and noise differ between utterances.
 
 # %%
 FORMANTS = {"ee": (280, 2250, 2900), "e": (530, 1840, 2480), "ah": (710, 1100, 2450)}
@@ -98,10 +98,10 @@ for column, word, sound in zip(axes.T, words[:2], sounds[:2], strict=True):
     column[1].set(xlabel="seconds", ylabel="Hz")
 
 # %% [markdown]
-# ## Windows, words to learn from, words to test on
+# ## Windows, training and test words
 #
-# Each row is a window of 417 amplitudes. Every word is a sequence of its own: nothing is compared across a
-# border. The first four utterances of each word are for learning, four others for testing.
+# Each row is a window of 417 amplitudes. Each utterance is a sequence, and differences are computed within
+# sequences only. The first four utterances of each word are training data, four others are test data.
 
 
 # %%
@@ -127,14 +127,14 @@ in_training = linear.delta_values_.mean()
 print(f"linear SFA: delta {in_training:.3f} in training, {slowness['linear']:.3f} on new words")
 
 # %% [markdown]
-# Linear SFA learned nothing that holds: with 417 amplitudes it finds combinations that happen to be slow in
-# *these* words.
+# Features of linear SFA are not slow in test words: with 417 amplitudes there are combinations that are
+# slow in the training words by chance.
 #
-# ## A kernel, a support, a penalty
+# ## Kernel, support and penalty
 #
-# `KernelSFA` works with functions of the form "how near is this window to that one", with a Gaussian of given
-# width around each support vector. Matching pursuit takes as support the windows that are worst represented
-# by those before. The penalty `regularization` keeps functions smooth.
+# `KernelSFA` uses functions of the distance between windows: Gaussians of given width around each support
+# vector. Matching pursuit selects as support vectors the windows that are worst represented by the previous
+# ones. The penalty `regularization` makes the functions smooth.
 
 # %%
 squared = np.median(np.sum(np.diff(np.concatenate(train)[::7], axis=0) ** 2, axis=1))
@@ -161,9 +161,8 @@ ax.set(xlabel="regularization", ylabel="delta value", yscale="log")
 _ = ax.legend(fontsize="small", loc="upper left")
 
 # %% [markdown]
-# Without a penalty the outputs look slowest in training and are not on new words: they follow the windows
-# that they know. Too strong a penalty leaves functions that cannot bend enough. In between, new words are
-# slow as well.
+# Without a penalty the outputs are slowest in the training words, but not in test words. With too large a
+# penalty the functions are nearly linear. With values between, outputs are also slow in test words.
 
 # %%
 if not REAL:
@@ -173,8 +172,9 @@ if not REAL:
     assert on_new[best] < 0.25 * slowness["linear"]
 
 # %% [markdown]
-# The choice needs no new words: `regularization="auto"`, the default, holds out segments of the training
-# windows and selects the smallest penalty that is as slow there as any.
+# The selection of the penalty does not require test words: `regularization="auto"`, the default, holds out
+# segments of the training windows, and selects the smallest penalty whose outputs are as slow there as for
+# any other.
 
 # %%
 automatic = KernelSFA(**options).fit(train)
@@ -184,10 +184,10 @@ if not REAL:
     assert chosen < 2.0 * min(on_new)
 
 # %% [markdown]
-# ## Is it the vowel?
+# ## Relation to the vowels
 #
-# Nobody said what the words are. Here are the two slowest outputs on words that were not used, a dot for each
-# window.
+# The words were not given to the method. The figure shows the two slowest outputs for test words, one point
+# for each window.
 
 # %%
 outputs = automatic.transform(test)
@@ -211,15 +211,15 @@ if not REAL:
     assert max(np.array(middle)[told]) < min(np.array(middle)[~told])
 
 # %% [markdown]
-# In the middle of every new word the slowest output determines which vowel it is, whatever the pitch and the
-# length. At the beginning and at the end, where the voice is weak and hiss is left, the words look alike, as
-# they should: the sound fades in and out slowly, too, and that is part of what is slow.
+# In the middle of each test word the slowest output determines the vowel, for all pitches and lengths. At
+# the beginning and at the end, where the voice is weak and noise dominates, the words are similar: loudness
+# also changes slowly and is part of the slow outputs.
 #
-# ## What to remember
+# ## Summary
 #
-# * Sound is fast, what is said is slow; but it is a curved function of the sound. A kernel makes such
-#   functions.
-# * In the space of a kernel nearly everything can be made slow in training. Look at slowness on *new* words.
-# * A support of some hundred windows is enough, chosen by matching pursuit; it bounds memory and time.
-# * `regularization="auto"` finds the penalty from the training words alone.
-# * Loudness is slow as well. Bring recordings to one loudness, or you will find that first.
+# * Vowels change slowly, but are nonlinear functions of the sound. Kernels provide such functions.
+# * With a kernel nearly any output can be slow in training. Evaluate slowness on *test* words.
+# * A support of a few hundred windows, selected by matching pursuit, is sufficient and limits memory and
+#   time.
+# * `regularization="auto"` selects the penalty from the training words only.
+# * Loudness is slow, too. Normalize the loudness of recordings; otherwise it may be the slowest output.

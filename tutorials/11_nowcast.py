@@ -1,13 +1,13 @@
 # %% [markdown]
-# # Nowcasting an economy with a ragged edge
+# # Nowcasting with a ragged edge
 #
-# At the end of June, what do we know of June? Surveys come out within the month, jobs a week later, trade
-# after five weeks, and gross domestic product long after its quarter has ended. A table of an economy always
-# ends in a **ragged edge**: each column stops somewhere else. To *nowcast* is to fill in that edge.
+# Economic series are published with different delays: surveys within the month, employment a week later,
+# trade after five weeks, and gross domestic product long after the end of the quarter. At its end a table
+# of such series has a **ragged edge** of missing values. *Nowcasting* is the imputation of these values.
 #
-# Here are the data that the Federal Reserve Bank of New York published with its own nowcast: the same table
-# as it was known on 29 June 2016, and again one month later. So the answers are in the box, and we can open
-# it at the end.
+# The data are those that the Federal Reserve Bank of New York published with its own nowcast: one vintage
+# of 29 June 2016, and one a month later. The second vintage has values that are missing in the first, and
+# is used for the evaluation.
 
 # %%
 import warnings
@@ -27,12 +27,13 @@ print(f"June vintage: {june.shape[0]} months, {june.shape[1]} series")
 print(nowcast.series.iloc[[0, 6, 23, 26]].to_string())
 
 # %% [markdown]
-# The columns are changes since the publication before: growth in per cent for amounts and prices, differences
-# for rates, and surveys as they are. Three series are quarterly and stand in the last month of a quarter.
+# The columns are changes since the previous publication: growth in per cent for amounts and prices,
+# differences for rates, and surveys unchanged. Three series are quarterly, with values in the last month of
+# each quarter.
 #
-# ## The edge
+# ## The ragged edge
 #
-# A cell of the picture is dark where the value is known. The last two rows are what this notebook is about.
+# Dark values of the figure are known. The missing values in the last two rows are to be predicted.
 
 # %%
 year = june.iloc[-15:]
@@ -50,11 +51,12 @@ print(f"{revealed.to_numpy().sum()} of them are published by 29 July")
 assert revealed.to_numpy().sum() == 21
 
 # %% [markdown]
-# ## Choosing a model without looking at July
+# ## Model selection without the second vintage
 #
-# How many latents, and does each series have AR(1) noise of its own beside them? We ask June itself. Take the
-# last months away one by one, hide the values at the end *as they are missing at the end of June*, and see
-# which model finds them again. The models are fitted once, to what precedes all those months.
+# The number of factors and AR(1) noise are selected from the June vintage alone. For each of several
+# earlier months, values at the end are hidden *in the pattern of the missing values at the end of June*,
+# and the errors of the models at hidden values are compared. Each model is fitted once, to the data before
+# these months.
 
 # %%
 N_MONTHS = 36
@@ -102,13 +104,12 @@ def by_autoregression(table):
 
 
 # %% [markdown]
-# ### Memory of each series
+# ### AR(1) noise of each series
 #
-# Growth has a habit: houses that were sold this month are missing in the next one, while a survey that was
-# gloomy stays so. With `noise="ar1"` each series has AR(1) noise of its own, beside the factors that all
-# share. Some autocorrelations are positive and some negative, and the optimizer may not get from one side to
-# the other. So we give it a starting point: at the correlation, from month to month, of what the latents
-# leave of each series.
+# Growth rates are autocorrelated: high sales of houses in one month are followed by low sales, but surveys
+# remain low for several months. With `noise="ar1"` each series has AR(1) noise in addition to the common
+# factors. Some autocorrelations are positive and some negative, and the optimizer may not change their
+# signs. Therefore the starting values are the lag-one correlations of the residuals of the factors.
 
 
 # %%
@@ -143,15 +144,15 @@ worst_with_memory = max(scores[name] for name in candidates)
 assert worst_with_memory < min(score for name, score in scores.items() if name not in candidates)
 
 # %% [markdown]
-# All models with AR(1) noise are better than all without, and than the simple rules. Between one latent, two
-# and three there is little to choose: their differences are no larger than chance would make them. Where
-# several models are as good, the **mean of their predictions** is a safer choice than any of them. Only now
-# do we fit to all of June, and only then look at July.
+# All models with AR(1) noise are better than all models without it, and than the simple reference methods.
+# The differences between one, two and three factors are within random variation. If several models are
+# equally good, the **mean of their predictions** is a safe choice. Only now are the models fitted to all
+# data of June and compared with July.
 #
-# ## Twenty-one answers
+# ## Predictions of 21 values
 #
-# Each model imputes all missing values, with standard deviations. The variance of the committee is the
-# mean of theirs, and how far they are apart.
+# Each model imputes all missing values, with standard deviations. The variance of the mean prediction is
+# the mean of their variances plus the variance of their predictions.
 
 # %%
 models = {k: with_memory(k, june) for k in (1, 2, 3)}
@@ -202,13 +203,13 @@ ax.set(xlabel="standard deviations from the mean of the series", title="what Jul
 _ = ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.9))
 
 # %% [markdown]
-# Twenty-one values are few, and luck matters. The benchmark on which this notebook is built has statsmodels'
-# dynamic factor model beside it: that is better on these 21 values, and worse on the hundreds of values in
+# Twenty-one values are a small sample. The benchmark of this notebook includes the dynamic factor model of
+# statsmodels, which has smaller errors for these 21 values, and larger errors for the hundreds of values in
 # hidden edges.
 #
-# ## What the series share
+# ## Interpretation of the common factor
 #
-# Ask the model that has one latent alone what that is, and when it was lowest.
+# For the model with one factor, we look at its loadings and its minimum.
 
 # %%
 shared = models[1].posterior(june)
@@ -229,14 +230,15 @@ ax.plot(course, lw=1)
 _ = ax.set(title="the latent that all share, with 90 % intervals", ylabel="latent")
 
 # %% [markdown]
-# It is not output but prices: the table holds many series of them, and energy moves all at once. The fall of
-# late 2008 stands out from thirty years.
+# The factor represents prices rather than output: the table has many price series, and energy prices change
+# together. Its minimum in thirty years is at the end of 2008.
 #
 # ## News
 #
 # On 28 July, the day before the second vintage, gross domestic product of the second quarter was still
-# unknown. How had the month of releases moved its nowcast, and which of them did it? Nowcasts are linear in
-# the data, so the answer is exact: each release moves the nowcast by its surprise times its weight.
+# unknown. `news` attributes the change of its nowcast in this month to the releases. Nowcasts are linear in
+# the data, so that the attribution is exact: each release changes the nowcast by its surprise times its
+# weight.
 
 # %%
 target = (june.index.get_loc("2016-06-01"), "GDPC1")
@@ -263,16 +265,16 @@ ax.axvline(0.0, color="0.4", lw=0.8)
 _ = ax.set(xlabel="moved the nowcast of growth by (percentage points)", title="the releases of one month")
 
 # %% [markdown]
-# Factories and jobs spoke for more growth, and what was published was less than either nowcast. It lies
-# inside its interval, which is wide. News explains why a nowcast moved; it does not make it right.
+# Releases on industry and employment increased the nowcast. The published value was lower than both
+# nowcasts, but is within the wide prediction interval. News explains the change of a nowcast, not its
+# error.
 #
-# ## What to remember
+# ## Summary
 #
-# * A ragged edge is a table with missing values at its end. The probabilistic model uses it directly: monthly
-#   beside quarterly, late beside early.
-# * Choose the model on *hidden edges* of the data you have: hide values as they will be missing when it
-#   counts.
-# * Memory in the noise (`noise="ar1"`) is for what is particular to a series; latents are for what series
-#   share.
-# * A nowcast needs a prediction interval. Measure its coverage.
-# * `news` shows which release moved a nowcast, and its impacts add up to the whole change.
+# * A ragged edge is a table with missing values at its end. The probabilistic model uses it directly, with
+#   monthly and quarterly series and different delays.
+# * Select the model by *hidden edges*: hide values in the pattern in which they are missing in the
+#   application.
+# * AR(1) noise (`noise="ar1"`) represents variation of single series; factors represent common variation.
+# * Report a prediction interval with each nowcast, and measure its coverage.
+# * `news` attributes the change of a nowcast to releases; their impacts sum to the whole change.
