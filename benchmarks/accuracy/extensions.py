@@ -13,13 +13,14 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import adjusted_rand_score, balanced_accuracy_score
 from sklearn.pipeline import make_pipeline
 
 from probsfa import SFA
 from probsfa.expansions import Polynomial
-from probsfa.extensions import PCA, Autoencoder, BilinearSFA, PrincipalCurve
+from probsfa.extensions import Autoencoder, BilinearSFA, PrincipalCurve
 from probsfa.extensions.bilinear import BilinearParameters
 from probsfa.extensions.bilinear.parameters import simulate
 
@@ -55,11 +56,12 @@ def spirals(seeds: int) -> None:
             s = 4 * np.pi * np.sqrt(rng.uniform(0.08, 1.0, 400))
             X = np.column_stack([s * np.cos(s), s * np.sin(s)]) + noise * rng.standard_normal((400, 2))
             models = {
-                "PCA": PCA(1),
                 "autoencoder": Autoencoder(1, random_state=seed),
                 "curve": PrincipalCurve(),
             }
-            points = {"rows": X} | {name: model.fit(X).reconstruct(X) for name, model in models.items()}
+            line = PCA(1).fit(X)
+            points = {"rows": X, "PCA": line.inverse_transform(line.transform(X))}
+            points |= {name: model.fit(X).reconstruct(X) for name, model in models.items()}
             for name, each in points.items():
                 off = np.min(np.linalg.norm(each[:, None] - true, axis=2), axis=1)
                 cells[name].append(float(np.sqrt(np.mean(off**2))))

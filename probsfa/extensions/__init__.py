@@ -2,14 +2,13 @@
 
 Models beyond the linear Gaussian one, and methods of dimensionality reduction that ignore the order of rows:
 
-========================  ==============================================================================
-``emissions/``            ``EmissionSFA``: counts, binary and ordinal values, and heavy-tailed noise
-``bilinear/``             ``BilinearSFA``: binary "what" chains gate continuous "where" factors
-``experts/``              ``ProductOfExpertsSFA``: a density of expanded rows, restricted to a manifold
-``principal_curve``       ``PrincipalCurve``: principal curves and surfaces
-``autoencoder``           ``LinearAutoencoder``, ``Autoencoder``: encoder and decoder
-``principal_components``  ``PCA``, with the number of components for a share of the variance
-========================  ==============================================================================
+===================  ==============================================================================
+``emissions/``       ``EmissionSFA``: counts, binary and ordinal values, and heavy-tailed noise
+``bilinear/``        ``BilinearSFA``: binary "what" chains gate continuous "where" factors
+``experts/``         ``ProductOfExpertsSFA``: a density of expanded rows, restricted to a manifold
+``principal_curve``  ``PrincipalCurve``: principal curves and surfaces
+``autoencoder``      ``LinearAutoencoder``, ``Autoencoder``: encoder and decoder
+===================  ==============================================================================
 
 Names are imported at first use from the modules in ``__init__.pyi``; JAX is imported only if it is needed.
 """

@@ -5,5 +5,4 @@ from probsfa.extensions.autoencoder import LinearAutoencoder as LinearAutoencode
 from probsfa.extensions.bilinear import BilinearSFA as BilinearSFA
 from probsfa.extensions.emissions import EmissionSFA as EmissionSFA
 from probsfa.extensions.experts import ProductOfExpertsSFA as ProductOfExpertsSFA
-from probsfa.extensions.principal_components import PCA as PCA
 from probsfa.extensions.principal_curve import PrincipalCurve as PrincipalCurve

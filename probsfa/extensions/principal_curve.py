@@ -97,7 +97,7 @@ class PrincipalCurve(Reconstruction):
 
     See Also
     --------
-    PCA : Straight lines and planes.
+    sklearn.decomposition.PCA : Straight lines and planes.
     Autoencoder : A learned encoder instead of the projection.
     probsfa.LaplacianEigenmaps : Coordinates without a curve.
 

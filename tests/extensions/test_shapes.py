@@ -6,7 +6,6 @@ from sklearn.base import clone
 
 from probsfa import EmissionSFA
 from probsfa.extensions import (
-    PCA,
     Autoencoder,
     BilinearSFA,
     LinearAutoencoder,
@@ -79,7 +78,6 @@ def test_products_of_experts_fill_columns_of_which_nothing_is_known(rng, n_rows,
 @pytest.mark.parametrize(
     "estimator",
     [
-        PCA(),
         LinearAutoencoder(random_state=0),
         Autoencoder(hidden=3, max_iter=10, random_state=0),
         PrincipalCurve(),
@@ -88,7 +86,7 @@ def test_products_of_experts_fill_columns_of_which_nothing_is_known(rng, n_rows,
 )
 def test_reconstructions_are_finite_and_objectives_never_rise(rng, estimator, n_rows, D, K):
     X = rng.standard_normal((n_rows, D)) * rng.uniform(0.1, 10.0, D)
-    most = min(K, D) if isinstance(estimator, (PCA, LinearAutoencoder)) else K
+    most = min(K, D) if isinstance(estimator, LinearAutoencoder) else K
     model = clone(estimator).set_params(n_components=min(most, 2))
     if isinstance(estimator, PrincipalCurve):
         model.set_params(n_landmarks=9, max_iter=5)

@@ -11,7 +11,7 @@ from probsfa.cli.tables.table import Table, split_codes
 
 __all__ = ["check_codes", "codes_of", "outlier_warnings"]
 
-# Customary codes for missing values: 99 to 999999 and 99.9 to 9999.99 with both signs, other round numbers, #
+# Customary codes for missing values: 99 to 999999 and 99.9 to 9999.99 with both signs, other round numbers,
 # and limits of number types.
 _NINES = [10.0**n - 1.0 for n in range(2, 7)] + [
     round(10.0**n - 10.0**-m, m) for n, m in ((2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3))
@@ -29,8 +29,7 @@ _FAR, _FEWEST = 10.0, 10
 def codes_of(values: FloatArray) -> list[float]:
     """Return customary codes for missing values in a column (T,) that are unlikely to be values.
 
-    Such a code
-    differs from all other values by more than half of their range, or is the only negative value.
+    Such a code differs from all other values by more than half of their range, or is the only negative value.
 
     Examples
     --------

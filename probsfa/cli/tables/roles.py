@@ -21,7 +21,7 @@ Role = Literal["data", "time", "group", "left out"]
 # The role of a column and the reason.
 Reason = tuple[Role, str]
 
-# Names of time columns, whose values must increase; and names of numeric columns that are times if their #
+# Names of time columns, whose values must increase; and names of numeric columns that are times if their
 # values increase.
 _TIMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
 _RISING = frozenset({*PARTS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"})

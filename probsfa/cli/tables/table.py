@@ -78,8 +78,7 @@ class Table:
     def numbers(self, column: int) -> tuple[FloatArray, BoolArray]:
         """Return the numbers of a column, NaN for other texts, and a mask of invalid texts.
 
-        A text is invalid
-        if it is neither a finite number nor a missing value.
+        A text is invalid if it is neither a finite number nor a missing value.
         """
         values = as_numbers(self.texts[column], self.decimal, self.thousands)
         codes = as_numbers(pd.Series(sorted(self.codes), dtype=str), self.decimal, self.thousands)
