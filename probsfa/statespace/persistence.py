@@ -20,7 +20,7 @@ from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, as_noise
 from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.models import MaximumLikelihoodModel
-from probsfa.statespace.noise.student import MOST_DEGREES
+from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import KINDS
@@ -120,7 +120,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     fitted = MaximumLikelihood(
         params=StateSpace.from_arrays(state),
         options=checked,
-        tails=None if checked.tails is None else checked.tails.with_shape(state["degrees_of_freedom"]),
+        tails=_tails(checked, state["degrees_of_freedom"]),
         axis=TimeAxis(**state.get("time_axis", {"kind": "unknown"})),
         constant=state["constant"] > 0 if "constant" in state else None,
         calibration=_calibration(state),
@@ -162,6 +162,17 @@ def _status(state: dict[str, Any]) -> FitStatus:
     return read
 
 
+def _tails(options: FitOptions, shape: Any) -> HeavyTails | None:
+    """Return the noise with a saved shape, which files of all kinds of noise name `degrees_of_freedom`."""
+    tails = options.tails
+    if tails is None:
+        return None
+    least, most = tails.shapes
+    if not least <= 1.01 * shape <= 1.01**2 * most:
+        raise ValueError(f"degrees_of_freedom must be {least:g} to {most:g}, got {shape!r:.80}")
+    return tails.with_shape(shape)
+
+
 def _calibration(state: dict[str, Any]) -> Calibration | None:
     if "calibration_factors" not in state:
         return None
@@ -179,7 +190,7 @@ def _check(state: dict[str, Any]) -> None:
     if state["log_likelihood"] is None:  # models made from parameters, in files of version 1
         state["log_likelihood"] = np.nan
     state.setdefault("interrupted", str(state["status"]).startswith(STATUS_SENTENCES["interrupted"]))
-    degrees = state.setdefault("degrees_of_freedom", None)
+    state.setdefault("degrees_of_freedom", None)
     kinds = dict(zip(_NUMBERS, ((int, float), (int, float), (int,), (bool,), (str,), (bool,)), strict=True))
     for name, accepted in kinds.items():
         if type(state[name]) not in accepted:
@@ -193,6 +204,5 @@ def _check(state: dict[str, Any]) -> None:
     for name in ("noise_variance", "memory_scale"):
         if np.any(state.get(name, 0.0) < 0.0):
             raise ValueError(f"{name} must not be negative")
-    robust = bool(state["fitted_with"].get("robust", False))
-    if robust != (degrees is not None) or not (degrees is None or 2.0 < degrees <= 1.01 * MOST_DEGREES):
-        raise ValueError(f"degrees_of_freedom must be above 2 with robust noise only, got {degrees!r:.80}")
+    if bool(state["fitted_with"].get("robust", False)) != (state["degrees_of_freedom"] is not None):
+        raise ValueError("degrees_of_freedom and robust noise must be present together")
