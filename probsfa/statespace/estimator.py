@@ -536,13 +536,12 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
-        of_tails = [name for tails in TAILS.values() for name in tails.attributes]
-        for name in (*of_tails, "calibration_"):
+        for name in ("calibration_", *(tails.attribute for tails in TAILS.values())):
             self.__dict__.pop(name, None)  # of a fit before
         if fitted.calibration is not None:
             self.calibration_ = fitted.calibration
         if fitted.tails is not None:
-            self.__dict__.update(fitted.tails.attributes)
+            setattr(self, fitted.tails.attribute, fitted.tails.shape)
 
     def _take_over_processes(self, fitted: MaximumLikelihood) -> None:
         """Set the attributes of cycles, smooth factors and AR(1) noise that the model has."""

@@ -14,7 +14,6 @@ Lange, K. L., Little, R. J. A. & Taylor, J. M. G. (1989). Robust statistical mod
 distribution. JASA 84, 881-896. https://doi.org/10.1080/01621459.1989.10478852
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,6 +48,7 @@ class StudentNoise(HeavyTails):
     degrees_of_freedom: float = 4.0
     by_row: bool = False
     shapes = (FEWEST_DEGREES, MOST_DEGREES)
+    attribute = "degrees_of_freedom_"
 
     @property
     def shape(self) -> float:
@@ -58,11 +58,6 @@ class StudentNoise(HeavyTails):
     def with_shape(self, shape: float) -> "StudentNoise":
         """Return the noise with other degrees of freedom."""
         return replace(self, degrees_of_freedom=shape)
-
-    @property
-    def attributes(self) -> Mapping[str, float]:
-        """Degrees of freedom."""
-        return {"degrees_of_freedom_": self.degrees_of_freedom}
 
     @property
     def sentence(self) -> str:

@@ -11,7 +11,6 @@ A kind of noise is a file with a subclass of :class:`HeavyTails`, and an entry i
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -49,10 +48,13 @@ class HeavyTails(ABC):
         Whether all values of a row share one weight, or each has its own.
     shapes : tuple of float
         Limits of the shape; at the upper one noise is practically normal.
+    attribute : str
+        Fitted attribute of estimators with the shape.
     """
 
     by_row: bool
     shapes: ClassVar[tuple[float, float]]
+    attribute: ClassVar[str]
 
     @property
     @abstractmethod
@@ -62,11 +64,6 @@ class HeavyTails(ABC):
     @abstractmethod
     def with_shape(self, shape: float) -> Self:
         """Return the noise with another shape."""
-
-    @property
-    @abstractmethod
-    def attributes(self) -> Mapping[str, float]:
-        """Fitted attributes of estimators: the shape under the name that users know."""
 
     @property
     @abstractmethod
