@@ -739,13 +739,13 @@ def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str
 def _about_rhythms(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds: float | None) -> str:
     told = np.any(~np.isnan(cleaned.periods), axis=0)
     who = say.who(told, np.sum(~np.isnan(cleaned.periods), axis=0).astype(float))
-    verb = "keeps" if np.count_nonzero(told) == 1 else "keep"
-    noun = "a rhythm" if len(often) == 1 else "rhythms"
+    verb = "has" if np.count_nonzero(told) == 1 else "have"
+    noun, is_not = ("a cycle", "is not") if len(often) == 1 else ("cycles", "are not")
     unit = "" if seconds is not None else " units of time"
     quoted = ", ".join(repr(label) if seconds is not None else label for label in often)
     return (
-        f"{who[0].upper()}{who[1:]} {verb} {noun} of {', '.join(often)}{unit} that the model does not "
-        f"include: rhythms=[{quoted}]."
+        f"{who[0].upper()}{who[1:]} {verb} {noun} of {', '.join(often)}{unit} that {is_not} in the model: "
+        f"rhythms=[{quoted}]."
     )
 
 

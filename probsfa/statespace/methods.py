@@ -790,7 +790,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         >>> X[:, 1] += np.sin(2 * np.pi * np.arange(400) / 12)
         >>> for sentence in ProbabilisticSFA(1).fit(X).diagnose(X).advice:
         ...     print(sentence)
-        Column 1 keeps a rhythm of 12 units of time that the model does not include: rhythms=[12].
+        Column 1 has a cycle of 12 units of time that is not in the model: rhythms=[12].
         """
         check_count("block", block)
         sequences = self._check_observed(X, lengths, times, exog)

@@ -170,7 +170,7 @@ def spread(rng, X, noise, s):
 @pytest.mark.parametrize(
     ("plant", "words"),
     [
-        (rhythm, "olumn 2 keeps a rhythm of 24 units of time that the model does not include: rhythms=[24]."),
+        (rhythm, "olumn 2 has a cycle of 24 units of time that is not in the model: rhythms=[24]."),
         (memory, "The noise of column 2 is autocorrelated at lag 1 ("),
         (tails, "The noise of column 2 has heavy tails"),
         (artefacts, "rows 100, 900, 901)"),
@@ -310,9 +310,7 @@ def test_dates_tell_cycles_by_the_calendar(rng):
     X[:, 2] += 1.2 * s * np.sin(2.0 * np.pi * np.arange(N) / 24.0)
     frame = pd.DataFrame(X, index=index, columns=list("abcdef"))
     found = model.diagnose(frame)
-    assert found.advice == (
-        "Column 'c' keeps a rhythm of 1D that the model does not include: rhythms=['1D'].",
-    )
+    assert found.advice == ("Column 'c' has a cycle of 1D that is not in the model: rhythms=['1D'].",)
     assert list(found.lags) == [*range(1, 11), 24, 168]
     pd.testing.assert_index_equal(found.innovations.index, index)
     assert list(found.predictions.columns) == list("abcdef")
