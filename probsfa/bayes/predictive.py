@@ -141,7 +141,7 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     parts = mixture_posteriors(_thinned_parameters(fitted, n_predictive, len(panels)), panels)
     for one in parts:
         check_finite(sequences, posterior_mean(fitted.draws), *one)
-    if fitted.maximum.has_memory:
+    if fitted.maximum.has_ar1_noise:
         return parts[0].of(fitted.reported_states)
     if len(parts) == 1:
         return parts[0]
@@ -319,7 +319,7 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
             for params, panel in zip(draw, panels, strict=True)
         ]
         found.add(np.concatenate(parts))
-    if not fitted.maximum.has_memory:
+    if not fitted.maximum.has_ar1_noise:
         return found.value
     shared = fitted.reported_states
     own = np.delete(found.value, shared, axis=2).sum(axis=2, keepdims=True)
@@ -337,7 +337,7 @@ def draw_series(
         noise = params.noise_variance[int(rng.integers(len(params.noise_variance)))]
         params = params.replace(noise_variance=noise)
     values, latents = simulate(params.state_space, n_steps, rng)
-    if params.has_memory:
+    if params.has_ar1_noise:
         return values, latents[:, fitted.reported_states]
     if fitted.degrees is not None:
         noise = np.sqrt(params.noise_variance) * rng.standard_t(fitted.degrees[chain, draw], values.shape)

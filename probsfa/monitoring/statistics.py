@@ -75,10 +75,10 @@ def slow_latents(params: StateSpace) -> int:
     # Cycles and smooth factors count as slow; the mean squared difference of white noise is twice its
     # variance.
     others = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
-    memory = np.zeros(params.n_features) if not params.has_memory else params.memory_scale**2
-    fading = np.zeros(params.n_features) if not params.has_memory else 2.0 * (1.0 - params.memory_decay)
-    variance = loaded.sum(axis=1) + others + memory + params.noise_variance
-    change = loaded @ delta + memory * fading + 2.0 * params.noise_variance
+    ar1_noise = np.zeros(params.n_features) if not params.has_ar1_noise else params.memory_scale**2
+    ar1_delta = np.zeros(params.n_features) if not params.has_ar1_noise else 2.0 * (1.0 - params.memory_decay)
+    variance = loaded.sum(axis=1) + others + ar1_noise + params.noise_variance
+    change = loaded @ delta + ar1_noise * ar1_delta + 2.0 * params.noise_variance
     return slower_than_columns(delta, change / variance)
 
 

@@ -124,4 +124,4 @@ def calibrated(model: LinearGaussianModel, mask: BoolArray, held_out: HeldOut | 
 def _small_sample(model: LinearGaussianModel, mask: BoolArray) -> FloatArray:
     """Return small-sample factors (D,) for the estimated loadings, mean, and AR(1) noise of each column."""
     params = model.fitted.params
-    return small_sample_factors(mask.sum(axis=0), params.n_components + (3 if params.has_memory else 1))
+    return small_sample_factors(mask.sum(axis=0), params.n_components + (3 if params.has_ar1_noise else 1))

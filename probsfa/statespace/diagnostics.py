@@ -257,7 +257,7 @@ def diagnose(
     *,
     periods: Sequence[float] | FloatArray = (),
     n_smooth: int = 0,
-    memory: bool = False,
+    ar1_noise: bool = False,
     robust: bool = False,
     smoother: Sequence[int] | NDArray[np.intp] = (),
     n_states: int = 0,
@@ -278,7 +278,7 @@ def diagnose(
         Periods of the model's stochastic cycles, in its unit of time.
     n_smooth : int, default=0
         Number of smooth factors.
-    memory : bool, default=False
+    ar1_noise : bool, default=False
         Whether the model has AR(1) noise.
     robust : bool, default=False
         Whether the model has Student-t noise.
@@ -308,7 +308,7 @@ def diagnose(
         n_components,
         periods,
         n_smooth,
-        memory=memory,
+        ar1_noise=ar1_noise,
         robust=robust,
         smoother=smoother,
         n_states=n_states,
@@ -506,7 +506,7 @@ def _advise(
     own_periods: Sequence[float] | FloatArray,
     n_smooth: int,
     *,
-    memory: bool,
+    ar1_noise: bool,
     robust: bool,
     smoother: Sequence[int] | NDArray[np.intp],
     n_states: int,
@@ -527,7 +527,7 @@ def _advise(
         rhythms = [label if seconds is not None else p for label, p in [*own, *periods]]
         gain = _gain(innovations, np.nanmean(cleaned.errors**2, axis=0) / np.nanmean(innovations**2, axis=0))
         suggestions.append(Suggestion({"rhythms": rhythms}, gain, n_states + 2 * len(periods)))
-        advice.append(_about_rhythms(cleaned, [label for label, _ in periods], say, seconds))
+        advice.append(_about_cycles(cleaned, [label for label, _ in periods], say, seconds))
 
     lags = np.arange(1, max(min(_LAGS, max(sequences.lengths) // 5), 1) + 1)
     correlations = autocorrelation(cleaned.steady, sequences.lengths, lags)
@@ -552,10 +552,10 @@ def _advise(
     told = _own(told, size) & ~smooth
     # An AR(1) factor in place of a smooth one causes autocorrelated errors.
     if told.any() and not exchange:
-        if not memory:
+        if not ar1_noise:
             gain = _gain(innovations, np.where(told, 1.0 - size**2, 1.0))
             suggestions.append(Suggestion({"noise": "ar1"}, gain, n_states + d))
-        advice.append(_about_memory(told, size, lags[at], say, n_components, memory=memory))
+        advice.append(_about_autocorrelation(told, size, lags[at], say, n_components, ar1_noise=ar1_noise))
 
     tails = heavy_tails(cleaned.steady)
     with np.errstate(invalid="ignore"):
@@ -736,7 +736,7 @@ def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str
     return [(label, lengths[label]) for label in often[:_MOST_RHYTHMS]]
 
 
-def _about_rhythms(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds: float | None) -> str:
+def _about_cycles(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds: float | None) -> str:
     told = np.any(~np.isnan(cleaned.periods), axis=0)
     who = say.who(told, np.sum(~np.isnan(cleaned.periods), axis=0).astype(float))
     verb = "has" if np.count_nonzero(told) == 1 else "have"
@@ -784,14 +784,14 @@ def period_label(period: float, seconds: float | None, resolution: float) -> str
     return f"{1e3 * period * seconds:.3g}ms"
 
 
-def _about_memory(
+def _about_autocorrelation(
     told: BoolArray,
     size: FloatArray,
     at: NDArray[np.intp],
     say: _Sentences,
     n_components: int,
     *,
-    memory: bool,
+    ar1_noise: bool,
 ) -> str:
     who = say.who(told, size)
     worst = say.worst(told, size)
@@ -801,7 +801,7 @@ def _about_memory(
         listed = [f"{size[smallest]:.2f}", f"{size[worst]:.2f}"]
     how = f"at lag {at[worst]} ({' to '.join(listed)})"
     more = f"use more factors than {n_components} (n_components, select_n_components)."
-    if memory:
+    if ar1_noise:
         return f"The noise of {who} is autocorrelated {how} beyond an AR(1) process: {more}"
     return (
         f"The noise of {who} is autocorrelated {how}, but white in the model: use noise='ar1' for noise of "

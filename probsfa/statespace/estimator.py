@@ -458,7 +458,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         params = make_parameters(
             decay, loadings, noise_variance, offset, memory_decay=memory_decay, memory_scale=memory_scale
         )
-        if params.has_memory:
+        if params.has_ar1_noise:
             options = {"noise": "ar1", **options}
         estimator = cls(params.n_components, **options)
         if estimator.transforms is not None:
@@ -466,7 +466,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
                 "from_parameters does not support transforms, which are learned from data. Use fit."
             )
         checked = FitOptions.of(estimator).check().with_noise_named()
-        if checked.has_memory != params.has_memory:
+        if checked.has_ar1_noise != params.has_ar1_noise:
             raise ValueError("noise='ar1', memory_decay and memory_scale must be set together.")
         tails = checked.tails
         if (tails is None) != (degrees_of_freedom is None):
@@ -555,11 +555,11 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             "noise_decay_": params.memory_decay,
             "memory_timescales_": timescales_from_decay(params.memory_decay, fitted.time_unit),
             "memory_scale_": params.memory_scale,
-            "memory_share_": params.memory_share if params.has_memory else params.memory_scale,
+            "memory_share_": params.memory_share if params.has_ar1_noise else params.memory_scale,
         }
         known = {name: of_processes.get(name) for kind in KINDS for name in kind.attribute_names}
         have = [(name in of_processes, {name: value}) for name, value in known.items()]
-        self._set_optional([*have, (latents.has_memory, of_memory)])
+        self._set_optional([*have, (latents.has_ar1_noise, of_memory)])
 
     def _take_over_maps(self, model: MaximumLikelihoodModel) -> None:
         """Set the attributes of transforms and covariates that the model has."""

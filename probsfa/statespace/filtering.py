@@ -422,7 +422,7 @@ def run_filter(
     whole = _Filtered(
         means, covariances, predictive or states, sequence.values, before, steps, reported=reported
     )
-    if params.has_memory:
+    if params.has_ar1_noise:
         means, covariances = means[:, reported], covariances[:, reported[:, None], reported]
     return FilterResult(means, covariances, row_log_likelihoods, last, whole)
 

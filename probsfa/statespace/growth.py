@@ -11,11 +11,11 @@ import numpy as np
 from probsfa.statespace.engine.posterior import expected_statistics, smooth
 from probsfa.statespace.learning.options import Given
 from probsfa.statespace.learning.starts import (
-    MEMORIES,
+    DAMPING_TIMES,
+    estimated_cycle,
     from_slow,
     interpolate,
     on_even_grid,
-    rhythm,
     starts,
     strongest_frequency,
 )
@@ -61,7 +61,7 @@ def enlarged(
         if kind.n_states:
             params = _best(_with_latents(params, residual, kind, noise, given), panel)
     for j in range(more.n_sought):
-        params = _with_rhythm(params, panel, latents.n_sought - more.n_sought + j, noise, given)
+        params = _with_cycle(params, panel, latents.n_sought - more.n_sought + j, noise, given)
     return params
 
 
@@ -127,7 +127,7 @@ def _with_latents(
     return [each for new in news for each in _joined(params, new, noise)]
 
 
-def _with_rhythm(
+def _with_cycle(
     params: StateSpace, panel: Panel, which: int, noise: Noise, given: Given | None
 ) -> StateSpace:
     """Return the model with one more stochastic cycle, at a known frequency or that of most excess power."""
@@ -137,5 +137,5 @@ def _with_rhythm(
         frequency = strongest_frequency(params.state_space, centred)
     else:
         frequency = float(given.frequencies[which])
-    alone = [rhythm(params, frequency, centred, memory) for memory in MEMORIES]
+    alone = [estimated_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
     return _best([each for one in alone for each in _joined(params, one, noise)], panel)

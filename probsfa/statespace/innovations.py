@@ -220,7 +220,7 @@ def innovation_parameters(
     [[1.147 0.   ]
      [0.    0.289]]
     """
-    if params.has_memory:
+    if params.has_ar1_noise:
         raise ValueError(
             "params has AR(1) noise, and this form has white noise only. Fit a model with white noise."
         )

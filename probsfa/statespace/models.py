@@ -174,7 +174,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Number of free parameters: decays, loadings, means, and estimated noise variances."""
         fitted, params = self.fitted, self.fitted.params
         # Loadings, mean, and noise variance; AR(1) noise also has a decay and a scale.
-        of_a_constant = len(params.latents.seen) + (4 if params.has_memory else 2)
+        of_a_constant = len(params.latents.seen) + (4 if params.has_ar1_noise else 2)
         return fitted.layout(evenly_sampled=True).n_free - of_a_constant * fitted.n_constant
 
     def varying(self, sequences: Sequences) -> Sequences:
@@ -205,7 +205,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if integrated is not None:
             return integrated.posterior()
         whole = self._posterior(sequences)
-        return whole.of(self.fitted.params.shared_states) if self.fitted.params.has_memory else whole
+        return whole.of(self.fitted.params.shared_states) if self.fitted.params.has_ar1_noise else whole
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
         """Return posterior means of the factors (N, K) given all rows of each sequence."""
@@ -225,7 +225,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
         """Return the posterior with AR(1) noise integrated out; None if the noise has states."""
         params = self.fitted.params
-        if not params.has_memory or params.latents.n_others or self.fitted.tails is not None:
+        if not params.has_ar1_noise or params.latents.n_others or self.fitted.tails is not None:
             return None
         if not integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features):
             return None
@@ -274,7 +274,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if integrated is not None:
             return integrated.contributions
         params, means = self.fitted.predictive_params, self._posterior(sequences).means
-        if not self.fitted.params.has_memory:
+        if not self.fitted.params.has_ar1_noise:
             return np.asarray(means[:, None, :] * params.loadings)
         shared = self.fitted.params.shared_states
         memories = np.setdiff1d(np.arange(params.n_states), shared)
@@ -579,7 +579,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             own.n_components,
             periods=own.rhythm_periods,
             n_smooth=sum(n for kind, n in own.latents.counts.items() if kind.option == "smooth"),
-            memory=own.has_memory,
+            ar1_noise=own.has_ar1_noise,
             robust=robust,
             smoother=smoother,
             n_states=self._states.n_states,

@@ -344,7 +344,7 @@ class StateSpace:
             arrays = "; ".join(values(name, array) for name, array in one.arrays().items())
             lines.append(f"{len(one)} {type(one).__name__}: {arrays}")
         lines.append(f"white noise: {values('noise_variance', self.noise_variance)}")
-        if self.has_memory:
+        if self.has_ar1_noise:
             arrays = "; ".join(values(name, getattr(self, name)) for name in _OF_NOISE)
             lines.append(f"AR(1) noise of each column: {arrays}")
         return "\n".join(lines)
@@ -475,9 +475,14 @@ class StateSpace:
         return int(self.loadings.shape[0])
 
     @property
-    def has_memory(self) -> bool:
+    def has_ar1_noise(self) -> bool:
         """Whether the noise of the columns is autocorrelated."""
         return len(self.memory_scale) > 0
+
+    @property
+    def has_memory(self) -> bool:
+        """Former name of :attr:`has_ar1_noise`; will be removed in version 2.0."""
+        return self.has_ar1_noise
 
     @property
     def memory_share(self) -> FloatArray:
@@ -498,7 +503,7 @@ class StateSpace:
 
         These follow the other AR(1) factors and precede processes of other kinds.
         """
-        if not self.has_memory:
+        if not self.has_ar1_noise:
             return self
         k = self.n_components
         return type(self)(
@@ -509,7 +514,7 @@ class StateSpace:
             self.processes,
         )
 
-    def with_memory_apart(self) -> Self:
+    def with_ar1_noise_apart(self) -> Self:
         """Return the inverse of :attr:`state_space`: the last ``D`` AR(1) factors are AR(1) noise."""
         k = self.n_components - self.n_features
         own = slice(k, self.n_components)
@@ -653,7 +658,7 @@ def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
         Equivalent parameters in the canonical order, with canonical signs and phases.
     """
     units = np.asarray(scale, dtype=np.float64)
-    params = params.replace(memory_scale=np.abs(params.memory_scale)) if params.has_memory else params
+    params = params.replace(memory_scale=np.abs(params.memory_scale)) if params.has_ar1_noise else params
     order = np.argsort(-params.decay, kind="stable")
     slow = params.loadings[:, : params.n_components][:, order]
     parts, processes = [slow * canonical_signs(slow, units)], []
@@ -666,7 +671,7 @@ def canonical(params: StateSpace, scale: ArrayLike) -> StateSpace:
 
 def rescale(params: StateSpace, shift: FloatArray, scale: FloatArray) -> StateSpace:
     """Return the parameters of ``shift + scale * x`` from those of ``x``."""
-    if params.has_memory:
+    if params.has_ar1_noise:
         params = params.replace(memory_scale=params.memory_scale * scale)
     return params.replace(
         loadings=params.loadings * scale[:, None],

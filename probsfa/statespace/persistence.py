@@ -134,7 +134,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     params = fitted.params
     if params.latents.n_states != params.n_states:
         raise ValueError(f"loadings has {params.n_states} columns, which does not fit the other arrays")
-    if fitted.options.has_memory != params.has_memory:
+    if fitted.options.has_ar1_noise != params.has_ar1_noise:
         raise ValueError("noise='ar1' and the parameters of AR(1) noise must be present together")
     model: MaximumLikelihoodModel = with_noise(fitted)
     if any(name.startswith("limit_") for name in state):

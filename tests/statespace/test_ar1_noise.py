@@ -45,7 +45,7 @@ def test_attributes_say_what_the_noise_is(asked):
     variance = np.diag(oracle.cells(params, [np.zeros(1)]))
     np.testing.assert_allclose(model.memory_share_, params.memory_scale**2 / variance)
     white = ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1)
-    assert not hasattr(white, "noise_decay_") and not white.params_.has_memory
+    assert not hasattr(white, "noise_decay_") and not white.params_.has_ar1_noise
 
 
 def test_factors_are_those_that_columns_share(asked):
@@ -245,7 +245,7 @@ def test_broken_files_with_ar1_noise_are_refused(asked, tmp_path):
 
 def test_state_space_and_back(rng):
     params = make_model(rng, 2, rhythm=True)
-    back = params.state_space.with_memory_apart()
+    back = params.state_space.with_ar1_noise_apart()
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_array_equal(one, other)
     scaled = rescale(params, np.ones(2), np.array([2.0, 3.0]))

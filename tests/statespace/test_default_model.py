@@ -39,7 +39,7 @@ def test_processes_of_single_columns_get_ar1_noise(rng):
     hidden = hide_cells(whole, 0.1, random_state=0)
     seen = np.where(hidden, np.nan, whole)
     model = ProbabilisticSFA().fit(seen)
-    assert model.params_.has_memory and model.noise_decay_.shape == (20,)
+    assert model.params_.has_ar1_noise and model.noise_decay_.shape == (20,)
     assert model.get_params()["noise"] == "auto" and "held-out values" in model.status_
     white = ProbabilisticSFA(noise="diagonal").fit(seen)
     errors = [error_of(one.impute(seen), whole, hidden) for one in (model, white)]

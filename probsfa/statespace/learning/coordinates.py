@@ -169,7 +169,7 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
             del alone
             loadings[:, places[j]] = turned[:, 0]
     scales = np.abs(params.memory_scale)
-    return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_memory else {}))
+    return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_ar1_noise else {}))
 
 
 # -------------------------------------------------------------------------------- dynamics of the processes

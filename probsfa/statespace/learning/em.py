@@ -506,7 +506,7 @@ def fit_monte_carlo_em(
         estimate minus the gains of later M-steps, which are lower bounds of the increase of the
         log-likelihood.
     """
-    if not start.has_memory:
+    if not start.has_ar1_noise:
         start = with_ar1_noise(start)
     start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
     n_parameters = start.n_components * (start.n_features + 1) + 4 * start.n_features

@@ -34,7 +34,7 @@ from probsfa.statespace.learning.objective import (
 from probsfa.statespace.learning.options import Given
 from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import (
-    MEMORIES,
+    DAMPING_TIMES,
     from_slow,
     interpolate,
     on_even_grid,
@@ -44,7 +44,7 @@ from probsfa.statespace.learning.starts import (
     starts,
     strongest_frequency,
     with_ar1_noise,
-    with_rhythm,
+    with_cycle,
     with_silent_ar1_noise,
 )
 from probsfa.statespace.noise.gaussian import Noise
@@ -75,7 +75,7 @@ def fit(
     tol: float,
     n_init: int = 1,
     start: StateSpace | None = None,
-    memory: bool = False,
+    ar1_noise: bool = False,
     given: Given | None = None,
     limits: Limits | None = None,
     report: Report | None = None,
@@ -107,7 +107,7 @@ def fit(
         Number of complete runs; all but the first start at random, with `max_iter` evaluations each.
     start : StateSpace, optional
         Initial parameters, if they are known.
-    memory : bool, default=False
+    ar1_noise : bool, default=False
         Whether each column has AR(1) noise; all parameters are then those of the state space.
     given : Given, optional
         Initial values of stochastic cycles and smooth processes.
@@ -126,7 +126,7 @@ def fit(
         After a keyboard interrupt, with the best parameters so far.
     """
     layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
-    whole = layout.with_ar1_noise if memory else layout
+    whole = layout.with_ar1_noise if ar1_noise else layout
     evaluate = CountedEStep(panel, max_iter, report, e_step)
     evaluate.limits, evaluate.tol = whole.limits_of_states, tol
     evaluate.begin_with_prior(noise)
@@ -365,7 +365,7 @@ class _Search:
         firsts = [self.conform(params, layout) for params in firsts]
         if data is not None and slow.n_components and latents.n_sought:
             firsts = [self.refined(layout._replace(latents=one.latents), one, data)[1] for one in firsts]
-        made = [self.with_rhythms(layout, params, data, centred) for params in firsts]
+        made = [self.with_cycles(layout, params, data, centred) for params in firsts]
         if nested is not None:
             alone = nested.params.ar1_alone
             base = alone
@@ -373,7 +373,7 @@ class _Search:
                 left, _ = _unexplained(self.panel, alone)
                 first = next(starts(left, np.zeros_like(offset), Latents(latents.n_like_ar1)))
                 base = with_more_latents(alone, from_slow(first, latents, self.given)[0])
-            whole = self.with_rhythms(layout, base, data, centred)
+            whole = self.with_cycles(layout, base, data, centred)
             made.append(whole)
             for strength in _STRENGTHS:
                 loadings = whole.loadings.copy()
@@ -384,7 +384,7 @@ class _Search:
                 )
         return [self.conform(params.replace(offset=offset), layout) for params in made]
 
-    def with_rhythms(
+    def with_cycles(
         self,
         layout: Coordinates,
         params: StateSpace,
@@ -399,7 +399,7 @@ class _Search:
             else:
                 frequency = float(self.given.frequencies[j])
             before = params.rhythm_frequency
-            tried = [with_rhythm(params, frequency, centred, memory) for memory in MEMORIES]
+            tried = [with_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
             if data is None:
                 params = tried[0]
             else:

@@ -314,7 +314,7 @@ class MaximumLikelihood:
         limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
         variances = self.options.variances(params.n_features)
         layout = Coordinates(params.latents, variances, evenly_sampled, limits=limits)
-        return layout.with_ar1_noise if params.has_memory else layout
+        return layout.with_ar1_noise if params.has_ar1_noise else layout
 
     @property
     def predictive_params(self) -> StateSpace:
@@ -385,7 +385,7 @@ class FitProblem(NamedTuple):
         even = self.observations.panel.evenly_sampled
         variances = self.options.variances(self.scale.size)
         layout = Coordinates(self.options.latents, variances, even, limits=self.limits)
-        return layout.with_ar1_noise if self.options.has_memory else layout
+        return layout.with_ar1_noise if self.options.has_ar1_noise else layout
 
     @property
     def limits(self) -> Limits | None:
@@ -397,7 +397,12 @@ class FitProblem(NamedTuple):
     def integrates_ar1_noise(self) -> bool:
         """Whether AR(1) noise is integrated out: for many columns, if all factors are AR(1)."""
         options, observations = self.options, self.observations
-        if not options.has_memory or options.robust or options.fixed is not None or options.latents.n_others:
+        if (
+            not options.has_ar1_noise
+            or options.robust
+            or options.fixed is not None
+            or options.latents.n_others
+        ):
             return False
         panel = observations.panel
         k, d = options.latents.n_components, self.scale.size
@@ -488,10 +493,14 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
             "init must be a StateSpace, a fitted model with params_, or a fitted SFA; got "
             f"{type(init).__name__}."
         )
-    memory = problem.options.has_memory
-    if params.has_memory and not memory:
+    ar1_noise = problem.options.has_ar1_noise
+    if params.has_ar1_noise and not ar1_noise:
         raise ValueError("init has AR(1) noise. Set noise='ar1'.")
-    if memory and not params.has_memory and (problem.options.robust or problem.options.fixed is not None):
+    if (
+        ar1_noise
+        and not params.has_ar1_noise
+        and (problem.options.robust or problem.options.fixed is not None)
+    ):
         # At a scale of zero the gradient with respect to the scale is zero, so that AR(1) noise would not be
         # found.
         params = with_weak_ar1_noise(params)
@@ -534,7 +543,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
     if not chosen:
         size = Size(int(options.n_components or 0))
     elif size is None:
-        size = data.default_size(ar1_noise=options.has_memory)
+        size = data.default_size(ar1_noise=options.has_ar1_noise)
     latents = replace(options, n_components=size.n_components).latents
     check_identified(latents, int(data.columns.counts.sum()))
     observations = data.standardised(shift, scale, size.segments)
@@ -550,7 +559,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         resolution_variance(data.sequences) / scale**2 if isinstance(data, InMemory) else 0.0,
         data.columns,
     )
-    own_states = options.has_memory and not problem.integrates_ar1_noise
+    own_states = options.has_ar1_noise and not problem.integrates_ar1_noise
     check_bytes(latents.n_states + (scale.size if own_states else 0))
     if not (chosen and options.tol == "auto"):
         return problem
@@ -623,12 +632,12 @@ def maximise(
         tol=problem.tol,
         n_init=options.n_init,
         start=None if start is None else start.state_space,
-        memory=options.has_memory,
+        ar1_noise=options.has_ar1_noise,
         given=options.given(problem.time_unit, evenly_sampled=even),
         limits=problem.limits,
         report=None if report is None else _InDataUnits(report, problem.log_volume),
     )
-    return result._replace(params=result.params.with_memory_apart()) if options.has_memory else result
+    return result._replace(params=result.params.with_ar1_noise_apart()) if options.has_ar1_noise else result
 
 
 def _maximise_integrated(problem: FitProblem, start: StateSpace | None, report: Report | None) -> FitResult:
@@ -666,7 +675,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             loadings=np.where(problem.constant[:, None], 0.0, params.loadings),
             offset=np.where(problem.constant, shift, params.offset),
         )
-        if params.has_memory:
+        if params.has_ar1_noise:
             params = params.replace(memory_scale=np.where(problem.constant, 0.0, params.memory_scale))
     if not (
         np.isfinite(result.log_likelihood)
@@ -723,7 +732,7 @@ def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
     if result.tails is not None:
         log_norm = result.tails.log_density(np.zeros((1, 1)), np.ones((1, 1)))[0]
         return float(counts @ (log_norm - 0.5 * np.log(2.0 * np.pi * params.noise_variance[own])))
-    if params.has_memory:
+    if params.has_ar1_noise:
         log_determinants = ColumnNoise(params, Steps.of(panel)).log_determinant[own]
     else:
         log_determinants = counts * np.log(params.noise_variance[own])
@@ -770,7 +779,7 @@ def _about_floors(params: StateSpace, problem: FitProblem) -> Note:
     options = problem.options
     # AR(1) noise counts as noise, too.
     noise_variance = params.noise_variance
-    if params.has_memory:
+    if params.has_ar1_noise:
         noise_variance = noise_variance + params.memory_scale**2
     if options.known_noise(problem.scale) is not None:
         raised = np.flatnonzero(options.raised_noise(problem.scale))

@@ -557,7 +557,7 @@ class FitOptions:
         return self.variances(2).separate
 
     @property
-    def has_memory(self) -> bool:
+    def has_ar1_noise(self) -> bool:
         """Whether each column has AR(1) noise besides white noise."""
         return isinstance(self.noise, str) and self.noise == "ar1"
 
@@ -576,7 +576,7 @@ class FitOptions:
         """Smallest noise variance allowed, as a fraction of each column's variance."""
         if not isinstance(self.noise_floor, str):
             return float(self.noise_floor)
-        return LEAST_WHITE_NOISE if self.has_memory else LEAST_NOISE
+        return LEAST_WHITE_NOISE if self.has_ar1_noise else LEAST_NOISE
 
     @property
     def noise_floors(self) -> tuple[float, ...]:

@@ -273,8 +273,8 @@ class _Joint:
         except KeyboardInterrupt:
             status = "interrupted"
         result = best.result._replace(history=tuple(history), n_evaluations=count, status=status)
-        if problem.options.has_memory and not result.params.has_memory:
-            result = result._replace(params=result.params.with_memory_apart())
+        if problem.options.has_ar1_noise and not result.params.has_ar1_noise:
+            result = result._replace(params=result.params.with_ar1_noise_apart())
         return _State(result, best.coefficients, count)
 
     def _maximize(
@@ -295,7 +295,7 @@ class _Joint:
                 max_iter=limit,
                 tol=tol,
                 start=params,
-                memory=options.has_memory,
+                ar1_noise=options.has_ar1_noise,
                 limits=self.problem.limits,
                 report=self.report,
                 hold_tails=hold,

@@ -192,7 +192,7 @@ def fit_robust(
     tol: float,
     n_init: int = 1,
     start: StateSpace | None = None,
-    memory: bool = False,
+    ar1_noise: bool = False,
     given: Given | None = None,
     limits: Limits | None = None,
     report: Report | None = None,
@@ -204,7 +204,7 @@ def fit_robust(
     ----------
     panel : Panel
         Packed observations; the bulk of each column has mean near zero and variance near one.
-    latents, noise, known_noise, solver, tol, n_init, start, memory, given, limits, report
+    latents, noise, known_noise, solver, tol, n_init, start, ar1_noise, given, limits, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     tails : HeavyTails
         Noise with the initial shape.
@@ -220,7 +220,7 @@ def fit_robust(
         log-likelihood is the lower bound, without the prior.
     """
     layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
-    layout = layout.with_ar1_noise if memory else layout
+    layout = layout.with_ar1_noise if ar1_noise else layout
     if noise.variances.separate:
         least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, least))
@@ -238,7 +238,7 @@ def fit_robust(
             max_iter=max_iter,
             tol=tol,
             n_init=n_init,
-            memory=memory,
+            ar1_noise=ar1_noise,
             given=given,
             limits=limits,
             report=report,
@@ -246,7 +246,7 @@ def fit_robust(
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
         params = conform(start, layout, noise, known_noise)
-        params = params if limits is None or memory else imposed(params, limits)
+        params = params if limits is None or ar1_noise else imposed(params, limits)
     e_step = _WeightedEStep(panel)
     evaluate = CountedEStep(panel, count + max_iter, report, e_step)
     evaluate.count, evaluate.limits = count, layout.limits_of_states

@@ -197,7 +197,7 @@ def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tupl
 # Other kinds replace the AR(1) factors of :mod:`.starts` that explain most, by :meth:`.Process.like_ar1`.
 
 # Initial damping times of a stochastic cycle, in periods; the better one is used.
-MEMORIES = (10.0, 60.0)
+DAMPING_TIMES = (10.0, 60.0)
 # Number of frequencies at which the background of a periodogram is computed, and its smallest half-width.
 _BACKGROUNDS, _LEAST_REACH = 200, 10
 # Number of frequencies on each side of a peak that are a part of it.
@@ -297,14 +297,16 @@ def _background(power: FloatArray) -> FloatArray:
     return np.interp(np.arange(n), centres, np.maximum(medians, np.finfo(np.float64).tiny))
 
 
-def with_rhythm(
-    params: StateSpace, frequency: float, sequences: list[FloatArray], memory: float
+def with_cycle(
+    params: StateSpace, frequency: float, sequences: list[FloatArray], damping_time: float
 ) -> StateSpace:
-    """Return the model with another stochastic cycle of that frequency; see :func:`rhythm`."""
-    return with_more_latents(params, rhythm(params, frequency, sequences, memory))
+    """Return the model with another stochastic cycle of that frequency; see :func:`estimated_cycle`."""
+    return with_more_latents(params, estimated_cycle(params, frequency, sequences, damping_time))
 
 
-def rhythm(params: StateSpace, frequency: float, sequences: list[FloatArray], memory: float) -> StateSpace:
+def estimated_cycle(
+    params: StateSpace, frequency: float, sequences: list[FloatArray], damping_time: float
+) -> StateSpace:
     """Estimate a stochastic cycle of some frequency; noise and offset are those of the model.
 
     Parameters
@@ -315,7 +317,7 @@ def rhythm(params: StateSpace, frequency: float, sequences: list[FloatArray], me
         Radians per unit of time.
     sequences : list of ndarray of shape (T_i, D)
         Complete, centred sequences.
-    memory : float
+    damping_time : float
         Damping time of the cycle, in periods.
     """
     omega, transforms = _transforms(sequences)
@@ -326,7 +328,7 @@ def rhythm(params: StateSpace, frequency: float, sequences: list[FloatArray], me
     n_rows = np.mean([len(x) for x in sequences]) * len(transforms)
     vector = vectors[0] * sizes[0] * np.sqrt(2.0 / n_rows) * np.sqrt(params.noise_variance)
     # c z + c* z* is the real part of (c - i c*) (z + i z*), which rotates as exp(i w t).
-    found = Rhythm(np.array([np.exp(-frequency / (2.0 * np.pi * memory))]), np.array([frequency]))
+    found = Rhythm(np.array([np.exp(-frequency / (2.0 * np.pi * damping_time))]), np.array([frequency]))
     loadings = np.stack([vector.real, -vector.imag], axis=1)
     return params.replace(decay=np.zeros(0), loadings=loadings, processes=(found,))
 

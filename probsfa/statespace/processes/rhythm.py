@@ -78,7 +78,7 @@ class Rhythm(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """Raise an error: cycles start from peaks of the periodogram (:func:`.starts.rhythm`)."""
+        """Raise an error: cycles start from peaks of the periodogram (:func:`.starts.estimated_cycle`)."""
         raise NotImplementedError
 
     @property

@@ -46,14 +46,14 @@ def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
     data, times, panel = make_data(rng, params, even=even)
     layout, states, at = in_coordinates(params, even)
     assert layout.size == len(at) == layout.n_free + rhythm
-    back = from_vector(layout, at, states).with_memory_apart()
+    back = from_vector(layout, at, states).with_ar1_noise_apart()
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     gradient = score(layout, states, panel.gaps, expected_statistics(states, panel))
     step = 1e-5
     for i in range(layout.size):
         moved = [from_vector(layout, at + s * step * np.eye(layout.size)[i], states) for s in (1.0, -1.0)]
-        up, down = (oracle.log_likelihood(each.with_memory_apart(), data, times) for each in moved)
+        up, down = (oracle.log_likelihood(each.with_ar1_noise_apart(), data, times) for each in moved)
         assert abs(gradient[i] - (up - down) / (2.0 * step)) < 2e-6 * max(1.0, abs(gradient[i])), i
 
 
@@ -88,7 +88,7 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
         slopes = []
         for i in range(layout.size):
             moved = [from_vector(layout, at + s * np.eye(layout.size)[i], states) for s in (1e-5, -1e-5)]
-            up, down = (spectral_matrix(each.with_memory_apart(), w) for each in moved)
+            up, down = (spectral_matrix(each.with_ar1_noise_apart(), w) for each in moved)
             slopes.append(inverse @ (up - down) / 2e-5)
         wanted += 0.5 * n * weight * np.array([[np.trace(x @ y) for y in slopes] for x in slopes])
     offset = layout.slices[3]
@@ -124,8 +124,8 @@ def test_whittles_likelihood_is_that_of_its_definition(rng):
 
 def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
     params = make_model(rng, 1, rhythm=True).state_space
-    _, _, panel = make_data(rng, params.with_memory_apart(), even=False)
-    layout, _, _ = in_coordinates(params.with_memory_apart(), False)
+    _, _, panel = make_data(rng, params.with_ar1_noise_apart(), even=False)
+    layout, _, _ = in_coordinates(params.with_ar1_noise_apart(), False)
     noise = Noise(NoiseVariances.diagonal(2), np.full(2, 1e-6))
     stats = expected_statistics(params, panel)
     moved = em.maximize(params, stats, noise, panel.gaps, layout.loaded)
@@ -152,7 +152,7 @@ def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng
     information = observed_information(layout, states, panel, np.ones(layout.size, dtype=bool))
 
     def value(vector):
-        return oracle.log_likelihood(from_vector(layout, vector, states).with_memory_apart(), data, times)
+        return oracle.log_likelihood(from_vector(layout, vector, states).with_ar1_noise_apart(), data, times)
 
     own = [*range(layout.memories.start, layout.memories.stop), layout.slices[1].start + 1]
     step = 2e-3 * np.eye(layout.size)

@@ -19,7 +19,7 @@ from probsfa.statespace.learning.coordinates import (
     to_vector,
 )
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.learning.starts import strongest_frequency, with_rhythm
+from probsfa.statespace.learning.starts import strongest_frequency, with_cycle
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import Latents, StateSpace, canonical
@@ -158,7 +158,7 @@ def test_the_start_has_the_phases_of_the_columns(rng):
     white = StateSpace(np.zeros(0), np.zeros((2, 0)), np.ones(2), np.zeros(2))
     frequency = strongest_frequency(white, [x])
     assert abs(2 * np.pi / frequency - 24.0) < 0.1
-    found = vectors(canonical(with_rhythm(white, frequency, [x], 10.0), np.array([1.0, 2.0])))[:, 0]
+    found = vectors(canonical(with_cycle(white, frequency, [x], 10.0), np.array([1.0, 2.0])))[:, 0]
     np.testing.assert_allclose(np.sqrt(2.0) * np.abs(found), [1.0, 1.0], atol=0.05)
     assert abs(np.angle(found[1]) - np.pi / 2) < 0.05  # the second column follows by six rows of 24
 

@@ -1,14 +1,14 @@
-"""Noise with memory: predictions, intervals and holes of real series, with it and without.
+"""AR(1) noise: predictions, intervals and imputation of real series, with and without it.
 
-Weather of three airports (bundled, 18 columns): fitted to March and April, judged on May by predictions one
-hour ahead. "lag 1" and "lag 24" are mean sizes of the autocorrelations of the standardised errors, "covers"
-is how often 90 % intervals hold, in the mean over columns and in the worst, "of last value" the ratio of the
-root mean square error to that of the last value, in the geometric mean over columns.
+Weather of three airports (bundled, 18 columns): models are fitted to March and April, and evaluated in May by
+one-hour-ahead predictions. "lag 1" and "lag 24" are mean absolute autocorrelations of the standardized
+errors, "covers" and "worst" the coverage of 90 % intervals (mean and minimum over columns), "of last value"
+the ratio of the root mean square error to that of the last value, geometric mean over columns.
 
-Tennessee Eastman process (Downs & Vogel 1993; d00 of Braatz, 500 rows, 52 columns): a tenth of the cells is
-hidden, one by one, and filled. Root mean square errors are in standard deviations of the columns.
+Tennessee Eastman process (Downs & Vogel 1993; d00 of Braatz, 500 rows, 52 columns): a tenth of the values is
+hidden, one by one, and imputed. Root mean square errors are in standard deviations of the columns.
 
-    python benchmarks/accuracy/noise_with_memory.py [--components K] [--data FOLDER]
+    python benchmarks/accuracy/ar1_noise.py [--components K] [--data FOLDER]
 """
 
 import sys
