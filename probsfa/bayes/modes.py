@@ -26,7 +26,7 @@ _SAME = 1.0
 # An approximate maximum is not refined if it is closer than this to a mode, or lower by this number of nats.
 _NEAR, _LOW = 3.0, 12.0
 # A mode is omitted if its approximate log evidence is this much lower than the largest, which is a share
-# below # 1/1000.
+# below 1/1000.
 _NO_SHARE = 7.0
 # Minimum share of the noise in the variance of a column, at a start.
 _LEAST_NOISE = 0.1

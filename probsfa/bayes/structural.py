@@ -76,8 +76,7 @@ def structural_model(
     decay = jnp.exp(-1.0 / timescale)
     params = StructuralDraws(decay, jnp.concatenate(loadings, axis=1), variance, offset, **arrays)
     # The prior of the start of a trend is normal and wide in units of the steps. This factor makes it flat in
-    # # units of the data. Without it, the prior would favour small steps, in inverse proportion to their
-    # size.
+    # units of the data. Without it, the prior would favour small steps, in inverse proportion to their size.
     numpyro.factor(OBSERVATIONS, log_likelihood(params, series) + diffuse)
     return params
 

@@ -12,10 +12,10 @@ import jax
 
 from probsfa.statespace.engine import compiler
 
-# : Acquired while NumPyro's handlers are active. NumPyro has one global list of handlers, so that the model
-# of #: a second thread would run with the handlers of the first. Compiled programs run without the lock. A
-# program #: whose tracing acquires the lock must not be called while the lock is held: another thread may be
-# tracing it #: and waiting for the lock, and JAX traces a program in one thread only.
+#: Acquired while NumPyro's handlers are active. NumPyro has one global list of handlers, so that the model of
+#: a second thread would run with the handlers of the first. Compiled programs run without the lock. A program
+#: whose tracing acquires the lock must not be called while the lock is held: another thread may be tracing it
+#: and waiting for the lock, and JAX traces a program in one thread only.
 handlers_lock = threading.RLock()
 
 # On CPUs the compiler of JAX 0.10, the last for Python 3.11, aborts the process if a loop contains a single #

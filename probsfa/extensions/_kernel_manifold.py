@@ -113,7 +113,7 @@ def solve_coefficients(
     """
     empty = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
     # In coordinates in which the penalty is a sum of squares, the problem is well conditioned, although the
-    # kernel # of close landmarks is numerically singular.
+    # kernel of close landmarks is numerically singular.
     eigenvalues, vectors = np.linalg.eigh(empty.kernel(landmarks))
     kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
     whitened = vectors[:, kept] / np.sqrt(eigenvalues[kept])

@@ -9,8 +9,8 @@ from probsfa.sfa import LaplacianEigenmaps
 
 __all__ = ["MOST_ROWS", "eigenmap_coordinates", "principal_coordinates", "ranks"]
 
-# : Maximum number of rows of an eigenmap; each further row has the coordinates of its nearest neighbour among
-# #: them.
+#: Maximum number of rows of an eigenmap; each further row has the coordinates of its nearest neighbour among
+#: them.
 MOST_ROWS = 2000
 
 

@@ -139,7 +139,7 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     k = int(np.floor(alpha * n + 1e-9))
     if joint:
         # The rank of a value is the number of values at least as large. A row exceeds a limit if its smallest
-        # # rank is at most k.
+        # rank is at most k.
         ranks = np.stack(
             [np.searchsorted(-descending[:, s], -judged[:, s], side="right") for s in range(judged.shape[1])],
             axis=1,

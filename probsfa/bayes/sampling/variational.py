@@ -57,9 +57,9 @@ class GuideFit(NamedTuple):
     interrupted: bool
 
 
-# Relative widening of the guides for proposals, times the root of the number of dimensions. The guide with #
+# Relative widening of the guides for proposals, times the root of the number of dimensions. The guide with
 # the largest bound has lighter tails than most posteriors, so that importance weights have heavy tails. For a
-# # normal posterior, widening reduces the effective sample size by 30 %.
+# normal posterior, widening reduces the effective sample size by 30 %.
 _WIDENED = 0.5
 
 

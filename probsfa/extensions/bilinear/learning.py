@@ -338,7 +338,7 @@ def optimize(
             bounds = inferred.bounds
             if course:
                 # Near the maximum only rounding errors remain, and a run without an increase of the bound is
-                # # not changed.
+                # not changed.
                 rose = bounds >= course[-1]
                 bounds = np.where(rose, bounds, course[-1])
                 kept = [

@@ -9,8 +9,8 @@ from probsfa._typing import FloatArray
 
 __all__ = ["N_NODES", "expected_softplus", "gauss_hermite", "over_nodes"]
 
-# : Number of nodes. Errors of expectations of ``log(1 + exp(eta))`` are below 1e-9 if the standard deviation
-# #: of ``eta`` is one, and below 1e-4 if it is three, which is far larger than for observed values.
+#: Number of nodes. Errors of expectations of ``log(1 + exp(eta))`` are below 1e-9 if the standard deviation
+#: of ``eta`` is one, and below 1e-4 if it is three, which is far larger than for observed values.
 N_NODES = 24
 
 

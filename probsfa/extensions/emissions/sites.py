@@ -224,7 +224,7 @@ def _distribution(params: StateSpace, cells: Cells, sites: Sites, shapes: Shapes
     expected = expectation(cells, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
     for rows in _runs(*mean.shape):
-        # Expectation of each site's log density; normal densities of the engine do not include the root # of
+        # Expectation of each site's log density; normal densities of the engine do not include the root of
         # the precision.
         square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))
         row_bounds[rows] += 0.5 * np.einsum("td,td->t", sites.precision[rows], square)

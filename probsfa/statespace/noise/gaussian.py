@@ -173,11 +173,11 @@ STRUCTURES: dict[str, Callable[[int], NoiseVariances]] = {
 
 #: Minimum noise variance, as a fraction of a column's variance.
 LEAST_NOISE = 1e-9
-# : The same for white noise in models with AR(1) noise: a thousandth of the standard deviation. Below it,
-# AR(1) and white noise cannot be distinguished, and the engine uses its slow algorithm.
+#: The same for white noise in models with AR(1) noise: a thousandth of the standard deviation. Below it,
+#: AR(1) and white noise cannot be distinguished, and the engine uses its slow algorithm.
 LEAST_WHITE_NOISE = 1e-6
-# : Lower bound of known noise variances, as a fraction of a column's variance. Rounding errors change a
-# log-likelihood by half a nat at 1e-14 and dominate it at 1e-16.
+#: Lower bound of known noise variances, as a fraction of a column's variance. Rounding errors change a
+#: log-likelihood by half a nat at 1e-14 and dominate it at 1e-16.
 LEAST_KNOWN_NOISE = 1e-12
 #: Relative noise variance ``s`` below which the density of the weak prior decreases.
 WEAK_PRIOR = 1e-4
