@@ -18,7 +18,7 @@ from probsfa.statespace.learning.options import (
 )
 from probsfa.statespace.noise import STRUCTURES
 
-# Limit of the cost of a gradient for n_components=None; a sampler computes a hundred thousand gradients, #
+# Limit of the cost of a gradient for n_components=None; a sampler computes a hundred thousand gradients,
 # variational inference a few thousand.
 _PRODUCTS = {"nuts": 1e7, "svi": 1e8}
 _COUNTS = (

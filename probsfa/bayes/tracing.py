@@ -18,7 +18,7 @@ from probsfa.statespace.engine import compiler
 #: and waiting for the lock, and JAX traces a program in one thread only.
 handlers_lock = threading.RLock()
 
-# On CPUs the compiler of JAX 0.10, the last for Python 3.11, aborts the process if a loop contains a single #
+# On CPUs the compiler of JAX 0.10, the last for Python 3.11, aborts the process if a loop contains a single
 # kernel.
 _FAULTY = jax.__version_info__ < (0, 11)
 

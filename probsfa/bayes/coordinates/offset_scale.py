@@ -15,7 +15,7 @@ from jax import Array
 
 from probsfa._typing import FloatArray
 
-#: Longest time scale, relative to the number of rows, for which the formula holds. The mean of a slower #:
+#: Longest time scale, relative to the number of rows, for which the formula holds. The mean of a slower
 #: factor is as uncertain as the factor itself, and the prior of the offset dominates.
 LONGEST = 0.15
 

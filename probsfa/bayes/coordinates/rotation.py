@@ -29,7 +29,7 @@ from probsfa._typing import FloatArray
 _LEAST_NOISE = 0.1
 # A factor is included if the relative standard error of its loadings is at most a fifth.
 _PRECISION = 25.0
-# Largest standard error of the logarithm of a time scale, and smallest distance of two logarithms in #
+# Largest standard error of the logarithm of a time scale, and smallest distance of two logarithms in
 # standard errors.
 _VAGUE, _APART = 0.6, 2.25
 

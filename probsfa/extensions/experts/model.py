@@ -25,8 +25,8 @@ __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 
 # Number of chains, of burn-in moves, and of moves between two draws.
 _N_CHAINS, _N_FIRST, _N_BETWEEN = 8, 200, 3
-# Standard error of each integral, in nats, below which the number of temperatures is not increased; #
-# differences below one nat are not relevant. Minimum and maximum number of temperatures; the maximum takes #
+# Standard error of each integral, in nats, below which the number of temperatures is not increased;
+# differences below one nat are not relevant. Minimum and maximum number of temperatures; the maximum takes
 # minutes for a thousand rows.
 _ERROR, _FEWEST_TEMPERATURES, _MOST_TEMPERATURES = 0.5, 50, 400
 
