@@ -1,16 +1,16 @@
 """Calibration of prediction intervals by held-out values.
 
 The standard deviations of a fitted model are computed as if the estimated parameters were known and the
-dynamics correct. Intervals are therefore too narrow, in short series because of the former, in long gaps
-because of the latter. Two factors correct them.
+dynamics correct. Intervals are therefore too narrow in short series, whose parameters are uncertain, and in
+long gaps, where errors of the dynamics are large. Two factors correct them.
 
 *Number of values.* A column with ``n`` observed values and ``p`` parameters is treated like a regression: the
 maximum likelihood variance lacks the factor ``n / (n - p)``, estimated coefficients add ``1 + p / n``, and
 limits are those of a t distribution with ``n - p`` degrees of freedom. The factor is one for long series.
 
 *Distance.* Values are held out in the pattern of the missing values. The second factor depends on the
-distance of a value to the nearest observed value of its column: with it, 90 % intervals cover 90 % of the
-values that were held out at such distances. Its logarithm is multiplied by ``1 - (error / log(factor))^2``,
+distance of a value to the nearest observed value of its column. It is chosen such that 90 % intervals cover
+90 % of the values held out at this distance. Its logarithm is multiplied by ``1 - (error / log(factor))^2``,
 at least zero (positive-part James-Stein), so that intervals that are already calibrated hardly change.
 
 References
@@ -75,7 +75,7 @@ class HeldOut(NamedTuple):
     distances : ndarray of shape (n,)
         Distances to the nearest observed value of the column.
     gaps : ndarray of int of shape (n,)
-        A number for each value, shared by values that are not independent.
+        Index of the gap of each value; values of one gap are not independent.
     """
 
     errors: FloatArray

@@ -118,7 +118,7 @@ class MappedModel(MaximumLikelihoodModel):
 
     @property
     def takes_uneven(self) -> bool:  # type: ignore[override]
-        """Whether the model of the transformed rows does."""
+        """Whether the model of the transformed rows supports uneven times."""
         return self.inner.takes_uneven
 
     @property

@@ -56,8 +56,8 @@ class NewEdges(NamedTuple):
     scale : ndarray (N,)
         Divisors of the weights in every row, which prevent underflow of the weights of distant points.
     own : ndarray (N,)
-        Part of the sum of a row that replaces the point's self-loop, if the training graph has none; zero if
-        the training graph has self-loops.
+        Part of the row sum that corresponds to a self-loop of the new point. It is excluded from the degree
+        if the training graph has no self-loops, and is zero otherwise.
     nearest : ndarray (N,)
         Training point with the heaviest edge, -1 if it was not computed.
     """

@@ -28,7 +28,7 @@ __all__ = [
     "choose_segments",
 ]
 
-# Maximum number of factors; more take long and improve little, for any number of columns.
+# Maximum number of factors; with more, fits are slow and hardly better, for any number of columns.
 _MOST, _MOST_WITH_AR1_NOISE = 32, 16
 # Maximum number of products of the posterior over all rows that imputation or transformation requires.
 _POSTERIOR = 1e10

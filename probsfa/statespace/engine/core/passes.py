@@ -73,7 +73,7 @@ class Chunk(ABC):
     Parameters
     ----------
     whole : PanelPass
-        The pass that it belongs to.
+        The pass of the chunk.
     part : slice
         Its rows.
     fresh : bool
@@ -139,9 +139,10 @@ class Chunk(ABC):
         """Smooth from the filtered last state and the state after it; return the first state.
 
         Moments are written into arrays: ``means`` (n, K), ``covariances`` (n, K, K), and ``lag_one`` (n, K,
-        K), covariances of the next state with each. For sums they are: lower triangles of covariances and
-        then of ``m m'`` (n + 1, K (K + 1)); the diagonals of ``lag_one`` and then, row after row, its other
-        entries within blocks (n, L); and ``means`` (n + 1, K).
+        K), covariances of the next state with each. With ``full=False`` the arrays are those required for
+        sums: ``covariances`` (n + 1, K (K + 1)) has the lower triangles of covariances, then those of ``m
+        m'``; ``lag_one`` (n, L) the diagonals, then the other entries within blocks, row by row; and
+        ``means`` has the shape (n + 1, K).
         """
 
     def filter(self, before: State) -> tuple[FloatArray, State]:
@@ -293,7 +294,7 @@ _FEWEST_CHUNK_ROWS = 2048
 class Segments(Chunk):
     """A chunk in segments that are processed in parallel, in information form: see ``segments.c``.
 
-    Fast if noise is not tiny.
+    Fast, except for very small noise.
     """
 
     #: Maximum number of states of a block that segments support.
@@ -397,7 +398,7 @@ def _inverse(matrix: FloatArray) -> FloatArray:
 class Recursions(Chunk):
     """A chunk processed row by row, with square roots of covariances: see ``recursions.c``.
 
-    Accurate for tiny noise and closely spaced rows.
+    Accurate also for very small noise and closely spaced rows.
     """
 
     @classmethod
@@ -412,7 +413,7 @@ class Recursions(Chunk):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the results kept for the backward pass; gains that steady-state rows share count once."""
+        """Bytes of the results kept for the backward pass; gains common to steady-state rows count once."""
         return 16 * self.n_slots * self.whole.n_states**2 + self.means_of_filter.nbytes
 
     @cached_property
