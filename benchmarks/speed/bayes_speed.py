@@ -70,7 +70,7 @@ def marginal(X: np.ndarray, n_draws: int) -> float:
     seconds = time.perf_counter() - began
     d = model.draws_
     print("   ", model.status_)
-    return report("BayesianSFA (whole fit)", invariants(-1.0 / np.log(d.decay), *d[1:]), seconds)
+    return report("BayesianSFA (whole fit)", invariants(-1.0 / np.log(d.decay), *d[1:4]), seconds)
 
 
 def latent_model(X: jnp.ndarray) -> None:

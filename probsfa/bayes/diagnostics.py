@@ -44,14 +44,16 @@ def convergence_diagnostics(
 ) -> dict[str, dict[str, FloatArray]]:
     """Return rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
 
-    Results are in ``"rhat"``, ``"ess"`` and ``"ess_tail"``, by name of the parameter; degrees of freedom (C,
-    N) are included, if any. They are NaN for constant entries, such as known noise, and for fewer than four
-    draws.
+    By names of parameters in ``"rhat"``, ``"ess"`` and ``"ess_tail"``; including degrees of freedom (C, N),
+    if any, and without parameters that the model lacks. NaN for constant entries, such as known noise, and
+    for fewer than four draws.
     """
     measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
     out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
     more = {} if degrees is None else {"degrees_of_freedom": degrees}
     for name, values in {**draws._asdict(), **more}.items():
+        if not values.size:
+            continue
         flat = values.reshape(*values.shape[:2], -1)
         varies = np.ptp(flat, axis=(0, 1)) > 1e-12 * np.max(np.abs(flat), axis=(0, 1), initial=1e-300)
         for kind, measure in measures.items():

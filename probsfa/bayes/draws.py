@@ -1,6 +1,6 @@
 """Posterior draws of the parameters, of all chains."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -10,6 +10,8 @@ from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Latents, StateSpace
 from probsfa.statespace.processes import KINDS, Process
+
+_NONE: FloatArray = np.zeros(0)
 
 
 class Draws(NamedTuple):
@@ -26,29 +28,30 @@ class Draws(NamedTuple):
     noise_variance : ndarray (..., D), or (..., S, D) for a hierarchical model of S sequences
         Variance of the observation noise.
     offset : ndarray (..., D)
-        Mean of the observations.
+        Mean of the observations; with covariates, where all of them are zero.
+    exog_coef : ndarray (..., D, P)
+        Coefficients of covariates.
     """
 
     decay: FloatArray
     loadings: FloatArray
     noise_variance: FloatArray
     offset: FloatArray
-
-
-_NONE: FloatArray = np.zeros(0)
+    exog_coef: FloatArray = _NONE
 
 
 class StructuralDraws(NamedTuple):
     """Parameters of many draws of a model with processes beside AR(1) factors, or with AR(1) noise.
 
-    The arrays are named as in :class:`probsfa.statespace.StateSpace` and have the axes of the draws first.
-    Arrays of processes that are not in the model are empty.
+    The arrays have the names of those of :class:`probsfa.statespace.StateSpace`, with the axes of the draws
+    before them, or are the coefficients of covariates, ``exog_coef``. Those that the model lacks are empty.
     """
 
     decay: Any
     loadings: Any
     noise_variance: Any
     offset: Any
+    exog_coef: Any = _NONE
     level_start: Any = _NONE
     rhythm_decay: Any = _NONE
     rhythm_frequency: Any = _NONE
@@ -76,20 +79,35 @@ def timescales(draws: AnyDraws, time_unit: float = 1.0) -> FloatArray:
     return timescales_from_decay(draws.decay, time_unit)
 
 
-def in_data_units(draws: AnyDraws, shift: FloatArray, scale: FloatArray) -> AnyDraws:
-    """Return draws for ``shift + scale * x`` from those for ``x``."""
+def in_data_units(
+    draws: AnyDraws,
+    shift: FloatArray,
+    scale: FloatArray,
+    exog_shift: FloatArray = _NONE,
+    exog_scale: FloatArray = _NONE,
+) -> AnyDraws:
+    """Return draws for ``shift + scale * x`` from those for ``x``, with shifts and scales (D,).
+
+    Covariates change likewise from ``u`` to ``exog_shift + exog_scale * u``, with (P,) numbers.
+    """
     if isinstance(draws, StructuralDraws) and draws.memory_scale.shape[-1]:
         draws = draws._replace(memory_scale=draws.memory_scale * scale)
+    offset = shift + scale * draws.offset
+    if draws.exog_coef.shape[-1]:
+        coefficients = draws.exog_coef * scale[:, None] / exog_scale
+        draws = draws._replace(exog_coef=coefficients)
+        offset = offset - coefficients @ exog_shift
     return draws._replace(
         loadings=draws.loadings * scale[:, None],
         noise_variance=draws.noise_variance * scale**2,
-        offset=shift + scale * draws.offset,
+        offset=offset,
     )
 
 
 def as_parameters(draws: AnyDraws, of_array: Callable[[Any], FloatArray]) -> StateSpace:
-    """Return parameters from a function of each array of draws."""
-    return StateSpace.from_arrays({name: of_array(array) for name, array in draws._asdict().items()})
+    """Return parameters from a function of each array of draws, without the coefficients of covariates."""
+    arrays = {name: array for name, array in draws._asdict().items() if name != "exog_coef"}
+    return StateSpace.from_arrays({name: of_array(array) for name, array in arrays.items()})
 
 
 def posterior_mean(draws: AnyDraws) -> StateSpace:
@@ -113,12 +131,3 @@ def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) ->
     if params.noise_variance.ndim == 1:
         return [params] * n_panels
     return [params.replace(noise_variance=one) for one in params.noise_variance]
-
-
-def parameters_of_draws(
-    draws: AnyDraws, n_panels: int, chosen: NDArray[np.intp]
-) -> Iterator[list[StateSpace]]:
-    """Return the parameters of each panel for selected draws of each chain, chain after chain."""
-    for chain in range(draws.decay.shape[0]):
-        for draw in chosen:
-            yield parameters_of_draw(draws, chain, draw, n_panels)

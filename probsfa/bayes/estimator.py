@@ -28,11 +28,12 @@ from probsfa.bayes.predictive import (
 from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.nuts import SamplerSettings
 from probsfa.bayes.settings import (
-    INSTEAD,
+    check_covariates,
     check_settings,
     default_n_components,
     refuse,
 )
+from probsfa.statespace.covariates import names_of, with_exog
 from probsfa.statespace.methods import StateSpaceMethods
 
 __all__ = ["BayesianForecast", "BayesianSFA"]
@@ -60,7 +61,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
         Observation noise: one variance for each column, one for all, or known variances in squared data
         units. ``"ar1"`` adds AR(1) noise of each column.
     priors : Priors or None, default=None
-        Priors, in units of the sampling step and of the standard deviation of each column.
+        Priors, in units of the sampling step and of the standard deviation of each column and covariate.
     inference : {"nuts", "svi"}, default="nuts"
         No-U-turn sampler; or variational inference by a Gaussian with full covariance, corrected by
         importance weights, which takes seconds. It has four starts; the result is a mixture if they end in
@@ -97,18 +98,20 @@ class BayesianSFA(Saved, StateSpaceMethods):
     random_state : int, Generator or None, default=None
         Random numbers of all methods.
     **unsupported
-        Parameters of other estimators, such as `exog`, raise a TypeError with the alternative.
+        Parameters of other estimators: a TypeError names what to use instead.
 
     Attributes
     ----------
     draws_, raw_draws_ : Draws
         Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), ``loadings``
-        (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D), and the parameters of other
-        processes, as named in :class:`probsfa.statespace.StateSpace`.
+        (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D), ``exog_coef`` (chain, draw,
+        D, P), and the parameters of other processes, as named in :class:`probsfa.statespace.StateSpace`.
     params_, map_ : StateSpace
         Posterior means, and maximum a posteriori in the coordinates of the sampler.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
         Posterior means, slowest factor first; medians of time scales.
+    exog_coef_, exog_names_ : ndarray (D, P), (P,)
+        With `exog`: posterior means of the coefficients of covariates, and names of the covariates.
     degrees_of_freedom_ : float
         Posterior mean, with `robust`.
     time_unit_, time_unit_seconds_ : float
@@ -170,7 +173,6 @@ class BayesianSFA(Saved, StateSpaceMethods):
         "standard_errors": "use the posterior standard deviations of draws_ or summary().",
         "profile_timescale": "use posterior quantiles of draws_ or summary().",
     }
-    _without_arguments: ClassVar[Mapping[str, str]] = {"exog": INSTEAD["exog"]}
 
     def __init__(
         self,
@@ -239,8 +241,9 @@ class BayesianSFA(Saved, StateSpaceMethods):
         times : array-like (T,) or list of array-likes, optional
             Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those of
             the index of a pandas DataFrame, as for :class:`probsfa.ProbabilisticSFA`.
-        exog : None
-            Not supported; use :class:`probsfa.ProbabilisticSFA`.
+        exog : array-like or frame (T, P), or list of them, optional
+            Covariates of the rows, without missing values; of a DataFrame also those of other rows. Their
+            coefficients are sampled with the other parameters. Not with `robust`.
 
         Returns
         -------
@@ -252,8 +255,6 @@ class BayesianSFA(Saved, StateSpaceMethods):
         ------
         ValueError
             If the data or a parameter is not valid; see the message.
-        TypeError
-            If an argument is not supported.
 
         Warns
         -----
@@ -263,7 +264,6 @@ class BayesianSFA(Saved, StateSpaceMethods):
         UserWarning
             If two time scales are too close to distinguish the factors.
         """
-        self._refuse_arguments(exog=exog)
         check_settings(self)
         sequences = check_sequences(
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
@@ -272,6 +272,11 @@ class BayesianSFA(Saved, StateSpaceMethods):
             raise ValueError(
                 "hierarchical=True requires several sequences, as a list or by lengths; got one."
             )
+        exog_names: tuple[str, ...] = ()
+        if exog is not None:
+            exog_names = names_of(exog)
+            sequences, _ = with_exog(sequences, X, exog, exog_names)
+            check_covariates(self, sequences, exog_names)
         n_components = self.n_components
         if n_components is None:
             n_components = default_n_components(sequences, self.inference)
@@ -300,6 +305,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
             ),
             generator(self.random_state),
             self._bar,
+            exog_names,
         )
         outcome = report(fitted)
         if self.n_components is None:
@@ -320,6 +326,11 @@ class BayesianSFA(Saved, StateSpaceMethods):
         self.params_ = posterior_mean(fitted.draws)
         self.decay_, self.loadings_ = self.params_.decay, self.params_.loadings
         self.noise_variance_, self.mean_ = self.params_.noise_variance, self.params_.offset
+        for name in ("exog_coef_", "exog_names_"):
+            self.__dict__.pop(name, None)
+        if fitted.exog_names:
+            self.exog_coef_ = np.mean(fitted.draws.exog_coef, axis=(0, 1))
+            self.exog_names_ = np.array(fitted.exog_names, dtype=object)
         self.time_unit_ = fitted.units.time_unit
         self.time_unit_seconds_ = fitted.sequences.axis.seconds(self.time_unit_)
         self.timescales_ = np.median(timescales(fitted.draws, self.time_unit_), axis=(0, 1))
@@ -353,9 +364,9 @@ class BayesianSFA(Saved, StateSpaceMethods):
         -------
         xarray.DataTree
             ``posterior``: relabelled draws of ``timescale``, ``decay``, ``loadings``, ``noise_std``,
-            ``noise_variance`` and ``offset``, in data units; ``posterior_raw``: the same before
-            relabelling; ``posterior_predictive``: ``observations`` and ``latents`` given the data, by a
-            simulation smoother, for draws spread over the chains, and ``observed_values``, each value drawn
+            ``noise_variance``, ``offset`` and ``exog_coef``, in data units; ``posterior_raw``: the same
+            before relabelling; ``posterior_predictive``: ``observations`` and ``latents`` given the data, by
+            a simulation smoother, for draws spread over the chains, and ``observed_values``, each value drawn
             given all others; ``log_likelihood``: for the same draws the log density of each row given the
             rows before it (``observations``), and of each value given all other values
             (``observed_values``); ``prior`` and ``prior_predictive``; ``sample_stats``; ``observed_data``,

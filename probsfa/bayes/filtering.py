@@ -1,5 +1,6 @@
 """Filtering with uncertain parameters: a Kalman filter for each draw, and the mixture of their results."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -9,7 +10,8 @@ from scipy.special import logsumexp
 from probsfa._like_input import like_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.draws import parameters_of_draws, posterior_mean, thinned
+from probsfa.bayes.conditional import effects_of_draw, pairs_of_mixture
+from probsfa.bayes.draws import parameters_of_draw, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.weights import degrees_of_draws
 from probsfa.statespace import student
@@ -112,7 +114,8 @@ def filter_sequences(
         raise ValueError("state continues one sequence; X has several.")
     timed = fitted.units.retimed(sequences)
     n_noises = len(sequences.lengths) if fitted.hierarchical else 1
-    draws = list(parameters_of_draws(fitted.draws, n_noises, thinned(fitted.draws, n_predictive)))
+    pairs = pairs_of_mixture(fitted, n_predictive)
+    draws = [parameters_of_draw(fitted.draws, *pair, n_noises) for pair in pairs]
     if state is not None and len(state.means) != len(draws):
         raise ValueError(
             f"state has {len(state.means)} draws, but this model uses {len(draws)}. Use a state of this "
@@ -124,8 +127,12 @@ def filter_sequences(
         ways = [partial(student.filter_rows, noise) for noise in noises]
     results = []
     for i in range(len(timed.lengths)):
-        params = [draw[i if fitted.hierarchical else 0] for draw in draws]
-        result = _filter_one(params, ways, timed.one(i), state)
+        params, rows = [draw[i if fitted.hierarchical else 0] for draw in draws], timed.one(i)
+        of_draws = [rows] * len(draws)
+        if fitted.exog_names:
+            effects = (effects_of_draw(fitted, *pair, rows.exog) for pair in pairs)
+            of_draws = [replace(rows, values=rows.values - one, exog=None) for one in effects]
+        result = _filter_one(params, ways, of_draws, state)
         check_finite(sequences, posterior_mean(fitted.draws), *result[:3])
         results.append(result)
     return results
@@ -134,16 +141,19 @@ def filter_sequences(
 def _filter_one(
     draws: list[StateSpace],
     ways: list[FilterRows],
-    sequence: Sequences,
+    sequences: list[Sequences],
     state: BayesianFilterState | None,
 ) -> BayesianFilterResult:
-    """Filter one sequence with the parameters of each draw, and return the moments of the mixture."""
-    n, k = sequence.n_rows, draws[0].n_states
+    """Filter one sequence with the parameters of each draw, and return the moments of the mixture.
+
+    The sequence is given for each draw, less the effects of covariates.
+    """
+    n, k = sequences[0].n_rows, draws[0].n_states
     mean, between, within = np.zeros((n, k)), np.zeros((n, k, k)), np.zeros((n, k, k))
     before = np.zeros(len(draws)) if state is None else state.log_likelihoods
     total = np.full(n, -np.inf)
     ends = []
-    for m, (params, way) in enumerate(zip(draws, ways, strict=True)):
+    for m, (params, way, sequence) in enumerate(zip(draws, ways, sequences, strict=True)):
         begin = None if state is None else FilterState(state.means[m], state.covariances[m], state.time)
         result = run_filter(params, sequence, begin, filter_rows=way)
         change = result.means - mean

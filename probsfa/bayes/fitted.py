@@ -1,6 +1,6 @@
 """The record of a fit: posterior draws, and the data and units required for predictions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,13 +10,13 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import AnyDraws
+from probsfa.bayes.draws import AnyDraws, in_data_units
 from probsfa.bayes.relabelling.matching import Relabelling
 from probsfa.statespace.parameters import StateSpace
 
 
 class Units(NamedTuple):
-    """Units of the model: its values are ``(x - shift) / scale``.
+    """Units of the model: its values are ``(x - shift) / scale``, and its covariates likewise.
 
     Attributes
     ----------
@@ -24,19 +24,31 @@ class Units(NamedTuple):
         Origin and unit of each column, in data units.
     time_unit : float
         Time of one step: one row, or the median time between rows.
+    exog_shift, exog_scale : ndarray (P,)
+        Origin and unit of each covariate.
     """
 
     shift: FloatArray
     scale: FloatArray
     time_unit: float
+    exog_shift: FloatArray = np.zeros(0)
+    exog_scale: FloatArray = np.zeros(0)
 
     def retimed(self, sequences: Sequences) -> Sequences:
         """Return sequences with times in steps."""
         return sequences.retimed(self.time_unit)
 
     def standardized(self, sequences: Sequences) -> Sequences:
-        """Return sequences with values and times in these units."""
-        return sequences.standardised(self.shift, self.scale).retimed(self.time_unit)
+        """Return sequences with values, covariates and times in these units."""
+        exog = sequences.exog
+        return replace(
+            sequences.standardised(self.shift, self.scale).retimed(self.time_unit),
+            exog=None if exog is None else (exog - self.exog_shift) / self.exog_scale,
+        )
+
+    def in_data_units(self, draws: AnyDraws) -> AnyDraws:
+        """Return draws in data units."""
+        return in_data_units(draws, self.shift, self.scale, self.exog_shift, self.exog_scale)
 
 
 class Inferred(NamedTuple):
@@ -99,6 +111,8 @@ class FittedPosterior:
     degrees : ndarray (C, N) or None, default=None
         Draws of the degrees of freedom of Student-t noise; the noise variances in `draws` are then squared
         scales. None for Gaussian noise.
+    exog_names : tuple of str
+        Names of the covariates.
     """
 
     method: str
@@ -114,6 +128,7 @@ class FittedPosterior:
     time_index: NDArray[Any]
     seed: int
     degrees: FloatArray | None = None
+    exog_names: tuple[str, ...] = ()
 
     @property
     def reported_states(self) -> NDArray[np.intp]:

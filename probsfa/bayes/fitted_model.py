@@ -26,14 +26,17 @@ from probsfa.bayes.predictive import (
     predict_latents,
     predict_missing,
 )
+from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.fitted_model import FittedModel
+from probsfa.statespace.mapped import MappedModel
 from probsfa.statespace.news import News
 from probsfa.statespace.noise import StudentNoise
 from probsfa.statespace.prediction import Forecast, Imputation
 from probsfa.statespace.student_model import model_of
 from probsfa.statespace.summary import ParameterErrors
+from probsfa.statespace.transforms import Transforms
 
 __all__ = ["BayesianModel"]
 
@@ -62,6 +65,12 @@ class BayesianModel(FittedModel):
     def time_axis(self) -> TimeAxis:
         """Time axis of the model."""
         return self.fitted.sequences.axis
+
+    @cached_property
+    def regression(self) -> Regression | None:  # type: ignore[override]
+        """Posterior means of the coefficients of covariates; None without covariates."""
+        names, draws = self.fitted.exog_names, self.fitted.draws
+        return Regression(np.mean(draws.exog_coef, axis=(0, 1)), names) if names else None
 
     @property
     def n_states(self) -> int:
@@ -92,12 +101,15 @@ class BayesianModel(FittedModel):
                 "has several. Use to_datatree() with ArviZ, or fit with hierarchical=False."
             )
         degrees = self.fitted.degrees
-        return model_of(
+        model = model_of(
             posterior_mean(self.fitted.draws),
             time_unit=self.time_unit,
             axis=self.time_axis,
             tails=None if degrees is None else StudentNoise(float(np.mean(degrees))),
         )
+        if self.regression is None:
+            return model
+        return MappedModel(model, Transforms((None,) * self.fitted.target.n_features), self.regression)
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return moments of the factors for the mixture over the draws."""
@@ -125,13 +137,13 @@ class BayesianModel(FittedModel):
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
         """Return the mixture of the forecasts of the draws."""
-        return list(predict_ahead(self.fitted, sequences, self.n_predictive, list(steps)))
+        return list(predict_ahead(self.fitted, sequences, self.n_predictive, list(steps), ahead))
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
         """Simulate a new series and its factors, with the parameters of one draw."""
-        return draw_series(self.fitted, n_steps, rng)
+        return draw_series(self.fitted, n_steps, rng, exog)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw factors given the data, each with the parameters of another draw."""
@@ -165,6 +177,8 @@ class BayesianModel(FittedModel):
             "noise_variance_": noise if noise.ndim == 3 else noise.mean(axis=2),  # of several sequences
             "mean_": draws.offset,
         }
+        if self.fitted.exog_names:
+            by_attribute["exog_coef_"] = draws.exog_coef
         if self.fitted.degrees is not None:
             by_attribute["degrees_of_freedom_"] = self.fitted.degrees
         tail = 0.5 - 0.5 * level

@@ -15,7 +15,7 @@ from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.chart import choose_chart
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import Draws, StructuralDraws, in_data_units, posterior_mean
+from probsfa.bayes.draws import Draws, StructuralDraws, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.modes import Modes, find_modes
@@ -101,13 +101,14 @@ def fit_posterior(
     inference: InferenceSettings,
     rng: np.random.Generator,
     progress: ProgressBar,
+    exog_names: tuple[str, ...] = (),
 ) -> FittedPosterior:
     """Draw from the posterior of the parameters.
 
     Parameters
     ----------
     sequences : Sequences
-        Checked data.
+        Checked data, with covariates if the model has any.
     time_index : ndarray (T,)
         Times of all rows in the user's format, for ArviZ.
     model : ModelSettings
@@ -118,6 +119,8 @@ def fit_posterior(
         Seed or generator of all random numbers.
     progress : callable
         Opens a progress bar.
+    exog_names : tuple of str
+        Names of the covariates.
 
     Returns
     -------
@@ -130,8 +133,8 @@ def fit_posterior(
     infer = _run_nuts if inference.method == "nuts" else _run_svi
     inferred, relabelling, centre = infer(problem, inference, rng, progress)
     target, data = problem.target, problem.data
-    raw = in_data_units(constrain(target, data, inferred.vectors), units.shift, units.scale)
-    top = in_data_units(constrain(target, data, centre[None, None]), units.shift, units.scale)
+    raw = units.in_data_units(constrain(target, data, inferred.vectors))
+    top = units.in_data_units(constrain(target, data, centre[None, None]))
     draws = relabelled(raw, relabelling)
     if isinstance(draws, StructuralDraws):
         draws = aligned_with(draws, top.loadings[0, 0])
@@ -149,6 +152,7 @@ def fit_posterior(
         sequences=sequences,
         time_index=time_index,
         seed=int(rng.integers(2**31)),
+        exog_names=exog_names,
     )
 
 
@@ -180,7 +184,7 @@ def _fit_robust(
         )
     lead = chains.degrees.shape
     inside = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
-    raw = in_data_units(inside, units.shift, units.scale)
+    raw = units.in_data_units(inside)
     # In units of the innovations, loadings and time scales are nearly independent.
     by_innovation = inside.loadings * np.sqrt(1.0 - inside.decay[..., None, :] ** 2)
     # In double precision a decay may round to zero or one.
@@ -257,7 +261,13 @@ def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
     )
     units = start.units
     if not model.standardize:
-        units = units._replace(shift=np.zeros_like(units.shift), scale=np.ones_like(units.scale))
+        units = Units(
+            np.zeros_like(units.shift),
+            np.ones_like(units.scale),
+            units.time_unit,
+            np.zeros_like(units.exog_shift),
+            np.ones_like(units.exog_scale),
+        )
     inner = rescale(start.params, -units.shift / units.scale, 1.0 / units.scale)
     target = Target(
         model.n_components,
@@ -265,8 +275,13 @@ def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
         DEFAULT_PRIORS if model.priors is None else model.priors,
         len(sequences.lengths) if model.hierarchical else None,
         model.kinds,
+        units.exog_scale.size,
     )
-    return _Prepared(start, units, inner, units.standardized(sequences), target, start_values(inner, target))
+    values = start_values(inner, target)
+    if start.coefficients is not None:
+        values["exog_coef"] = start.coefficients * units.exog_scale / units.scale[:, None]
+        values["offset"] = inner.offset + start.coefficients @ units.exog_shift / units.scale
+    return _Prepared(start, units, inner, units.standardized(sequences), target, values)
 
 
 def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceProblem, Units]:

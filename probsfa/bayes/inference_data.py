@@ -19,6 +19,7 @@ from scipy.stats import norm
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.bayes.conditional import pairs_of_mixture, rows_given_draws
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.diagnostics import relabelling_sentence
@@ -26,14 +27,13 @@ from probsfa.bayes.draws import (
     AnyDraws,
     Draws,
     StructuralDraws,
-    in_data_units,
-    parameters_of_draws,
+    thinned,
     timescales,
 )
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.kinds import SITES, site_values
 from probsfa.bayes.model import OBSERVATIONS
-from probsfa.bayes.predictive import panels_and_draws
+from probsfa.bayes.packing import panels_of
 from probsfa.bayes.tracing import handlers_lock
 from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.engine.posterior import cells_left_out, draw_latents, smooth
@@ -146,6 +146,7 @@ class _Maker:
             "feature": np.arange(sequences.n_features) if names is None else np.asarray(names, dtype=str),
             "time": fitted.time_index,
             "sequence": np.arange(len(sequences.lengths)),
+            "covariate": np.array(fitted.exog_names, dtype=str),
         }
         rows, features = np.nonzero(sequences.mask)
         self._of_values = {
@@ -176,6 +177,8 @@ class _Maker:
             "noise_variance": (by_noise, draws.noise_variance),
             "offset": ((*lead, "feature"), draws.offset),
         }
+        if self._fitted.exog_names:
+            variables["exog_coef"] = ((*lead, "feature", "covariate"), draws.exog_coef)
         if isinstance(draws, StructuralDraws):
             variables |= self._of_other_processes(draws)
         return self.dataset(variables, draws.decay.shape[:2])
@@ -211,7 +214,8 @@ class _Maker:
         sequences, draws = self._sequences, self._fitted.draws
         chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
         affordable = max(chains, _MOST_CELLS // (sequences.n_rows * sequences.n_features))
-        panels, chosen = panels_and_draws(self._fitted, min(self._n_predictive, affordable))
+        n_draws = min(self._n_predictive, affordable)
+        chosen, pairs = thinned(draws, n_draws), pairs_of_mixture(self._fitted, n_draws)
         shape = (chains, len(chosen))
         # Draws are computed one by one, to limit memory to the stored values.
         latents = np.empty((*shape, sequences.n_rows, k))
@@ -219,29 +223,28 @@ class _Maker:
         logs = np.empty((*shape, sequences.n_rows))
         left_out, value_logs = np.empty_like(observed), np.empty_like(observed)
         if self._fitted.degrees is not None:
-            pairs = [(chain, int(draw)) for chain in range(chains) for draw in chosen]
-            for i, one in enumerate(weighted_draws(self._fitted, panels[0], pairs)):
+            [panel], _ = panels_of(self._fitted.units.retimed(sequences), False)
+            for i, one in enumerate(weighted_draws(self._fitted, panel, pairs)):
                 at, params = divmod(i, len(chosen)), one.params
                 latents[at] = draw_latents(params, one.panel, 1, rng)[0]
                 noise = rng.standard_t(one.degrees, observed[at].shape)
                 signal = params.offset + latents[at] @ params.loadings.T
                 observed[at] = signal + np.sqrt(params.noise_variance) * noise
             return {"posterior_predictive": self.dataset(_named(observed, latents), shape, chosen)}
-        for i, draw in enumerate(parameters_of_draws(draws, len(panels), chosen)):
+        for i, parts in enumerate(rows_given_draws(self._fitted, sequences, pairs)):
             at, begin = divmod(i, len(chosen)), 0
-            states = [one.state_space for one in draw]
-            for params, panel in zip(states, panels, strict=True):
+            for params, panel, effects in parts:
                 rows = slice(begin, begin + panel.n_rows)
                 z = draw_latents(params, panel, 1, rng)[0]
                 noise = np.sqrt(params.noise_variance) * rng.standard_normal(
                     (panel.n_rows, params.n_features)
                 )
                 latents[(*at, rows)] = z
-                observed[(*at, rows)] = params.offset + z @ params.loadings.T + noise
+                observed[(*at, rows)] = params.offset + effects + z @ params.loadings.T + noise
                 logs[(*at, rows)] = smooth(params, panel).row_log_likelihoods
                 means, variances = cells_left_out(params, panel)
                 stds = np.sqrt(variances)
-                left_out[(*at, rows)] = means + stds * rng.standard_normal(means.shape)
+                left_out[(*at, rows)] = means + effects + stds * rng.standard_normal(means.shape)
                 value_logs[(*at, rows)] = norm.logpdf(panel.values[: panel.n_rows], means, stds)
                 begin = rows.stop
         latents = latents[..., : draws.decay.shape[-1]]
@@ -278,9 +281,10 @@ class _Maker:
             drawn["loadings"],
             np.broadcast_to(noise, shape),
             drawn["offset"],
+            drawn.get("exog_coef", np.zeros((n, shape[-1], 0))),
         )
-        shift, scale, _ = fitted.units
-        one_chain = Draws(*(x[None] for x in in_data_units(draws, shift, scale)))
+        shift, scale = fitted.units.shift, fitted.units.scale
+        one_chain = Draws(*(x[None] for x in fitted.units.in_data_units(draws)))
         if fitted.degrees is not None:  # observations are drawn with normal noise
             return {"prior": self.parameters(one_chain)}
         observed = shift + scale * self._by_row(drawn[OBSERVATIONS])

@@ -13,6 +13,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
+from probsfa.bayes.conditional import GivenDraw
 from probsfa.statespace.engine.posterior import Posterior, observation_moments, smooth
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
@@ -56,15 +57,13 @@ class MixtureMoments:
         return self._within.value + self._between / self._mean.count
 
 
-def mixture_posteriors(draws: Iterable[Sequence[StateSpace]], panels: Sequence[Panel]) -> list[Posterior]:
+def mixture_posteriors(draws: Iterable[Sequence[GivenDraw]]) -> list[Posterior]:
     """Return the distribution of the factors for uncertain parameters.
 
     Parameters
     ----------
-    draws : iterable of sequences of StateSpace
-        Parameters of each panel, for each draw.
-    panels : sequence of Panel
-        Packed observations.
+    draws : iterable of sequences of GivenDraw
+        The same panels, for each draw.
 
     Returns
     -------
@@ -73,11 +72,12 @@ def mixture_posteriors(draws: Iterable[Sequence[StateSpace]], panels: Sequence[P
         given all earlier rows, including those of earlier panels; draws are weighted by the likelihood of the
         earlier rows.
     """
-    mixtures = [_PosteriorMixture() for _ in panels]
+    mixtures: list[_PosteriorMixture] = []
     for draw in draws:
+        mixtures = mixtures or [_PosteriorMixture() for _ in draw]
         so_far = 0.0
-        for one, params, panel in zip(mixtures, draw, panels, strict=True):
-            so_far = one.add(smooth(params, panel), so_far)
+        for one, given in zip(mixtures, draw, strict=True):
+            so_far = one.add(smooth(given.params, given.panel), so_far)
     return [one.result() for one in mixtures]
 
 
@@ -155,16 +155,14 @@ def make_cell_mixture(means: FloatArray, stds: FloatArray) -> CellMixture:
 
 
 def cell_mixtures(
-    draws: Iterable[Sequence[StateSpace]], panels: Sequence[Panel], chosen: Sequence[NDArray[np.bool_]]
+    draws: Iterable[Sequence[GivenDraw]], chosen: Sequence[NDArray[np.bool_]]
 ) -> list[CellMixture]:
     """Return the distribution of selected observations of each panel, including noise.
 
     Parameters
     ----------
-    draws : iterable of sequences of StateSpace
-        Parameters of each panel, for each draw.
-    panels : sequence of Panel
-        Packed observations.
+    draws : iterable of sequences of GivenDraw
+        The same panels, for each draw.
     chosen : sequence of bool ndarray (N, D)
         Masks of the selected values.
 
@@ -172,13 +170,13 @@ def cell_mixtures(
     -------
     list of CellMixture
     """
-    means: list[list[FloatArray]] = [[] for _ in panels]
-    stds: list[list[FloatArray]] = [[] for _ in panels]
+    means: list[list[FloatArray]] = [[] for _ in chosen]
+    stds: list[list[FloatArray]] = [[] for _ in chosen]
     for draw in draws:
-        for i, (params, panel) in enumerate(zip(draw, panels, strict=True)):
+        for i, (params, panel, effects) in enumerate(draw):
             one = smooth(params, panel)
             mean, variance = observation_moments(params, one.means, one.covariances)
-            means[i].append(mean[chosen[i]])
+            means[i].append((mean + effects)[chosen[i]])
             stds[i].append(np.sqrt(variance[chosen[i]]))
     return [make_cell_mixture(np.array(m), np.array(s)) for m, s in zip(means, stds, strict=True)]
 

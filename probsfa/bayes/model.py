@@ -30,12 +30,15 @@ class Series(NamedTuple):
         Index in `gaps` of the time between a row and the previous row; ``len(gaps)`` where a sequence starts.
     gaps : Array (U,)
         The distinct times between rows.
+    exog : Array (T, P), or (S, T, P), optional
+        Covariates.
     """
 
     values: Any
     mask: Any
     gap_index: Any
     gaps: Any
+    exog: Any = None
 
 
 class NoiseModel(NamedTuple):
@@ -97,8 +100,9 @@ def factorial_ar1_model(
 ) -> Array:
     """Factorial AR(1) model for the samplers and guides of NumPyro.
 
-    Sites: ``timescale`` (K,), ``loadings`` (D, K), ``noise_std`` or ``noise_variance`` (D,), ``offset`` (D,)
-    and ``observations``; ``decay`` and ``noise_variance`` are deterministic sites.
+    Sites: ``timescale`` (K,), ``loadings`` (D, K), ``noise_std`` or ``noise_variance`` (D,), ``offset`` (D,),
+    with covariates ``exog_coef`` (D, P), and ``observations``; ``decay`` and ``noise_variance`` are
+    deterministic sites.
 
     Parameters
     ----------
@@ -154,6 +158,8 @@ def factorial_ar1_model(
         noise = NoiseModel(NoiseVariances.of_option(noise, n_features), known, least_noise)
     variance = sample_noise_variance(priors, noise, n_sequences)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (n_features,)))
+    if series.exog is not None:
+        offset = offset + sample_effects(priors, series)
     obs = None if predict else series.values
     if not hierarchical:
         given = _given_parameters(decay, loadings, variance, offset, series)
@@ -176,6 +182,13 @@ def _given_parameters(
         gap_index=series.gap_index,
         gaps=series.gaps,
     )
+
+
+def sample_effects(priors: Priors, series: Series) -> Array:
+    """Sample the coefficients of the covariates; return their effects (..., T, D)."""
+    shape = series.values.shape[-1], series.exog.shape[-1]
+    coefficients = numpyro.sample("exog_coef", expand_prior("exog_coef", priors.exog_coef, shape))
+    return jnp.asarray(series.exog) @ coefficients.T
 
 
 def at_least(variance: Any, least: Any) -> Any:

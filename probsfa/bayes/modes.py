@@ -103,7 +103,10 @@ def _starts(
 ) -> list[dict[str, FloatArray]]:
     """Return starting values of the sites of the model."""
     known = constrain(target, data, first.centre)
-    values = np.where(data.series.mask, data.series.values, np.nan).reshape(-1, target.n_features)
+    values = np.where(data.series.mask, data.series.values, np.nan)
+    if data.series.exog is not None:
+        values = values - data.series.exog @ known.exog_coef.T
+    values = values.reshape(-1, target.n_features)
     counts = np.maximum(np.sum(~np.isnan(values), axis=0), 1)
     centred = np.nan_to_num(values - np.nansum(values, axis=0) / counts)
     seen = (~np.isnan(values)).astype(np.float64)
@@ -121,7 +124,8 @@ def _starts(
             decay = np.exp(-1.0 / np.exp(rng.uniform(0.0, np.log(n_rows / 5.0), target.n_components)))
         power = np.diagonal(covariance)
         noise = np.maximum(power - np.sum(loadings**2, axis=1), _LEAST_NOISE * power)
-        starts.append(start_values(StateSpace(decay, loadings, noise, known.offset), target))
+        start = start_values(StateSpace(decay, loadings, noise, known.offset), target)
+        starts.append(start | {"exog_coef": known.exog_coef})
     return starts
 
 

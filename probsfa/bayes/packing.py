@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from probsfa._times import timescales_from_decay
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.kinds import FASTEST, SLOWEST, site_values
@@ -20,8 +21,10 @@ LEAST_NOISE = 1e-12
 
 def pack(sequences: Sequences, hierarchical: bool) -> Series:
     """Return all sequences on one time axis; those of a hierarchical model separately, padded."""
+    exog = sequences.exog
     if not hierarchical:
-        return from_panel(make_panel(sequences))
+        series = from_panel(make_panel(sequences))
+        return series if exog is None else series._replace(exog=_padded(exog, len(series.values)))
     whole = make_panel(sequences, pad=False)
     n_steps, d = padded_length(max(sequences.lengths)), sequences.n_features
     shape = (len(sequences.lengths), n_steps)
@@ -30,7 +33,13 @@ def pack(sequences: Sequences, hierarchical: bool) -> Series:
     for i, (rows, n) in enumerate(zip(sequences.slices, sequences.lengths, strict=True)):
         values[i, :n], mask[i, :n] = whole.values[rows], whole.mask[rows] > 0.0
         index[i, :n] = whole.gap_index[rows]
-    return Series(values, mask, index, whole.gaps)
+    of_all = None if exog is None else np.stack([_padded(exog[rows], n_steps) for rows in sequences.slices])
+    return Series(values, mask, index, whole.gaps, of_all)
+
+
+def _padded(exog: FloatArray, n_steps: int) -> FloatArray:
+    """Return covariates (n_steps, P), zero in rows of padding."""
+    return np.concatenate([exog, np.zeros((n_steps - len(exog), exog.shape[1]))])
 
 
 def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], list[list[tuple[int, int]]]]:
@@ -42,7 +51,10 @@ def panels_of(sequences: Sequences, hierarchical: bool) -> tuple[list[Panel], li
 
 
 def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
-    """Return the values of the model's sites at parameters, within the support of the priors."""
+    """Return the values of the model's sites at parameters, within the support of the priors.
+
+    Coefficients of covariates are zero.
+    """
     noise = target.noise.of_groups(np.maximum(params.noise_variance, LEAST_NOISE))
     return site_values(params.to_arrays(), params.loadings, params.n_components) | {
         "timescale": timescales_from_decay(np.clip(params.decay, FASTEST, SLOWEST)),
@@ -53,6 +65,7 @@ def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
         "noise_spread": 0.1,
         "noise_deviation": 0.0,
         "offset": params.offset,
+        "exog_coef": 0.0,
         "ar_noise_timescale": timescales_from_decay(np.clip(params.memory_decay, FASTEST, SLOWEST)),
         "ar_noise_std": np.maximum(params.memory_scale, _LEAST_SCALE),
     }

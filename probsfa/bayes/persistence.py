@@ -32,6 +32,7 @@ __all__ = ["from_arrays", "to_arrays"]
 
 # Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
 # States S; the names of arrays of processes other than AR(1) factors, which other models do not have.
+# Covariates P.
 _OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
 _OF_KINDS = {name: kind.__name__ for kind in KINDS for name in kind.names.values()} | dict(
     memory_decay="E", memory_scale="E"
@@ -43,13 +44,17 @@ _REQUIRED = {
     **{"permutations": "LK", "signs": "LK", "shift": "D", "scale": "D", "values": "TD"},
 )
 _OPTIONAL = dict(
-    times="T", known_noise="D", noise_groups="D", least_noise="D", degrees="CN", feature_names="D"
+    **dict(times="T", known_noise="D", noise_groups="D", least_noise="D", degrees="CN", feature_names="D"),
+    **dict(draws_exog_coef="CNDP", raw_exog_coef="CNDP", exog="TP"),
+    **dict(exog_shift="P", exog_scale="P"),
 ) | {
     f"{part}_{name}": (*lead, size)
     for name, size in _OF_KINDS.items()
     for part, lead in (("draws", "CN"), ("raw", "CN"), ("maximum", ""))
 }
-_POSITIVE = ("scale", "draws_noise_variance", "raw_noise_variance", "degrees")
+_POSITIVE = ("scale", "exog_scale", "draws_noise_variance", "raw_noise_variance", "degrees")
+
+_OF_COVARIATES = ("exog_coef", "exog_shift", "exog_scale")
 
 # Arrays that exist only for some methods.
 _OF_RUN = tuple(
@@ -105,6 +110,10 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
         "least_noise": fitted.data.least_noise,
         "feature_names": feature_names,
     }
+    if fitted.exog_names:
+        optional["exog"], state["exog_names"] = sequences.exog, list(fitted.exog_names)
+    else:
+        state = {name: x for name, x in state.items() if not name.endswith(_OF_COVARIATES)}
     return state | {name: np.asarray(x) for name, x in optional.items() if x is not None}
 
 
@@ -125,7 +134,10 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
     sizes = _check(state)
     lengths = check_lengths(np.asarray(state["lengths"]).astype(np.int64), sizes["T"])
     names = state.get("feature_names")
-    units = Units(*(state[name] for name in Units._fields))
+    units = Units(**{name: state[name] for name in Units._fields if name in state})
+    exog_names = tuple(state.get("exog_names", ()))
+    if len(exog_names) != sizes.get("P", 0):
+        raise ValueError(f"exog_names must contain {sizes.get('P', 0)} names, got {len(exog_names)}")
     sequences = Sequences(
         state["values"],
         lengths,
@@ -133,6 +145,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         feature_names=None if names is None else tuple(np.asarray(names).tolist()),
         step=state["step"],
         axis=TimeAxis(**state["time_axis"]),
+        exog=state["exog"] if exog_names else None,
     )
     priors, hierarchical = state["fitted_priors"], bool(state["hierarchical"])
     target = Target(
@@ -141,6 +154,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         DEFAULT_PRIORS if priors is None else _rebuild_priors(priors),
         len(lengths) if hierarchical else None,
         _kinds(state),
+        len(exog_names),
     )
     packed = pack(units.standardized(sequences), hierarchical)
     stats = {name.removeprefix("stats_"): x for name, x in state.items() if name.startswith("stats_")}
@@ -168,6 +182,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
         time_index=state["time_index"],
         seed=state["seed"],
         degrees=state.get("degrees"),
+        exog_names=exog_names,
     )
     return fitted, options
 
@@ -177,8 +192,9 @@ def _draws(state: dict[str, Any], part: str) -> AnyDraws:
     kind = StructuralDraws if f"{part}_rhythm_decay" in state else Draws
     arrays = {name: state[prefix + name] for name in kind._fields if prefix + name in state}
     # Files of earlier versions do not have the arrays of later kinds of processes.
-    empty = np.zeros((*arrays["decay"].shape[:2], 0))
-    return kind(**{name: arrays.get(name, empty) for name in kind._fields})
+    lead, d = arrays["decay"].shape[:2], arrays["loadings"].shape[2]
+    empty = {name: np.zeros((*lead, d, 0) if name == "exog_coef" else (*lead, 0)) for name in kind._fields}
+    return kind(**empty | arrays)
 
 
 def _noise(state: dict[str, Any], n_features: int) -> NoiseVariances:

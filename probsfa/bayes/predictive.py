@@ -4,7 +4,7 @@ Each prediction is a mixture over draws of the parameters. Given the parameters 
 exactly by the functions of :mod:`probsfa.statespace`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,13 +14,8 @@ from scipy.special import logsumexp
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.draws import (
-    as_parameters,
-    parameters_of_draw,
-    parameters_of_draws,
-    posterior_mean,
-    thinned,
-)
+from probsfa.bayes.conditional import GivenDraw, effects_of_draw, pairs_of_mixture, rows_given_draws
+from probsfa.bayes.draws import as_parameters, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.mixtures import (
     CellMixture,
@@ -133,12 +128,12 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     Posterior
         Lag-one covariances between sequences are zero.
     """
-    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     if fitted.degrees is not None:
+        panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
         whole = mixture_posterior((one.params, one.panel) for one in _weighted(fitted, panels, n_predictive))
         check_finite(sequences, posterior_mean(fitted.draws), *whole[:3])
         return whole
-    parts = mixture_posteriors(_thinned_parameters(fitted, n_predictive, len(panels)), panels)
+    parts = mixture_posteriors(_of_mixture(fitted, sequences, n_predictive))
     for one in parts:
         check_finite(sequences, posterior_mean(fitted.draws), *one)
     if fitted.maximum.has_ar1_noise:
@@ -164,8 +159,7 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
         check_finite(sequences, posterior_mean(fitted.draws), cells.mean, cells.std)
         return cells
     cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
-    draws = _thinned_parameters(fitted, n_predictive, len(panels))
-    parts = cell_mixtures(draws, panels, np.split(missing, cuts))
+    parts = cell_mixtures(_of_mixture(fitted, sequences, n_predictive), np.split(missing, cuts))
     for one in parts:
         check_finite(sequences, posterior_mean(fitted.draws), one.mean, one.std)
     return CellMixture(
@@ -196,12 +190,12 @@ def beside_interpolation(fitted: FittedPosterior, sequences: Sequences) -> Compa
         for weighted in _weighted(fitted, panels, _COMPARED_DRAWS):
             found.add(_left_out(weighted.params, weighted.panel)[0])
         return compare_with_interpolation(sequences, found.value)
-    for draw in _thinned_parameters(fitted, _COMPARED_DRAWS, len(panels)):
+    for draw in _of_mixture(fitted, sequences, _COMPARED_DRAWS):
         without = []
-        for params, panel, values in zip(draw, panels, parts, strict=True):
+        for (params, panel, effects), values in zip(draw, parts, strict=True):
             one = smooth(params, panel)
             moments = observation_moments(params, one.means, one.covariances)
-            without.append(left_out(values, *moments, params.noise_variance))
+            without.append(left_out(values - effects, *moments, params.noise_variance) + effects)
         found.add(np.concatenate(without))
     return compare_with_interpolation(sequences, found.value)
 
@@ -211,6 +205,7 @@ def predict_ahead(
     sequences: Sequences,
     n_predictive: int,
     steps: list[FloatArray],
+    following: Sequence[FloatArray] | None = None,
 ) -> list[BayesianForecast]:
     """Return the forecast of each sequence.
 
@@ -220,6 +215,8 @@ def predict_ahead(
         As in :func:`predict_latents`.
     steps : list of ndarray (H,)
         For each sequence, units of time after its last row.
+    following : sequence of ndarray (H, P), optional
+        Covariates at these times.
     """
     panels, last_rows = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     forecasts: list[list[Forecast]] = [[] for _ in sequences.lengths]
@@ -233,11 +230,15 @@ def predict_ahead(
                 explained = np.maximum(ahead.std**2 - params.noise_variance, 0.0)
                 spreads[i].append(np.sqrt(explained + weighted.variances(ahead.std.shape)))
         return [_mix_forecasts(many, stds) for many, stds in zip(forecasts, spreads, strict=True)]
-    for draw in _thinned_parameters(fitted, n_predictive, len(panels)):
-        for params, panel, rows in zip(draw, panels, last_rows, strict=True):
+    pairs = pairs_of_mixture(fitted, n_predictive)
+    for pair, draw in zip(pairs, rows_given_draws(fitted, sequences, pairs), strict=True):
+        for (params, panel, _), rows in zip(draw, last_rows, strict=True):
             one = smooth(params, panel)
             for i, last in rows:
-                forecasts[i].append(forecast(params, one.means[last], one.covariances[last], steps[i]))
+                ahead = forecast(params, one.means[last], one.covariances[last], steps[i])
+                if following is not None:
+                    ahead = replace(ahead, means=ahead.means + effects_of_draw(fitted, *pair, following[i]))
+                forecasts[i].append(ahead)
     mixed = [_mix_forecasts(many) for many in forecasts]
     shared = fitted.reported_states
     return [
@@ -273,63 +274,68 @@ def draw_observations(
     drawn = []
     for parts, degrees in _drawn_paths(fitted, sequences, n_draws, rng):
         rows = []
-        for params, path in parts:
+        for (params, _, effects), path in parts:
             shape = len(path), len(params.offset)
             noise = rng.standard_normal(shape) if degrees is None else rng.standard_t(degrees, shape)
-            rows.append(params.offset + path @ params.loadings.T + noise * np.sqrt(params.noise_variance))
+            signal = params.offset + effects + path @ params.loadings.T
+            rows.append(signal + noise * np.sqrt(params.noise_variance))
         drawn.append(np.where(sequences.mask, sequences.values, np.concatenate(rows)))
     return np.array(drawn)
 
 
 def _drawn_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
-) -> Iterator[tuple[list[tuple[StateSpace, FloatArray]], float | None]]:
-    """Yield for each draw the parameters and paths (T_i, S) of the panels, and degrees of freedom, if any.
+) -> Iterator[tuple[list[tuple[GivenDraw, FloatArray]], float | None]]:
+    """Yield for each draw the panels and paths (T_i, S) of their states, and degrees of freedom, if any.
 
     The states include the AR(1) noise of columns.
     """
-    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     chains, n = fitted.draws.decay.shape[:2]
     picked = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
     pairs = [(int(chain), int(draw)) for chain, draw in zip(*picked, strict=True)]
     if fitted.degrees is not None:
-        for one in weighted_draws(fitted, panels[0], pairs):
-            yield [(one.params, draw_latents(one.params, one.panel, 1, rng)[0])], one.degrees
+        [panel], _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+        for one in weighted_draws(fitted, panel, pairs):
+            given = GivenDraw(one.params, one.panel)
+            yield [(given, draw_latents(one.params, one.panel, 1, rng)[0])], one.degrees
         return
-    for chain, draw in pairs:
-        params = [p.state_space for p in parameters_of_draw(fitted.draws, chain, draw, len(panels))]
-        yield [(p, draw_latents(p, panel, 1, rng)[0]) for p, panel in zip(params, panels, strict=True)], None
+    for parts in rows_given_draws(fitted, sequences, pairs):
+        yield [(one, draw_latents(one.params, one.panel, 1, rng)[0]) for one in parts], None
 
 
 def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
     """Return means over the draws of posterior means of the factors times loadings, (T, D, K).
 
-    With AR(1) noise its contribution is a further entry, (T, D, K + 1).
+    With AR(1) noise its contribution is a further entry, (T, D, K + 1); those of covariates are the last.
     """
-    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     found = RunningMean()
     if fitted.degrees is not None:
+        panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
         for weighted in _weighted(fitted, panels, n_predictive):
             means = smooth(weighted.params, weighted.panel).means
             found.add(means[:, None, :] * weighted.params.loadings)
         return found.value
-    for draw in _thinned_parameters(fitted, n_predictive, len(panels)):
-        parts = [
-            smooth(params, panel).means[:, None, :] * params.loadings
-            for params, panel in zip(draw, panels, strict=True)
-        ]
+    for draw in _of_mixture(fitted, sequences, n_predictive):
+        parts = [smooth(p, panel).means[:, None, :] * p.loadings for p, panel, _ in draw]
         found.add(np.concatenate(parts))
-    if not fitted.maximum.has_ar1_noise:
-        return found.value
-    shared = fitted.reported_states
-    own = np.delete(found.value, shared, axis=2).sum(axis=2, keepdims=True)
-    return np.concatenate([found.value[:, :, shared], own], axis=2)
+    whole = found.value
+    if fitted.maximum.has_ar1_noise:
+        shared = fitted.reported_states
+        own = np.delete(whole, shared, axis=2).sum(axis=2, keepdims=True)
+        whole = np.concatenate([whole[:, :, shared], own], axis=2)
+    if sequences.exog is None:
+        return whole
+    coefficients = np.mean(fitted.draws.exog_coef, axis=(0, 1))
+    return np.concatenate([whole, sequences.exog[:, None, :] * coefficients], axis=2)
 
 
 def draw_series(
-    fitted: FittedPosterior, n_steps: int, rng: np.random.Generator
+    fitted: FittedPosterior, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Simulate a series (n_steps, D) and its factors (n_steps, K), with the parameters of one draw."""
+    """Simulate a series (n_steps, D) and its factors (n_steps, K), with the parameters of one draw.
+
+    With covariates (n_steps, P), if the model has any.
+    """
     chains, n = fitted.draws.decay.shape[:2]
     chain, draw = int(rng.integers(chains)), int(rng.integers(n))
     params = as_parameters(fitted.draws, lambda x: x[chain, draw])
@@ -337,6 +343,8 @@ def draw_series(
         noise = params.noise_variance[int(rng.integers(len(params.noise_variance)))]
         params = params.replace(noise_variance=noise)
     values, latents = simulate(params.state_space, n_steps, rng)
+    if exog is not None:
+        values = values + effects_of_draw(fitted, chain, draw, exog)
     if params.has_ar1_noise:
         return values, latents[:, fitted.reported_states]
     if fitted.degrees is not None:
@@ -350,11 +358,10 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
     if fitted.degrees is None:
         return predict_latents(fitted, sequences, n_predictive).log_likelihood
     n_draws = min(n_predictive, _BOUNDED_DRAWS)
-    [panel], _ = panels_of(fitted.units.retimed(sequences), False)
     weights, bounds = None, []
     degrees = degrees_of_draws(fitted, n_draws)
-    for nu, [params] in zip(degrees, _thinned_parameters(fitted, n_draws, 1), strict=True):
-        inferred = infer_weights(params, panel, StudentNoise(float(nu)), weights, _WORTH_A_ROUND)
+    for nu, [one] in zip(degrees, _of_mixture(fitted, sequences, n_draws), strict=True):
+        inferred = infer_weights(one.params, one.panel, StudentNoise(float(nu)), weights, _WORTH_A_ROUND)
         weights = inferred.weights.values
         bounds.append(inferred.bound)
     check_finite(sequences, posterior_mean(fitted.draws), np.array(bounds))
@@ -363,20 +370,18 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
 
 def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
     """Return leave-one-out errors (N, D) of observed values, in standard deviations of predictions."""
-    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     n_draws, moments = min(n_predictive, _BOUNDED_DRAWS), MixtureMoments()
+    draws: Iterable[list[GivenDraw]]
     if fitted.degrees is not None:
-        pairs = ([(one.params, one.panel)] for one in _weighted(fitted, panels, n_draws))
+        panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+        draws = ([GivenDraw(one.params, one.panel)] for one in _weighted(fitted, panels, n_draws))
     else:
-        pairs = (
-            list(zip(draw, panels, strict=True)) for draw in _thinned_parameters(fitted, n_draws, len(panels))
-        )
-    for parts in pairs:
-        told = [_left_out(*part) for part in parts]
-        noise = [part[0].noise_variance for part in parts]
+        draws = _of_mixture(fitted, sequences, n_draws)
+    for parts in draws:
+        predicted = [(*_left_out(one.params, one.panel), one) for one in parts]
         moments.add(
-            np.concatenate([means for means, _ in told]),
-            np.concatenate([explained + r for (_, explained), r in zip(told, noise, strict=True)]),
+            np.concatenate([means + one.effects for means, _, one in predicted]),
+            np.concatenate([explained + one.params.noise_variance for _, explained, one in predicted]),
         )
     return np.abs(sequences.values - moments.mean) / np.sqrt(moments.variance)
 
@@ -388,9 +393,7 @@ def _left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatArray]
 
 def _weighted(fitted: FittedPosterior, panels: list[Panel], n_predictive: int) -> Iterator[WeightedDraw]:
     """Yield the draws of the predictive mixture, with weights of the values of the single panel."""
-    chosen = thinned(fitted.draws, n_predictive)
-    pairs = [(chain, int(draw)) for chain in range(len(fitted.draws.decay)) for draw in chosen]
-    return weighted_draws(fitted, panels[0], pairs)
+    return weighted_draws(fitted, panels[0], pairs_of_mixture(fitted, n_predictive))
 
 
 def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> CellMixture:
@@ -406,15 +409,8 @@ def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray
     return make_cell_mixture(np.array(means), np.array(stds))._replace(stds=np.array(spreads))
 
 
-def _thinned_parameters(
-    fitted: FittedPosterior, n_predictive: int, n_panels: int
-) -> Iterator[list[StateSpace]]:
-    """Return the parameters of each panel for the draws of the predictive mixture."""
-    draws = parameters_of_draws(fitted.draws, n_panels, thinned(fitted.draws, n_predictive))
-    return ([params.state_space for params in draw] for draw in draws)
-
-
-def panels_and_draws(fitted: FittedPosterior, n_wanted: int) -> tuple[list[Panel], NDArray[np.intp]]:
-    """Return packed training data, and the draws of each chain to use."""
-    panels, _ = panels_of(fitted.units.retimed(fitted.sequences), fitted.hierarchical)
-    return panels, thinned(fitted.draws, n_wanted)
+def _of_mixture(
+    fitted: FittedPosterior, sequences: Sequences, n_predictive: int
+) -> Iterator[list[GivenDraw]]:
+    """Yield the rows given each draw of the predictive mixture."""
+    return rows_given_draws(fitted, sequences, pairs_of_mixture(fitted, n_predictive))

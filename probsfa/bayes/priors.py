@@ -48,6 +48,7 @@ _POSITIVE = {
 _REAL = {
     "loadings": "Normal(0, 1)",
     "offset": "Normal(0, 1)",
+    "exog_coef": "Normal(0, 1)",
     "level_steps": "Normal(0, 0.3)",
     "slope_steps": "Normal(0, 0.01)",
 }
@@ -75,6 +76,9 @@ class Priors:
         Variance of the noise, instead of `noise_std`: for example ``InverseGamma(2, 0.5)``.
     offset : Distribution, default=Normal(0, 1)
         Mean of the observations, relative to the column mean, in standard deviations of the columns.
+    exog_coef : Distribution, default=Normal(0, 1)
+        Coefficients of covariates: change of a column, in its standard deviations, for a change of a
+        covariate by one of its standard deviations.
     shrinkage : float or None, default=None
         Automatic relevance determination: the loadings of each factor have a common scale, of this typical
         size; the loadings of unnecessary factors shrink to zero (:class:`SharedScaleNormal`).
@@ -131,6 +135,7 @@ class Priors:
     noise_std: Any = field(default_factory=_noise_std)
     noise_variance: Any = None
     offset: Any = field(default_factory=_offset)
+    exog_coef: Any = field(default_factory=lambda: dist.Normal(0.0, 1.0))
     shrinkage: float | None = None
     noise_spread: Any = field(default_factory=lambda: dist.HalfNormal(0.5))
     degrees_of_freedom: Any = field(default_factory=lambda: dist.Gamma(2.0, 0.1))

@@ -8,6 +8,7 @@ from probsfa._validation import Sequences, check_count, check_option
 from probsfa.bayes.priors import Priors, check_normal_priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
 from probsfa.statespace.columns import column_moments
+from probsfa.statespace.covariates import check_identified
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import (
     TREND_KINDS,
@@ -32,10 +33,9 @@ _COUNTS = (
 )
 
 
-# Replacements of arguments that only other estimators have.
+# Replacements of arguments that the class does not have.
 INSTEAD = {
-    "exog": "Fit it to X - U @ model.exog_coef_.T of a ProbabilisticSFA with exog=U, or sample "
-    "coefficients in a NumPyro model: probsfa.bayes.FactorialAR1 has an offset for each row.",
+    "exog": "Covariates are an argument of fit and of all methods: fit(X, exog=U).",
 }
 
 
@@ -103,6 +103,17 @@ def check_settings(model: Any) -> None:
         raise ValueError(f"priors must be probsfa.bayes.Priors; got {type(model.priors).__name__}.")
     if model.robust and model.priors is not None:
         check_normal_priors(model.priors)
+
+
+def check_covariates(model: Any, sequences: Sequences, names: tuple[str, ...]) -> None:
+    """Raise a ValueError unless the coefficients of covariates are identified and can be sampled."""
+    if model.robust:
+        raise ValueError(
+            "robust=True is not supported with exog: its Gibbs sampler has no step for coefficients. Set "
+            "robust=False, or fit to X - U @ coefficients.T with coefficients from "
+            "ProbabilisticSFA(robust=True).fit(X, exog=U).exog_coef_."
+        )
+    check_identified(sequences, names)
 
 
 def _is_positive(name: str, count: Any) -> bool:

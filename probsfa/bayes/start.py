@@ -4,10 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.fitted import Units
+from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.parameters import StateSpace
 
 # Warnings are ignored: a start need not have converged.
@@ -15,11 +18,15 @@ _MAX_ITER, _TOL = 100, 1e-2
 
 
 class Start(NamedTuple):
-    """Parameters in data units, the units in which the data are standardised, and degrees of freedom."""
+    """Parameters in data units, the units in which the data are standardised, and degrees of freedom.
+
+    With covariates their coefficients (D, P), else None.
+    """
 
     params: StateSpace
     units: Units
     degrees: float = np.inf
+    coefficients: FloatArray | None = None
 
 
 def maximum_likelihood_start(
@@ -35,7 +42,7 @@ def maximum_likelihood_start(
     Parameters
     ----------
     sequences : Sequences
-        Checked data.
+        Checked data, with covariates if the model has any.
     n_components : int
         Number of factors.
     noise : str, float or array-like (D,)
@@ -60,8 +67,18 @@ def maximum_likelihood_start(
         tol=_TOL,
         **processes,
     )
-    fitted = maximum_likelihood(InMemory(sequences), options)
+    exog = sequences.exog
+    if exog is None:
+        fitted, regression = maximum_likelihood(InMemory(sequences), options), None
+    else:
+        names = tuple(str(j) for j in range(exog.shape[1]))
+        fitted, regression = maximum_likelihood_with(sequences, names, options)
     if fitted.interrupted:
         raise KeyboardInterrupt
+    if exog is not None and regression is not None:
+        # Priors are in units of the columns, not of their part that covariates do not explain.
+        shift, scale = column_moments(sequences).units(by_feature=options.scales_by_feature)
+        units = Units(shift, scale, fitted.time_unit, exog.mean(axis=0), exog.std(axis=0))
+        return Start(fitted.params, units, coefficients=regression.coefficients)
     degrees = np.inf if fitted.tails is None else fitted.tails.shape
     return Start(fitted.params, Units(fitted.shift, fitted.scale, fitted.time_unit), degrees)

@@ -13,7 +13,7 @@ from jax import Array
 
 from probsfa.bayes.draws import StructuralDraws
 from probsfa.bayes.kinds import SITES, Kinds
-from probsfa.bayes.model import OBSERVATIONS, NoiseModel, Series, sample_noise_variance
+from probsfa.bayes.model import OBSERVATIONS, NoiseModel, Series, sample_effects, sample_noise_variance
 from probsfa.bayes.priors import Priors, expand_prior
 from probsfa.bayes.tracing import kernel_hints_outside_loops
 from probsfa.statespace.engine.dynamics import Transition, block_transitions
@@ -73,6 +73,8 @@ def structural_model(
         arrays["memory_scale"] = positive("ar_noise_std", priors.ar_noise_std, d)
     variance = sample_noise_variance(priors, noise)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (d,)))
+    if series.exog is not None:
+        series = series._replace(values=series.values - sample_effects(priors, series))
     decay = jnp.exp(-1.0 / timescale)
     params = StructuralDraws(decay, jnp.concatenate(loadings, axis=1), variance, offset, **arrays)
     # The prior of the start of a trend is normal and wide in units of the steps. This factor makes it flat in

@@ -7,7 +7,6 @@ from probsfa.bayes.draws import (
     Draws,
     in_data_units,
     parameters_of_draw,
-    parameters_of_draws,
     posterior_mean,
     thinned,
     timescales,
@@ -62,9 +61,11 @@ def test_thinned_draws_are_spread_over_the_chain(rng, wanted, each):
         assert chosen[0] == 0 and chosen[-1] == 6
 
 
-def test_parameters_come_chain_after_chain(rng):
-    draws = make_draws(rng)
-    drawn = list(parameters_of_draws(draws, 2, np.array([1, 4])))
-    assert len(drawn) == 4 and all(len(panels) == 2 for panels in drawn)
-    np.testing.assert_array_equal(drawn[2][0].decay, draws.decay[1, 1])
-    np.testing.assert_array_equal(drawn[1][1].offset, draws.offset[0, 4])
+def test_draws_for_covariates_in_other_units_have_the_same_means(rng):
+    u, shift, scale = rng.standard_normal((5, 2)), np.array([3.0, -1.0, 0.5]), np.array([2.0, 0.1, 7.0])
+    origin, unit = np.array([100.0, -3.0]), np.array([10.0, 0.2])
+    draws = make_draws(rng)._replace(exog_coef=rng.standard_normal((2, 7, 3, 2)))
+    got = in_data_units(draws, shift, scale, origin, unit)
+    inside = draws.offset[..., None, :] + u @ np.swapaxes(draws.exog_coef, 2, 3)
+    means = got.offset[..., None, :] + (origin + unit * u) @ np.swapaxes(got.exog_coef, 2, 3)
+    np.testing.assert_allclose(means, shift + scale * inside, rtol=1e-12, atol=1e-10)

@@ -54,7 +54,7 @@ def test_log_likelihood_is_that_of_each_row_given_the_rows_before(sampled, tree,
     logs = tree["log_likelihood"]["observations"]
     assert logs.dims == ("chain", "draw", "time")
     chain, draw = 2, int(logs["draw"][3])
-    model = oracle.Model(*(x[chain, draw] for x in sampled.draws_))
+    model = oracle.Model(*(x[chain, draw] for x in sampled.draws_[:4]))
     wanted = oracle.kalman_loop(model, [frame[0].to_numpy()]).row_log_likelihoods
     np.testing.assert_allclose(logs.sel(chain=chain, draw=draw), wanted, atol=1e-8)
 
@@ -67,7 +67,7 @@ def test_log_likelihood_by_value_is_that_of_each_value_given_all_others(sampled,
     assert tree["observed_data"]["observed_values"].to_numpy().tolist() == X[mask].tolist()
     assert set(logs["value_feature"].to_numpy()) == {"a", "b", "c"}
     chain, draw = 1, int(logs["draw"][2])
-    model = oracle.Model(*(x[chain, draw] for x in sampled.draws_))
+    model = oracle.Model(*(x[chain, draw] for x in sampled.draws_[:4]))
     whole = oracle.kalman_loop(model, [X]).row_log_likelihoods.sum()
     left_out = []
     for at in np.argwhere(mask)[::40]:

@@ -3,6 +3,7 @@
 import numpy as np
 import scipy.stats
 
+from probsfa.bayes.conditional import GivenDraw
 from probsfa.bayes.mixtures import (
     MixtureMoments,
     cell_mixtures,
@@ -45,11 +46,11 @@ def test_draws_that_agree_are_one_model(rng):
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [12]), "scattered"))
     params = to_parameters(model)
     one = smooth(params, panel)
-    (mixture,) = mixture_posteriors([[params]] * 5, [panel])
+    (mixture,) = mixture_posteriors([[GivenDraw(params, panel)]] * 5)
     for got, wanted in zip(mixture, one, strict=True):
         np.testing.assert_allclose(got, wanted, atol=EXACT)
     chosen = rng.random((12, 3)) < 0.4
-    (cells,) = cell_mixtures([[params]] * 5, [panel], [chosen])
+    (cells,) = cell_mixtures([[GivenDraw(params, panel)]] * 5, [chosen])
     mean, variance = observation_moments(params, one.means, one.covariances)
     np.testing.assert_allclose(cells.mean, mean[chosen], atol=EXACT)
     np.testing.assert_allclose(cells.std, np.sqrt(variance[chosen]), atol=EXACT)
@@ -60,7 +61,7 @@ def test_mixed_posterior_has_the_moments_of_the_mixture(rng):
     xs = punch(rng, oracle.simulate(rng, models[0], [8]), "scattered")
     panel = to_panel(xs)
     dense = [oracle.joint_posterior(model, xs) for model in models]
-    (mixture,) = mixture_posteriors([[to_parameters(model)] for model in models], [panel])
+    (mixture,) = mixture_posteriors([[GivenDraw(to_parameters(model), panel)] for model in models])
     means = np.array([d.means for d in dense])
     np.testing.assert_allclose(mixture.means, means.mean(0), atol=EXACT)
     gap = means - means.mean(0)
@@ -78,8 +79,12 @@ def test_draws_are_weighted_by_all_sequences_where_each_has_a_noise_of_its_own(r
     first = [oracle.random_model(rng, 3, 2) for _ in range(5)]
     second = [model._replace(noise=2.0 * model.noise) for model in first]
     xs = punch(rng, oracle.simulate(rng, first[0], [7, 5]), "scattered")
-    draws = [[to_parameters(model) for model in pair] for pair in zip(first, second, strict=True)]
-    parts = mixture_posteriors(draws, [to_panel(xs[:1]), to_panel(xs[1:])])
+    panels = to_panel(xs[:1]), to_panel(xs[1:])
+    draws = [
+        [GivenDraw(to_parameters(model), panel) for model, panel in zip(pair, panels, strict=True)]
+        for pair in zip(first, second, strict=True)
+    ]
+    parts = mixture_posteriors(draws)
     of_first = [oracle.log_likelihood(model, xs[:1]) for model in first]
     of_second = [oracle.log_likelihood(model, xs[1:]) for model in second]
     wanted = scipy.special.logsumexp(np.add(of_first, of_second)) - np.log(5)

@@ -72,6 +72,8 @@ class Target:
         Number of sequences of a hierarchical model.
     kinds : Kinds or None
         Processes in addition to AR(1) factors; None if there are no others.
+    n_exog : int
+        Number of covariates.
     """
 
     n_components: int
@@ -79,6 +81,7 @@ class Target:
     priors: Priors
     n_sequences: int | None = None
     kinds: Kinds | None = None
+    n_exog: int = 0
 
     @property
     def n_features(self) -> int:
@@ -100,7 +103,8 @@ class Target:
     def sites(self) -> dict[str, _Site]:
         """The sampled sites, in the order of the vector."""
         rows = (1, self.n_features) if self.n_sequences is None else (self.n_sequences, 1, self.n_features)
-        nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1))
+        exog = np.zeros((*rows[:-1], self.n_exog)) if self.n_exog else None
+        nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1), exog)
         data = TargetData(nothing, np.ones(self.n_features))
         with engine_settings(), handlers_lock:
             seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
@@ -258,18 +262,20 @@ class Target:
         return Symmetry(shared and signs, signs)
 
     def constrain(self, vector: Array, data: TargetData) -> tuple[Array, ...]:
-        """Return decay, loadings, noise variance, offset and parameters of other processes at a vector."""
+        """Return the arrays of draws at a vector, in the order of their fields."""
         free = self.unravel(vector, data)[0]
         values = {name: biject_to(site.support)(free[name]) for name, site in self.sites.items()}
+        coefficients = values.pop("exog_coef", jnp.zeros((self.n_features, 0)))
+        data = data._replace(series=data.series._replace(exog=None))
         fixed = numpyro.handlers.substitute(self.model, data=values)
         if self.kinds is not None:
             with handlers_lock, numpyro.handlers.block():
-                return tuple(fixed(data))
+                return tuple(fixed(data)._replace(exog_coef=coefficients))
         with handlers_lock, numpyro.handlers.block():
             series = numpyro.handlers.trace(fixed).get_trace(data)[OBSERVATIONS]["fn"]
         while not hasattr(series, "decay"):  # inside a plate
             series = series.base_dist
-        return series.decay, series.loadings, series.noise_variance, series.offset
+        return series.decay, series.loadings, series.noise_variance, series.offset, coefficients
 
 
 def bent(log_std: FloatArray, bend: FloatArray) -> FloatArray:

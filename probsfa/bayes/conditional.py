@@ -1,0 +1,84 @@
+"""Rows of series given the parameters of each draw: observations less the effects of covariates."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from probsfa._typing import FloatArray
+from probsfa._validation import Sequences
+from probsfa.bayes.draws import parameters_of_draw, thinned
+from probsfa.bayes.fitted import FittedPosterior
+from probsfa.bayes.packing import panels_of
+from probsfa.statespace.panel import Panel
+from probsfa.statespace.parameters import StateSpace
+
+__all__ = ["GivenDraw", "effects_of_draw", "pairs_of_mixture", "rows_given_draws"]
+
+
+class GivenDraw(NamedTuple):
+    """Rows with one noise, given the parameters of a draw.
+
+    Attributes
+    ----------
+    params : StateSpace
+        Parameters of the draw.
+    panel : Panel
+        The rows, less the effects of covariates.
+    effects : ndarray (N, D) or float
+        These effects; zero without covariates.
+    """
+
+    params: StateSpace
+    panel: Panel
+    effects: FloatArray | float = 0.0
+
+
+def pairs_of_mixture(fitted: FittedPosterior, n_wanted: int) -> list[tuple[int, int]]:
+    """Return the chain and the number of each draw of the predictive mixture."""
+    chosen = thinned(fitted.draws, n_wanted).tolist()
+    return [(chain, draw) for chain in range(len(fitted.draws.decay)) for draw in chosen]
+
+
+def rows_given_draws(
+    fitted: FittedPosterior, sequences: Sequences, chosen: Iterable[tuple[int, int]]
+) -> Iterator[list[GivenDraw]]:
+    """Yield, for selected draws (chain, draw), all rows, in parts with one noise each.
+
+    Parameters
+    ----------
+    fitted : FittedPosterior
+        A fit.
+    sequences : Sequences
+        Checked data in data units, with covariates if the model has any.
+    chosen : iterable of (int, int)
+        Which draws.
+
+    Yields
+    ------
+    list of GivenDraw
+        One part; of a hierarchical model one for each sequence.
+    """
+    panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
+    ends = np.cumsum([panel.n_rows for panel in panels]).tolist()
+    for chain, draw in chosen:
+        params = [p.state_space for p in parameters_of_draw(fitted.draws, chain, draw, len(panels))]
+        if not fitted.exog_names:
+            yield [GivenDraw(p, panel) for p, panel in zip(params, panels, strict=True)]
+            continue
+        effects = effects_of_draw(fitted, chain, draw, sequences.exog)
+        parts = zip(params, panels, ends, strict=True)
+        yield [_less(p, panel, effects[end - panel.n_rows : end]) for p, panel, end in parts]
+
+
+def effects_of_draw(fitted: FittedPosterior, chain: int, draw: int, exog: FloatArray | None) -> FloatArray:
+    """Return the effects (N, D) of covariates (N, P) with the coefficients of a draw."""
+    assert exog is not None
+    return np.asarray(exog @ fitted.draws.exog_coef[chain, draw].T)
+
+
+def _less(params: StateSpace, panel: Panel, effects: FloatArray) -> GivenDraw:
+    """Return rows less effects (N, D); those of padding have none."""
+    values = np.array(panel.values[:])
+    values[: panel.n_rows] -= panel.mask[: panel.n_rows] * effects
+    return GivenDraw(params, panel._replace(values=values), effects)
