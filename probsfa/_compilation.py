@@ -79,7 +79,7 @@ def keep_programs_of_commands() -> Path | None:
 
     See Also
     --------
-    enable_compilation_cache : The same in Python programs.
+    enable_compilation_cache : The cache in Python programs.
     """
     off = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "1").lower() in ("0", "f", "false", "n", "no", "off")
     if "jax" in sys.modules or "JAX_COMPILATION_CACHE_DIR" in os.environ or off:

@@ -194,7 +194,7 @@ def slow_directions(
     See Also
     --------
     whiten : The first step.
-    canonical_signs : The last step.
+    canonical_signs : The final step.
 
     Notes
     -----

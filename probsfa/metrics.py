@@ -43,7 +43,7 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
     y : array-like (T,) or (T, K), or list of such
         Signals; a list is several sequences. Differences with a NaN are omitted.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
     lengths : sequence of int, optional
         Lengths of consecutive sequences in one array; there are no differences between sequences.
 
@@ -59,8 +59,8 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
 
     See Also
     --------
-    eta_value : The same slowness, as a number of periods.
-    timescale : The same slowness, as a decay time.
+    eta_value : Slowness as a number of periods.
+    timescale : Slowness as a time scale.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> 
     y : array-like (T,) or (T, K), or list of such
         Signals; a list is several sequences.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
     lengths : sequence of int, optional
         Lengths of consecutive sequences in one array.
 
@@ -104,7 +104,7 @@ def eta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -> 
 
     See Also
     --------
-    delta_value : The mean squared change over the variance.
+    delta_value : Mean squared difference divided by the variance.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
     delta : array-like
         Delta values at that lag.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
 
     Returns
     -------
@@ -410,7 +410,7 @@ def principal_angles(first: ArrayLike, second: ArrayLike) -> FloatArray:
 
     See Also
     --------
-    align_components : Matches single components.
+    align_components : Matching of single components.
 
     Examples
     --------

@@ -75,7 +75,7 @@ def make_slow_mixture(
 
     See Also
     --------
-    load_nyc_weather : Real series.
+    load_nyc_weather : Hourly weather data.
     hide_cells, hide_blocks : Hide values of any series.
 
     References

@@ -44,8 +44,8 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
 
     See Also
     --------
-    temporal_moments : The same for consecutive rows.
-    probsfa.graphs.graph_moments : The same in memory.
+    temporal_moments : Moments of differences in time.
+    probsfa.graphs.graph_moments : Moments of rows in memory.
 
     Notes
     -----

@@ -53,8 +53,8 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
 
     See Also
     --------
-    graph_moments : The same on any training graph.
-    probsfa.graphs.temporal_moments : The same in memory.
+    graph_moments : Moments on any training graph.
+    probsfa.graphs.temporal_moments : Moments of rows in memory.
 
     Examples
     --------

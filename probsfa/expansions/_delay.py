@@ -42,7 +42,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    probsfa.SFA : Its `lag` compares rows further apart, without more columns.
+    probsfa.SFA : Slow features with the parameter `lag`, which requires no further columns.
 
     Examples
     --------

@@ -34,7 +34,7 @@ class FourierFeatures(Expansion):
     See Also
     --------
     RadialBasis : Local functions around centres.
-    probsfa.KernelSFA : The kernel itself.
+    probsfa.KernelSFA : Slow features with the exact kernel.
 
     References
     ----------

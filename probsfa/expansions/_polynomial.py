@@ -37,8 +37,8 @@ class Polynomial(Expansion):
 
     See Also
     --------
-    Power : Only doubles the number of columns; for inputs with outliers.
-    Clip : Clip the inputs first.
+    Power : An expansion with twice the number of columns, for inputs with outliers.
+    Clip : Clipping of the inputs.
 
     Notes
     -----

@@ -99,7 +99,7 @@ class PrincipalCurve(Reconstruction):
     --------
     sklearn.decomposition.PCA : Straight lines and planes.
     Autoencoder : A learned encoder instead of the projection.
-    probsfa.LaplacianEigenmaps : Coordinates without a curve.
+    probsfa.LaplacianEigenmaps : Coordinates from a graph of neighbours.
 
     Notes
     -----

@@ -188,8 +188,8 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
 
     See Also
     --------
-    serial, mixed : For numeric labels.
-    semi_supervised : For partly labelled samples.
+    serial, mixed : Graphs for numeric labels.
+    semi_supervised : Graph for partly labelled samples.
 
     Notes
     -----
@@ -278,9 +278,9 @@ def serial(
 
     See Also
     --------
-    mixed : With edges within each group, too.
-    sliding_window : Without groups.
-    clustered : For classes.
+    mixed : Graph with additional edges within each group.
+    sliding_window : Graph of adjacent samples, without groups.
+    clustered : Graph for classes.
 
     Notes
     -----
@@ -360,9 +360,9 @@ def mixed(
 
     See Also
     --------
-    serial : Without edges within groups.
-    sliding_window : Without groups.
-    clustered : For classes.
+    serial : Graph without edges within groups.
+    sliding_window : Graph of adjacent samples, without groups.
+    clustered : Graph for classes.
 
     Notes
     -----
@@ -417,7 +417,7 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
 
     See Also
     --------
-    temporal : For features of continuous data.
+    temporal : Graph for continuous data.
 
     Notes
     -----

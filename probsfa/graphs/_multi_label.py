@@ -45,8 +45,8 @@ def multi_label(Y: Any, *, graph: Any = "serial", weights: Any = None, X: Any = 
 
     See Also
     --------
-    union : Any graphs.
-    exact_label : Free responses that equal the labels.
+    union : Union of any graphs.
+    exact_label : Graph whose free responses are the labels.
     semi_supervised : Nearest neighbours or time for unlabelled samples.
 
     Examples
@@ -162,7 +162,7 @@ def semi_supervised(
     See Also
     --------
     multi_label : Several labels, each possibly missing for some samples.
-    union : Any graphs.
+    union : Union of any graphs.
 
     Examples
     --------

@@ -44,8 +44,8 @@ def temporal(n: int, lag: int = 1, lengths: Any = None) -> "TemporalGraph":
 
     See Also
     --------
-    temporal_moments : The moments of this graph, without the graph.
-    reordering : In the order of labels.
+    temporal_moments : Moments of this graph, computed without it.
+    reordering : Graph in the order of the labels.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def reordering(y: Any) -> PermutedGraph:
     See Also
     --------
     sliding_window : Several adjacent samples in the order of the labels.
-    temporal : In the order of time.
+    temporal : Graph in the order of time.
 
     Notes
     -----
@@ -343,8 +343,8 @@ def ring(
 
     See Also
     --------
-    sliding_window : The same on a line.
-    probsfa.sfa.GraphSFARegressor : Estimates angles, with ``period=``.
+    sliding_window : Graph of labels on a line.
+    probsfa.sfa.GraphSFARegressor : Regression, also of angles with ``period=``.
 
     Notes
     -----

@@ -47,7 +47,7 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     Returns
     -------
     TrainingGraph
-        With a vertex for each row of `W`.
+        A graph with a vertex for each row of `W`.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
 
     See Also
     --------
-    heat_kernel, nearest_neighbors : Such graphs, built from the samples.
+    heat_kernel, nearest_neighbors : Graphs of similarities of samples.
 
     Examples
     --------
@@ -166,8 +166,8 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
 
     See Also
     --------
-    nearest_neighbors : Sparse at any scale of the data.
-    from_sparse : Any other weights.
+    nearest_neighbors : Sparse graph for data of any scale.
+    from_sparse : Graph with any other weights.
 
     Notes
     -----
@@ -223,7 +223,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
     See Also
     --------
     heat_kernel : Weights that decrease with the distance.
-    from_sparse : Any other weights.
+    from_sparse : Graph with any other weights.
 
     Examples
     --------

@@ -245,9 +245,9 @@ def temporal_moments(
 
     See Also
     --------
-    graph_moments : The same on any training graph.
-    MomentStream : The same for rows that arrive in parts.
-    probsfa.distributed.temporal_moments : The same on a Dask cluster.
+    graph_moments : Moments on any training graph.
+    MomentStream : Moments of rows that arrive in parts.
+    probsfa.distributed.temporal_moments : Moments on a Dask cluster.
 
     Examples
     --------

@@ -420,8 +420,8 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
 
     See Also
     --------
-    temporal_moments : The same for neighbours in time, one pass over rows that may be incomplete.
-    probsfa.distributed.graph_moments : The same on a Dask cluster.
+    temporal_moments : Moments for neighbours in time, in one pass over rows that may be incomplete.
+    probsfa.distributed.graph_moments : Moments on a Dask cluster.
 
     Notes
     -----

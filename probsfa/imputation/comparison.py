@@ -131,7 +131,7 @@ def compare_methods(
     See Also
     --------
     default_methods : Default methods of a comparison.
-    probsfa.metrics.rmse, probsfa.metrics.mae, probsfa.metrics.coverage : The measures.
+    probsfa.metrics.rmse, probsfa.metrics.mae, probsfa.metrics.coverage : Measures of the errors.
 
     Examples
     --------

@@ -38,7 +38,7 @@ class HiddenCells:
     See Also
     --------
     HiddenBlocks : Hide blocks of consecutive rows.
-    probsfa.datasets.hide_cells : The same as a function.
+    probsfa.datasets.hide_cells : Function for single values.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class HiddenBlocks:
     See Also
     --------
     HiddenCells : Hide single values.
-    probsfa.datasets.hide_blocks : The same as a function.
+    probsfa.datasets.hide_blocks : Function for blocks.
 
     Examples
     --------

@@ -139,7 +139,7 @@ class ClassicSFA:
     See Also
     --------
     LinearInterpolation : The first step of this method.
-    probsfa.SFA : The features.
+    probsfa.SFA : Slow features.
 
     Examples
     --------

@@ -103,7 +103,7 @@ def plot_eigengap(
 
     See Also
     --------
-    plot_embedding : The coordinates.
+    plot_embedding : Coordinates of an embedding.
 
     Examples
     --------

@@ -141,7 +141,7 @@ def plot_imputation(
 
     See Also
     --------
-    plot_imputation_fan : Several intervals at once, from a fitted `BayesianSFA`.
+    plot_imputation_fan : Several intervals, from a fitted `BayesianSFA`.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
 
     See Also
     --------
-    plot_slow_features : The features themselves.
+    plot_slow_features : Time series of the features.
     probsfa.metrics.delta_value : Delta values of any signals.
 
     Examples

@@ -209,7 +209,7 @@ def set_linear_map(
     expander : Expander
         The fitted expansion, or none.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
 
     Raises
     ------

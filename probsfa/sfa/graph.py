@@ -166,7 +166,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     See Also
     --------
     probsfa.graphs : The training graphs and their settings.
-    GraphSFAClassifier, GraphSFARegressor : With a classifier or regressor on the features.
+    GraphSFAClassifier, GraphSFARegressor : Classification and regression from the features.
 
     Notes
     -----

@@ -67,8 +67,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
 
     See Also
     --------
-    GraphSFA : Slow features only.
-    HierarchicalSFA : With ``Layer(method="igsfa")`` its nodes preserve information.
+    GraphSFA : Slow features without other components.
+    HierarchicalSFA : Layers of nodes, which may be those of this class with ``Layer(method="igsfa")``.
 
     Notes
     -----

@@ -38,7 +38,7 @@ class SFA(InvertibleTransformer):
     n_components : int, optional
         Number of outputs, slowest first; by default the rank of the data.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently, such as ``PolynomialFeatures(2,
         include_bias=False)``. It is cloned and fitted to the complete training rows, and SFA is applied to

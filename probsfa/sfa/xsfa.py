@@ -76,7 +76,7 @@ class XSFA(RowTransformer):
         Directions of the whitened expansion with at most this variance after the removal (1 before) are
         discarded: the remaining variance is due to errors of the removal.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
     rank_tol : float, optional
         Directions of the expansion with less than this fraction of the largest variance are discarded, after
         scaling every column to unit variance. Default as in :class:`SFA`.

@@ -160,8 +160,8 @@ def select_model(
     candidates : iterable of dict, optional
         Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default candidates are searched:
         numbers of factors from zero to the number of columns, with white and with AR(1) noise, and then
-        cycles and smooth processes beside factors and in place of them. The models that
-        ``ProbabilisticSFA()`` compares take part too.
+        cycles and smooth processes beside factors and in place of them. The models compared by
+        ``ProbabilisticSFA()`` are included.
     alternatives : iterable of iterables of dict, optional
         Options that the search combines with numbers of factors, in groups. Within a group they are tried in
         order until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
@@ -202,7 +202,7 @@ def select_model(
 
     See Also
     --------
-    select_n_components : Select the number of factors alone.
+    select_n_components : Select only the number of factors.
     ProbabilisticSFA.diagnose : Test the selected model.
 
     Notes
@@ -211,7 +211,7 @@ def select_model(
     continuous ranked probability score of held-out values; models within 2.5 standard errors of the best, or
     within 1 %, count as equal, and the one with the smallest BIC is selected. If held-out values reject the
     model with the smallest BIC, other values are held out, and both comparisons must agree. Robust and
-    Gaussian models are compared by held-out values alone.
+    Gaussian models are compared only by held-out values.
 
     If 20 or more values are missing, their pattern, moved in time, selects the held-out values; otherwise
     half are single values and half are blocks. Values that are six robust standard deviations from the median

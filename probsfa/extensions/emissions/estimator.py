@@ -380,7 +380,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
 
         See Also
         --------
-        posterior : Given all rows, including later ones.
+        posterior : Distribution of the factors given all rows.
 
         Notes
         -----

@@ -57,7 +57,7 @@ class HierarchicalSFA(ScoredOnGraph):
         Training graph of all layers, as in :class:`GraphSFA`. By default, or with "temporal", edges join rows
         `lag` apart in one sequence.
     lag : int, default=1
-        Rows between the two members of a difference; not used with a graph.
+        Lag of the differences, in rows; not used with a graph.
     rank_tol : float, optional
         As in :class:`SFA`, for every node.
     storage : {"auto", "memory", "recompute"}, default="auto"

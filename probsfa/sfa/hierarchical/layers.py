@@ -364,7 +364,7 @@ def escalante_wiskott_layers(
 
     See Also
     --------
-    cascade_layers : One node after the other.
+    cascade_layers : Layers of one node each.
     HierarchicalSFA : The estimator with these layers.
 
     References
@@ -427,7 +427,7 @@ def cascade_layers(
 
     See Also
     --------
-    escalante_wiskott_layers : Receptive fields over images.
+    escalante_wiskott_layers : Layers with receptive fields over images.
     HierarchicalSFA : The estimator with these layers.
 
     References

@@ -138,7 +138,7 @@ class NodeStream:
     n_nodes, n_features : int
         M and E.
     lag : int or None
-        Rows between the two members of a difference; no differences when None.
+        Lag of the differences, in rows; no differences when None.
     """
 
     def __init__(self, n_nodes: int, n_features: int, lag: int | None) -> None:

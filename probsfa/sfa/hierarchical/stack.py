@@ -243,7 +243,7 @@ class SlownessObjective:
     graph : TrainingGraph or None
         Training graph; None for edges between rows `lag` apart in one sequence.
     lag : int
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
     lengths : tuple of int or None
         Rows of every sequence; None for a single sequence.
     rank_tol : float or None

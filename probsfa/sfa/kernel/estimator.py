@@ -234,7 +234,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         Fixed support vectors: indices of training rows, or points. `n_support`, `selection` and `threshold`
         are then not used.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
     graph : TrainingGraph, str or callable, optional
         A training graph instead of time: a graph, its builder or its name, as in :class:`GraphSFA`. The
         kernel values between all rows and the support vectors are then stored in memory.
@@ -282,8 +282,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
 
     See Also
     --------
-    SFA : Linear, or on an explicit expansion.
-    GraphSFA : The same, on a training graph.
+    SFA : Linear slow feature analysis, optionally of an expansion.
+    GraphSFA : Linear slow feature analysis on a training graph.
     probsfa.expansions.FourierFeatures : A finite basis that approximates a Gaussian kernel.
 
     Notes

@@ -242,7 +242,7 @@ def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int
     sequences : Sequences
         Sequence boundaries; no difference crosses them.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
 
     Returns
     -------
@@ -272,7 +272,7 @@ def fold_moments(
     folds : list of slice
         The folds.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
 
     Returns
     -------
@@ -319,7 +319,7 @@ def border_differences(
     folds : list of slice
         Consecutive folds, which cover all rows.
     lag : int, default=1
-        Rows between the two members of a difference.
+        Lag of the differences, in rows.
     """
     fold = np.concatenate([np.full(f.stop - f.start, i) for i, f in enumerate(folds)])
     rows = np.arange(lag, functions.n_rows)

@@ -47,7 +47,7 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     Returns
     -------
     int
-        Number of eigenvalues before the largest gap, the first of several equal ones.
+        Number of eigenvalues before the largest gap; of several equal gaps, the first.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     See Also
     --------
     SpectralClustering : Clustering with ``n_clusters="eigengap"``.
-    probsfa.plots.plot_eigengap : Draws eigenvalues and gap.
+    probsfa.plots.plot_eigengap : Figure of eigenvalues and gap.
 
     Notes
     -----
@@ -136,8 +136,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
 
     See Also
     --------
-    LaplacianEigenmaps : Coordinates without clusters.
-    eigengap : Number of clusters that the eigenvalues suggest.
+    LaplacianEigenmaps : Coordinates of the points.
+    eigengap : Number of clusters from the eigenvalues.
 
     Notes
     -----

@@ -97,8 +97,8 @@ class DiffusionMap(Embedding):
 
     See Also
     --------
-    LaplacianEigenmaps : Without normalisation by the density.
-    probsfa.plots.plot_embedding : Draws the embedding.
+    LaplacianEigenmaps : Embedding without correction for the density.
+    probsfa.plots.plot_embedding : Figure of the embedding.
 
     Notes
     -----

@@ -96,8 +96,8 @@ class LaplacianEigenmaps(Embedding):
 
     See Also
     --------
-    SpectralClustering : Clusters of the same coordinates.
-    GraphSFA : The same objective for functions of the samples, which also apply to new samples.
+    SpectralClustering : Clusters of these coordinates.
+    GraphSFA : Minimization of this objective over functions of the samples.
 
     Examples
     --------

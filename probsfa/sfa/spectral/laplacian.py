@@ -133,7 +133,7 @@ def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSp
 
     See Also
     --------
-    graph_spectrum : For a graph with explicit edges.
+    graph_spectrum : Spectrum of a graph with explicit edges.
     """
     degrees = np.asarray(W.sum(axis=1)).ravel()
     root = np.sqrt(mass)

@@ -182,7 +182,7 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
     See Also
     --------
     GraphSFA : The features without the classifier.
-    GraphSFARegressor : For numeric labels.
+    GraphSFARegressor : Regression from numeric labels.
 
     Notes
     -----

@@ -223,7 +223,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
     See Also
     --------
     GraphSFA : The features without the regression.
-    GraphSFAClassifier : For classes.
+    GraphSFAClassifier : Classification.
 
     Notes
     -----
