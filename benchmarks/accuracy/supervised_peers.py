@@ -113,12 +113,15 @@ class Table:
 
     def __init__(self, title: str, *, smaller: bool = False) -> None:
         self.title = title
-        self.smaller = smaller
+        self.smaller = smaller  # root mean square errors; otherwise shares
         self.rows: dict[str, list[float]] = {}
+        self.losses: dict[str, np.ndarray] = {}
 
-    def add(self, name: str, value: float) -> None:
-        """Add the figure of one more split."""
+    def add(self, name: str, value: float, losses: np.ndarray | None = None) -> None:
+        """Add the figure of one more split; `losses` are squared errors, or wrong predictions, of cases."""
         self.rows.setdefault(name, []).append(float(value))
+        if losses is not None:
+            self.losses[name] = np.asarray(losses, dtype=float).ravel()
         print(f"  {name}: {value:.4f}", file=sys.stderr, flush=True)
 
     def show(self, note: str = "") -> None:
@@ -133,6 +136,14 @@ class Table:
         peer = next(name for name in order if not name.startswith("probsfa"))
         gap = np.array(self.rows[ours]) - np.array(self.rows[peer])
         error = f" +- {gap.std(ddof=1) / np.sqrt(len(gap)):.4f}" if len(gap) > 1 else ""
+        default = "probsfa, default"
+        if len(gap) == 1 and {default, peer} <= set(self.losses):
+            paired = self.losses[default] - self.losses[peer]
+            unit = 0.5 / self.rows[peer][0] if self.smaller else 1.0  # of a root mean square
+            difference, spread = self.rows[default][0] - self.rows[peer][0], unit * paired.std(ddof=1)
+            print(
+                f"  default less best of the others: {difference:+.4f} +- {spread / len(paired) ** 0.5:.4f}"
+            )
         print(f"  best of ours less best of the others: {gap.mean():+.4f}{error}{note}")
 
 
@@ -258,7 +269,8 @@ def vowels(options: Any) -> None:
         ]
         print(f"  {name}: {scores}", file=sys.stderr)
         best = max(range(len(scores)), key=lambda i: scores[i])  # frames decide where utterances are equal
-        table.add(name, spoken(list(candidates)[best], X, y, Z, truth)[0])
+        right = spoken_utterances(list(candidates)[best], X, y, Z, truth)[0]
+        table.add(name, right.mean(), ~right)
     table.show()
 
 
@@ -271,6 +283,14 @@ def spoken(
     model: Any, X: list[np.ndarray], y: np.ndarray, Z: list[np.ndarray], truth: np.ndarray
 ) -> tuple[float, float]:
     """Return the shares of utterances, and of frames, that go to the right speaker."""
+    utterances, each = spoken_utterances(model, X, y, Z, truth)
+    return float(np.mean(utterances)), float(np.mean(each))
+
+
+def spoken_utterances(
+    model: Any, X: list[np.ndarray], y: np.ndarray, Z: list[np.ndarray], truth: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which utterances, and which frames, go to the right speaker."""
     frames, lengths = np.concatenate(Z), [len(z) for z in Z]
     if isinstance(model, GraphSFAClassifier):
         fitted = clone(model).fit(X, y)
@@ -282,7 +302,7 @@ def spoken(
         scores = fitted.decision_function(frames)
     sums = np.add.reduceat(scores, np.cumsum([0, *lengths])[:-1], axis=0)
     each = fitted.classes_[scores.argmax(axis=1)] == np.repeat(truth, lengths)
-    return float(np.mean(fitted.classes_[sums.argmax(axis=1)] == truth)), float(np.mean(each))
+    return fitted.classes_[sums.argmax(axis=1)] == truth, each
 
 
 def tecator(options: Any) -> None:
@@ -347,7 +367,8 @@ def regressions(table: Table, train: Rows, test: Rows) -> None:
     }
     for name, grid in grids.items():
         search = GridSearchCV(*grid, cv=folds, scoring="neg_mean_squared_error").fit(*train)
-        table.add(name, rmse(search.predict(test[0]).ravel(), test[1]))
+        predicted = search.predict(test[0]).ravel()
+        table.add(name, rmse(predicted, test[1]), (predicted - test[1]) ** 2)
 
 
 def faces(options: Any) -> None:

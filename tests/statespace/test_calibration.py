@@ -63,6 +63,18 @@ def test_factors_at_distances_are_found(rng):
     np.testing.assert_allclose(found.at(np.full((3, 2), 50.0)), 2.0, rtol=0.1)
 
 
+def test_factors_are_shrunk_by_positive_part_james_stein():
+    """Of the logarithm ``l`` with the half width ``h`` of its interval, ``l (1 - (h / l)^2)`` is left."""
+    scores = np.exp(np.linspace(-3.0, 1.2, 40))
+    error = np.sqrt(0.9 * 0.1 / 40)
+    low, middle, high = np.quantile(scores, [0.9 - error, 0.9, 0.9 + error])
+    logarithm, half_width = np.log(middle / 1.6448536), 0.5 * np.log(high / low)
+    wanted = np.exp(logarithm * (1 - (half_width / logarithm) ** 2))
+    assert abs(np.log(wanted) - (logarithm - half_width)) > 0.05  # what a soft threshold leaves
+    found = calibrate(HeldOut(scores, np.ones(40), np.ones(40), np.arange(40)), np.ones(1))
+    np.testing.assert_allclose(found.factors, [wanted], rtol=0.02)
+
+
 def test_intervals_that_are_too_wide_get_narrower(rng):
     found = calibrate(held_out(rng, 400, 1, lambda d: np.full(d.shape, 0.5)), np.ones(1))
     np.testing.assert_allclose(found.factors, 0.5, rtol=0.1)
