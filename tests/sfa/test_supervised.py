@@ -338,6 +338,18 @@ def test_three_samples_of_a_class(rng):
     assert np.mean(scores) > -0.01
 
 
+@pytest.mark.parametrize(("noise", "warned"), [(0.6, False), (0.8, True)])
+def test_angles_are_warned_of_if_half_of_their_variance_is_not_explained(noise, warned):
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 360, 60)
+    X = np.column_stack([np.sin(np.radians(angle)), np.cos(np.radians(angle))])
+    model = GraphSFARegressor(period=360, cv=3, expansion=None, shrinkage=0.01)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X + noise * rng.standard_normal((60, 2)), angle)
+    assert (model.held_out_score_ < 0.5) == (len(caught) == 1) == warned
+
+
 def test_angles_that_the_columns_do_not_tell_are_named(rng):
     angle = rng.uniform(0, 360, 40)
     X = np.column_stack([np.cos(np.radians(2 * angle)), np.sin(np.radians(2 * angle))])
@@ -429,6 +441,23 @@ def test_the_step_on_top_is_continuous(rng):
     assert np.sqrt(np.mean((estimate - y[150:]) ** 2)) < 0.015
     other = GraphSFARegressor(regressor=LinearRegression()).fit(X[:150], y[:150])
     assert isinstance(other.regressor_, LinearRegression)
+
+
+@pytest.mark.parametrize("seed", [1, 3, 7, 10])
+def test_the_penalty_of_a_ridge_step_has_the_least_leave_one_out_error(seed):
+    """Every sample is left out once; the intercept is estimated from the others."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((8, 3))
+    y = X[:, :1] + rng.standard_normal((8, 1))
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    penalties = 8 * np.logspace(-8, 3, 23)
+    errors = np.zeros(23)
+    for p, penalty in enumerate(penalties):
+        for i in range(8):
+            kept = np.arange(8) != i
+            other = Ridge(penalty).fit(Z[kept], y[kept, 0])
+            errors[p] += (other.predict(Z[i : i + 1])[0] - y[i, 0]) ** 2
+    assert RidgeStep().fit(X, y).penalty_ == pytest.approx(penalties[errors.argmin()], rel=1e-9)
 
 
 @pytest.mark.parametrize("chosen", ["default", "sliding_window"])
