@@ -36,8 +36,7 @@ class GraphBuilder(BaseEstimator):
     needs_labels : bool
         Whether the graph is built from labels.
     needs_rows : bool
-        Whether the graph is built from the values of the rows, not from labels and lengths of sequences
-        alone.
+        Whether the graph is built from the values of the rows, not only from labels and lengths of sequences.
     in_time : bool
         Whether the graph depends on the order of the rows and on sequence boundaries.
     takes_sample_weight : bool

@@ -216,7 +216,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "deg
     X : array-like (N, D)
         Samples.
     n_neighbors : int, default=10
-        Number of neighbours of each sample, itself not counted; less than N.
+        Number of neighbours of each sample, without itself; less than N.
     node_weights : array-like (N,), "degree" or None, default="degree"
         As in :func:`from_sparse`; "degree" by default.
 

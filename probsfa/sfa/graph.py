@@ -149,7 +149,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     loadings_ : ndarray (D, K)
         Covariances of inputs and outputs.
     mean_ : ndarray (D,)
-        Mean of the (expanded) training rows, weighted by the nodes.
+        Mean of the (expanded) training rows, with node weights.
     rank_ : int
         Numerical rank of the (expanded) training rows.
     moments_ : probsfa.graphs.GraphMoments

@@ -73,8 +73,8 @@ class XSFA(RowTransformer):
     source_degree : int, default=7
         Degree of the polynomials of earlier sources that are removed before the next source is extracted.
     least_variance : float, default=1e-3
-        Directions of the whitened expansion with at most this variance after the removal (1 before) are
-        discarded: the remaining variance is due to errors of the removal.
+        Directions of the whitened expansion are discarded if the removal reduces their variance from 1 to
+        this value or less, because the rest is due to errors of the removal.
     lag : int, default=1
         Lag of the differences, in rows.
     rank_tol : float, optional

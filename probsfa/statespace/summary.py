@@ -12,7 +12,7 @@ from probsfa._typing import FloatArray
 
 __all__ = ["ParameterErrors", "Summary", "summarize"]
 
-# Maximum number of printed rows; the table has all.
+# Maximum number of printed rows; the table contains all rows.
 _MOST_PRINTED = 60
 
 # Attribute, name in the table, unit, and meaning of its axes.
@@ -69,7 +69,7 @@ class Summary:
 
     See Also
     --------
-    probsfa.ProbabilisticSFA.summary : Returns it.
+    probsfa.ProbabilisticSFA.summary : The method that computes it.
     """
 
     title: str
@@ -117,7 +117,7 @@ class Summary:
 
 
 def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: float) -> Summary:
-    """Return the table of the parameters that a fitted estimator has.
+    """Return the table of the parameters of a fitted estimator.
 
     Parameters
     ----------

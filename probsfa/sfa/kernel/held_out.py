@@ -23,7 +23,8 @@ __all__ = ["Held", "HeldOutPath", "held_out_path", "splits_of_graph", "splits_of
 
 IntArray = NDArray[np.intp]
 
-# Five folds cannot resolve smaller differences. Without overfitting, zero is therefore chosen.
+# Smaller relative differences between delta values are not significant with five folds. Zero is therefore
+# selected if there is no overfitting.
 _AS_SLOW = 1.02
 
 

@@ -112,7 +112,7 @@ def index_after(panel: Panel, end: int) -> int:
 class Strategy(Protocol):
     """Interface of an algorithm for consecutive rows.
 
-    The methods are pure and are traced by compiled programs; strategies that compare equal share programs.
+    The methods are pure functions, which JAX traces; equal strategies share compiled programs.
     """
 
     @property
