@@ -21,7 +21,7 @@ from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.modes import Modes, find_modes
 from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
-from probsfa.bayes.relabelling.labelling import Labelling, merges, references_of_modes
+from probsfa.bayes.relabelling.labelling import Labelling, references_of_modes, reliable_frame
 from probsfa.bayes.relabelling.matching import Relabelling, relabel
 from probsfa.bayes.relabelling.ordering import aligned_with, canonical_order, relabelled, reordered
 from probsfa.bayes.sampling import nuts, variational
@@ -311,8 +311,8 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     data = data._replace(chart=choose_chart(target, values, data))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)
-    if merges(target, data.chart.rotation, laplace):
-        data = data._replace(chart=data.chart._replace(rotation=None))
+    while (frame := reliable_frame(target, data.chart.rotation, laplace)) is not data.chart.rotation:
+        data = data._replace(chart=data.chart._replace(rotation=frame))
         laplace = approximate_by_laplace(target, data, vector)
     labelling = Labelling(target, laplace, data.chart.rotation)
     data = data._replace(symmetry_reference=labelling.symmetry_reference)

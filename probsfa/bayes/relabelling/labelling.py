@@ -7,7 +7,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.bayes.coordinates.batches import latent_coordinates
-from probsfa.bayes.coordinates.rotation import RotationFrame, align, may_merge
+from probsfa.bayes.coordinates.rotation import VAGUE, RotationFrame, align, may_merge, restricted
 from probsfa.bayes.coordinates.symmetry import WIDTH, SymmetryReference
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.relabelling.matching import Relabelling, relabel
@@ -101,12 +101,19 @@ def references_of_modes(labellings: Sequence[Labelling]) -> SymmetryReference | 
     return SymmetryReference(*(np.stack(parts) for parts in zip(*references, strict=True)))
 
 
-def merges(target: Target, frame: RotationFrame | None, laplace: LaplaceApproximation) -> bool:
-    """Return whether factors of a frame may have equal time scales, by the posterior near its maximum.
+def reliable_frame(
+    target: Target, frame: RotationFrame | None, laplace: LaplaceApproximation
+) -> RotationFrame | None:
+    """Return a frame without factors whose time scales are uncertain, by the posterior near its maximum.
 
-    The maximum may then be in the spike of the density at equal time scales (see `choose_frame`).
+    Draws of such factors reach the spike of the density at equal time scales (see `choose_frame`). None for
+    fewer than two factors, or if the maximum itself may be in the spike.
     """
     if frame is None:
-        return False
+        return None
+    members, errors = np.asarray(frame.members), laplace.std[target.slices["timescale"]]
+    known = errors[members] <= VAGUE
     coordinate = latent_coordinates(target, frame, laplace.centre[None])[0][0]
-    return may_merge(np.asarray(frame.members), coordinate, laplace.std[target.slices["timescale"]])
+    if np.sum(known) < 2 or may_merge(members[known], coordinate, errors):
+        return None
+    return frame if np.all(known) else restricted(frame, known)

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from probsfa.bayes.coordinates.chart import choose_chart
-from probsfa.bayes.coordinates.rotation import align
-from probsfa.bayes.relabelling.labelling import Labelling, merges
+from probsfa.bayes.coordinates.rotation import align, choose_frame, make_frame, restricted
+from probsfa.bayes.coordinates.target import Target
+from probsfa.bayes.priors import Priors
+from probsfa.bayes.relabelling.labelling import Labelling, reliable_frame
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
+from probsfa.statespace.noise import NoiseVariances
 from tests.bayes.support import images, small_problem
 from tests.tolerances import EXACT
 
@@ -51,5 +54,25 @@ def test_a_maximum_where_two_time_scales_are_one_is_noticed(rng, gap, known):
     centre[target.slices["loadings"]] = aligned.ravel()
     for std, merged in [(0.1, known), (3.0, True), (np.nan, True)]:
         laplace = LaplaceApproximation(centre, std * np.eye(target.size), 0.0, 0)
-        assert merges(target, frame, laplace) == merged
-        assert not merges(target, None, laplace)
+        assert (reliable_frame(target, frame, laplace) is None) == merged
+        assert reliable_frame(target, None, laplace) is None
+
+
+def test_factors_with_uncertain_time_scales_leave_the_frame(rng):
+    loadings, timescale, noise = rng.standard_normal((6, 3)), np.array([3.0, 20.0, 150.0]), np.full(6, 0.5)
+    frame = choose_frame(timescale, np.log(timescale), loadings, loadings, noise, 10_000)
+    target = Target(3, NoiseVariances.of_option("diagonal", 6), Priors())
+    centre, std = np.zeros(target.size), np.full(target.size, 0.1)
+    centre[target.slices["timescale"]] = np.log(timescale)
+    centre[target.slices["loadings"]] = loadings.ravel()
+    for vague, members in [([0.1, 0.1, 0.1], [0, 1, 2]), ([0.1, 0.5, 0.1], [0, 2]), ([0.5, 0.5, 0.1], [])]:
+        std[target.slices["timescale"]] = vague
+        kept = reliable_frame(target, frame, LaplaceApproximation(centre, np.diag(std), 0.0, 0))
+        assert ([] if kept is None else list(kept.members)) == members
+
+
+def test_a_frame_of_some_factors_is_that_made_of_them(rng):
+    loadings, logs, weights = rng.standard_normal((6, 3)), np.array([1.0, 3.0, 5.0]), rng.uniform(1.0, 3.0, 6)
+    fewer = restricted(make_frame(logs, loadings, weights, np.arange(3)), np.array([True, False, True]))
+    for part, wanted in zip(fewer, make_frame(logs, loadings, weights, np.array([0, 2])), strict=True):
+        np.testing.assert_allclose(part, wanted, atol=EXACT)
