@@ -414,7 +414,7 @@ def test_learning_raises_the_likelihood(fitted):
     start = clone(model).set_params(max_iter=1, learning_rate=1e-12, tol=1e6).fit(y)
     other = slow_square(1)[0][:150]
     (after, error), (before, other_error) = (
-        each.log_likelihood(other, n_temperatures=100, return_error=True) for each in (model, start)
+        each.log_likelihood(other, n_temperatures=50, return_error=True) for each in (model, start)
     )
     assert after - before > 0.05 * len(other)
     assert after - before > 2.0 * np.hypot(error, other_error)
@@ -477,31 +477,32 @@ def test_slow_features_of_a_nonlinear_mixture():
 
 def test_hidden_values_are_drawn_on_the_manifold(fitted):
     model, y, _ = fitted
-    y = y[:100]
+    y = y[:75]
     hidden = y.copy()
     hidden[50:60] = np.nan
     filled, std = model.impute(hidden, return_std=True)
     np.testing.assert_array_equal(filled[:50], y[:50])
     assert np.all(std[:50] == 0.0) and np.all(std[50:60] > 0.3)
     cells = model.sample_posterior(hidden, 40, of="cells", n_steps=5, random_state=0)
-    assert cells.shape == (40, 105, 1) and np.all(cells[:, :50] == y[:50])
+    assert cells.shape == (40, 80, 1) and np.all(cells[:, :50] == y[:50])
     # As large as the rows before and after, which is what is slow; of either sign.
     around = np.abs(np.concatenate([y[40:50], y[60:70]])).mean()
     np.testing.assert_allclose(np.mean(np.abs(cells[:, 50:60])), around, rtol=0.25)
     assert 0.2 < np.mean(cells[:, 50:60] > 0.0) < 0.8
-    np.testing.assert_array_equal(model.transform(hidden), model.transform(hidden))
-    assert np.all(model.posterior(hidden).std[50:60].mean() > model.posterior(y).std[50:60].mean())
-    assert model.sample_posterior(hidden, 3, random_state=0).shape == (3, 100, 1)
+    posterior = model.posterior(hidden)
+    np.testing.assert_array_equal(model.transform(hidden), posterior.means)
+    assert posterior.std[50:60].mean() > model.posterior(y).std[50:60].mean()
+    assert model.sample_posterior(hidden, 3, random_state=0).shape == (3, 75, 1)
 
 
 def test_chains_come_to_both_signs_of_every_hidden_value(fitted):
     """Only the square is slow: missing values are as likely below as above zero, wherever chains began."""
     model, y, _ = fitted
-    hidden = y[:100].copy()
+    hidden = y[:75].copy()
     hidden[52:58] = np.nan
     cells = [
         model.sample_posterior(hidden, 240, of="cells", n_steps=1, random_state=seed)[:, 52:58, 0]
-        for seed in range(3)  # draws of one chain are correlated
+        for seed in range(2)  # draws of one chain are correlated
     ]
     positive = np.mean(np.concatenate(cells) > 0.0, axis=0)
     assert np.all(positive > 0.15) and np.all(positive < 0.85)

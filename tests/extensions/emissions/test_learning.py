@@ -30,16 +30,17 @@ def objective_of(name, params, X, times=None):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("uneven", [False, True])
 def test_gradient_is_that_of_differences(name, uneven):
+    """Along random directions, which all parameters are part of."""
     params = parameters(n_features=4, decay=(0.9, 0.5))
     X, _ = draw(name, params, 40, missing=0.2)
     times = np.cumsum(np.random.default_rng(0).choice([1.0, 2.5], 40)) if uneven else None
     objective, vector = objective_of(name, params, X, times)
     gradient, step = objective(vector).gradient, 1e-4
-    for i in range(len(vector)):
-        away = np.zeros_like(vector)
-        away[i] = step
-        slope = (objective(vector + away).value - objective(vector - away).value) / (2 * step)
-        assert gradient[i] == pytest.approx(slope, abs=2e-5 * (1.0 + np.max(np.abs(gradient))))
+    for direction in np.random.default_rng(1).standard_normal((4, len(vector))):
+        direction /= np.linalg.norm(direction)
+        ends = [objective(vector + sign * step * direction).value for sign in (1.0, -1.0)]
+        slope = (ends[0] - ends[1]) / (2 * step)
+        assert gradient @ direction == pytest.approx(slope, abs=2e-5 * (1.0 + np.max(np.abs(gradient))))
 
 
 @sparsely("name", NAMES, shown=["negative_binomial"])
