@@ -146,7 +146,7 @@ print(f"{100 * empty:.1f} % of the cells are missing, and {100 * lost:.0f} % of 
 assert lost > 4 * empty
 
 # %% [markdown]
-# The [next notebook](02_noise_and_holes.ipynb) introduces a model with noise and missing values.
+# The [next notebook](02_noise_and_missing_values.ipynb) introduces a model with noise and missing values.
 #
 # ## Summary
 #
