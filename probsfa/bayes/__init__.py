@@ -20,7 +20,7 @@ Modules from the top down; each imports only modules below it:
 ``predictive``            factors, missing values, forecasts and draws from a fit; ``filtering``: causal
 ``persistence``           saving and loading of a fit
 ``mixtures``              mean, covariance and quantiles of mixtures over draws; ``weights`` of values
-``conditional``           the rows given a draw, less the effects of covariates
+``conditional``           the rows given a draw, minus the effects of covariates
 ``fitting``               a complete fit, in the order of the lines below; ``fitted``: its record
 ``start``                 the maximum of the likelihood; ``modes``: further maxima of the posterior density
 ``relabelling/``          one labelling for all draws: ``matching`` of one draw to a reference, the

@@ -1,4 +1,4 @@
-"""Rows of series given the parameters of each draw: observations less the effects of covariates."""
+"""Rows of series given the parameters of each draw: observations minus the effects of covariates."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -24,9 +24,9 @@ class GivenDraw(NamedTuple):
     params : StateSpace
         Parameters of the draw.
     panel : Panel
-        The rows, less the effects of covariates.
+        The rows minus the effects of covariates.
     effects : ndarray (N, D) or float
-        These effects; zero without covariates.
+        The effects of covariates; zero without covariates.
     """
 
     params: StateSpace
@@ -52,12 +52,12 @@ def rows_given_draws(
     sequences : Sequences
         Checked data in data units, with covariates if the model has any.
     chosen : iterable of (int, int)
-        Which draws.
+        Chain and number of each draw.
 
     Yields
     ------
     list of GivenDraw
-        One part; of a hierarchical model one for each sequence.
+        One part; for a hierarchical model one for each sequence.
     """
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
     ends = np.cumsum([panel.n_rows for panel in panels]).tolist()
@@ -78,7 +78,7 @@ def effects_of_draw(fitted: FittedPosterior, chain: int, draw: int, exog: FloatA
 
 
 def _less(params: StateSpace, panel: Panel, effects: FloatArray) -> GivenDraw:
-    """Return rows less effects (N, D); those of padding have none."""
+    """Return rows minus effects (N, D); rows of padding have no effects."""
     values = np.array(panel.values[:])
     values[: panel.n_rows] -= panel.mask[: panel.n_rows] * effects
     return GivenDraw(params, panel._replace(values=values), effects)

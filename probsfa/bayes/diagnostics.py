@@ -44,9 +44,9 @@ def convergence_diagnostics(
 ) -> dict[str, dict[str, FloatArray]]:
     """Return rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
 
-    By names of parameters in ``"rhat"``, ``"ess"`` and ``"ess_tail"``; including degrees of freedom (C, N),
-    if any, and without parameters that the model lacks. NaN for constant entries, such as known noise, and
-    for fewer than four draws.
+    Results are in ``"rhat"``, ``"ess"`` and ``"ess_tail"``, by name of the parameter, including degrees of
+    freedom (C, N), if any, and without parameters that the model lacks. NaN for constant entries, such as
+    known noise, and for fewer than four draws.
     """
     measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
     out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}

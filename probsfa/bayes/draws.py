@@ -28,7 +28,7 @@ class Draws(NamedTuple):
     noise_variance : ndarray (..., D), or (..., S, D) for a hierarchical model of S sequences
         Variance of the observation noise.
     offset : ndarray (..., D)
-        Mean of the observations; with covariates, where all of them are zero.
+        Mean of the observations; with covariates, that for covariates of zero.
     exog_coef : ndarray (..., D, P)
         Coefficients of covariates.
     """
@@ -43,8 +43,8 @@ class Draws(NamedTuple):
 class StructuralDraws(NamedTuple):
     """Parameters of many draws of a model with processes beside AR(1) factors, or with AR(1) noise.
 
-    The arrays have the names of those of :class:`probsfa.statespace.StateSpace`, with the axes of the draws
-    before them, or are the coefficients of covariates, ``exog_coef``. Those that the model lacks are empty.
+    The arrays are named as in :class:`probsfa.statespace.StateSpace`, and have the axes of the draws before
+    them, or are the coefficients of covariates, ``exog_coef``. Those that the model lacks are empty.
     """
 
     decay: Any
@@ -88,7 +88,7 @@ def in_data_units(
 ) -> AnyDraws:
     """Return draws for ``shift + scale * x`` from those for ``x``, with shifts and scales (D,).
 
-    Covariates change likewise from ``u`` to ``exog_shift + exog_scale * u``, with (P,) numbers.
+    Covariates change from ``u`` to ``exog_shift + exog_scale * u``, with shifts and scales (P,).
     """
     if isinstance(draws, StructuralDraws) and draws.memory_scale.shape[-1]:
         draws = draws._replace(memory_scale=draws.memory_scale * scale)

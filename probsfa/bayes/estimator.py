@@ -98,7 +98,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
     random_state : int, Generator or None, default=None
         Random numbers of all methods.
     **unsupported
-        Parameters of other estimators: a TypeError names what to use instead.
+        Parameters of other estimators raise a TypeError with the alternative.
 
     Attributes
     ----------
@@ -242,8 +242,8 @@ class BayesianSFA(Saved, StateSpaceMethods):
             Times of the rows, strictly increasing in each sequence, for uneven sampling; by default those of
             the index of a pandas DataFrame, as for :class:`probsfa.ProbabilisticSFA`.
         exog : array-like or frame (T, P), or list of them, optional
-            Covariates of the rows, without missing values; of a DataFrame also those of other rows. Their
-            coefficients are sampled with the other parameters. Not with `robust`.
+            Covariates of the rows, without missing values; a DataFrame may have further rows. Their
+            coefficients are sampled with the other parameters. Not supported with `robust`.
 
         Returns
         -------

@@ -1,12 +1,12 @@
 """Uncertainty of factors that is due to estimated loadings and means.
 
-Factors ``z`` and ``m + z + M z`` predict the same observations with other loadings and means; only the mean
-of zero, the unit variances and the different dynamics of the prior distinguish them. In a short series, a
-slow factor takes few independent values, and these are poorly determined. Let ``G = (C' R^-1 C)^-1 C'
-R^-1`` be the regression of the factors on the observations. Errors ``dC`` of the loadings and ``d`` of the
-means change the factors by ``G (dC z + d)``. By the delta method, with posterior mean ``z`` and ``y = (z,
-1)``, the variance of factor ``k`` increases by ``y' V_k y``, where ``V_k`` is the covariance of row ``k``
-of ``G (dC, d)``. It follows from the expected information of all parameters (Whittle's formula,
+Factors ``z`` and ``m + z + M z`` predict the same observations with other loadings and means. They differ
+only in their prior: mean zero, unit variances and different dynamics. A short series has few independent
+values of a slow factor, so that ``m`` and ``M`` are poorly determined. Let ``G = (C' R^-1 C)^-1 C' R^-1`` be
+the regression of the factors on the observations. Errors ``dC`` of the loadings and ``d`` of the means change
+the factors by ``G (dC z + d)``. By the delta method, with posterior mean ``z`` and ``y = (z, 1)``, the
+variance of factor ``k`` increases by ``y' V_k y``, where ``V_k`` is the covariance of row ``k`` of ``G (dC,
+d)``. It follows from the expected information of all parameters (Whittle's formula,
 :mod:`.fisher_metric`).
 
 References
@@ -38,8 +38,8 @@ def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -
     Returns
     -------
     ndarray of shape (S, S + 1, S + 1), or None
-        None if parameters were not estimated. Eigenvalues are at most one, the variance of the factors. Zero
-        for trends, whose height and scale are conventions.
+        The covariances; None if parameters were not estimated. Eigenvalues are at most one, the variance of
+        the factors. They are zero for trends, whose height and scale are conventions.
     """
     if fitted.n_values is None or fitted.lengths is None:
         return None
@@ -76,7 +76,7 @@ def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -
 
 
 def parameter_variances(means: FloatArray, seen: NDArray[np.intp], covariances: FloatArray) -> FloatArray:
-    """Return variances that estimated parameters add to those of states given the parameters.
+    """Return the increase of the variances of states due to estimated parameters.
 
     Parameters
     ----------
@@ -90,7 +90,8 @@ def parameter_variances(means: FloatArray, seen: NDArray[np.intp], covariances: 
     Returns
     -------
     ndarray of shape (N, K)
-        Of a state without loadings, such as a velocity, that of the scale of its process.
+        For a state without loadings, such as a velocity, only the uncertainty of the scale of its process is
+        included.
     """
     scales = np.einsum("kkk->k", covariances[:, :-1, :-1])
     variances = means**2 * scales[np.searchsorted(seen, np.arange(means.shape[1]), side="right") - 1]

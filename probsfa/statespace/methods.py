@@ -190,9 +190,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ) -> Any:
         """Return intervals of the factors that include the uncertainty of the estimated parameters.
 
-        Other loadings and means explain a short series nearly as well, with factors of another level, scale
-        and mixture. `posterior` is given the estimated parameters, so that intervals of its standard
-        deviations are too narrow.
+        In a short series, the likelihood of other loadings and means is nearly as high; level, scale and
+        mixing of the factors then differ. `posterior` treats the estimated parameters as known, so that
+        intervals from its standard deviations are too narrow.
 
         Parameters
         ----------
@@ -215,11 +215,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Notes
         -----
-        Standard deviations follow from the expected information by the delta method; those of
-        :class:`probsfa.BayesianSFA` from its draws. Over 100 simulated series of 300 rows and six columns,
-        90 % intervals covered 87 to 90 % of the values of one AR(1) factor, two AR(1) factors, a stochastic
-        cycle and smooth factors, with white, AR(1) and Student-t noise; by `posterior` 30 to 75 %. Intervals
-        of trends, whose height and scale are conventions, are those of `posterior`.
+        Standard deviations are computed by the delta method from the expected information; those of
+        :class:`probsfa.BayesianSFA` are those of its draws. Over 100 simulated series of 300 rows and six
+        columns, 90 % intervals covered 87 to 90 % of the values of one AR(1) factor, two AR(1) factors, a
+        stochastic cycle and smooth factors, with white, AR(1) and Student-t noise; by `posterior` 30 to 75 %.
+        Intervals of trends, whose height and scale are conventions, are those of `posterior`.
 
         Examples
         --------

@@ -69,7 +69,7 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
     target : Target
         The posterior.
     data : TargetData
-        What it is conditioned on.
+        Data of the posterior density.
     start : ndarray (P,)
         Start of the maximization.
 

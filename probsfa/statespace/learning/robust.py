@@ -72,8 +72,7 @@ _EVALUATIONS_A_ROUND, _MOST_ROUNDS = 5, 200
 # Maximum number of leave-one-out updates of degrees of freedom and scales, rounds of optimization in between,
 # change of their logarithms below which they have converged, and maximum number of values for the estimate.
 _MOST_LEFT_OUT_ROUNDS, _ROUNDS_BETWEEN, _SAME, _MOST_CELLS = 8, 2, 0.02, 2**17
-# Shape above which normal noise is used, unless the log-likelihood falls by at least this many
-# nats.
+# Shape above which normal noise is used, unless the log-likelihood decreases by at least this many nats.
 _NEARLY_NORMAL, _WORTH_TAILS = 20.0, 2.0
 
 
@@ -276,7 +275,7 @@ def _reweighted(
     *,
     hold_shape: bool = False,
 ) -> _State:
-    """Update weights, and the shape unless held, for the posterior under the given weights."""
+    """Update weights, and the shape unless it is fixed, for the posterior under the given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = cell_moments(params, panel.weighted(weights))
     s = moments.discrepancies(params, panel)

@@ -42,7 +42,7 @@ class StudentNoise(HeavyTails):
     degrees_of_freedom : float, default=4.0
         ``nu``.
     by_row : bool, default=False
-        Whether all values of a row share one weight, or each has its own.
+        Whether all values of a row share one weight; otherwise each value has its own.
     """
 
     degrees_of_freedom: float = 4.0
@@ -117,7 +117,7 @@ class StudentNoise(HeavyTails):
         scale: FloatArray,
         degrees_of_freedom: float | FloatArray | None = None,
     ) -> FloatArray:
-        """Return normal scores of errors: standard normal if the predicted distribution is right.
+        """Return normal scores of errors: standard normal if the predicted distribution is correct.
 
         The distribution is that of the sum of a normal variable and an independent Student-t variable,
         ``F(e) = integral of Phi(e / sqrt(v + r / w)) p(w) dw`` with ``w ~ Gamma(nu / 2, nu / 2)``. The

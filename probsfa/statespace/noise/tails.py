@@ -27,7 +27,7 @@ class LeftOut(NamedTuple):
     Attributes
     ----------
     errors : ndarray of shape (M,)
-        Values less the means of their noise-free parts given the other values.
+        Values minus the means of their noise-free parts given the other values.
     explained : ndarray of shape (M,)
         Variances of the noise-free parts given the other values.
     columns : ndarray of int of shape (M,)
@@ -45,7 +45,7 @@ class HeavyTails(ABC):
     Attributes
     ----------
     by_row : bool
-        Whether all values of a row share one weight, or each has its own.
+        Whether all values of a row share one weight; otherwise each value has its own.
     shapes : tuple of float
         Limits of the shape; at the upper one noise is practically normal.
     attribute : str
@@ -59,7 +59,7 @@ class HeavyTails(ABC):
     @property
     @abstractmethod
     def shape(self) -> float:
-        """Parameter of the distribution of weights; the larger, the lighter are the tails."""
+        """Parameter of the distribution of weights; tails are lighter for larger values."""
 
     @abstractmethod
     def with_shape(self, shape: float) -> Self:
@@ -122,7 +122,7 @@ class HeavyTails(ABC):
         discrepancies: FloatArray,
         mask: FloatArray,
     ) -> FloatArray:
-        """Return normal scores of values left out one at a time; the others of its row tell its weight."""
+        """Return leave-one-out normal scores of values, with weights from the other values of a row."""
 
     @abstractmethod
     def draw(
