@@ -9,7 +9,7 @@ Each file imports only from those above it in this list::
     recursions                      row by row: the reference
     segmented                       segments in parallel, for samplers on CPUs
     scan                            very many segments, joined by a parallel scan, for accelerators
-    student, leave_one_out          Student-t filter, and leave-one-out predictions, in JAX
+    leave_one_out                   leave-one-out predictions, in JAX
     sweep                           inference over a panel chunk by chunk, with any of these
     core/                           the compiled engine, without JAX
     posterior                       moments, likelihoods and draws of a panel, by the selected algorithm

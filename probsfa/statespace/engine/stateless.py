@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.dynamics import Transition
@@ -74,29 +73,6 @@ class Stateless:
         """Return empty moments and the log densities of the rows; the state before has no effect."""
         moments = self.moments(params, panel)
         return Filtering(moments.means, moments.covariances, moments.row_log_likelihoods)
-
-    def filter_student(
-        self,
-        params: StateSpace,
-        panel: Panel,
-        degrees: float,
-        by_row: bool,
-        mean: FloatArray,
-        covariance: FloatArray,
-        onward: Transition | None = None,
-    ) -> Filtering:
-        """Return empty moments and the log densities of the rows under Student-t noise."""
-        n, mask = panel.n_rows, panel.mask[: panel.n_rows]
-        noise = params.noise_variance
-        squares = mask * (panel.values[:n] - params.offset) ** 2 / noise
-        counts = mask
-        if by_row:
-            squares, counts = squares.sum(axis=1, keepdims=True), mask.sum(axis=1, keepdims=True)
-        terms = gammaln(0.5 * (degrees + counts)) - gammaln(0.5 * degrees)
-        terms -= 0.5 * (counts * np.log(np.pi * degrees) + (degrees + counts) * np.log1p(squares / degrees))
-        densities = np.sum(np.where(counts > 0.0, terms, 0.0), axis=1) - 0.5 * mask @ np.log(noise)
-        none = np.zeros((n, 0, 0))
-        return Filtering(np.zeros((n, 0)), none, densities)
 
     def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return empty draws (n_draws, N, 0)."""

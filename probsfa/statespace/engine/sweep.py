@@ -16,7 +16,6 @@ from jax import Array
 from probsfa._processes import check_not_forked
 from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine import student
 from probsfa.statespace.engine.batched import MOST_UNROLLED
 from probsfa.statespace.engine.compiler import on_cpu, program
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
@@ -284,22 +283,6 @@ class Sweep:
         with _settings():
             rows = self._rows(params, panel, panel.cell_weights, mean, covariance, onward)
             return Filtering(*(np.asarray(x)[: panel.n_rows] for x in _filter_program(*rows)))
-
-    def filter_student(
-        self,
-        params: StateSpace,
-        panel: Panel,
-        degrees: float,
-        by_row: bool,
-        mean: FloatArray,
-        covariance: FloatArray,
-        onward: Transition | None = None,
-    ) -> Filtering:
-        """Return causal moments under Student-t noise, and lower bounds of log densities."""
-        with _settings():
-            rows = self._rows(params, panel, panel.mask, mean, covariance, onward)
-            found = student.filter_program(*rows, jnp.asarray(degrees), by_row=by_row)
-            return Filtering(*(np.asarray(x)[: panel.n_rows] for x in found))
 
     def _rows(
         self,

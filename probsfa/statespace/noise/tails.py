@@ -6,8 +6,8 @@ distribution with one parameter, the shape,
     x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ p(w).
 
 A kind of noise is a file with a subclass of :class:`HeavyTails`, and an entry in
-:data:`probsfa.statespace.noise.TAILS`. All other modules use this interface, except the causal filter in
-:mod:`probsfa.statespace.student`.
+:data:`probsfa.statespace.noise.TAILS`. All other modules use this interface. The compiled engine has a causal
+filter for Student-t noise only; that of :mod:`probsfa.statespace.student` is slower.
 """
 
 from abc import ABC, abstractmethod
