@@ -34,7 +34,7 @@ from statsmodels.tsa.ar_model import AutoReg
 
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import load_nyc_weather
-from probsfa.statespace.whiteness import autocorrelation
+from probsfa.statespace.columns import autocorrelation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 

@@ -68,7 +68,7 @@ def test_loops_are_for_single_kernels_alone():
     # After the other form is in the caches.
     with compiler.without_kernel_hints():
         plain = text()
-    assert hinted.count("stablehlo.while") == 2 and "xla_cpu_small_call" in hinted
+    assert "stablehlo.while" in hinted and "xla_cpu_small_call" in hinted
     assert "stablehlo.while" not in plain and "xla_cpu_small_call" not in plain
     assert text() == hinted
 
