@@ -73,7 +73,7 @@ import json, sys
 from jax import monitoring
 import numpy as np
 from probsfa._validation import Sequences
-from probsfa.statespace import posterior
+from probsfa.statespace.engine import posterior
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace
 name, n_rows, k = json.loads(sys.argv[1])
