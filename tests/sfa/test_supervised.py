@@ -25,7 +25,7 @@ from probsfa.sfa.supervised import choice
 from probsfa.sfa.supervised.choice import _in_row_space, whole_blocks
 from probsfa.sfa.supervised.classifier import GaussianClassifier
 from probsfa.sfa.supervised.regressor import RidgeStep
-from tests.sampling import checked
+from tests.sampling import checked, sparsely
 from tests.tolerances import EXACT
 
 
@@ -33,6 +33,7 @@ from tests.tolerances import EXACT
     [
         GraphSFAClassifier(cv=2),
         GraphSFAClassifier("auto", preset="images", cv=2),
+        GraphSFARegressor(1, expansion=None, cv=2),
         GraphSFARegressor(cv=2),
         GraphSFARegressor(1, graph="mixed", cv=2),
     ]
@@ -372,7 +373,7 @@ def test_images_keep_their_shape(rng):
         GraphSFAClassifier(expansion="images").fit(X[:, 0], y)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@sparsely("seed", range(3))
 def test_predictions_depend_on_the_samples_alone(seed):
     """Folds went by position, and a block of equal delta values by rounding: R2 moved from 0.32 to -0.1."""
     rng = np.random.default_rng(seed)
@@ -501,7 +502,7 @@ def test_a_ring_of_degrees_requires_the_period(rng):
         GraphSFARegressor(graph="ring", cv=2).fit(X, y)
 
 
-@pytest.mark.parametrize("graph", ["serial", "mixed", "sliding_window", "reordering"])
+@sparsely("graph", ["serial", "mixed", "sliding_window", "reordering"], shown=2)
 def test_regressor_beats_the_width_of_its_groups(rng, graph):
     X, y = curve(rng, 800)
     found = GraphSFARegressor(graph=graph, expansion=Polynomial(2), n_labels=10).fit(X[:400], y[:400])
