@@ -24,6 +24,11 @@ def clock(tmp_path):
     return read
 
 
+def test_years_from_1000_are_dates():
+    [reading] = read_dates(pd.Series(["1000-01-01", "1582-10-15", "0999-12-31"]))
+    np.testing.assert_array_equal(reading.unread, [False, False, True])
+
+
 @pytest.mark.parametrize(
     ("header", "times", "step"),
     [
