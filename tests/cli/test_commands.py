@@ -221,6 +221,13 @@ def test_a_frequent_code_for_missing_stops_the_command(command, tmp_path, stand_
     assert (tmp_path / "same.csv").read_text() == (tmp_path / "in.csv").read_text()
 
 
+@pytest.mark.parametrize(("n_codes", "code"), [(2, 0), (3, 2)])
+def test_a_code_is_frequent_above_one_percent_of_the_rows(command, tmp_path, stand_in, n_codes, code):
+    rows = [f"{i % 7},{-999 if i < n_codes else i % 5}" for i in range(200)]
+    (tmp_path / "in.csv").write_text("\n".join(["a,b", *rows, ""]))
+    assert command("impute", "in.csv", "-o", "out.csv", "-q").code == code
+
+
 def test_all_columns_of_a_code_and_all_codes_are_named_at_once(command, tmp_path):
     rows = [f"{-200 if i % 3 else i},{-200 if i % 4 else 2 * i},{9999 if i % 5 else i}" for i in range(60)]
     (tmp_path / "in.csv").write_text("\n".join(["a,b,c", *rows, ""]))

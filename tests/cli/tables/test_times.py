@@ -24,6 +24,13 @@ def clock(tmp_path):
     return read
 
 
+def test_the_order_of_rows_does_not_decide_between_dates_that_are_sorted(clock):
+    times = ["10/01/2020", "11/01/2020", "01/02/2020"]  # in order of time only with days first
+    assert clock("date", times).sequences[0].tolist() == [0, 1, 2]
+    with pytest.raises(CommandError, match="--dayfirst"):
+        clock("date", times, "--sort")
+
+
 def test_years_from_1000_are_dates():
     [reading] = read_dates(pd.Series(["1000-01-01", "1582-10-15", "0999-12-31"]))
     np.testing.assert_array_equal(reading.unread, [False, False, True])
