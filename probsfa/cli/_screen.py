@@ -66,11 +66,13 @@ class Screen:
     @contextmanager
     def progress(self) -> Iterator[Callable[[int, int, str], None]]:
         """Yield a function that shows a progress bar, if on a terminal: its lines overlap in a log."""
-        from tqdm import tqdm
+        if self.quiet or not sys.stderr.isatty():
+            yield lambda done, total, what: None
+            return
+        from tqdm import tqdm  # not required where no bar is shown
 
-        hidden = self.quiet or not sys.stderr.isatty()
         form = "{desc:<22} {percentage:3.0f} % |{bar}| {elapsed}"
-        with tqdm(total=1, file=sys.stderr, disable=hidden, leave=False, bar_format=form) as bar:
+        with tqdm(total=1, file=sys.stderr, leave=False, bar_format=form) as bar:
 
             def show(done: int, total: int, what: str) -> None:
                 bar.n, bar.total = done, total

@@ -32,6 +32,8 @@ def test_progress_is_shown_on_a_terminal_only(on_terminal, monkeypatch):
     stream = io.StringIO()
     stream.isatty = lambda: on_terminal
     monkeypatch.setattr(sys, "stderr", stream)
+    if not on_terminal:
+        monkeypatch.setitem(sys.modules, "tqdm", None)  # as in an installation of the required packages alone
     with Screen().progress() as show:
         show(1, 4, "mean")
     assert ("mean" in stream.getvalue()) == on_terminal
