@@ -1,11 +1,11 @@
 """List the benchmarks, or run one of them by its name.
 
     python benchmarks/run.py                            what there is, a line each
-    python benchmarks/run.py sfa_speed --quick          run one; all that follows the name is for the program
-    python benchmarks/run.py --record sfa_speed         the same, and keep what it prints in RESULTS.md
+    python benchmarks/run.py sfa_speed --quick          run one program; further arguments are passed to it
+    python benchmarks/run.py --record sfa_speed         the same, and store its output in RESULTS.md
 
-A program is a file in speed/, accuracy/ or papers/, and runs as well by its own path. With ``--record`` its
-section of RESULTS.md is replaced by the command, the date and what was printed; the other sections stay.
+A program is a file in speed/, accuracy/ or papers/, and can also be run by its path. With ``--record`` its
+section of RESULTS.md is replaced by the command, the date and the output; other sections are unchanged.
 """
 
 import argparse

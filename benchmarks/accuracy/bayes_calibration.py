@@ -1,14 +1,13 @@
 """Simulation-based calibration of the Bayesian model (Talts et al. 2018, arXiv:1804.06788).
 
 Parameters are drawn from the priors, a series from the model, 20 % of its values are hidden, and the model is
-fitted to the rest by the estimator as users call it. If everything is right, the rank of each true parameter
-among its posterior draws is uniform, and so is that of each true factor at each time step: 90 % intervals
-cover 90 % of them. Factors have no names, so truth and draws are brought to one canonical form: the slower
-factor first, its largest loading positive, the phase of a cycle zero in its column of the largest loading.
-T = 60; two AR(1) factors of four columns, or one factor of three columns with AR(1) noise or a cycle. Where
-two chains of 200 draws hold fewer than 99 effective ones, as many more are drawn as that asks for, at most
-twenty times 200. Draws equal to the truth (a loading that the canonical form makes zero) count as smaller or
-larger at random.
+fitted to the rest by the public estimator. If model and sampler are correct, the rank of each true parameter
+among its posterior draws is uniform, and so is that of each true factor at each time step; 90 % intervals
+then cover 90 % of them. Truth and draws are converted to one canonical form: the slower factor first, its
+largest loading positive, the phase of a cycle zero in the column of its largest loading. T = 60; two AR(1)
+factors of four columns, or one factor of three columns with AR(1) noise or a cycle. If the effective sample
+size of two chains of 200 draws is below 99, more draws are computed, at most twenty times 200. Draws equal to
+the truth (a loading that the canonical form makes zero) count as smaller or larger at random.
 
     python benchmarks/accuracy/bayes_calibration.py [--model ar1] [--replicates 200] [--figure ranks.png]
 """

@@ -1,9 +1,9 @@
-"""Coverage of the intervals of hidden cells: on data from the model, and on the bundled weather.
+"""Coverage of the intervals of hidden values: for data from the model, and for the bundled weather.
 
-Data from the model: many series, each with other parameters; 20 % of the cells are hidden. Weather: thinned
-to three-hourly, single cells (10 %) and blocks of 24 hours hidden; K = 8. Intervals are quantiles of the
-mixture over posterior draws. The weather's errors have heavier tails than a Gaussian: 50 % and 80 % intervals
-come out wide where 90 % ones are right.
+Data from the model: many series, each with different parameters; 20 % of the values are hidden. Weather:
+every third hour, with single values (10 %) and blocks of 24 hours hidden; K = 8. Intervals are quantiles of
+the mixture over posterior draws. Errors for the weather have heavier tails than a Gaussian: 50 % and 80 %
+intervals are too wide if 90 % intervals have nominal coverage.
 
     python benchmarks/accuracy/bayes_coverage.py [--series 20] [--inference svi] [--only model|weather]
 """

@@ -1,8 +1,8 @@
 """Bayesian inference on the bundled weather: three-hourly, K = 3, the sampler and its Gaussian approximation.
 
-Prints R-hat and effective sample sizes of all relabelled parameters, the time of the fits, and how far the
-approximation's means and standard deviations are from the sampler's; in the coordinates in which parameters
-are nearly normal (logarithms of time scales and of noise) and in their own.
+Prints R-hat and effective sample sizes of all relabelled parameters, the time of the fits, and the
+differences of means and standard deviations between the approximation and the sampler, for logarithms of time
+scales and of noise (nearly normal) and for the parameters themselves.
 
     python benchmarks/accuracy/bayes_weather.py [--figures FOLDER]
 """

@@ -1,9 +1,10 @@
 """As the known noise goes to zero, the posterior concentrates on slow feature analysis.
 
-A square mixture (D = K = 2) is fitted with ever smaller known noise. The rows of the inverse loadings are the
-recognition weights; the table holds the posterior mean of the largest angle between them and the directions
-of SFA, in whitened coordinates, its standard deviation, and how far the time scales' posterior means are from
-SFA's, in posterior standard deviations. The angle falls with the noise to what a finite series leaves open.
+A model of two factors in two columns is fitted with decreasing known noise. The rows of the inverse loadings
+are the recognition weights. The table shows the posterior mean and standard deviation of the largest angle
+between them and the directions of SFA, in whitened coordinates, and the differences between posterior means
+of time scales and those of SFA, in posterior standard deviations. The angle decreases with the noise, to a
+limit that depends on the length of the series.
 
     python benchmarks/accuracy/bayes_zero_noise.py [--quick]
 """

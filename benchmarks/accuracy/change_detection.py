@@ -1,12 +1,13 @@
-"""What changed between two satellite images? Pairs of pixels are a training graph.
+"""Change detection in two satellite images, with pairs of pixels as training graph.
 
 Two Landsat images of Taizhou, 2000 and 2003, 400 x 400 pixels in six bands; some pixels are marked as changed
-or unchanged by hand. Every pixel is two vertices joined by one edge. The slow features of that graph are what
-stays the same in most pixels whatever the light; a pixel that differs in them has changed. Its score is the
+or unchanged by hand. Every pixel is two vertices joined by one edge. The slow features of this graph are
+unchanged in most pixels for any illumination; pixels with different features have changed. Its score is the
 sum of squared differences of the features, each divided by its mean over the pixels.
 
-Iteratively reweighted: under the hypothesis of no change the score is about chi-squared, so its tail
-probability is the weight of the pixel's edge and vertices next time, and what changed no longer counts.
+Iteratively reweighted: under the hypothesis of no change the score is about chi-squared, so that its tail
+probability is the weight of the pixel's edge and vertices in the next iteration, and changed pixels have
+small weights.
 
     python benchmarks/accuracy/change_detection.py --data FOLDER
 """

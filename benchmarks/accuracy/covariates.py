@@ -1,9 +1,9 @@
-"""Covariates of the calendar beside none: holes filled and a day ahead predicted, at one station of Beijing.
+"""Calendar covariates: imputation of blocks and day-ahead forecasts at one station of Beijing.
 
-A tenth of the cells of the first 4,000 hours is hidden in blocks of 24 rows; a model with 6 latents is
-fitted to the rest. Then the days of the 960 hours that follow are predicted one after the other, each from
-all hours before it. Errors are in standard deviations of the columns over the hours that were fitted. "All
-ahead" is the root of the mean over all columns, hours ahead and days; means over draws of the hidden cells.
+A tenth of the values of the first 4,000 hours is hidden in blocks of 24 rows; a model with 6 factors is
+fitted to the rest. The days of the following 960 hours are then predicted, each from all hours before it.
+Errors are in standard deviations of the columns over the hours of the fit. "All ahead" is the root mean
+square over all columns, hours and days; means over draws of the hidden values.
 
     python benchmarks/accuracy/covariates.py [--draws N] [--data FOLDER]
 """

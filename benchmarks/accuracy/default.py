@@ -1,17 +1,17 @@
-"""The default call on series that nobody curated, beside simple methods with the same masks.
+"""The default call for simulated problems and real series, compared with simple methods.
 
-``ProbabilisticSFA().fit(X).impute(X)`` on simulated troubles and on real series as they come. 10 % of the
-observed values are hidden, one by one or in blocks of 24 rows (a tenth of the rows of short series), in up to
-three draws. Of real series the first 3,000 rows are used. Errors are root mean squares in units of each
-column's standard deviation, columns that are constant left out; where simulated readings are wrong, from the
-right ones. Simple methods: column means; linear interpolation; piecewise cubic interpolation (pchip); k
+``ProbabilisticSFA().fit(X).impute(X)`` for simulated problems and for real series without preparation. 10 %
+of the observed values are hidden, one by one or in blocks of 24 rows (a tenth of the rows of short series),
+in up to three draws. Of real series the first 3,000 rows are used. Errors are root mean squares in units of
+each column's standard deviation, without constant columns; for simulated wrong readings they are relative to
+the correct ones. Simple methods: column means; linear interpolation; piecewise cubic interpolation (pchip); k
 nearest rows and iterated truncated SVD of columns of unit variance, with the number of neighbours and the
-rank chosen on values that are held out of those seen; and scikit-learn's IterativeImputer. Seconds are
+rank selected on values held out of the observed ones; and scikit-learn's IterativeImputer. Seconds are
 processor seconds of fit and imputation.
 
-The last lines count the rows in which the default is level with linear interpolation (at most 1.05 times its
-error), with the best simple method (1.10 times) and strictly best, and those in which the 90 % intervals
-cover 85 to 96 % and the fit takes 30 s at most.
+The last lines count the cases in which the error of the default is at most 1.05 times that of linear
+interpolation, at most 1.10 times that of the best simple method, or the lowest; in which the 90 % intervals
+cover 85 to 96 %; and in which the fit takes at most 30 s.
 
     python benchmarks/accuracy/default.py [--draws N] [--only NAME] [--kind KIND] [--store FILE] [--data DIR]
 """

@@ -1,19 +1,18 @@
-"""Counts and events: latents found again, hidden cells, intervals, a sampler, and occupancy of a room.
+"""Counts and events: factors, hidden values, intervals, comparison with a sampler, occupancy of a room.
 
 Simulated: two AR(1) latents (decays 0.97 and 0.85) behind ten columns and 1,000 rows of zeros and ones,
-Poisson counts or negative binomial counts of size 2, with means of about one, a tenth of the cells hidden; 20
-seeds. "correlation" is that of true latents with estimated ones after alignment, over both latents. "log
-score" is the mean log probability of the hidden cells; of Gaussian models it is their probability of the
-interval of half a count around the cell, of the transformed column where one is. "interval" is how often the
-central 90 % interval holds a hidden count, by ranks broken at random, and "whole" how often that of whole
-numbers does, which may only cover more.
+Poisson counts or negative binomial counts of size 2, with means of about one, a tenth of the values hidden;
+20 seeds. "correlation" is that of true and estimated factors after alignment, over both factors. "log score"
+is the mean log probability of the hidden values; for Gaussian models it is that of the interval of half a
+count around the value, after the transform, if any. "interval" is the coverage of central 90 % intervals of
+hidden counts by randomized ranks, and "whole" that of intervals of whole numbers, which can only be larger.
 
-Sampler: NUTS on the latents themselves at the same parameters; largest difference of the means in standard
-deviations, and range of the ratios of standard deviations.
+Sampler: NUTS of the factors at the same parameters; largest difference of the means in standard deviations,
+and range of the ratios of standard deviations.
 
-Occupancy (Candanedo & Feldheim 2016, UCI): five sensors and whether somebody is there, every fifth minute.
-Occupancy is hidden in blocks of two hours, a third of all, and predicted from the sensors and from the rest;
-means over four choices of blocks, and the log score of each.
+Occupancy (Candanedo & Feldheim 2016, UCI): five sensors and the occupancy, every fifth minute. Occupancy is
+hidden in blocks of two hours, a third of all, and predicted from the sensors and from the rest; means over
+four choices of blocks, and the log score of each.
 
 Speed: T = 10,000, D = 50, K = 5, Poisson with a tenth missing, in a process that has compiled its programs.
 

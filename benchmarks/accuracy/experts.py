@@ -1,14 +1,14 @@
-"""Products of experts on nonlinear mixtures: slowness, the latent, and hidden cells.
+"""Products of experts for nonlinear mixtures: slowness, recovery of the factor, and hidden values.
 
 Mixtures: a slow AR(1) latent ``s`` (decay 0.97) and a fast one ``f`` (decay 0.3), mixed into ``y = (s + f^2,
-f)`` or ``(s + 0.5 f^2, f + 0.5 s f)``, under noise of a tenth of each column's variance; 400 rows to learn
-from and 400 to test on; three latents. "delta" is the mean squared difference of the slowest feature over
-the test rows, in units of its variance, and "correlation" that with ``s``. Quadratic SFA sees one row at a
-time; the others know those before and after, too, so that their deltas are smaller whatever they have
-learned, and the correlation is what tells.
+f)`` or ``(s + 0.5 f^2, f + 0.5 s f)``, under noise of a tenth of each column's variance; 400 training rows
+and 400 test rows; three factors. "delta" is the mean squared difference of the slowest feature over the test
+rows, in units of its variance, and "correlation" that with ``s``. Quadratic SFA uses one row at a time. The
+other methods also use rows before and after, which decreases their delta values in any case; compare the
+correlations.
 
-Hidden cells: a tenth of the test rows' cells; root mean square error in standard deviations of the columns,
-of means over draws, of the linear model's means, and of linear interpolation.
+Hidden values: a tenth of the values of the test rows; root mean square errors in standard deviations of the
+columns, for means over draws, means of the linear model, and linear interpolation.
 
     python benchmarks/accuracy/experts.py [--seeds N]
 """

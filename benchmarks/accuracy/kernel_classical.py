@@ -1,9 +1,9 @@
-"""Kernel SFA by default on twelve classical problems: what it finds, and where it warns.
+"""Kernel SFA by default on twelve classical problems: recovery of the source, and warnings.
 
-Mixtures of slow and fast sources, angles behind products, objects that turn once, speech, and two series
-without anything slow. Shown is the correlation of the known slow source (for objects the multiple correlation
+Mixtures of slow and fast sources, angles in products, objects that rotate once, speech, and two series
+without slow sources. Shown is the correlation of the known slow source (for objects the multiple correlation
 of the worse of sine and cosine of the pose) with two outputs: of `KernelSFA()`, of the same with the best of
-five penalties, which the source itself chooses, and of `SFA` with an expansion that suits the problem.
+five penalties, selected by the source itself, and of `SFA` with an expansion suitable for the problem.
 
     python benchmarks/accuracy/kernel_classical.py
     python benchmarks/accuracy/kernel_classical.py --only textbook --data DATA

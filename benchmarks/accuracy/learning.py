@@ -1,10 +1,10 @@
 """The default solver against 20,000 steps of plain EM, over noise levels and seeds.
 
 Data from the model: 3 latents with decays 0.99, 0.9 and 0.6, 6 features, standard normal loadings. Plain EM
-(the exact M-step) starts from slow feature analysis; it stops early only where a step gains no more than
-rounding. Both have the same noise floor, 1e-9 of each feature's variance. Columns: log-likelihood of the
-default solver less that of EM (nats, in total), posterior evaluations of either, seconds, and how the
-default solver ended.
+(the exact M-step) starts from slow feature analysis; it stops early only if the gain of a step is within
+rounding errors. Both have the same noise floor, 1e-9 of each feature's variance. Columns: log-likelihood of
+the default solver minus that of EM (nats, in total), posterior evaluations of both, seconds, and the status
+of the default solver.
 
     python benchmarks/accuracy/learning.py [--quick]
 """

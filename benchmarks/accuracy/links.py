@@ -1,11 +1,11 @@
-"""Learned links: latents behind a nonlinear function of linear mixtures, against quadratic SFA.
+"""Learned links: factors from nonlinear functions of linear mixtures, compared with quadratic SFA.
 
 ``x = Phi(C z)`` with two AR(1) latents (decays 0.97 and 0.8), six columns, loadings of about 0.7, under noise
-of a tenth of each column's variance; 300 rows to learn from and 300 to test on. "monotone" is ``tanh(1.5
-eta)``, "quadratic" is ``eta + eta^2 / 2``. "delta" is the mean squared
-difference of the slowest feature over the test rows in units of its variance, "correlation" the mean over
-both latents of that with the true ones, after alignment. Features of SFA are those of one row; models know
-those before and after, too, so that the correlation tells more than the delta.
+of a tenth of each column's variance; 300 training rows and 300 test rows. "monotone" is ``tanh(1.5 eta)``,
+"quadratic" is ``eta + eta^2 / 2``. "delta" is the mean squared difference of the slowest feature over the
+test rows in units of its variance, "correlation" the mean over both latents of that with the true ones, after
+alignment. Features of SFA depend on one row; models also use rows before and after, so that the correlation
+is more informative than the delta value.
 
     python benchmarks/accuracy/links.py [--seeds N] [--only NAME]
 """

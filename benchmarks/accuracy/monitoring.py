@@ -1,4 +1,4 @@
-"""Watching processes: faults found and false alarms on two public benchmarks, beside PCA.
+"""Process monitoring: detected faults and false alarms on two public benchmarks, compared with PCA.
 
 Tennessee Eastman (Downs & Vogel 1993, the files of Chiang, Russell & Braatz): 500 normal rows to learn
 from, then 960 rows for each of 21 faults, which begin at row 160, and 960 normal ones. As is usual, the 33

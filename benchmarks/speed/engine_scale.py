@@ -1,4 +1,4 @@
-"""How the cost of the engine grows, and how far it is from the cost of its own matrix products.
+"""Time of the engine by size of the data, and relative to that of its matrix products.
 
 *Length*: one evaluation (expected statistics, which a fit asks for) of 20 columns and 3 latents, from 1e3
 rows to ``--longest``, streamed from a file, with the slope of log time in log rows and the peak memory.
@@ -6,7 +6,7 @@ rows to ``--longest``, streamed from a file, with the slope of log time in log r
 of the size of twelve stations' hourly air quality (20,448 rows, 132 columns, 1.6 % missing), against the time
 of as many flops in matrix products. With ``--beijing`` the air quality itself (the first 20,448 hours, in
 units of their standard deviations), after ``--steps`` steps of EM from the usual start, and no other part.
-With ``--memory`` the simulated data alone, and noise with a memory: a state more for each column.
+With ``--memory`` only the simulated data, with AR(1) noise: one further state for each column.
 
     python benchmarks/speed/engine_scale.py [--longest 1e7] [--latents 90] [--rows 20448] [--beijing FILE.npz]
         [--memory]

@@ -1,8 +1,8 @@
-"""What each algorithm of the engine costs: the time of an evaluation, beside the others.
+"""Time of an evaluation by each algorithm of the engine.
 
-One evaluation is what a fit uses, sums of expected moments and log-likelihood. Every case is run by all
-algorithms that its data allow, in turns. The parallel scan is made for accelerators, and is left out on CPUs:
-see engine_accelerator.py.
+One evaluation computes the sums of expected moments and the log-likelihood, as in a fit. Every case is run by
+all algorithms that support its data, alternately. The parallel scan is made for accelerators, and is left out
+on CPUs: see engine_accelerator.py.
 
     python benchmarks/speed/engine_strategies.py [--repeats 7] [--budget 20]
 """

@@ -3,9 +3,9 @@
 A series of 1,000 rows and 10 columns with 3 latents is fitted by the default solver in new processes, one
 after the other. The split is taken inside each process: importing ``probsfa`` and its estimator (NumPy,
 SciPy, scikit-learn), importing JAX, compiling (JAX's own count of what its tracer and compiler took), and
-the rest of the fit. "again" is a second fit in the same process, "processor" the processor time of all but
-that. With ``--cache`` the compiled programs are kept in a temporary folder by
-``probsfa.enable_compilation_cache``; the first process fills it and is not counted.
+the rest of the fit. "again" is a second fit in the same process, "processor" the processor time without it.
+With ``--cache`` the compiled programs are kept in a temporary folder by ``probsfa.enable_compilation_cache``;
+the first process fills it and is not counted.
 
 With ``--components`` it is the seconds that tracing and compiling the posterior takes instead: its moments
 (`smooth`) and its sums (`expected_statistics`), each for K = 1 to 8, on 1,000 and 10,000 rows with gaps (run

@@ -1,7 +1,7 @@
 """Kernel SFA against the time of its matrix products and eigenproblems alone.
 
 The size is that of the large set of Boehmer et al. (2011): n = 25,448 rows of d = 500 columns, m = 2,500
-support vectors. The products are those no implementation can do without, on arrays that are already there:
+support vectors. The products are those required by any implementation, on given arrays:
 
 * the kernel's inner products X Z' (n d m);
 * the scatters K K' and K D D' K' (n m^2 each, symmetric);

@@ -1,10 +1,10 @@
-"""Heat kernels of very many points, through landmarks: time, memory, and what is lost.
+"""Heat kernels of many points by landmarks: time, memory and errors.
 
 A sphere sampled unevenly (density 1 + 0.8 z, eigenvalues of the Laplace-Beltrami operator 2, 2, 2, 6, 6 ...),
 embedded by a diffusion map with landmarks; the worst eigenvalue is compared with the closed form. Spectral
 clustering of half-moons and a Laplacian eigenmap of the sphere follow. Each fit runs in a process of its own,
-which measures its processor time and its peak of memory, the libraries included. A last line compares
-landmarks with all pairs on as many points as both can do.
+which measures its processor time and its peak of memory, the libraries included. The last line compares
+landmarks with all pairs for the largest number of points supported by both.
 
     python benchmarks/speed/landmarks_speed.py
     python benchmarks/speed/landmarks_speed.py --quick

@@ -1,14 +1,12 @@
-"""Classic slow feature analysis against its peers: T = 500,000 rows, D = 64 columns, all components.
+"""Time of slow feature analysis, compared with other packages: T = 500,000, D = 64, all components.
 
 Contestants: ``SFA().fit``, sklearn-sfa (its default, and ``svd_solver="auto"``, which recent versions of
 scikit-learn read as an eigenproblem of the covariance and is its fastest), deeptime's TICA at lag 1 without
-scaling, and the two matrix products that nobody can do without, ``X'X`` and ``dX'dX`` with `X` centred and
-`dX` ready.
+scaling, and the two necessary matrix products, ``X'X`` and ``dX'dX``, with `X` centred and `dX` given.
 
-Before any clock starts, the delta values are checked. Peers weigh differently: sklearn-sfa subtracts the
-mean difference and divides by one less; TICA gives the first and the last row weight one half, and its
-eigenvalues are ``1 - delta/2``. Both are computed from the moments that ``SFA`` leaves behind, and must
-agree.
+Before timing, the delta values are checked. Other packages use other weights: sklearn-sfa subtracts the mean
+difference and divides by one less; TICA gives the first and the last row weight one half, and its eigenvalues
+are ``1 - delta/2``. Both are computed from the moments of ``SFA``, and must agree.
 
 Memory is measured in a fresh process each: the peak of the process after the fit, less the peak with only
 the input in it.

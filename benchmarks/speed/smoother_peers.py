@@ -1,15 +1,15 @@
-"""The smoother with log-likelihood against its peers: dynamax, statsmodels, cuthbert, pykalman.
+"""Time of the smoother with log-likelihood, compared with dynamax, statsmodels, cuthbert and pykalman.
 
 All solve the same model at the same parameters, in double precision, and return smoothed means, covariances
-and the log-likelihood; ours returns the lag-one covariances as well. Before any clock starts, log-likelihoods
-and means are compared with ours.
+and the log-likelihood; ours returns the lag-one covariances as well. Before timing, log-likelihoods and means
+are compared with those of this package.
 
 * dynamax: ``lgssm_smoother`` compiled, the noise given as a vector (its Woodbury path), and its parallel
-  version. It has no path for missing cells: with gaps its time on the complete data stands in for it.
+  version. It does not support missing values; the time for complete data is given instead.
 * statsmodels: ``KalmanSmoother`` asked for means and covariances only, in six settings (collapsed,
   univariate, both, other smoothing recursions), one thread for its small products. The fastest counts.
 * cuthbert: its square-root smoother, compiled, in sequence and in parallel.
-* pykalman: ``smooth`` and ``loglikelihood``; it leaves out a whole row where a cell is missing.
+* pykalman: ``smooth`` and ``loglikelihood``; it leaves out rows with missing values.
 
 The second part is a table over K, D and T of ours, in multiples of the floor (see
 ``common/floor.py``) and, where it finishes within the budget, of the best peer. Cells whose answer alone
