@@ -177,6 +177,21 @@ def listed(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
     return words + (", ..." if columns.size > 5 else "")
 
 
+def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArray:
+    """Return which imputed values (N, D) are negative in columns without negative observations.
+
+    Parameters
+    ----------
+    observed : ndarray of shape (N, D)
+        Rows, NaN where missing.
+    imputed : ndarray of shape (N, D)
+        The same rows with imputed values.
+    """
+    missing = np.isnan(observed)
+    never = ~np.any(observed < 0.0, axis=0) & ~missing.all(axis=0)
+    return np.asarray(missing & (imputed < 0.0) & never)
+
+
 # --------------------------------------------------------------------------------------------------- counts
 
 # Columns of events or counts, for which Gaussian noise is not appropriate.

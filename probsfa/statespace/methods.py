@@ -25,6 +25,7 @@ from probsfa._like_input import like_array, like_input, rows_of
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa.statespace.columns import listed, unexpectedly_negative
 from probsfa.statespace.covariates import Ahead, with_exog
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.filtering import FilterResult
@@ -349,7 +350,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Warns
         -----
         UserWarning
-            If the leave-one-out error of observed values is not smaller than that of linear interpolation.
+            If the leave-one-out error of observed values is not smaller than that of linear interpolation, or
+            values are imputed below zero in columns without negative observations.
         """
         sequences = self._check(X, lengths, times, exog)
         return self._imputed(X, sequences, self._model, return_std, interval, quantile)
@@ -371,6 +373,15 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         comparison = filled.beside_interpolation
         if comparison is not None and comparison.sentence and quantile is None:
             warnings.warn(comparison.sentence, UserWarning, stacklevel=3)
+        negative = unexpectedly_negative(sequences.values, filled.values)
+        if quantile is None and negative.any():
+            names = listed(np.flatnonzero(negative.any(axis=0)), sequences.feature_names)
+            warnings.warn(
+                f"{int(negative.sum()):,} imputed values of column {names} are negative, but no observed value "
+                "is. If they cannot be, use transforms with bounds (0, None), 'log1p' or 'sqrt', or clip them.",
+                UserWarning,
+                stacklevel=3,
+            )
         quantiles = [like_input(X, sequences, filled.quantile(p)) for p in wanted]
         if quantile is not None:
             return quantiles[0] if isinstance(quantile, numbers.Real) else quantiles

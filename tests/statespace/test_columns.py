@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
 from probsfa.statespace import columns
 from probsfa.statespace.columns import column_moments, merge_columns
@@ -48,3 +49,22 @@ def test_a_constant_column_has_a_unit_of_one_and_constants_alone_have_none():
     np.testing.assert_array_equal(scale, [1.0, 1.0])
     with pytest.raises(ValueError, match="constant"):
         column_moments(Sequences(np.full((5, 2), 0.1), (5,))).units(by_feature=False)
+
+
+def test_negative_imputed_values_of_nonnegative_columns_are_found():
+    observed = np.array([[1.0, -1.0, np.nan], [np.nan, np.nan, np.nan], [0.0, 2.0, np.nan]])
+    imputed = np.array([[1.0, -1.0, -3.0], [-0.5, -0.5, -3.0], [0.0, 2.0, -3.0]])
+    expected = np.zeros((3, 3), dtype=bool)
+    expected[1, 0] = True
+    np.testing.assert_array_equal(columns.unexpectedly_negative(observed, imputed), expected)
+
+
+@pytest.mark.filterwarnings("ignore:Observed values")
+def test_impute_warns_of_negative_values_unless_a_transform_prevents_them():
+    level = np.sin(np.arange(120) / 9.0) + 0.05 * np.random.default_rng(0).standard_normal(120)
+    X = np.column_stack([np.maximum(level, 0.0), level, level + 1.0]) + [0.01, 0.0, 0.0]
+    X[30:55, 0] = np.nan
+    with pytest.warns(UserWarning, match="column 0"):
+        ProbabilisticSFA(1).fit(X).impute(X)
+    filled = ProbabilisticSFA(1, transforms=[(0.0, None), None, None]).fit(X).impute(X)
+    assert filled.min(axis=0)[0] > 0.0
