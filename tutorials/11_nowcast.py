@@ -224,8 +224,8 @@ assert set(strongest[:4]) <= {"CPIAUCSL", "PCEPI", "PPIFIS", "IR", "IQ"}
 assert course.idxmin().year == 2008
 
 fig, ax = plt.subplots(figsize=(8.5, 2.6), layout="constrained")
-half = 1.645 * shared.std.iloc[:, 0]
-ax.fill_between(june.index, course - half, course + half, alpha=0.3)
+limits = [sign * end.iloc[:, 0] for end in models[1].factor_interval(june, 0.9)]
+ax.fill_between(june.index, *limits, alpha=0.3)
 ax.plot(course, lw=1)
 _ = ax.set(title="the latent that all share, with 90 % intervals", ylabel="latent")
 

@@ -1,10 +1,10 @@
 """Forecasts 1 to 24 hours ahead, beside persistence and autoregressions.
 
-Weather of three airports (18 columns, hourly, bundled): all methods learn from March and April and forecast from
-60 hours spread evenly over May. Electricity transformer (ETT_h1, 7 columns, hourly): they learn from the first
-3,000 hours and forecast from 60 of the next 1,500. The 400 rows before a forecast are known. A line for each
-method: the mean absolute error at some leads and over all 24, in standard deviations of the columns in
-training; the coverage of 90 % intervals over all leads; and processor seconds of the fit.
+Weather of three airports (18 columns, hourly, bundled): all methods learn from March and April and forecast
+from 60 hours spread evenly over May. Electricity transformer (ETT_h1, 7 columns, hourly): they learn from
+the first 3,000 hours and forecast from 60 of the next 1,500. The 400 rows before a forecast are known. A
+line for each method: the mean absolute error at some leads and over all 24, in standard deviations of the
+columns in training; the coverage of 90 % intervals over all leads; and processor seconds of the fit.
 
     persistence      the last observed value
     AutoReg(25)      statsmodels, each column from its last 25 values
@@ -104,7 +104,7 @@ METHODS: dict[str, Callable[[pd.DataFrame], Forecaster]] = {
     f"AutoReg({LAGS})": autoregressions,
     "VAR": vector_autoregression,
     "ProbabilisticSFA()": ours(lambda train: ProbabilisticSFA().fit(train)),
-    "select_model": ours(lambda train: select_model(train).best_estimator),
+    "select_model": ours(lambda train: select_model(train).best_estimator_),
     "6 factors, AR(1) noise, a day": ours(
         lambda train: ProbabilisticSFA(6, noise="ar1", rhythms=["1D"]).fit(train)
     ),
