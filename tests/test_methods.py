@@ -95,7 +95,7 @@ def test_arguments_that_are_not_supported_name_who_supports_them(X, bilinear, ba
         bilinear.transform(X, times=np.arange(60.0))
     with pytest.raises(TypeError, match="BilinearSFA.*support.*'exog'"):
         BilinearSFA(1).fit(X, exog=X)
-    with pytest.raises(TypeError, match="BayesianSFA.*support.*'exog'"):
+    with pytest.raises(ValueError, match="fitted without exog"):
         bayesian.forecast(X, 2, exog=X)
 
 

@@ -177,8 +177,13 @@ def listed(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
     return words + (", ..." if columns.size > 5 else "")
 
 
+# Distance below zero from which negative values are reported, in standard deviations of the column: clipping
+# values that are closer changes little.
+_NOTICEABLE = 0.1
+
+
 def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArray:
-    """Return which imputed values (N, D) are negative in columns without negative observations.
+    """Return which imputed values (N, D) are well below zero in columns without negative observations.
 
     Parameters
     ----------
@@ -188,8 +193,11 @@ def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArra
         The same rows with imputed values.
     """
     missing = np.isnan(observed)
-    never = ~np.any(observed < 0.0, axis=0) & ~missing.all(axis=0)
-    return np.asarray(missing & (imputed < 0.0) & never)
+    columns = np.flatnonzero(~np.any(observed < 0.0, axis=0) & ~missing.all(axis=0))
+    found = np.zeros(observed.shape, dtype=bool)
+    limits = -_NOTICEABLE * np.nanstd(observed[:, columns], axis=0)
+    found[:, columns] = missing[:, columns] & (imputed[:, columns] < limits)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------- counts

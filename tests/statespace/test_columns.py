@@ -53,9 +53,12 @@ def test_a_constant_column_has_a_unit_of_one_and_constants_alone_have_none():
 
 def test_negative_imputed_values_of_nonnegative_columns_are_found():
     observed = np.array([[1.0, -1.0, np.nan], [np.nan, np.nan, np.nan], [0.0, 2.0, np.nan]])
-    imputed = np.array([[1.0, -1.0, -3.0], [-0.5, -0.5, -3.0], [0.0, 2.0, -3.0]])
+    imputed = np.array([[1.0, -1.0, -3.0], [-0.06, -0.5, -3.0], [0.0, 2.0, -3.0]])
     expected = np.zeros((3, 3), dtype=bool)
     expected[1, 0] = True
+    np.testing.assert_array_equal(columns.unexpectedly_negative(observed, imputed), expected)
+    # The standard deviation of the first column is a half.
+    imputed[1, 0], expected[1, 0] = -0.04, False
     np.testing.assert_array_equal(columns.unexpectedly_negative(observed, imputed), expected)
 
 

@@ -158,3 +158,12 @@ def test_an_interrupt_while_cycles_are_compared_ends_the_fit():
 
     model = fit_default_model(InMemory(Sequences(x, (300,))), FitOptions.of(ProbabilisticSFA()).check(), fit)
     assert model.fitted.interrupted and calls[-1] == 1 and calls.count(1) == 1
+
+
+@pytest.mark.parametrize(("n_rows", "n_columns", "seed"), [(10, 4, 9), (3, 6, 0), (6, 2, 1)])
+def test_a_series_too_short_for_a_cycle_is_fitted_without_one(n_rows, n_columns, seed):
+    X = np.cumsum(np.random.default_rng(seed).normal(size=(n_rows, n_columns)), axis=0)
+    X[1, 0] = np.nan
+    model = ProbabilisticSFA().fit(X)
+    assert not hasattr(model, "rhythm_periods_")
+    assert np.isfinite(model.impute(X)).all()

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probsfa._typing import FloatArray
+from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import default_rank_tol, slow_directions
 from probsfa.statespace.learning.coordinates import latent_spectra
 from probsfa.statespace.learning.fisher_metric import factor_spectra
@@ -263,8 +263,15 @@ def power_of_a_rhythm(params: StateSpace, sequences: list[FloatArray]) -> float:
         The model so far.
     sequences : list of ndarray of shape (T_i, D)
         Complete, centred sequences.
+
+    Returns
+    -------
+    float
+        Zero if the series is too short to show another cycle.
     """
     omega, transforms = _transforms(sequences)
+    if not _possible(params, omega, sequences).any():
+        return 0.0
     whitened = _whitened_power(params, omega, transforms)
     at = _strongest(params, omega, whitened, sequences)
     near = slice(max(at - _HALF_A_PEAK, 1), at + _HALF_A_PEAK + 1)
@@ -278,12 +285,20 @@ def _strongest(
     """Return the index of the frequency with most power above background, except near cycles of the model."""
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
+    possible = _possible(params, omega, sequences)
+    if not possible.any():  # a short series: the middle of the spectrum
+        return max(len(omega) // 2, 1)
+    return int(np.argmax(np.where(possible, power, -np.inf)))
+
+
+def _possible(params: StateSpace, omega: FloatArray, sequences: list[FloatArray]) -> BoolArray:
+    """Return the frequencies (W,) of cycles that the series can show and that the model does not have."""
     # Minimum number of periods of a detected stochastic cycle in a series.
     longest = 2.0 * np.pi * 3.0 / max(len(x) for x in sequences)
     apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
-    power[(omega < min(longest, 0.5 * np.pi)) | np.any(apart, axis=1)] = -np.inf
-    power[-1] = -np.inf  # it has no phase
-    return int(np.argmax(power))
+    possible = (omega >= min(longest, 0.5 * np.pi)) & ~np.any(apart, axis=1)
+    possible[-1] = False  # it has no phase
+    return possible
 
 
 def _background(power: FloatArray) -> FloatArray:
