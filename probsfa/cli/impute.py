@@ -93,12 +93,17 @@ def _fill(
             screen.warn(str(warning.message))
     filled, std = (series.in_order_of_file(result) for result in results)
     _check_finite(series, filled, std)
-    from probsfa.statespace.columns import listed, unexpectedly_negative  # slow to import before a file is read
+    from probsfa.statespace.columns import (
+        listed,
+        unexpectedly_negative,
+    )  # slow to import before a file is read
 
     negative = unexpectedly_negative(series.values, filled)
     if negative.any():
         names = listed(np.flatnonzero(negative.any(axis=0)), series.names)
-        screen.warn(f"{int(negative.sum()):,} filled values of {names} are negative, but no value of the file is.")
+        screen.warn(
+            f"{int(negative.sum()):,} filled values of {names} are negative, but no value of the file is."
+        )
     return filled, std, choice
 
 

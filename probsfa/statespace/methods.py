@@ -377,8 +377,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if quantile is None and negative.any():
             names = listed(np.flatnonzero(negative.any(axis=0)), sequences.feature_names)
             warnings.warn(
-                f"{int(negative.sum()):,} imputed values of column {names} are negative, but no observed value "
-                "is. If they cannot be, use transforms with bounds (0, None), 'log1p' or 'sqrt', or clip them.",
+                f"{int(negative.sum()):,} imputed values of column {names} are negative, but no observed "
+                "value is. If they cannot be, use transforms with bounds (0, None), 'log1p' or 'sqrt', or "
+                "clip them.",
                 UserWarning,
                 stacklevel=3,
             )
