@@ -67,7 +67,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
         importance weights, which takes seconds. It has four starts; the result is a mixture if they end in
         several modes.
     n_warmup, n_draws, n_chains : int, default=500, 1000, 4
-        Warm-up iterations (rounded up to a multiple of 50, at least 100) and draws of each chain, and number
+        Warm-up iterations (rounded up to a multiple of 75, at least 150) and draws of each chain, and number
         of chains. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
     chain_method : {"auto", "vectorized", "parallel", "sequential"}, default="auto"
         Run chains in one program, in threads, or one after the other. ``"auto"`` uses threads on CPUs and

@@ -21,7 +21,7 @@ def sample(target, n_draws, chain_method="vectorized", report=None):
         target,
         target.data(),
         laplace,
-        settings=nuts.SamplerSettings(100, 0.8, 10),
+        settings=nuts.SamplerSettings(150, 0.8, 10),
         n_draws=n_draws,
         n_chains=2,
         chain_method=chain_method,
@@ -35,7 +35,7 @@ def test_moments_are_those_of_the_density():
     target, counts = GaussianTarget(3), []
     chains = sample(target, 1000, report=counts.append)
     assert chains.vectors.shape == (2, 1000, 3) and not chains.interrupted
-    assert sum(counts) == 2 * (100 + 1000) and chains.stats["diverging"].sum() == 0
+    assert sum(counts) == 2 * (150 + 1000) and chains.stats["diverging"].sum() == 0
     assert 0.6 < chains.stats["acceptance_rate"].mean() < 0.99
     std = np.sqrt(np.diag(target.covariance()))
     flat = (chains.vectors.reshape(-1, 3) - target.mean()) / std
