@@ -108,6 +108,9 @@ METHODS: dict[str, Callable[[pd.DataFrame], Forecaster]] = {
     "6 factors, AR(1) noise, a day": ours(
         lambda train: ProbabilisticSFA(6, noise="ar1", rhythms=["1D"]).fit(train)
     ),
+    "3 factors, AR(1) noise, 6 cycles": ours(
+        lambda train: ProbabilisticSFA(3, noise="ar1", rhythms=["1D"] * 3 + ["12h"] * 2 + ["8h"]).fit(train)
+    ),
 }
 
 
