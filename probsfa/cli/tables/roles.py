@@ -172,7 +172,7 @@ def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Rea
     """Return the role of a column that is not a time."""
     name, texts = table.names[j], table.texts[j]
     known = values[~np.isnan(values)]
-    words = re.findall(r"[a-z]+", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) or [""]
+    words = re.findall(r"[a-z]+\d*", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) or [""]
     if not name and not bad.any() and not len(known):
         return "left out", "empty"
     if bad.any():

@@ -384,6 +384,13 @@ CASES = (
         says=("record_id, station (an identifier",),
     ),
     Case(
+        "a gas whose name ends like a number",
+        "time,sensor_NO2,b\n2020-01-01,1000,20\n2020-01-02,1100,21\n2020-01-03,990,19\n",
+        data=("sensor_NO2", "b"),
+        time=("time",),
+        step="1 d",
+    ),
+    Case(
         "a column without a name that counts the rows, beside dates",
         ",date,a,b\n140,2020-01-01,1.5,20\n141,2020-01-02,2.5,21\n142,2020-01-03,1,19\n",
         time=("date",),
