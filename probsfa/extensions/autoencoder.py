@@ -187,12 +187,12 @@ class Autoencoder(Reconstruction):
         L2 penalty of the weights, the parameter `alpha` of scikit-learn.
     solver : {"lbfgs", "adam"}, default="lbfgs"
         Solver: "lbfgs" for up to about ten thousand rows, "adam" for more.
-    n_init : int, default=4
+    n_init : int, default=2
         Number of networks; the one with the smallest training error is used. The first starts from an encoder
         and a decoder of the ranks of the rows in an eigenmap of nearest neighbours, which unfolds curves; the
         others start from random weights.
-    max_iter : int, default=1000
-        Maximum number of iterations of the solver.
+    max_iter : int, default=4000
+        Maximum number of iterations of the solver. On tightly wound curves a thousand are too few.
     random_state : int, Generator or None, default=None
         Seed of the starting weights and of the noise.
 
@@ -250,8 +250,8 @@ class Autoencoder(Reconstruction):
         activation: str = "tanh",
         penalty: float = 1e-5,
         solver: str = "lbfgs",
-        n_init: int = 4,
-        max_iter: int = 1000,
+        n_init: int = 2,
+        max_iter: int = 4000,
         random_state: Seed = None,
     ) -> None:
         self.n_components = n_components
