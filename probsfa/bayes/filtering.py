@@ -80,7 +80,7 @@ class BayesianFilterResult(NamedTuple):
 
     @property
     def std(self) -> Any:
-        """Standard deviations of the factors, shape (T, K); a frame if the means are one."""
+        """Standard deviations of the factors, shape (T, K); a frame if `means` is a frame."""
         return like_array(self.means, np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2)))
 
     @property

@@ -80,7 +80,7 @@ class Reconstruction(InvertibleTransformer):
         Returns
         -------
         float
-            Minus the risk ``R`` on these rows.
+            Minus the mean squared distance.
         """
         check_is_fitted(self)
         values = check_sequences(self, X, reset=False, allow_nan=False).values

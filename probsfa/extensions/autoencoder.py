@@ -63,13 +63,13 @@ class LinearAutoencoder(Reconstruction):
 
     See Also
     --------
-    sklearn.decomposition.PCA : The same subspace without iteration, with its axes.
+    sklearn.decomposition.PCA : The same subspace and its principal axes, without iteration.
     Autoencoder : Nonlinear encoder and decoder.
 
     Notes
     -----
-    The coordinates are determined up to a rotation. An iteration is a step of the power method, so that
-    convergence is slow if the K-th eigenvalue is close to the next one.
+    The coordinates are determined up to a rotation. An iteration is a step of subspace iteration (the block
+    power method), so that convergence is slow if the K-th eigenvalue is close to the next one.
 
     References
     ----------
@@ -166,31 +166,32 @@ def _orthonormal(moved: FloatArray, before: FloatArray) -> FloatArray:
 class Autoencoder(Reconstruction):
     """Nonlinear autoencoder with a bottleneck of few coordinates, optionally denoising.
 
-    A neural network with layers of `hidden` units, K coordinates and `hidden` units between the columns and
-    their reconstruction. It is trained to reproduce the rows, optionally from noisy rows (``E |x - f(g(x +
-    noise))|^2``). It is a :class:`sklearn.neural_network.MLPRegressor` on standardized columns.
+    A neural network with three hidden layers, of `hidden`, K and `hidden` units; the outputs of the middle
+    layer are the coordinates. It is trained to reproduce the rows, optionally from noisy rows (``E |x - f(g(x
+    + noise))|^2``). It is a :class:`sklearn.neural_network.MLPRegressor` on standardized columns.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of coordinates, ``K``.
     hidden : int, default=32
-        Number of units in the layers before and after the coordinates.
+        Number of units in each of the layers before and after the coordinates.
     corruption : float, default=0.0
         Standard deviation of the noise that is added to the inputs in training, in standard deviations of the
         columns.
     n_noisy : int, default=10
-        Number of noisy copies of each row, with `corruption`.
+        Number of noisy copies of each row; used only if `corruption` is positive.
     activation : {"tanh", "relu", "logistic"}, default="tanh"
         Activation function of all layers except the last.
     penalty : float, default=1e-5
         L2 penalty of the weights, the parameter `alpha` of scikit-learn.
     solver : {"lbfgs", "adam"}, default="lbfgs"
-        Solver: "lbfgs" for up to about ten thousand rows, "adam" for more.
+        Solver of scikit-learn; "lbfgs" is suited to at most about ten thousand rows, "adam" to more.
     n_init : int, default=2
-        Number of networks; the one with the smallest training error is used. The first starts from an encoder
-        and a decoder of the ranks of the rows in an eigenmap of nearest neighbours, which unfolds curves; the
-        others start from random weights.
+        Number of starts; the network with the smallest training error is used. For the first start, encoder
+        and decoder are trained separately, with the ranks of the rows in each coordinate of a Laplacian
+        eigenmap as the outputs of the middle layer; this unfolds curves. The others start from random
+        weights.
     max_iter : int, default=4000
         Maximum number of iterations of the solver. On tightly wound curves a thousand are too few.
     random_state : int, Generator or None, default=None

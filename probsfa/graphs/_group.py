@@ -256,17 +256,18 @@ def serial(
     The sorted labels are divided into at most L groups; equal labels stay together. Every sample has edges to
     all samples of the previous and the next group, but not of its own group. For groups of equal size, all
     edge weights are 1. Node weights are 2, and 1 in the first and the last group, so that the graph is
-    consistent.
+    consistent: node weights are proportional to the sums of the edge weights at their vertices.
 
     Parameters
     ----------
     y : array-like (N,)
         Numeric labels.
     n_groups : int, optional
-        L, at least 2, better 4 or more. Default ``sqrt(N)``, at most 50.
+        L, the maximum number of groups: at least 2, better 4 or more. Default ``sqrt(N)``, at most 50.
     balanced : bool, default=True
         Whether groups of less than half of ``N / L`` samples (rare labels) are merged with the smaller
-        adjacent group. Otherwise, at most L distinct labels are L groups, even of few samples.
+        adjacent group. With False, each distinct label is a group if there are at most L of them, even if
+        few samples have it.
     sample_weight : array-like (N,), optional
         Sample weights; an integer weight is equivalent to repeating the sample.
 
@@ -284,10 +285,10 @@ def serial(
 
     Notes
     -----
-    Section 5.3 of the paper, which assumes groups of equal size. Labels are grouped by their midranks, so
-    that groups do not depend on the order of the rows. For sizes ``N_l`` and their mean ``M``, node weights
-    are divided by ``N_l / M`` here and edge weights by ``N_l N_l' / M^2``: groups have equal weight, and the
-    graph is consistent.
+    Section 5.3 of Escalante-B. & Wiskott (2013, JMLR 14:3683), which assumes groups of equal size. Labels are
+    grouped by their midranks, so that groups do not depend on the order of the rows. For sizes ``N_l`` and
+    their mean ``M``, node weights are divided by ``N_l / M`` here and edge weights by ``N_l N_l' / M^2``:
+    groups have equal weight, and the graph is consistent.
 
     Examples
     --------

@@ -41,8 +41,8 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
         Nonnegative edge weights, with self-loops on the diagonal. Directed weights are replaced by their mean
         over both directions, which does not change delta values.
     node_weights : array-like (N,), "degree" or None, default=None
-        Nonnegative weight of every sample; by default all equal. "degree" uses the row sums, which makes the
-        graph consistent and its features those of locality preserving projections (section 7.1 of the paper).
+        Nonnegative weight of every sample; by default 1. "degree" uses the row sums of the edge weights. The
+        graph is then consistent (see Notes), and its features are those of locality preserving projections.
 
     Returns
     -------
@@ -58,6 +58,11 @@ def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
     See Also
     --------
     heat_kernel, nearest_neighbors : Graphs of similarities of samples.
+
+    Notes
+    -----
+    A graph is consistent if node weights are proportional to the sums of the edge weights at their vertices
+    (Escalante-B. & Wiskott 2013, JMLR 14:3683; section 7.1 on locality preserving projections).
 
     Examples
     --------

@@ -372,14 +372,14 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
 
 
 def trend(times: Any, degree: int = 1) -> Any:
-    """Return a polynomial trend: powers of years since 2000 for dates, or of numbers.
+    """Return a polynomial trend: powers of the times, for dates in years since 2000.
 
     The origin is fixed, so that the trend of a forecast continues that of the training data.
 
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
-        For a series whose index has no dates, its values are used.
+        For a pandas Series whose index has no dates, its values are the times.
     degree : int, default=1
         Highest power.
 
@@ -413,7 +413,7 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     Parameters
     ----------
     times : DatetimeIndex, PeriodIndex, frame with an index, or array-like of numbers or dates (T,)
-        For a series whose index has no dates, its values are used.
+        For a pandas Series whose index has no dates, its values are the times.
     period : number or duration
         Period in the unit of the numbers; for dates a duration such as ``"24h"`` or ``"365.2425D"``.
     n : int, default=1

@@ -105,20 +105,20 @@ class FilterResult:
     Attributes
     ----------
     means : ndarray or frame of shape (T, K)
-        Means of the factors given the rows so far.
+        Means of the factors given the rows up to the current one.
     covariances : ndarray of shape (T, K, K)
         Their covariances.
     row_log_likelihoods : ndarray of shape (T,)
         Log density of each row given the rows before it, in nats; zero for rows without observations.
     state : FilterState
-        State from which to continue; includes AR(1) noise.
+        State from which to continue with later rows; it includes the states of AR(1) noise.
     predictions : ndarray or frame of shape (T, D)
-        Means of the observations given the rows before. Computed at first use, like the next two.
+        Means of the observations given the previous rows. Computed at first use, like the next two.
     prediction_std : ndarray or frame of shape (T, D)
-        Standard deviations of these predictions, noise included.
+        Standard deviations of the observations given the previous rows, including the noise.
     innovations : ndarray or frame of shape (T, D)
         Standardized prediction errors, ``(x - predictions) / prediction_std``; NaN where a value is missing.
-        If the model is right, they are independent and standard normal in each column.
+        If the model is correct, those of each column are independent and standard normal.
 
     See Also
     --------
@@ -134,7 +134,7 @@ class FilterResult:
     _like: Any = field(default=None, repr=False, kw_only=True)
 
     def like(self, x: Any, factors: Any) -> Self:
-        """Return the result with arrays of the type of the rows `x`; `factors` names the factors."""
+        """Return the result as frames if the rows `x` are a frame; `factors` are the names of the factors."""
         return replace(self, means=like_array(x, self.means, factors, ()), _like=x)
 
     @property

@@ -161,20 +161,20 @@ _REMEDY = (
 
 
 class RegularizationPath(NamedTuple):
-    """Outputs for increasing regularization.
+    """Slowness and variances of the outputs for increasing regularization.
 
     Attributes
     ----------
     regularizations : ndarray (P,)
         ``lambda``, ascending.
     delta_values : ndarray (P, K)
-        Mean squared change over the training rows.
+        Mean squared change of each output over the training rows.
     variances : ndarray (P, K)
         Variances of the outputs of ``transform`` on the training rows. In exact arithmetic they are one;
         deviations show numerical instability.
     chosen : float
-        The smallest regularization at which all variances are one within the tolerance; NaN if no value
-        qualifies.
+        The smallest regularization at which all variances are one within the tolerance; NaN if there is none.
+        ``regularization="auto"`` selects by the held-out delta values instead.
     held_out_delta_values : ndarray (P, K)
         Delta values by cross-validation over folds of consecutive rows; NaN if rows are too few.
     """

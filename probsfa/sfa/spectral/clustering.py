@@ -33,16 +33,16 @@ _NO_EIGENVALUE = 1e-8  # of mu; below it rounding errors determine direction and
 
 
 def eigengap(eigenvalues: ArrayLike) -> int:
-    """Return the number of clusters with the largest gap between eigenvalues.
+    """Return the number of clusters by the largest gap between consecutive eigenvalues.
 
-    With k weakly connected groups, k eigenvalues are close to that of the constant, and the next one is
-    separated from them by a gap.
+    With k weakly connected groups, k eigenvalues are close to that of the constant eigenvector (one of them
+    equals it), and the next one is separated from them by a gap.
 
     Parameters
     ----------
     eigenvalues : array-like (m,)
-        At least two, ascending ``lambda`` of a Laplacian or descending ``mu`` of a random walk, that of the
-        constant (0 or 1) first.
+        At least two: the ``lambda`` of a Laplacian in ascending order or the ``mu`` of a random walk in
+        descending order, the first being that of the constant eigenvector (0 or 1).
 
     Returns
     -------
@@ -52,7 +52,7 @@ def eigengap(eigenvalues: ArrayLike) -> int:
     Raises
     ------
     ValueError
-        If there are fewer than two, or they are not sorted.
+        If there are fewer than two, or they are not finite or not sorted.
 
     See Also
     --------
