@@ -9,5 +9,5 @@ __all__ = ["BoolArray", "FloatArray", "Seed"]
 FloatArray = NDArray[np.float64]
 #: An array of bool of any shape.
 BoolArray = NDArray[np.bool_]
-#: A random state of scikit-learn.
+#: Seed or random generator, for parameters such as `random_state`.
 Seed = int | np.random.Generator | np.random.RandomState | None

@@ -53,7 +53,7 @@ class ModelSettings(NamedTuple):
 
     @property
     def kinds(self) -> Kinds | None:
-        """Processes in addition to AR(1) factors; None if there are no others."""
+        """Processes other than AR(1) factors, including AR(1) noise; None if there are none."""
         ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
         options = FitOptions(
             0, rhythms=self.rhythms, smooth=self.smooth, smoothness=self.smoothness, trend=self.trend
@@ -82,7 +82,7 @@ class InferenceProblem(NamedTuple):
     data : TargetData
         Data of the posterior density.
     laplace : LaplaceApproximation
-        Its maximum and the curvature at the maximum.
+        Maximum of the density and curvature at the maximum, which define the coordinates.
     labelling : Labelling
         Labels of the factors at the maximum.
     """
@@ -116,7 +116,7 @@ def fit_posterior(
     inference : InferenceSettings
         Settings of the inference.
     rng : Generator
-        Seed or generator of all random numbers.
+        Generator of all random numbers.
     progress : callable
         Opens a progress bar.
     exog_names : tuple of str
@@ -164,7 +164,10 @@ def _fit_robust(
     rng: np.random.Generator,
     progress: ProgressBar,
 ) -> FittedPosterior:
-    """Sample a model with Student-t noise by Gibbs sampling; labels are those of the maximum of the bound."""
+    """Sample a model with Student-t noise by Gibbs sampling.
+
+    Draws are relabelled to match the start, the maximum of a lower bound of the likelihood.
+    """
     start, units, inner, rows, target, values = _prepare(sequences, model)
     series, panel = pack(rows, False), make_panel(rows)
     first = inner.replace(
@@ -185,7 +188,7 @@ def _fit_robust(
     lead = chains.degrees.shape
     inside = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
     raw = units.in_data_units(inside)
-    # In units of the innovations, loadings and time scales are nearly independent.
+    # Loadings times the standard deviation of innovations hardly depend on the time scales a posteriori.
     by_innovation = inside.loadings * np.sqrt(1.0 - inside.decay[..., None, :] ** 2)
     # In double precision a decay may round to zero or one.
     apart = np.clip(inside.decay, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
@@ -375,7 +378,7 @@ def _run_svi(
                 report=bar.update,
             )
             interrupted |= fit.interrupted
-            # The fit of a guide may have fewer steps than the others after an interrupt.
+            # An interrupted fit may have fewer steps than the others, and is used only if it is the first.
             if not fits or not fit.interrupted:
                 fits.append((one, fit))
             if interrupted:

@@ -18,7 +18,7 @@ OBSERVATIONS = "observations"
 
 
 class Series(NamedTuple):
-    """Observations in the format of the model.
+    """Observations as arrays for the NumPyro model.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class NoiseModel(NamedTuple):
     structure : NoiseVariances
         Which columns share a variance, and which variances are known.
     known : float or Array (D,), optional
-        Known variances; those of other columns are not used.
+        Known variances; entries of columns with learned variances are ignored.
     least : float or Array (D,), optional
         Lower bound of learned variances, imposed by :func:`at_least`.
     """
@@ -59,7 +59,7 @@ class NoiseModel(NamedTuple):
     least: Any = None
 
     def of_columns(self, by_group: Any) -> Any:
-        """Return values (..., D) of the columns from those of the groups (..., F); 1 if noise is known."""
+        """Return values per column (..., D) from values per group (..., F); 1 for columns of known noise."""
         if self.structure.separate:
             return by_group
         groups = np.array(self.structure.groups)
@@ -69,19 +69,19 @@ class NoiseModel(NamedTuple):
         return values if np.all(groups >= 0) else jnp.where(groups >= 0, values, 1.0)
 
     def restricted(self, by_column: Any) -> Any:
-        """Return variances (..., D) with their lower bound, replaced by the known ones."""
+        """Return variances (..., D): learned ones with their lower bound, and the known ones."""
         free = np.array(self.structure.groups) >= 0
         variance = at_least(by_column, self.least)
         return variance if np.all(free) else jnp.where(free, variance, self.known)
 
 
 def from_panel(panel: Panel) -> Series:
-    """Return packed observations in the format of the model."""
+    """Return the observations of a panel as a Series."""
     return Series(panel.values[:], panel.mask[:] > 0.0, panel.gap_index, panel.gaps)
 
 
 def as_series(X: Any) -> Series:
-    """Return a Series of observations (T, D) with NaN where missing, evenly sampled and of one sequence."""
+    """Return evenly sampled observations (T, D) or (S, T, D), NaN where missing, as a Series."""
     values = jnp.asarray(X)
     mask = ~jnp.isnan(values)
     start = (jnp.arange(values.shape[-2]) == 0).astype(jnp.int32)
@@ -100,9 +100,10 @@ def factorial_ar1_model(
 ) -> Array:
     """Factorial AR(1) model for the samplers and guides of NumPyro.
 
-    Sites: ``timescale`` (K,), ``loadings`` (D, K), ``noise_std`` or ``noise_variance`` (D,), ``offset`` (D,),
-    with covariates ``exog_coef`` (D, P), and ``observations``; ``decay`` and ``noise_variance`` are
-    deterministic sites.
+    Sampled sites: ``timescale`` (K,), ``loadings`` (D, K), ``noise_std`` (F,) for F free variances,
+    ``offset`` (D,), ``exog_coef`` (D, P) if there are covariates, and ``observations``. Deterministic sites:
+    ``decay`` (K,) and ``noise_variance`` (D,). If `priors` has a prior of the noise variance,
+    ``noise_variance`` (F,) is sampled instead of ``noise_std``. Known noise has no sites.
 
     Parameters
     ----------
@@ -129,7 +130,9 @@ def factorial_ar1_model(
     Notes
     -----
     With three dimensions the model is hierarchical: all sequences share time scales, loadings and offset,
-    and sequence ``s`` has the noise ``noise_std_d exp(noise_spread e_sd)`` with standard normal ``e``.
+    and column ``d`` of sequence ``s`` has the noise standard deviation
+    ``noise_std_d exp(noise_spread e_sd)`` with standard normal ``e``, the site ``noise_deviation``. With a
+    prior of the noise variance, ``typical_noise_variance`` is sampled, the square of ``noise_std_d``.
     The order and the signs of the factors are not constrained, because constraints would truncate the
     posterior; use :func:`probsfa.bayes.relabel` after sampling.
 
@@ -192,10 +195,9 @@ def sample_effects(priors: Priors, series: Series) -> Array:
 
 
 def at_least(variance: Any, least: Any) -> Any:
-    """Return noise variances with a smooth lower bound, unchanged far above it.
+    """Return noise variances with a smooth lower bound, ``sqrt(variance^2 + least^2)``.
 
-    The relative difference of ``sqrt(r^2 + least^2)`` and ``r`` is below 1e-12 if ``r`` is above a million
-    times `least`.
+    Variances above a million times `least` are unchanged: the relative difference would be below 1e-12.
     """
     if least is None:
         return variance

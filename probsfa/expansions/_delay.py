@@ -42,7 +42,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
 
     See Also
     --------
-    probsfa.SFA : Slow features with the parameter `lag`, which requires no further columns.
+    probsfa.SFA : Its parameter `lag` compares rows further apart without additional columns.
 
     Examples
     --------
@@ -53,7 +53,8 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
     >>> embedding.get_feature_names_out().tolist()
     ['x0', 'x0(t-2)', 'x0(t-4)']
 
-    Two sines behind one measurement, told apart by its past:
+    The sum of two sines is one column; in an embedding of four rows they are separable. The slow
+    features are the sine and the cosine of the slower one, of period 314:
 
     >>> import numpy as np
     >>> from sklearn.pipeline import make_pipeline
@@ -79,7 +80,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
             Rows in order of time; a list is several sequences.
         y : ignored
         lengths : array-like of int, optional
-            Cuts one array into consecutive sequences.
+            Lengths of consecutive sequences in one array.
 
         Returns
         -------
@@ -118,7 +119,7 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         parts: list[Any] = [self._embedded(sequences.values[rows]) for rows in sequences.slices]
         config = getattr(self, "_sklearn_output_config", {})
         if config.get("transform", get_config()["transform_output"]) == "pandas":
-            # Without an index of its own, scikit-learn would set the index of X, which has more rows.
+            # For an output without an index, scikit-learn uses the index of X, which has more rows.
             indexes = self._indexes(X, sequences)
             parts = [part if i is None else _frame(part, i) for part, i in zip(parts, indexes, strict=True)]
         if sequences.is_list:

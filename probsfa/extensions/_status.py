@@ -22,17 +22,17 @@ def status_sentence(
     n_iter, max_iter : int
         Number of iterations, and maximum number.
     criterion : str, default=""
-        Description of the convergence criterion, if any.
+        Text after the number of iterations of a converged fit, for example ": the gain is below tol".
     unfinished : str
-        Description of the unfinished state at `max_iter`.
+        Text after the number of iterations of a fit that stopped at `max_iter`, with its punctuation.
     remedy : str
-        Advice for a fit that stopped at `max_iter`.
+        Advice for a fit that stopped at `max_iter`; it follows "Use".
     best : str
-        Description of the result of an interrupted fit.
+        The result of an interrupted fit, for example "these are the best parameters"; "so far" follows.
 
     Examples
     --------
-    >>> status_sentence("max_iter", 5, 5, unfinished="; the bound was still rising", best="the best")
+    >>> status_sentence("max_iter", 5, 5, unfinished="; the bound was still rising", best="this is the best")
     'Stopped after max_iter=5 iterations; the bound was still rising. Use a larger max_iter or tol.'
     """
     sentences = {

@@ -26,7 +26,7 @@ __all__ = [
     "warn_of_heavy_samples",
 ]
 
-_HEAVY = 10  # times the mean weight: one such sample in a hundred has a tenth of the total weight
+_HEAVY = 10  # multiple of the mean weight; at this limit, one of 100 samples has a tenth of the total weight
 
 _Builder = TypeVar("_Builder", bound=Callable[..., TrainingGraph])
 #: Builders of graphs that need labels only, by name; registered by :func:`from_labels`.
@@ -73,7 +73,7 @@ def check_labels(y: Any) -> NDArray[np.float64]:
 
 
 def check_classes(y: Any) -> NDArray[np.intp]:
-    """Return which of the sorted distinct labels every sample has, shape (N,); labels may be strings."""
+    """Return the class of every sample as an index into the sorted distinct labels; they may be strings."""
     labels = column_or_1d(check_complete(y))
     if labels.dtype.kind in "fc" and not np.isfinite(labels).all():
         raise ValueError("y contains NaN or infinity; every sample requires a class.")
@@ -105,9 +105,9 @@ def order_of_labels(y: Any) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     Returns
     -------
     order : ndarray (N,)
-        Samples from the smallest label to the largest.
+        Indices of the samples, from the smallest label to the largest.
     sizes : ndarray (S,)
-        Samples of the smallest label, of the next one, and so on.
+        Numbers of samples with the smallest label, with the next one, and so on.
 
     Raises
     ------
@@ -131,11 +131,12 @@ def label_groups(
 ) -> NDArray[np.intp]:
     """Divide labels into groups, lower labels first; return the group of every sample, shape (N,).
 
-    Samples of equal label stay together, so groups do not depend on the order of the samples. At most
-    `n_groups` distinct labels are the groups; others are divided by their midranks, into groups whose sizes
-    differ by at most one if no labels are equal. By default there are ``sqrt(N)`` groups and at most 50, the
-    number used in section 6.2 of the paper. The labels -y have the same groups as y in the opposite order,
-    except for the middle label of symmetric labels, if it lies between two groups.
+    Samples of equal label stay together, so groups do not depend on the order of the samples. If there are at
+    most `n_groups` distinct labels, each is a group. Otherwise the range of midranks is divided into
+    intervals of equal length; if no labels are equal, the sizes of the groups differ by at most one. By
+    default there are ``sqrt(N)`` groups and at most 50, the number used by Escalante-B. & Wiskott (2013,
+    section 6.2). The labels -y have the groups of y in reverse order, unless the mean of y is midway between
+    its minimum and maximum: ties are then resolved in the same direction for both.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def label_groups(
     low, high = labels.min(), labels.max()
     if labels.mean() - low > (0.5 + 1e-9) * (
         high - low
-    ):  # groups that cannot be symmetric start at the long tail
+    ):  # reverse the labels, so that ties are resolved alike for y and -y
         groups = label_groups(-labels, n_groups, balanced=balanced, sample_weight=sample_weight, name=name)
         return groups.max() - groups
     distinct, label_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
@@ -168,7 +169,7 @@ def label_groups(
     group_of = np.arange(len(distinct))
     if len(distinct) > wanted:
         place, border = np.divmod((2 * np.cumsum(counts) - counts) * wanted, 2 * n)
-        below = (border == 0) & (2 * place < wanted)  # between two groups: use the one nearer to the end
+        below = (border == 0) & (2 * place < wanted)  # a midrank between two groups: the outer one
         group_of = np.unique(place - below, return_inverse=True)[1]
     if balanced:
         group_of = _merge_small(np.bincount(group_of, weights=counts), n / (2 * wanted))[group_of]
@@ -176,7 +177,7 @@ def label_groups(
 
 
 def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
-    """Return the merged group of every group; each has at least `smallest`, or only two are left.
+    """Return the merged group of every group; each has at least size `smallest`, or only two are left.
 
     The smallest group is repeatedly merged with the smaller adjacent group.
     """

@@ -57,14 +57,16 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
 
 
 def power_of_a_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
-    """Return the approximate gain in log-likelihood from another stochastic cycle, in nats."""
+    """Return the approximate maximum gain in log-likelihood from another stochastic cycle, in nats."""
     params = model.fitted.standardised_params.state_space
     centred = [rows - params.offset for rows in on_even_grid(model.standardised_panel(sequences))]
     return power_of_a_rhythm(params, centred)
 
 
 def gain_for_a_cycle(n_features: int, n_observed: int) -> float:
-    """Return the gain in log-likelihood, in nats, for which BIC includes another stochastic cycle.
+    """Return the gain in log-likelihood, in nats, above which BIC prefers another stochastic cycle.
+
+    A cycle has ``2 n_features + 1`` free parameters.
 
     Parameters
     ----------

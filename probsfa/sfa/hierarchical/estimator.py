@@ -52,7 +52,8 @@ class HierarchicalSFA(ScoredOnGraph):
         Arrangement of the columns of X: ``(length,)`` for a line, ``(height, width)`` for an image, row by
         row. By default a line of all columns, or the shape of the images in X.
     n_channels : int, default=1
-        Number of values at every position (such as colours), in adjacent columns of X; for images, that of X.
+        Number of values at every position (such as colours), in adjacent columns of X. If X has images, their
+        number of channels is used.
     graph : TrainingGraph, str or callable, optional
         Training graph of all layers, as in :class:`GraphSFA`. By default, or with "temporal", edges join rows
         `lag` apart in one sequence.
@@ -80,7 +81,7 @@ class HierarchicalSFA(ScoredOnGraph):
     grids_ : list of tuple of int
         Numbers of nodes along each axis, for every layer.
     banks_ : list of NodeBank
-        The trained nodes, one or two linear stages for each layer.
+        The trained nodes of each linear stage; a layer has one stage, or two with `pca`.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -92,9 +93,10 @@ class HierarchicalSFA(ScoredOnGraph):
 
     Notes
     -----
-    Layers are trained from the bottom to the top. All nodes of a layer are trained in one batched computation
-    and any division into chunks gives the same result up to rounding. If the rank of a node's inputs is lower
-    than its number of outputs, as in a constant corner of all images, the other outputs are zero.
+    Layers are trained from the bottom to the top. All nodes of a layer are trained in one batched
+    computation, and any division into chunks gives the same result up to rounding. If a node has more outputs
+    than the rank of its inputs, for example in a corner that is constant in all images, the outputs beyond
+    the rank are zero. This is an error in the top layer.
 
     References
     ----------
@@ -148,12 +150,12 @@ class HierarchicalSFA(ScoredOnGraph):
         Parameters
         ----------
         X : array-like (T, D), images (T, H, W[, C]), list of such, or callable
-            Complete rows; a list is several sequences. For data larger than memory, a callable returns an
-            iterable of arrays (rows, D), consecutive chunks of the data, the same at each call.
+            Complete rows; a list is several sequences. For data larger than memory, a callable that returns
+            an iterable of consecutive chunks of the rows, arrays (rows, D); every call returns the same rows.
         y : array-like (T,), optional
             Labels, if `graph` is built from them.
         lengths : array-like of int, optional
-            Lengths of consecutive sequences in one array, or in the rows of all chunks.
+            Lengths of consecutive sequences, if X is one array or a callable.
 
         Returns
         -------
@@ -345,7 +347,7 @@ class HierarchicalSFA(ScoredOnGraph):
 
 
 def _warn(banks: list[NodeBank], n_rows: int) -> None:
-    """Warn of nodes that can fit any time series of the training rows."""
+    """Warn of nodes whose inputs have a rank so high that outputs can fit any values on the training rows."""
     for bank in banks:
         seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
         if bank.stage.method != "pca" and bank.rank.max() >= seen - 1:

@@ -21,7 +21,7 @@ __all__ = ["MOST_STATES", "SWITCH", "available", "kernels", "pack", "warn_if_mis
 SWITCH = "PROBSFA_CORE"
 #: Maximum dimension of the state that kernels are compiled for.
 MOST_STATES = 160
-# Version of the module's functions that this file requires.
+# Version of the module's interface that this file requires.
 _INTERFACE = 2
 
 
@@ -77,7 +77,10 @@ def kernels() -> Any:
 
 
 def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray]:
-    """Return values, zero where missing, and mask of rows: :func:`.pack_rows`, compiled if possible."""
+    """Return values in units of the model, zero where missing, and the mask of rows with NaN.
+
+    This is :func:`.pack_rows`, computed by the compiled engine where the array allows it.
+    """
     plain = type(block) in (np.ndarray, np.memmap) and block.dtype == np.float64  # no masked array
     in_place = block.flags.c_contiguous and block.flags.aligned
     if units is None or not (plain and in_place and block.shape[1:] == units.shift.shape and available()):
@@ -90,15 +93,22 @@ def pack(block: FloatArray, units: Units | None) -> tuple[FloatArray, FloatArray
 
 # ---- arrays: transitions over gaps, columns, sums, lower triangles
 
-#: Numbers of a SIMD vector, as in segments.c.
+#: Number of doubles in a SIMD vector, as in segments.c.
 LANES = 4
 
 
 class Precisions(NamedTuple):
-    """Transitions over each gap and then the sequence start, in the form that segments use.
+    """Matrices of transitions for information filters, as arrays for the kernels of ``segments.c``.
 
-    ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1`` as returned by :func:`by_diagonals`, (U + 1, 2, K); and ``log|Q|``
-    (U + 1,).
+    The first axis is the ``U`` gaps, followed by the sequence start.
+
+    Attributes
+    ----------
+    weight, known, inverse : ndarray (U + 1, B, K)
+        ``A' Q^-1``, ``A' Q^-1 A`` and ``Q^-1``, in the layout of :func:`by_diagonals`; the kernels require
+        ``B = 2``.
+    log_det : ndarray (U + 1,)
+        ``log|Q|``.
     """
 
     weight: FloatArray
@@ -108,7 +118,7 @@ class Precisions(NamedTuple):
 
     @classmethod
     def of(cls, steps: Transition) -> "Precisions":
-        """Return the tables of transitions (U + 1, K)."""
+        """Return the matrices of transitions (U + 1, K) from :func:`.transition_table`."""
         batch = steps.as_batch()
         precisions = batch.in_information_form()
         return cls(
@@ -120,10 +130,11 @@ class Precisions(NamedTuple):
 
 
 def by_diagonals(batch: Blocks) -> FloatArray:
-    """Return a batch of matrices of blocks as (U, B, K), the diagonals first.
+    """Return the cyclic diagonals of a batch of ``U`` block-diagonal matrices, as an array (U, B, K).
 
-    For row ``i`` of a block, columns ``i + 1``, ``i + 2``, modulo the size of the block, follow. ``B`` is the
-    size of the largest block, at least two.
+    Entry ``[u, b, k]`` is from row ``k`` of matrix ``u``. If this is row ``i`` of a block of size ``n``, the
+    entry is that in column ``(i + b) mod n`` of the block; it is zero if ``b >= n``. ``B`` is the size of the
+    largest block, at least two.
     """
     first, count = batch.diagonal.shape
     width = max((2, *(group.shape[1] for group in batch.groups)))
@@ -140,9 +151,16 @@ def by_diagonals(batch: Blocks) -> FloatArray:
 
 
 class Roots(NamedTuple):
-    """Transitions over each gap and then the sequence start, in the form that recursions use.
+    """Matrices of transitions for square-root filters, as arrays for the kernels of ``recursions.c``.
 
-    ``A`` and upper triangles ``N`` with ``Q = N' N``, both (U + 1, K, K).
+    The first axis is the ``U`` gaps, followed by the sequence start.
+
+    Attributes
+    ----------
+    transition : ndarray (U + 1, K, K)
+        ``A``.
+    innovation : ndarray (U + 1, K, K)
+        Upper triangles ``N`` with ``Q = N' N``.
     """
 
     transition: FloatArray
@@ -150,13 +168,13 @@ class Roots(NamedTuple):
 
     @classmethod
     def of(cls, steps: Transition) -> "Roots":
-        """Return the tables of transitions (U + 1, K)."""
+        """Return the matrices of transitions (U + 1, K) from :func:`.transition_table`."""
         batch = steps.as_batch()
         both = (batch.matrix.matrix(), batch.innovation_root().matrix())
         return cls(*(np.ascontiguousarray(np.moveaxis(x, -1, 0), np.float64) for x in both))
 
     def chosen(self, index: NDArray[np.int32]) -> tuple["Roots", NDArray[np.int32]]:
-        """Return only the transitions that an index uses, and the index into them."""
+        """Return only the transitions that occur in an index, and the index into these."""
         used, inverse = np.unique(index, return_inverse=True)
         return Roots(self.transition[used], self.innovation[used]), inverse.astype(np.int32)
 
@@ -200,7 +218,7 @@ class Sums(NamedTuple):
     def zero(
         cls, n_states: int, n_terms: int, n_features: int, n_gaps: int, *, complete: bool = False
     ) -> "Sums":
-        """Return sums over no rows; if rows are complete, all columns share the sums ``seen``."""
+        """Return sums of zero; if rows are complete, all columns share the first one of ``seen``."""
         k, d = n_states, n_features
         width = d + 1 + -(d + 1) % LANES
         seen = (k * (k + 1) + k + 1, LANES if complete else width)
@@ -208,7 +226,7 @@ class Sums(NamedTuple):
         return cls(*(np.zeros(shape) for shape in shapes))
 
     def statistics(self, log_likelihood: float, loadings: FloatArray, *, complete: bool) -> Statistics:
-        """Return the expected statistics, of complete rows or others."""
+        """Return the expected statistics; `complete` as in :meth:`zero`."""
         d, k = loadings.shape
         packed = k * (k + 1) // 2
         seen = self.seen[:, :1] if complete else self.seen[:, : d + 1]
@@ -253,7 +271,7 @@ def unpacked(lower: FloatArray) -> FloatArray:
 
 @cache
 def _places(count: int) -> NDArray[np.intp]:
-    """Return the indices of a symmetric matrix's entries in its lower triangle of ``count`` numbers."""
+    """Return, for each entry of a symmetric matrix, its index in the packed lower triangle (count,)."""
     size = round((np.sqrt(8.0 * count + 1.0) - 1.0) / 2.0)
     places = np.zeros((size, size), dtype=np.intp)
     places[lower_triangle(size)] = np.arange(count)
