@@ -296,8 +296,9 @@ class _Interrupt:
 
 
 def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
-    # Two stretches of warm-up of each of four chains, then, of the first one, two more and two of draws.
-    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 8 + 4))
+    # Two parts of the warm-up, of two batches of each of four chains; then, of the first chain, two batches
+    # of the third part and two of draws.
+    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 16 + 4))
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = clone(sampled).set_params(chain_method="sequential").fit(frame[0])
     assert model.draws_.decay.shape == (1, 50, 1)
@@ -305,8 +306,8 @@ def test_an_interrupt_keeps_the_draws_so_far(sampled, frame, monkeypatch):
 
 
 def test_an_interrupt_of_chains_in_threads_keeps_what_all_of_them_have(sampled, frame, monkeypatch):
-    # All stretches of all chains but the very last one, whichever chain comes to it.
-    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 4 * (2 + 8) - 1))
+    # All batches of all chains but the very last one, whichever chain comes to it.
+    monkeypatch.setattr(nuts, "_advance", _Interrupt(nuts._advance, 4 * (2 + 2 + 8) - 1))
     with pytest.warns(ConvergenceWarning, match="Interrupted"):
         model = clone(sampled).fit(frame[0])
     n_chains, n_draws, _ = model.draws_.decay.shape
