@@ -64,7 +64,9 @@ def log_density_of_hidden(expected):
     return scipy.stats.poisson.logpmf(complete[hidden], mean).mean()
 
 
-fills = {"Poisson": poisson.impute(spikes), "Gaussian": gaussian.impute(spikes)}
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it reports negative imputed counts, of which the lowest is printed
+    fills = {"Poisson": poisson.impute(spikes), "Gaussian": gaussian.impute(spikes)}
 models = {"Poisson": poisson, "Gaussian": gaussian}
 result = {}
 for name, model in models.items():
