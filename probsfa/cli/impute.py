@@ -93,10 +93,8 @@ def _fill(
             screen.warn(str(warning.message))
     filled, std = (series.in_order_of_file(result) for result in results)
     _check_finite(series, filled, std)
-    from probsfa.statespace.columns import (
-        listed,
-        unexpectedly_negative,
-    )  # slow to import before a file is read
+    # Not at the top: the import is slow, and files are checked before.
+    from probsfa.statespace.columns import listed, unexpectedly_negative
 
     negative = unexpectedly_negative(series.values, filled)
     if negative.any():

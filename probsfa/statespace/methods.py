@@ -242,8 +242,6 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _limits(self, X: Any, lower: FloatArray, upper: FloatArray) -> Interval:
         """Return limits of the factors, as frames for frames."""
-        if type(X) is np.ndarray:
-            return Interval(lower, upper)
         names = self.get_feature_names_out()
         return Interval(like_array(X, lower, names, ()), like_array(X, upper, names, ()))
 
@@ -373,8 +371,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         comparison = filled.beside_interpolation
         if comparison is not None and comparison.sentence and quantile is None:
             warnings.warn(comparison.sentence, UserWarning, stacklevel=3)
-        negative = unexpectedly_negative(sequences.values, filled.values)
-        if quantile is None and negative.any():
+        if quantile is None and (negative := unexpectedly_negative(sequences.values, filled.values)).any():
             names = listed(np.flatnonzero(negative.any(axis=0)), sequences.feature_names)
             warnings.warn(
                 f"{int(negative.sum()):,} imputed values of column {names} are negative, but no observed "
