@@ -18,7 +18,8 @@ from probsfa import (
     SpectralClustering,
 )
 from probsfa.datasets import hide_cells, make_slow_mixture
-from probsfa.graphs import heat_kernel, nearest_neighbors, temporal_moments
+from probsfa.graphs import heat_kernel, nearest_neighbors
+from probsfa.graphs.moments import temporal_moments
 from tests.sampling import sparsely
 
 

@@ -169,7 +169,13 @@ def test_dir_lists_public_names_only():
         ],
         *[("imputation", name) for name in ("Errors", "Hiding", "Method", "Progress")],
         *[("imputation", name) for name in ("fit_quietly", "hide", "score")],
-        *[("expansions", "is_stateless"), ("graphs", "MomentStream")],
+        *[("graphs", name) for name in ("GraphBuilder", "MomentStream", "graph_moments", "temporal_moments")],
+        *[("distributed", name) for name in ("graph_moments", "temporal_moments")],
+        *[
+            ("plots", f"plot_{name}")
+            for name in ("control_charts", "diagnostics", "model_selection", "selection")
+        ],
+        *[("expansions", "is_stateless"), ("bayes", "SharedScaleNormal")],
     ],
 )
 def test_names_that_were_public_warn(module, name):

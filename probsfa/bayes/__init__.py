@@ -40,6 +40,7 @@ Modules from the top down; each imports only modules below it:
 ========================  ==============================================================================
 """
 
+from probsfa._lazy import deprecated as _deprecated
 from probsfa.bayes import _loading as _loading
 from probsfa.bayes.distribution import FactorialAR1 as FactorialAR1
 from probsfa.bayes.estimator import BayesianSFA as BayesianSFA
@@ -48,7 +49,6 @@ from probsfa.bayes.filtering import BayesianFilterState as BayesianFilterState
 from probsfa.bayes.model import factorial_ar1_model as factorial_ar1_model
 from probsfa.bayes.predictive import BayesianForecast as BayesianForecast
 from probsfa.bayes.priors import Priors as Priors
-from probsfa.bayes.priors import SharedScaleNormal as SharedScaleNormal
 from probsfa.bayes.relabelling.matching import relabel as relabel
 
 __all__ = [
@@ -58,7 +58,16 @@ __all__ = [
     "BayesianSFA",
     "FactorialAR1",
     "Priors",
-    "SharedScaleNormal",
     "factorial_ar1_model",
     "relabel",
 ]
+
+__getattr__ = _deprecated(
+    __name__,
+    {
+        "SharedScaleNormal": (
+            "probsfa.bayes.priors:SharedScaleNormal",
+            "Use the parameter shrinkage of Priors.",
+        )
+    },
+)

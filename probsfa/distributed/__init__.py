@@ -6,8 +6,16 @@ or a list of sequences. The result equals that of ``fit`` in memory up to roundi
 is used: a ``distributed.Client`` if there is one, otherwise threads.
 """
 
+from probsfa._lazy import deprecated as _deprecated
 from probsfa.distributed._fit import fit as fit
-from probsfa.distributed._graph_moments import graph_moments as graph_moments
-from probsfa.distributed._moments import temporal_moments as temporal_moments
 
-__all__ = ["fit", "graph_moments", "temporal_moments"]
+__all__ = ["fit"]
+
+_FIT = "Use probsfa.distributed.fit and the attribute moments_."
+__getattr__ = _deprecated(
+    __name__,
+    {
+        "graph_moments": ("probsfa.distributed._graph_moments:graph_moments", _FIT),
+        "temporal_moments": ("probsfa.distributed._moments:temporal_moments", _FIT),
+    },
+)

@@ -55,13 +55,14 @@ def fit(estimator: _Estimator, X: Any, y: Any = None, *, lengths: Any = None) ->
 
     See Also
     --------
-    temporal_moments, graph_moments : Moments of distributed rows.
+    probsfa.sfa.SFA, probsfa.sfa.GraphSFA, probsfa.ProbabilisticSFA : Fits in memory.
 
     Notes
     -----
     *SFA*: one pass; each chunk receives the last rows of the chunk before, so that differences across borders
-    are exact. *GraphSFA*: see :func:`probsfa.distributed.graph_moments`. An expansion is fitted to the first
-    part, as in ``partial_fit``.
+    are exact. *GraphSFA*: the same for graphs in time; for other graphs, the rows are kept in the memory of
+    the cluster, and each task multiplies a few columns of all rows by the Laplacian. An expansion is fitted
+    to the first part, as in ``partial_fit``.
     *ProbabilisticSFA*: rows stay with the workers, which receive parameters and return sums of expected
     statistics in each step of the fit. A sequence is one task; divide very long sequences by `lengths`.
     Starting points are computed locally from as many whole sequences as fit into 128 MiB. Rows are treated as

@@ -35,7 +35,7 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     Returns
     -------
     probsfa.graphs.GraphMoments
-        Equal to :func:`probsfa.graphs.graph_moments` of the same rows in memory, up to rounding.
+        Equal to those of the same rows in memory, up to rounding.
 
     Raises
     ------
@@ -44,8 +44,7 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
 
     See Also
     --------
-    temporal_moments : Moments of differences in time.
-    probsfa.graphs.graph_moments : Moments of rows in memory.
+    probsfa.graphs.training_graph.graph_moments : Moments of rows in memory.
 
     Notes
     -----
@@ -56,7 +55,7 @@ def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
     Examples
     --------
     >>> import dask.array as da
-    >>> from probsfa.distributed import graph_moments
+    >>> from probsfa.distributed._graph_moments import graph_moments
     >>> from probsfa.graphs import clustered
     >>> X = da.from_array([[0.0], [1.0], [5.0], [7.0]], chunks=(3, 1))
     >>> print(graph_moments(clustered([0, 0, 1, 1]), X).difference_moment)

@@ -44,7 +44,7 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
     Returns
     -------
     probsfa.graphs.Moments
-        Equal to :func:`probsfa.graphs.temporal_moments` of the same rows in memory, up to rounding.
+        Equal to those of the same rows in memory, up to rounding.
 
     Raises
     ------
@@ -53,13 +53,12 @@ def temporal_moments(X: Any, *, lengths: Any = None, lag: int = 1, skip_incomple
 
     See Also
     --------
-    graph_moments : Moments on any training graph.
-    probsfa.graphs.temporal_moments : Moments of rows in memory.
+    probsfa.graphs.moments.temporal_moments : Moments of rows in memory.
 
     Examples
     --------
     >>> import dask.array as da
-    >>> from probsfa.distributed import temporal_moments
+    >>> from probsfa.distributed._moments import temporal_moments
     >>> m = temporal_moments(da.from_array([[0.0], [1.0], [3.0], [7.0]], chunks=(3, 1)), lengths=[2, 2])
     >>> m.mean, m.covariance, m.difference_moment
     (array([2.75]), array([[7.1875]]), array([[8.5]]))

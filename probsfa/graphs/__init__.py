@@ -21,7 +21,6 @@ from probsfa.graphs._sparse import nearest_neighbors as nearest_neighbors
 from probsfa.graphs.builders import Clustered as Clustered
 from probsfa.graphs.builders import ExactLabel as ExactLabel
 from probsfa.graphs.builders import FromSparse as FromSparse
-from probsfa.graphs.builders import GraphBuilder as GraphBuilder
 from probsfa.graphs.builders import HeatKernel as HeatKernel
 from probsfa.graphs.builders import Mixed as Mixed
 from probsfa.graphs.builders import MultiLabel as MultiLabel
@@ -35,12 +34,18 @@ from probsfa.graphs.builders import Temporal as Temporal
 from probsfa.graphs.builders import Transition as Transition
 from probsfa.graphs.builders import Union as Union
 from probsfa.graphs.moments import Moments as Moments
-from probsfa.graphs.moments import temporal_moments as temporal_moments
 from probsfa.graphs.training_graph import GraphMoments as GraphMoments
 from probsfa.graphs.training_graph import TrainingGraph as TrainingGraph
-from probsfa.graphs.training_graph import graph_moments as graph_moments
 
 __getattr__ = _deprecated(
     __name__,
-    {"MomentStream": ("probsfa.graphs.moments:MomentStream", "Use SFA.partial_fit, or temporal_moments.")},
+    {
+        "GraphBuilder": (
+            "probsfa.graphs.builders:GraphBuilder",
+            "Any callable that returns a graph is accepted.",
+        ),
+        "MomentStream": ("probsfa.graphs.moments:MomentStream", "Use SFA.partial_fit."),
+        "graph_moments": ("probsfa.graphs.training_graph:graph_moments", "Use GraphSFA.fit and moments_."),
+        "temporal_moments": ("probsfa.graphs.moments:temporal_moments", "Use SFA.fit and moments_."),
+    },
 )

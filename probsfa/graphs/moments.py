@@ -247,7 +247,7 @@ def temporal_moments(
     --------
     graph_moments : Moments on any training graph.
     MomentStream : Moments of rows that arrive in parts.
-    probsfa.distributed.temporal_moments : Moments on a Dask cluster.
+    probsfa.distributed.fit : Estimators of data on a Dask cluster.
 
     Examples
     --------

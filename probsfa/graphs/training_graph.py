@@ -420,8 +420,8 @@ def graph_moments(graph: TrainingGraph, X: ArrayLike) -> GraphMoments:
 
     See Also
     --------
-    temporal_moments : Moments for neighbours in time, in one pass over rows that may be incomplete.
-    probsfa.distributed.graph_moments : Moments on a Dask cluster.
+    probsfa.graphs.moments.temporal_moments : Moments for neighbours in time, of rows that may be incomplete.
+    probsfa.distributed.fit : Estimators of data on a Dask cluster.
 
     Notes
     -----

@@ -300,7 +300,7 @@ class ProcessMonitor(Saved, BaseEstimator):
     def plot(
         self, X: Any, *, truth: Any = None, axes: "list[Axes] | NDArray[Any] | None" = None, times: Any = None
     ) -> "list[Axes]":
-        """Draw the charts of one sequence; see :func:`probsfa.plots.plot_control_charts`.
+        """Draw control charts of one sequence: statistics over time, limits, and rows above them.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         -------
         list of matplotlib Axes
         """
-        from probsfa.plots import plot_control_charts
+        from probsfa.plots.monitoring import plot_control_charts
 
         return plot_control_charts(self.score_samples(X, times=times), self.limits_, truth=truth, axes=axes)
 

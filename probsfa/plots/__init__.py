@@ -5,12 +5,10 @@ saved, and global settings of matplotlib are not changed. With axes from ``matpl
 displayed in notebooks.
 """
 
-from probsfa.plots.diagnostics import plot_diagnostics as plot_diagnostics
+from probsfa._lazy import deprecated as _deprecated
 from probsfa.plots.graphs import plot_eigengap as plot_eigengap
 from probsfa.plots.graphs import plot_embedding as plot_embedding
 from probsfa.plots.graphs import plot_graph as plot_graph
-from probsfa.plots.model_selection import plot_model_selection as plot_model_selection
-from probsfa.plots.monitoring import plot_control_charts as plot_control_charts
 from probsfa.plots.posterior import plot_imputation_fan as plot_imputation_fan
 from probsfa.plots.posterior import plot_latents as plot_latents
 from probsfa.plots.posterior import plot_loadings as plot_loadings
@@ -19,13 +17,10 @@ from probsfa.plots.posterior import plot_timescales as plot_timescales
 from probsfa.plots.series import plot_delta_values as plot_delta_values
 from probsfa.plots.series import plot_history as plot_history
 from probsfa.plots.series import plot_imputation as plot_imputation
-from probsfa.plots.series import plot_selection as plot_selection
 from probsfa.plots.series import plot_slow_features as plot_slow_features
 
 __all__ = [
-    "plot_control_charts",
     "plot_delta_values",
-    "plot_diagnostics",
     "plot_eigengap",
     "plot_embedding",
     "plot_graph",
@@ -34,9 +29,21 @@ __all__ = [
     "plot_imputation_fan",
     "plot_latents",
     "plot_loadings",
-    "plot_model_selection",
     "plot_predictive_check",
-    "plot_selection",
     "plot_slow_features",
     "plot_timescales",
 ]
+
+_METHOD = "Use the method plot of"
+__getattr__ = _deprecated(
+    __name__,
+    {
+        "plot_control_charts": ("probsfa.plots.monitoring:plot_control_charts", f"{_METHOD} ProcessMonitor."),
+        "plot_diagnostics": ("probsfa.plots.diagnostics:plot_diagnostics", f"{_METHOD} the Diagnostics."),
+        "plot_model_selection": (
+            "probsfa.plots.model_selection:plot_model_selection",
+            f"{_METHOD} the ModelSelection.",
+        ),
+        "plot_selection": ("probsfa.plots.series:plot_selection", f"{_METHOD} the Selection."),
+    },
+)

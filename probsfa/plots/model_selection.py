@@ -44,7 +44,7 @@ def plot_model_selection(
     See Also
     --------
     probsfa.select_model : Select a model.
-    plot_selection : Selection of the number of factors.
+    probsfa.select_n_components : Select the number of factors.
 
     Examples
     --------

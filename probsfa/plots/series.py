@@ -248,7 +248,7 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
 
     See Also
     --------
-    plot_selection : Scores by number of factors.
+    probsfa.ProbabilisticSFA : Its attribute `history_`.
 
     Examples
     --------

@@ -149,7 +149,7 @@ class Diagnostics:
     See Also
     --------
     probsfa.ProbabilisticSFA.diagnose : Compute diagnostics.
-    probsfa.plots.plot_diagnostics : Draw them.
+    Diagnostics.plot : Draw them.
 
     Notes
     -----
@@ -228,8 +228,20 @@ class Diagnostics:
         return pd.DataFrame(columns, index=pd.Index(self.feature_names, name="column"))
 
     def plot(self, *, axes: "Sequence[Axes] | NDArray[Any] | None" = None) -> "list[Axes]":
-        """Draw the diagnostics; see :func:`probsfa.plots.plot_diagnostics`."""
-        from probsfa.plots import plot_diagnostics  # loads scikit-learn
+        """Draw residual diagnostics and coverage by column.
+
+        Parameters
+        ----------
+        axes : sequence of 4 matplotlib Axes, optional
+            Axes to draw on; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            Autocorrelations of the innovations by column and lag; normal quantile plots by column;
+            calibration curves by pattern of hidden values; coverage of 90 % intervals by column.
+        """
+        from probsfa.plots.diagnostics import plot_diagnostics  # loads scikit-learn
 
         return plot_diagnostics(self, axes=axes)
 

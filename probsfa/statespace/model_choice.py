@@ -115,8 +115,20 @@ class ModelSelection:
         return pd.DataFrame(list(self.records))
 
     def plot(self, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
-        """Draw the scores of all candidates; see :func:`probsfa.plots.plot_model_selection`."""
-        from probsfa.plots import plot_model_selection  # loads scikit-learn
+        """Draw held-out scores and errors of each model, and the selected model.
+
+        Parameters
+        ----------
+        axes : sequence of 2 matplotlib Axes, optional
+            Axes for scores and errors; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+            Left: difference to the best score of the round, with two standard errors. Right: root mean square
+            error. The selected model is orange.
+        """
+        from probsfa.plots.model_selection import plot_model_selection  # loads scikit-learn
 
         return plot_model_selection(self, axes=axes)
 

@@ -9,7 +9,7 @@ Candidates are fitted in ascending order; each fit starts from the previous one 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ from probsfa.statespace.learning.objective import FitResult
 from probsfa.statespace.learning.options import FitOptions, as_latents
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class Selection(NamedTuple):
@@ -87,6 +90,22 @@ class Selection(NamedTuple):
     score_error: FloatArray
     bic: FloatArray
 
+    def plot(self, *, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
+        """Draw held-out scores and errors by number of factors, and the selected number.
+
+        Parameters
+        ----------
+        axes : sequence of 2 matplotlib Axes, optional
+            Axes for log densities and errors; a new figure by default.
+
+        Returns
+        -------
+        list of matplotlib Axes
+        """
+        from probsfa.plots.series import plot_selection  # loads Matplotlib
+
+        return plot_selection(self, axes=axes)
+
 
 def select_n_components(
     X: Any,
@@ -139,7 +158,7 @@ def select_n_components(
     Returns
     -------
     Selection
-        Scores and the selected number; `probsfa.plots.plot_selection` draws them.
+        Scores and the selected number; its method `plot` draws them.
 
     Raises
     ------

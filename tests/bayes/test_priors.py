@@ -9,8 +9,8 @@ from numpyro.infer.util import log_density
 from scipy.integrate import quad
 from scipy.stats import invgamma, kstest, norm
 
-from probsfa.bayes import Priors, SharedScaleNormal, factorial_ar1_model
-from probsfa.bayes.priors import expand_prior
+from probsfa.bayes import Priors, factorial_ar1_model
+from probsfa.bayes.priors import SharedScaleNormal, expand_prior
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from probsfa import SFA, GraphSFA, graphs
+from probsfa.distributed._graph_moments import graph_moments as distributed_graph_moments
+from probsfa.distributed._moments import temporal_moments as distributed_temporal_moments
 from probsfa.expansions import Polynomial
+from probsfa.graphs.training_graph import graph_moments
 from tests.oracles import sfa as oracle
 from tests.sampling import sparsely
 from tests.tolerances import EXACT
@@ -40,7 +43,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("lengths", [None, [25, 2, 1, 32], [16, 16, 28]])
 def test_moments_equal_the_definition(X, chunk, lag, lengths):
     X = X[:60]
-    found = distributed.temporal_moments(da.from_array(X, chunks=(chunk, 2)), lengths=lengths, lag=lag)
+    found = distributed_temporal_moments(da.from_array(X, chunks=(chunk, 2)), lengths=lengths, lag=lag)
     pieces = np.split(X, np.cumsum(lengths or [60])[:-1])
     n, mean, B, pairs, A = oracle.moments(pieces, lag)
     assert (found.n_rows, found.n_differences, found.lag) == (n, pairs, lag)
@@ -102,8 +105,8 @@ def test_graph_moments_by_panels_of_columns(rng, X, monkeypatch):
     monkeypatch.setattr("probsfa.distributed._graph_moments._PANEL_CELLS", 400)  # one column at a time
     y = rng.integers(0, 3, len(X))
     graph = graphs.clustered(y)
-    found = distributed.graph_moments(graph, [da.from_array(X[:50]), da.from_array(X[50:], chunks=(99, 4))])
-    for a, b in zip(found, graphs.graph_moments(graph, X), strict=True):
+    found = distributed_graph_moments(graph, [da.from_array(X[:50]), da.from_array(X[50:], chunks=(99, 4))])
+    for a, b in zip(found, graph_moments(graph, X), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
@@ -165,7 +168,7 @@ class TestMistakes:
         with pytest.raises(ValueError, match="graph"):
             distributed.fit(GraphSFA(graph="nearest_neighbors"), far)
         with pytest.raises(ValueError, match="graph"):
-            distributed.graph_moments(graphs.temporal(3), far)
+            distributed_graph_moments(graphs.temporal(3), far)
         with pytest.raises(ValueError, match=r"\bX\b"):
             distributed.fit(GraphSFA(graph="clustered"), [dask.delayed(X)], np.zeros(400))
 

@@ -7,6 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 from probsfa import graphs
 from probsfa.expansions import Polynomial
+from probsfa.graphs.training_graph import graph_moments
 from probsfa.sfa import GraphSFA
 from tests.oracles import graphs as oracle
 from tests.oracles import sfa as sfa_oracle
@@ -54,7 +55,7 @@ def test_first_free_responses_are_the_labels(rng, deltas, weighted):
     W = graph.to_sparse().toarray()
     np.testing.assert_allclose(graph.laplacian_matmul(X), np.diag(W.sum(axis=1)) @ X - W @ X, atol=EXACT)
     _, B, A = oracle.moments(W, v, X)
-    moments = graphs.graph_moments(graph, X + 1e6)
+    moments = graph_moments(graph, X + 1e6)
     np.testing.assert_allclose(moments.difference_moment, A, rtol=1e-8)
     np.testing.assert_allclose(moments.covariance, B, rtol=1e-8)
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from probsfa import graphs
-from probsfa.graphs import _window, graph_moments, moments, training_graph
+from probsfa.graphs import _window, moments, training_graph
+from probsfa.graphs.training_graph import graph_moments
 from tests.sampling import sparsely
 from tests.tolerances import STREAM
 

@@ -6,6 +6,8 @@ import scipy.linalg
 
 from probsfa import graphs
 from probsfa.graphs._combined import SubsetGraph
+from probsfa.graphs.moments import temporal_moments
+from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import slow_directions, whiten
 from tests.tolerances import EXACT, mc_tolerance
 
@@ -65,12 +67,12 @@ def test_sfa_of_the_chain_approaches_gsfa(name, seed):
     slow = step if "clustered" in name else np.cos(np.pi / 3 * y[:, None] * [1, 2])
     X = np.hstack([slow + 0.1 * rng.standard_normal((30, 2)), rng.standard_normal((30, 2))])
     X = X @ rng.standard_normal((4, 4))
-    exact = graphs.graph_moments(graph, X)
+    exact = graph_moments(graph, X)
     expected = slow_directions(exact.difference_moment, exact.covariance, 2)
     W = whiten(exact.covariance).matrix
 
     def errors(n, chain_seed):
-        sampled = graphs.temporal_moments(X[graph.sample_markov_chain(n, random_state=chain_seed)])
+        sampled = temporal_moments(X[graph.sample_markov_chain(n, random_state=chain_seed)])
         found = slow_directions(sampled.difference_moment, sampled.covariance, 2)
         angle = scipy.linalg.subspace_angles(X @ found.weights, X @ expected.weights).max()
         moments = [
@@ -90,9 +92,9 @@ def test_teleporting_adds_to_all_delta_values_and_changes_no_feature(seed):
     y = np.repeat([0, 1, 2], 10)
     X = np.random.default_rng(seed).standard_normal((30, 2)) + y[:, None]
     graph, n, teleport = graphs.clustered(y), 200_000, 0.2
-    exact = graphs.graph_moments(graph, X)
+    exact = graph_moments(graph, X)
     chain = graph.sample_markov_chain(n, random_state=seed, teleport=teleport)
-    sampled = graphs.temporal_moments(X[chain]).difference_moment
+    sampled = temporal_moments(X[chain]).difference_moment
     expected = (1 - teleport) * exact.difference_moment + 2 * teleport * exact.covariance
     assert np.abs(sampled - expected).max() < mc_tolerance(10 * np.abs(expected).max() ** 2, n)
 

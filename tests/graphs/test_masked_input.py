@@ -9,7 +9,6 @@ from probsfa.expansions import RadialBasis
 from probsfa.graphs import (
     clustered,
     from_sparse,
-    graph_moments,
     heat_kernel,
     mixed,
     nearest_neighbors,
@@ -17,10 +16,10 @@ from probsfa.graphs import (
     serial,
     sliding_window,
     temporal,
-    temporal_moments,
     transition,
 )
-from probsfa.graphs.moments import MomentStream
+from probsfa.graphs.moments import MomentStream, temporal_moments
+from probsfa.graphs.training_graph import graph_moments
 from probsfa.sfa import GraphSFAClassifier, Layer
 
 FILL = -9999.0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from probsfa import graphs
 from probsfa.graphs._labels import label_groups
+from probsfa.graphs.training_graph import graph_moments
 from probsfa.sfa import GraphSFA
 from tests.oracles import graphs as oracle
 from tests.sampling import sparsely
@@ -113,7 +114,7 @@ def test_energy_of_tied_windows_in_blocks(monkeypatch, rng):
         monkeypatch.setattr(module, "block_rows", lambda n_features: 7)
     for graph in (graphs.reordering(y), graphs.sliding_window(y, 5), graphs.sliding_window(y, 40)):
         _, _, A = oracle.moments(graph.to_sparse().toarray(), graph.node_weights, X)
-        np.testing.assert_allclose(graphs.graph_moments(graph, X).difference_moment, A, rtol=STREAM * 100)
+        np.testing.assert_allclose(graph_moments(graph, X).difference_moment, A, rtol=STREAM * 100)
 
 
 # Groups -------------------------------------------------------------------------------------------------

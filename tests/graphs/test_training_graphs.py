@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import connected_components
 
 from probsfa import graphs
+from probsfa.graphs.moments import temporal_moments
+from probsfa.graphs.training_graph import graph_moments
 from tests.oracles import graphs as oracle
 from tests.tolerances import EXACT, STREAM
 
@@ -191,7 +193,7 @@ def test_structured_equals_sparse(kind, seed, n, offset):
     Y = X - offset  # exact, so that both see the same numbers
     np.testing.assert_allclose(graph.laplacian_matmul(Y), L @ Y, atol=STREAM * np.abs(L).max() * 5 * n)
     mean, B, A = oracle.moments(W, graph.node_weights, Y)
-    found = graphs.graph_moments(graph, X)
+    found = graph_moments(graph, X)
     np.testing.assert_allclose(found.mean, mean + offset, rtol=STREAM, atol=STREAM)
     assert_moments(found.covariance, B, STREAM)
     assert_moments(found.difference_moment, A, STREAM)
@@ -251,7 +253,7 @@ def test_vectors_matrices_and_wrong_sizes(kind):
         with pytest.raises(ValueError, match="12 vertices"):
             graph.laplacian_matmul(wrong)
     with pytest.raises(ValueError, match="12 vertices"):
-        graphs.graph_moments(graph, np.ones((11, 2)))
+        graph_moments(graph, np.ones((11, 2)))
     with pytest.raises(ValueError, match="read-only"):
         graph.node_weights[0] = 5
 
@@ -262,8 +264,8 @@ def test_vectors_matrices_and_wrong_sizes(kind):
 def test_temporal_moments_are_those_of_sfa(rng):
     X = rng.standard_normal((60, 4)).cumsum(axis=0) + 1e8
     for lag, lengths in [(1, [60]), (3, [20, 2, 38])]:
-        found = graphs.graph_moments(graphs.temporal(60, lag, lengths), X)
-        expected = graphs.temporal_moments(X, lengths=lengths, lag=lag)
+        found = graph_moments(graphs.temporal(60, lag, lengths), X)
+        expected = temporal_moments(X, lengths=lengths, lag=lag)
         assert_moments(found.covariance, expected.covariance, STREAM)
         assert_moments(found.difference_moment, expected.difference_moment, STREAM)
 
@@ -271,8 +273,8 @@ def test_temporal_moments_are_those_of_sfa(rng):
 def test_transition_moments_are_those_of_sfa_on_functions_of_the_state(rng):
     states = rng.integers(0, 5, 80)
     X = rng.standard_normal((5, 3))[states]
-    found = graphs.graph_moments(graphs.transition(states, lag=2, lengths=[30, 50]), X)
-    expected = graphs.temporal_moments(X, lengths=[30, 50], lag=2)
+    found = graph_moments(graphs.transition(states, lag=2, lengths=[30, 50]), X)
+    expected = temporal_moments(X, lengths=[30, 50], lag=2)
     assert_moments(found.covariance, expected.covariance, STREAM)
     assert_moments(found.difference_moment, expected.difference_moment, STREAM)
 
@@ -282,7 +284,7 @@ def test_tight_groups_far_apart_keep_their_digits(rng):
     X = places[y][:, None] + 2.0**-30 * rng.integers(-8, 9, (60, 2))  # exact: 53 bits hold both
     inside = 2.0**30 * (X - places[y][:, None])
     _, _, A = oracle.moments(*oracle.clustered(y, "samples"), inside)
-    found = graphs.graph_moments(graphs.clustered(y), X).difference_moment
+    found = graph_moments(graphs.clustered(y), X).difference_moment
     assert_moments(2.0**60 * found, A, EXACT * 1e3)
 
 
@@ -347,7 +349,7 @@ def test_union_adds_and_checks(rng):
 
 def test_directed_weights_count_as_their_mean(rng):
     W, X = rng.random((9, 9)), rng.standard_normal((9, 2))
-    found = graphs.graph_moments(graphs.from_sparse(W), X)
+    found = graph_moments(graphs.from_sparse(W), X)
     _, B, A = oracle.moments(W, np.ones(9), X)
     assert_moments(found.difference_moment, A, STREAM)
     assert_moments(found.covariance, B, STREAM)

@@ -214,7 +214,7 @@ def test_the_picture_shows_statistics_limits_and_alarms(monitor, plant):
     with pytest.raises(ValueError, match="truth"):
         monitor.plot(X, truth=truth[:5])
     with pytest.raises(ValueError, match="limits"):
-        from probsfa.plots import plot_control_charts
+        from probsfa.plots.monitoring import plot_control_charts
 
         plot_control_charts(table, {})
 

@@ -19,6 +19,7 @@ from sklearn.svm import LinearSVC
 
 from probsfa import graphs
 from probsfa.expansions import Polynomial
+from probsfa.graphs.training_graph import graph_moments
 from probsfa.sfa import GraphSFA, GraphSFAClassifier, GraphSFARegressor
 from probsfa.sfa._shrinkage import ledoit_wolf, slowest_of_shrunk
 from probsfa.sfa.supervised import choice
@@ -289,7 +290,7 @@ def test_one_decomposition_gives_the_directions_of_every_shrinkage(rng, n):
     X, y = rng.standard_normal((n, 30)) * np.linspace(1, 3, 30), np.arange(n) % 3
     graph = graphs.clustered(y)
     rows, others = _in_row_space(X, X[:5]) if n < 30 else (X, X[:5])
-    moments = graphs.graph_moments(graph, rows)
+    moments = graph_moments(graph, rows)
     for s, found in zip((0.1, 0.7), slowest_of_shrunk(moments, (0.1, 0.7), 2, 30), strict=True):
         expected = GraphSFA(2, graph="clustered", shrinkage=s, shrinkage_target="identity").fit(X, y)
         np.testing.assert_allclose(found.delta_values, expected.delta_values_, rtol=1e-9)
@@ -313,9 +314,9 @@ def test_features_of_few_rows_are_those_of_all_columns(rng, monkeypatch):
     options = choice.Options([basis], lambda *_: [], [2], [])
     found = list(choice._features(data, basis, options, train, held_out))
     rows, graph = X[train], graphs.clustered(y[train])
-    A, B = graphs.graph_moments(graph, rows).difference_moment, np.cov(rows.T, bias=True)
+    A, B = graph_moments(graph, rows).difference_moment, np.cov(rows.T, bias=True)
     T = np.diag(np.diag(A) / 2)
-    auto = ledoit_wolf(graph, rows, graphs.graph_moments(graph, rows), "diagonal")
+    auto = ledoit_wolf(graph, rows, graph_moments(graph, rows), "diagonal")
     for (inside, outside, deltas), s in zip(found, (0.1, auto), strict=True):
         A_s, B_s = ((1 - s) * M + factor * s * T for M, factor in ((A, 2), (B, 1)))
         values, vectors = scipy.linalg.eigh(

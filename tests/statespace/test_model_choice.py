@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
-from probsfa import ProbabilisticSFA, plots, select_model, select_n_components
+from probsfa import ProbabilisticSFA, select_model, select_n_components
 from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.calibration import HeldOut, small_sample_factors
@@ -446,7 +446,7 @@ def test_the_choice_is_drawn(selection):
     drawn = sorted(line.get_xdata()[0] for line in right.lines)
     np.testing.assert_allclose(drawn, sorted(selection.table["rmse"][2:]))
     with pytest.raises(ValueError, match="axes.*2"):
-        plots.plot_model_selection(selection, axes=[left])
+        selection.plot(axes=[left])
 
 
 def test_ten_seeds_choose_the_same():

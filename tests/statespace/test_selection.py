@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from probsfa import ProbabilisticSFA, plots, select_n_components
+from probsfa import ProbabilisticSFA, select_n_components
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import selection
 from probsfa.statespace.engine.posterior import log_likelihood
@@ -122,11 +122,11 @@ def test_the_same_seedhides_the_same_values():
 
 def test_the_curve_is_drawn():
     found = select_n_components(mixture(0, (0.95,), 200, 4), [1, 2], random_state=0)
-    left, right = plots.plot_selection(found)
+    left, right = found.plot()
     np.testing.assert_array_equal(left.lines[0].get_ydata(), found.log_density_cells)
     np.testing.assert_array_equal(right.lines[1].get_ydata(), found.rmse_blocks)
     with pytest.raises(ValueError, match="axes.*2"):
-        plots.plot_selection(found, axes=[left])
+        found.plot(axes=[left])
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from probsfa.graphs import graph_moments as one_graph_moments
-from probsfa.graphs import serial, temporal_moments
+from probsfa.graphs import serial
+from probsfa.graphs.moments import temporal_moments
+from probsfa.graphs.training_graph import graph_moments as one_graph_moments
 from probsfa.linalg import slow_directions
 from probsfa.sfa.hierarchical.nodes import (
     NodeMoments,

@@ -9,7 +9,8 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from probsfa.expansions import Polynomial, Power
-from probsfa.graphs import graph_moments, heat_kernel, serial
+from probsfa.graphs import heat_kernel, serial
+from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import slow_directions
 from probsfa.sfa import SFA
 from probsfa.sfa.graph import GraphSFA
