@@ -1,23 +1,30 @@
-"""List the benchmarks, or run one of them by its name.
+"""List the benchmarks, run one of them by its name, or write the pages of results.
 
-    python benchmarks/run.py                            what there is, a line each
+    python benchmarks/run.py                            list all programs, a line each
     python benchmarks/run.py sfa_speed --quick          run one program; further arguments are passed to it
-    python benchmarks/run.py --record sfa_speed         the same, and store its output in RESULTS.md
+    python benchmarks/run.py --record sfa_speed         the same, and store its output in results/
+    python benchmarks/run.py --pages                    write the pages RESULTS*.md from the files in results/
 
-A program is a file in speed/, accuracy/ or papers/, and can also be run by its path. With ``--record`` its
-section of RESULTS.md is replaced by the command, the date and the output; other sections are unchanged.
+A program is a file in speed/, accuracy/ or papers/, and can also be run by its path. Each stored run is a
+file in results/: a header with its command, date, commit and machine, then comments and its output.
+``--record`` replaces the file of the program, with its comments, and writes the pages; a run with other
+options has a ``--label``.
 """
 
 import argparse
 import ast
 import datetime
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-RESULTS = FOLDER / "RESULTS.md"
+#: Pages of results, and the folders of their runs.
+PAGES = {
+    "RESULTS.md": "results",
+    "RESULTS_BAYES.md": "results/bayes",
+    "RESULTS_DETERMINISTIC.md": "results/deterministic",
+}
 GROUPS = {
     "speed": "how long it takes, and how much memory",
     "accuracy": "how right the answers are",
@@ -26,14 +33,19 @@ GROUPS = {
 
 
 def main() -> None:
-    """List the programs, or run one."""
+    """List the programs, run one, or write the pages of results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--record", action="store_true", help="write the program's section of RESULTS.md")
+    parser.add_argument("--record", action="store_true", help="store the output in results/")
+    parser.add_argument("--label", help="name of a run that is stored beside others of the program")
+    parser.add_argument("--pages", action="store_true", help="write the pages of results from results/")
     parser.add_argument("name", nargs="?", metavar="NAME", help="a program; without one, all are listed")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the program's own")
     options = parser.parse_args()
+    if options.pages:
+        write_pages()
+        return
     if options.name is None:
         print(listing())
         return
@@ -43,8 +55,8 @@ def main() -> None:
     command = [str(path.relative_to(FOLDER.parent)), *options.arguments]
     printed = run([str(path), *options.arguments])
     if options.record:
-        text = f"`python {' '.join(command)}`, {datetime.date.today().isoformat()}\n\n{printed.strip()}\n"
-        RESULTS.write_text(with_section(RESULTS.read_text("utf-8"), options.name, text), "utf-8")
+        store(options.name, f"python {' '.join(command)}", printed, options.label)
+        write_pages()
 
 
 def programs() -> dict[str, Path]:
@@ -93,12 +105,67 @@ def run(command: list[str]) -> str:
     return "".join(lines)
 
 
-def with_section(results: str, name: str, text: str) -> str:
-    """Return the results with the section of a program replaced, or added at the end."""
-    title, *sections = re.split(r"^(?=## )", results, flags=re.MULTILINE)
-    texts = {section[3:].partition("\n")[0].strip(): section for section in sections}
-    texts[name] = f"## {name}\n\n{text.strip()}\n"
-    return "\n".join(part.rstrip() + "\n" for part in (title, *texts.values()))
+def store(name: str, command: str, printed: str, label: str | None = None) -> Path:
+    """Write the file of a run, or replace it, and return its path."""
+    stem = name if label is None else f"{name}-{label}"
+    stored = [FOLDER / folder / f"{stem}.md" for folder in PAGES.values()]
+    path = next((path for path in stored if path.exists()), stored[0])
+    title = read_run(path)[0].get("title") if path.exists() else None
+    header = {
+        "title": title,
+        "command": command,
+        "date": datetime.date.today().isoformat(),
+        "commit": _commit(),
+        "machine": _machine(),
+    }
+    lines = [f"{key}: {value}" for key, value in header.items() if value]
+    path.write_text("\n".join([*lines, "", printed.strip(), ""]), "utf-8")
+    return path
+
+
+def read_run(path: Path) -> tuple[dict[str, str], str]:
+    """Return the header of a stored run, and the comments and the output below it."""
+    header, _, text = path.read_text("utf-8").partition("\n\n")
+    return dict(line.split(": ", 1) for line in header.splitlines()), text.strip()
+
+
+def page_of(folder: Path) -> str:
+    """Return a page of results: ``about.md`` of the folder, then its runs in the order of their names."""
+    parts = [
+        "<!-- Written by `python benchmarks/run.py --pages` from the files in benchmarks/results. -->",
+        (folder / "about.md").read_text("utf-8").strip(),
+    ]
+    section = None
+    runs = [path for path in folder.glob("*.md") if path.name != "about.md"]
+    for path in sorted(runs, key=lambda path: path.stem.split("-")):
+        header, text = read_run(path)
+        name = path.stem.partition("-")[0]
+        if name != section:
+            section = name
+            parts.append(f"## {header.get('title', name)}")
+        facts = [header.get("date"), header.get("commit"), header.get("machine")]
+        if "command" in header:
+            parts.append(", ".join([f"`{header['command']}`", *filter(None, facts)]) + ".")
+        parts.append(text)
+    return "\n\n".join(parts) + "\n"
+
+
+def write_pages() -> None:
+    """Write the pages of results from the stored runs."""
+    for page, folder in PAGES.items():
+        (FOLDER / page).write_text(page_of(FOLDER / folder), "utf-8")
+
+
+def _commit() -> str | None:
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
+    return f"commit {done.stdout.strip()}" if done.returncode == 0 else None
+
+
+def _machine() -> str:
+    from common.side_by_side import machine  # NumPy is imported only for this
+
+    return machine()
 
 
 if __name__ == "__main__":

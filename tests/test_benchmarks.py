@@ -117,16 +117,35 @@ def test_run_states_what_it_does_not_know(monkeypatch, capsys):
     assert "'sfa_sped'" in capsys.readouterr().err
 
 
-def test_record_replaces_one_section_and_keeps_the_others():
-    before = "# Results\n\nWords.\n\n## one\n\n1\n\n## two\n\n2\n"
-    assert run.with_section(before, "one", "3\n") == "# Results\n\nWords.\n\n## one\n\n3\n\n## two\n\n2\n"
-    assert run.with_section(before, "six", "6") == before + "\n## six\n\n6\n"
+def test_record_replaces_the_file_of_a_run_and_its_page_shows_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "FOLDER", tmp_path)
+    monkeypatch.setattr(run, "PAGES", {"PAGE.md": "runs", "OTHER.md": "runs/other"})
+    (tmp_path / "runs" / "other").mkdir(parents=True)
+    for folder in ("runs", "runs/other"):
+        (tmp_path / folder / "about.md").write_text("# Results\n")
+    (tmp_path / "runs" / "other" / "two.md").write_text("title: Second\ncommand: python two.py\n\nold\n")
+    for name, label, printed in [("one", None, "1"), ("two", None, "new\n"), ("one", "long", "3: 4\n\n5")]:
+        run.store(name, f"python {name}.py", printed, label)
+    run.write_pages()
+    page, other = ((tmp_path / name).read_text() for name in run.PAGES)
+    assert page.count("## one") == 1 and page.index("\n1\n") < page.index("\n3: 4\n\n5\n")
+    assert "## Second\n\n`python two.py`, 20" in other and "\nnew\n" in other and "old" not in other
+    header, text = run.read_run(tmp_path / "runs" / "one-long.md")
+    assert header["command"] == "python one.py" and "cores" in header["machine"] and text == "3: 4\n\n5"
 
 
-def test_sections_of_results_are_programs():
-    sections = re.findall(r"^## (.*)$", (FOLDER / "RESULTS.md").read_text("utf-8"), flags=re.MULTILINE)
-    assert sections
-    assert set(sections) <= set(PROGRAMS)
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_pages_of_results_are_those_of_the_stored_runs(page):
+    assert page.read_text("utf-8") == run.page_of(FOLDER / run.PAGES[page.name])
+
+
+def test_stored_runs_are_of_programs():
+    for path in (FOLDER / "results").glob("*.md"):
+        if path.name != "about.md":
+            header, text = run.read_run(path)
+            program = f"benchmarks/{PROGRAMS[path.stem.partition('-')[0]].relative_to(FOLDER).as_posix()}"
+            assert program in header["command"].split(), path
+            assert text
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

@@ -93,12 +93,17 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e6:.0f} us"
 
 
+def machine() -> str:
+    """Return processor, number of cores, memory and operating system."""
+    return f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, {platform.system()}"
+
+
 def setting(*packages: str) -> str:
     """One line with the machine and the versions of what takes part."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in packages]
     pools = {f"{pool['internal_api']} with {pool['num_threads']} threads" for pool in threadpool_info()}
     parts = [
-        f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, {platform.system()}",
+        machine(),
         ", ".join(sorted(pools)),
         f"Python {platform.python_version()}",
         *versions,
