@@ -62,6 +62,9 @@ _WORTH, _LEAST_GAIN = 0.03, 0.5
 # Number of candidates with factors. The comparison uses so many rows that fits of all of them cost about as
 # much as the fit to all rows.
 _FITS = 3
+# If a comparison has more rows than the second number, a candidate is fitted to segments. A posterior over
+# them takes a tenth of the maximum number of products, but they have at least that number of rows.
+_COMPARED_FITS, _FEWEST_ROWS = 10, 4000
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MOST_EVALUATIONS = 40
 # Maximum number of stochastic cycles, as in `select_model`, and of cycles that do not help.
@@ -101,6 +104,18 @@ class _Candidate(NamedTuple):
         tol = max(_LEAST_GAIN, _WORTH * n_parameters) if options.tol == "auto" else options.tol
         rhythms = self.n_cycles if self.n_cycles else options.rhythms
         return replace(options, noise=self.noise, rhythms=rhythms, tol=tol)
+
+    def learned_from(self, rest: Sequences) -> Size:
+        """Return the size of the fit in the comparison: segments of the rows if all of them would be slow."""
+        k, n_features, n_rows = self.size.n_components, rest.n_features, rest.n_rows
+        own = n_features if self.noise == "ar1" else 0
+        if own and integrates_ar1_noise(n_rows, k, n_features):
+            return Size(k)
+        affordable = affordable_rows(k + 2 * self.n_cycles + own, n_features) // _COMPARED_FITS
+        affordable = max(affordable, _FEWEST_ROWS)
+        if n_rows <= affordable:
+            return Size(k)
+        return Size(k, choose_segments(rest.mask, rest.lengths, affordable), n_rows)
 
     def compared(self, options: FitOptions, n_features: int) -> FitOptions:
         """Return the options of the fit in the comparison."""
@@ -241,7 +256,7 @@ class _Comparison:
             rest = replace(self.rows, values=hidden.seen(self.rows.values))
             start = self.models[-1].fitted.params if parts else start
             if model is None or parts:
-                model = self.fit(rest, compared, Size(candidate.size.n_components), start)
+                model = self.fit(rest, compared, candidate.learned_from(rest), start)
             if model.fitted.interrupted:
                 self.interrupted = model
                 return

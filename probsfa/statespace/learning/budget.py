@@ -44,6 +44,9 @@ _EVALUATION_BY_STATES = 5e8
 _EVALUATION_AR1 = 1.5e9
 # Products for each value of a tridiagonal solution, including multiplication by weights.
 _TRIDIAGONAL = 12
+# Maximum number of observed values for which a fit to segments is continued with all rows, total number of
+# products of the continuation (about that of a fit to segments), and minimum number of its evaluations.
+_VALUES, _CONTINUATION, _FEWEST_EVALUATIONS = 5_000_000, 3e10, 4
 # Minimum number of rows for each factor; with fewer, many factors overfit.
 _ROWS_FOR_A_LATENT = 48
 # Overhead in products for each row and factor.
@@ -68,11 +71,14 @@ class Size(NamedTuple):
         Segments of rows that parameters are learned from; None for all rows.
     n_rows : int, default=0
         Number of all rows.
+    n_further : int, default=0
+        Number of likelihood evaluations on all rows, after the fit to the segments.
     """
 
     n_components: int
     segments: list[slice] | None = None
     n_rows: int = 0
+    n_further: int = 0
 
     @property
     def sentence(self) -> str:
@@ -81,10 +87,10 @@ class Size(NamedTuple):
         if self.segments is None:
             return words + "."
         used = sum(s.stop - s.start for s in self.segments)
-        return (
-            f"{words}, fitted to {used:,} of {self.n_rows:,} rows in {len(self.segments)} segments; with a "
-            "number as n_components, all rows are used."
-        )
+        words += f", fitted to {used:,} of {self.n_rows:,} rows in {len(self.segments)} segments"
+        if self.n_further:
+            words += f", then to all rows with at most {self.n_further} evaluations"
+        return f"{words}; with a number as n_components, all evaluations use all rows."
 
 
 def default_size(
@@ -121,7 +127,11 @@ def default_size(
         return Size(k)
     chosen = choose_segments(mask, lengths, affordable)
     if chosen is not None:
-        return Size(k, chosen, n_rows)
+        n_further = 0
+        if counts.sum() <= _VALUES:
+            evaluations = _CONTINUATION / (n_rows * _products(k + own, n_features))
+            n_further = max(int(evaluations), _FEWEST_EVALUATIONS)
+        return Size(k, chosen, n_rows, n_further)
     while k > 1 and n_rows * _products(k + own, n_features) > _EVALUATION:
         k -= 1
     return Size(k)

@@ -455,9 +455,29 @@ def maximum_likelihood(
     ValueError
         If an option is not valid, or no column varies.
     """
+    options = options.check().with_noise_named()
+    if options.n_components is None and size is None:
+        size = data.default_size(ar1_noise=options.has_ar1_noise)
     problem = make_problem(data, options, size)
     start = None if init is None else start_of(init, problem)
-    return in_data_units(problem, maximise(problem, start=start, report=report))
+    result = maximise(problem, start=start, report=report)
+    if options.n_components is None and size is not None and size.n_further:
+        problem, result = _continued(problem, result, data, size, report)
+    return in_data_units(problem, result)
+
+
+def _continued(
+    problem: FitProblem, result: FitResult, data: TrainingData, size: Size, report: Report | None
+) -> tuple[FitProblem, FitResult]:
+    """Continue a fit to segments with a few evaluations on all rows; the status is that of the first fit."""
+    if result.status == "interrupted":
+        return problem, result
+    few = replace(problem.options, max_iter=min(size.n_further, problem.options.max_iter))
+    whole = make_problem(data, few)._replace(options=few, about_size=problem.about_size)
+    reached = maximise(whole, start=result.params, report=report)
+    status = result.status if reached.status == "max_iter" else reached.status
+    n_evaluations = result.n_evaluations + reached.n_evaluations
+    return whole, reached._replace(status=status, n_evaluations=n_evaluations)
 
 
 def start_of(init: Any, problem: FitProblem) -> StateSpace:

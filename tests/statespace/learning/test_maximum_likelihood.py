@@ -146,3 +146,21 @@ def test_a_fit_that_chooses_its_factors_has_its_parameters(rng, monkeypatch, k, 
     monkeypatch.setattr(InMemory, "default_size", lambda self, *, ar1_noise=False: Size(30))
     sequences = Sequences(rng.standard_normal((100, 60)), (100,))
     assert make_problem(InMemory(sequences), FitOptions(k)).options.tol == wanted
+
+
+def test_a_fit_to_segments_is_continued_with_all_rows(rng):
+    """The mean of all rows is not that of the segments; their log-likelihood is computed by the oracle."""
+    X = rng.standard_normal((400, 3)) + rng.standard_normal((400, 1))
+    X[200:] += 2.0
+    data, options = in_memory(X), FitOptions(None, noise="diagonal")
+    halves = [slice(0, 60), slice(60, 120)]
+    parts, whole = (
+        maximum_likelihood(data, options, size=Size(1, halves, 400, n_further)) for n_further in (0, 20)
+    )
+    assert np.max(np.abs(parts.params.offset - X.mean(axis=0))) > 0.5
+    assert "to all rows with at most 20 evaluations" in whole.status
+    of_all_rows = [oracle.log_likelihood(to_model(fit.params), [X]) for fit in (parts, whole)]
+    assert of_all_rows[1] > of_all_rows[0] + 10.0
+    assert whole.log_likelihood == pytest.approx(of_all_rows[1], abs=1e-6)
+    alone = maximum_likelihood(data, options, size=Size(1))
+    assert whole.log_likelihood == pytest.approx(alone.log_likelihood, abs=1.0)
