@@ -10,10 +10,10 @@ names and their modules are listed in ``__init__.pyi``.
 
 import os
 
-from probsfa._lazy import homes_in_stub, looked_up
+from probsfa._lazy import import_name, modules_in_stub
 
 __version__ = "1.0.0rc1"
 
-_HOMES = homes_in_stub(os.path.splitext(__file__)[0] + ".pyi")
-__all__ = ["__version__"] + list(_HOMES)
-__getattr__, __dir__ = looked_up(globals(), _HOMES)
+_MODULES = modules_in_stub(os.path.splitext(__file__)[0] + ".pyi")
+__all__ = ["__version__"] + list(_MODULES)
+__getattr__, __dir__ = import_name(globals(), _MODULES)

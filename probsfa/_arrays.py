@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "LARGEST",
+    "MAX_ABSOLUTE_VALUE",
     "SCAN_ROWS",
-    "SMALLEST_SPREAD",
+    "MIN_SPREAD",
     "as_float_array",
     "as_frame",
     "check_array",
@@ -26,14 +26,14 @@ SCAN_ROWS = (
     4096  # rows that are searched together for an invalid value, so that the search needs little memory
 )
 #: Range of magnitudes of data: sums of squares neither overflow nor underflow in double precision.
-LARGEST, SMALLEST_SPREAD = 1e150, 1e-140
+MAX_ABSOLUTE_VALUE, MIN_SPREAD = 1e150, 1e-140
 
 # Advice for estimators without a model of missing values; others define the attribute `_advice_on_missing`.
 _ADVICE_ON_MISSING = (
     'Omit incomplete rows with SFA(missing="skip"), or impute them with ProbabilisticSFA.impute.'
 )
 # Texts that begin like a date.
-_LIKE_A_DATE = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
+_DATE_PATTERN = re.compile(r"\s*\d+[-/.]\d+[-/.]\d+")
 
 
 def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
@@ -92,12 +92,13 @@ def check_array(
     if values is None:
         values = _converted(estimator, X, name, reset, min_rows)
     _check_finite(estimator, values, name, allow_nan)
-    place = too_large(values)
-    if place is not None:
+    position = too_large(values)
+    if position is not None:
         columns = getattr(estimator, "feature_names_in_", None)
         raise ValueError(
-            f"{name} has {values[place]:.3g} in {_cell(place, columns)}, which overflows when squared (limit "
-            f"{LARGEST:g}). Rescale the column, or replace the value by NaN if it is missing."
+            f"{name} has {values[position]:.3g} in {_cell(position, columns)}, which overflows when "
+            "squared (limit "
+            f"{MAX_ABSOLUTE_VALUE:g}). Rescale the column, or replace the value by NaN if it is missing."
         )
     return values
 
@@ -107,8 +108,13 @@ def _plain(estimator: Any, X: Any, reset: bool, min_rows: int) -> NDArray[np.flo
 
     For small arrays, :func:`sklearn.utils.validation.validate_data` takes as long as a fit.
     """
-    ready = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.flags.aligned
-    if not ready or len(X) < max(min_rows, 1) or X.shape[1] == 0 or hasattr(estimator, "feature_names_in_"):
+    is_float64 = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and X.flags.aligned
+    if (
+        not is_float64
+        or len(X) < max(min_rows, 1)
+        or X.shape[1] == 0
+        or hasattr(estimator, "feature_names_in_")
+    ):
         return None
     if reset:
         estimator.n_features_in_ = X.shape[1]
@@ -146,8 +152,11 @@ def too_large(values: NDArray[np.float64]) -> tuple[int, int] | None:
     for start in range(0, len(values), SCAN_ROWS):
         block = values[start : start + SCAN_ROWS]
         # NaN, a missing value, is ignored.
-        if np.fmax.reduce(block, axis=None) > LARGEST or np.fmin.reduce(block, axis=None) < -LARGEST:
-            bad = np.abs(block) > LARGEST
+        if (
+            np.fmax.reduce(block, axis=None) > MAX_ABSOLUTE_VALUE
+            or np.fmin.reduce(block, axis=None) < -MAX_ABSOLUTE_VALUE
+        ):
+            bad = np.abs(block) > MAX_ABSOLUTE_VALUE
             row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
             return start + int(row), int(column)
     return None
@@ -158,13 +167,13 @@ def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None
 
     Otherwise it would be treated as constant, or give NaN.
     """
-    first = values[:SCAN_ROWS]
+    first_rows = values[:SCAN_ROWS]
     # Most columns vary within a few rows; only the others are searched completely.
-    open_columns = ~(np.fmax.reduce(first, axis=0) - np.fmin.reduce(first, axis=0) >= SMALLEST_SPREAD)
+    open_columns = ~(np.fmax.reduce(first_rows, axis=0) - np.fmin.reduce(first_rows, axis=0) >= MIN_SPREAD)
     for column in np.flatnonzero(open_columns).tolist():
         cells = values[:, column]
         spread = float(np.fmax.reduce(cells) - np.fmin.reduce(cells))
-        if not 0.0 < spread < SMALLEST_SPREAD:
+        if not 0.0 < spread < MIN_SPREAD:
             continue
         names = getattr(estimator, "feature_names_in_", None)
         called = "" if names is None else f" ({str(names[column])!r})"
@@ -199,14 +208,14 @@ def _without_na(X: Any) -> Any:
     if not isinstance(X, pandas.DataFrame):
         array = X if hasattr(X, "dtype") or hasattr(X, "columns") else np.asarray(X)
         return _objects_with_nan(array) if getattr(array, "dtype", None) == np.dtype(object) else X
-    odd = [
+    nullable_columns = [
         j
         for j, dtype in enumerate(X.dtypes)
         if isinstance(dtype, pandas.SparseDtype) or dtype == np.dtype(object)
     ]
-    if odd:
+    if nullable_columns:
         X = X.copy(deep=False)
-    for j in odd:
+    for j in nullable_columns:
         X.isetitem(j, _objects_with_nan(np.asarray(X.iloc[:, j])))
     return X
 
@@ -236,25 +245,28 @@ def _check_kind(X: Any, name: str) -> None:
         return
     if array.ndim == 2:
         return
-    came = f"{name} is {array.ndim}-dimensional, shape {array.shape}; expected shape (n_rows, n_features)."
+    shape_error = (
+        f"{name} is {array.ndim}-dimensional, shape {array.shape}; expected shape (n_rows, n_features)."
+    )
     if array.ndim == 1:
         if hasattr(X, "to_frame"):
-            raise ValueError(f"{came} One column over time is {name}.to_frame().")
+            raise ValueError(f"{shape_error} One column over time is {name}.to_frame().")
         raise ValueError(
-            f"{came} Reshape your data: X.reshape(-1, 1) if it is one variable over time, "
+            f"{shape_error} Reshape your data: X.reshape(-1, 1) if it is one variable over time, "
             "X.reshape(1, -1) if it is one row."
         )
     if array.ndim == 3:
         raise ValueError(
-            f"{came} For several sequences use a list of 2-dimensional arrays: [np.asarray(x) for x in X]."
+            f"{shape_error} For several sequences use a list of 2-dimensional arrays: "
+            "[np.asarray(x) for x in X]."
         )
-    raise ValueError(came)
+    raise ValueError(shape_error)
 
 
-def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
+def _check_cells_of(X: Any, name: str, remedy: str) -> NDArray[Any] | None:
     """Validate the type of the values; return an array, or None for a DataFrame or a sparse matrix.
 
-    `wanted` is the remedy in the message for rows of unequal length.
+    `remedy` is the remedy in the message for rows of unequal length.
     """
     _check_collected(X, name)
     if hasattr(X, "columns") and hasattr(X, "iloc"):
@@ -270,7 +282,7 @@ def _check_cells_of(X: Any, name: str, wanted: str) -> NDArray[Any] | None:
     try:
         array = np.asarray(X)
     except ValueError:
-        raise ValueError(f"{name} has rows of unequal length; {wanted}") from None
+        raise ValueError(f"{name} has rows of unequal length; {remedy}") from None
     _check_cells(array, name)
     return array
 
@@ -299,11 +311,11 @@ def _check_cells(array: NDArray[Any], name: str, column: Any = None, has_index: 
         )
     if kind not in "OUST":
         return
-    for place in np.ndindex(array.shape):
-        cell = array[place]
+    for position in np.ndindex(array.shape):
+        cell = array[position]
         # Timestamps of pandas are dates; its missing time is a date that is unequal to itself.
         if isinstance(cell, (str, bytes, date, timedelta)) and cell == cell:
-            where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), place, strict=False))
+            where = ", ".join(f"{word} {i}" for word, i in zip(("row", "column"), position, strict=False))
             text = isinstance(cell, (str, bytes))
             remedy = _remedy(column, cell, has_index)
             raise ValueError(
@@ -317,7 +329,7 @@ def _remedy(column: Any, cell: Any, has_index: bool) -> str:
     text = isinstance(cell, (str, bytes))
     if column is None:
         return "" if text else " Pass times as the index of a pandas DataFrame, or as times=."
-    if text and not _LIKE_A_DATE.match(str(cell)):
+    if text and not _DATE_PATTERN.match(str(cell)):
         if has_index:
             return f" Convert the column by pandas.to_numeric, or remove it: X.drop(columns=[{column!r}])."
         return f" Convert the column to numbers, or remove it: X.drop([{column!r}])."
@@ -335,19 +347,19 @@ def _check_finite(estimator: Any, values: NDArray[np.float64], name: str, allow_
     if np.isfinite(total):
         return
     columns = getattr(estimator, "feature_names_in_", None)
-    place = _first(np.isinf, values)
-    if place is not None:
-        sign = "-" if values[place] < 0 else ""
+    position = _first(np.isinf, values)
+    if position is not None:
+        sign = "-" if values[position] < 0 else ""
         raise ValueError(
-            f"{name} contains infinity: {sign}inf in {_cell(place, columns)}. "
+            f"{name} contains infinity: {sign}inf in {_cell(position, columns)}. "
             "Replace infinite values, by NaN if they are missing."
         )
     if allow_nan:
         return
-    place = _first(np.isnan, values)
-    if place is not None:
+    position = _first(np.isnan, values)
+    if position is not None:
         raise ValueError(
-            f"{name} contains NaN: the first is in {_cell(place, columns)}. "
+            f"{name} contains NaN: the first is in {_cell(position, columns)}. "
             f"{type(estimator).__name__} requires complete data here. "
             f"{getattr(estimator, '_advice_on_missing', _ADVICE_ON_MISSING)}"
         )
@@ -363,8 +375,8 @@ def _first(test: Callable[[NDArray[np.float64]], NDArray[np.bool_]], values: NDA
     return None
 
 
-def _cell(place: tuple[int, int], names: Any) -> str:
-    row, column = place
+def _cell(position: tuple[int, int], names: Any) -> str:
+    row, column = position
     return f"row {row}, column {column}" + ("" if names is None else f" ({str(names[column])!r})")
 
 

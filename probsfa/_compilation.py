@@ -15,7 +15,7 @@ _ALL_PROGRAMS = {
     "jax_persistent_cache_min_entry_size_bytes": -1,
 }
 # Size of the cache beyond which the oldest programs are removed.
-_MOST_BYTES = 2**28
+_MAX_CACHE_BYTES = 2**28
 
 
 def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path:
@@ -52,8 +52,8 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    folder = (_users_folder() if path is None else Path(path)).resolve()
-    _make_private(folder)
+    folder = (_cache_folder() if path is None else Path(path)).resolve()
+    _restrict_permissions(folder)
     for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
         jax.config.update(name, value)
         os.environ[name.upper()] = str(value)  # processes started from now on read their settings there
@@ -81,15 +81,22 @@ def keep_programs_of_commands() -> Path | None:
     --------
     enable_compilation_cache : The cache in Python programs.
     """
-    off = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "1").lower() in ("0", "f", "false", "n", "no", "off")
-    if "jax" in sys.modules or "JAX_COMPILATION_CACHE_DIR" in os.environ or off:
+    is_disabled = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "1").lower() in (
+        "0",
+        "f",
+        "false",
+        "n",
+        "no",
+        "off",
+    )
+    if "jax" in sys.modules or "JAX_COMPILATION_CACHE_DIR" in os.environ or is_disabled:
         return None
     try:
-        folder = _users_folder() / f"commands-{_processor()}"
-        _make_private(folder)
+        folder = _cache_folder() / f"commands-{_processor()}"
+        _restrict_permissions(folder)
         if not os.access(folder, os.W_OK | os.X_OK):
             return None
-        _make_room(folder)
+        _delete_oldest(folder)
     except (OSError, RuntimeError):  # RuntimeError: no home folder
         return None
     for name, value in {**_ALL_PROGRAMS, "jax_compilation_cache_dir": str(folder)}.items():
@@ -97,11 +104,11 @@ def keep_programs_of_commands() -> Path | None:
     return folder
 
 
-def _users_folder() -> Path:
+def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probsfa"
 
 
-def _make_private(folder: Path) -> None:
+def _restrict_permissions(folder: Path) -> None:
     """Make a private folder; raise an error for a folder into which another user can write."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name != "posix":  # other systems have no permission bits
@@ -124,22 +131,24 @@ def _processor() -> str:
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = file.read().partition("\n\n")[0].splitlines()  # of the first processor
-        about = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
+        lines_of_processor = [
+            line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))
+        ]
     except OSError:  # not available on every system
-        about = [platform.processor()]
-    return sha256("\n".join([platform.machine(), *about]).encode()).hexdigest()[:12]
+        lines_of_processor = [platform.processor()]
+    return sha256("\n".join([platform.machine(), *lines_of_processor]).encode()).hexdigest()[:12]
 
 
-def _make_room(folder: Path) -> None:
+def _delete_oldest(folder: Path) -> None:
     """Remove the oldest files of a folder that is too large, down to half of the limit."""
     with os.scandir(folder) as entries:
         known = [(entry.stat(), entry.path) for entry in entries]
     files = [(status.st_mtime, status.st_size, path) for status, path in known]
     total = sum(size for _, size, _ in files)
-    if total <= _MOST_BYTES:
+    if total <= _MAX_CACHE_BYTES:
         return
     for _, size, path in sorted(files):
         Path(path).unlink(missing_ok=True)  # another process may have removed it
         total -= size
-        if total <= _MOST_BYTES // 2:
+        if total <= _MAX_CACHE_BYTES // 2:
             return

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["discard_drafts", "is_written_through", "replacing"]
+__all__ = ["discard_temporary_files", "is_written_through", "replacing"]
 
 # Existing temporary files, which are removed if the process must be terminated.
-_drafts: set[Path] = set()
+_temporary_files: set[Path] = set()
 # Errors of writing, which the system raises without the name of the file.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -50,35 +50,35 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
     'done'
     """
     nodes = [is_written_through(output) for output in outputs]
-    places = [
+    paths = [
         Path(output) if node else Path(output).resolve() for output, node in zip(outputs, nodes, strict=True)
     ]
-    drafts: list[Path] = []
+    temporary_files: list[Path] = []
     try:
-        for place, node in zip(places, nodes, strict=True):
-            folder = None if node else place.parent
-            handle, name = tempfile.mkstemp(prefix=".", suffix=f"-{place.name}", dir=folder)
-            drafts.append(Path(name))
-            _drafts.add(drafts[-1])
+        for path, node in zip(paths, nodes, strict=True):
+            folder = None if node else path.parent
+            handle, name = tempfile.mkstemp(prefix=".", suffix=f"-{path.name}", dir=folder)
+            temporary_files.append(Path(name))
+            _temporary_files.add(temporary_files[-1])
             os.close(handle)
-        yield drafts
+        yield temporary_files
         # Writing to a pipe can fail, and is done before renaming, which cannot.
-        for draft, place, node in zip(drafts, places, nodes, strict=True):
+        for draft, path, node in zip(temporary_files, paths, nodes, strict=True):
             if node:
-                with draft.open("rb") as source, open(place, "ab") as target:  # "wb" empties redirected files
+                with draft.open("rb") as source, open(path, "ab") as target:  # "wb" empties redirected files
                     shutil.copyfileobj(source, target)
-        for draft, place, node in zip(drafts, places, nodes, strict=True):
+        for draft, path, node in zip(temporary_files, paths, nodes, strict=True):
             if not node:
-                draft.chmod(_mode(place))  # temporary files are private
-                draft.replace(place)
+                draft.chmod(_mode(path))  # temporary files are private
+                draft.replace(path)
     except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        if error.errno not in _DISK_FULL_ERRORS or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, ", ".join(str(output) for output in outputs)) from error
     finally:
-        for draft in drafts:
+        for draft in temporary_files:
             draft.unlink(missing_ok=True)
-            _drafts.discard(draft)
+            _temporary_files.discard(draft)
 
 
 def is_written_through(output: str | os.PathLike[str]) -> bool:
@@ -109,9 +109,9 @@ def is_written_through(output: str | os.PathLike[str]) -> bool:
     return not stat.S_ISREG(mode) or _is_stream(Path(output))
 
 
-def discard_drafts() -> None:
+def discard_temporary_files() -> None:
     """Remove the temporary files of all outputs, before the process is terminated."""
-    for draft in list(_drafts):
+    for draft in list(_temporary_files):
         draft.unlink(missing_ok=True)
 
 
@@ -126,9 +126,9 @@ def _is_stream(path: Path) -> bool:
     return False
 
 
-def _mode(place: Path) -> int:
-    if place.exists():
-        return place.stat().st_mode & 0o777
+def _mode(path: Path) -> int:
+    if path.exists():
+        return path.stat().st_mode & 0o777
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask

@@ -31,8 +31,8 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
     ``fit_transform`` passes arguments of ``fit`` that ``transform`` also has, which scikit-learn drops.
     """
     to_frame: Callable[..., Any] = cls.transform  # type: ignore[attr-defined]
-    plain: Callable[..., Any] = to_frame.__wrapped__  # type: ignore[attr-defined]
-    own_arguments = set(inspect.signature(plain).parameters) - {"self", "X"}
+    set_output_transform: Callable[..., Any] = to_frame.__wrapped__  # type: ignore[attr-defined]
+    own_arguments = set(inspect.signature(set_output_transform).parameters) - {"self", "X"}
 
     @functools.wraps(to_frame)
     def transform(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
@@ -44,7 +44,7 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
         if container == "default":
             results = to_frame(self, X, *args, **kwargs)
             return [_labelled(self, x, result) for x, result in zip(X, results, strict=True)]
-        results = plain(self, X, *args, **kwargs)
+        results = set_output_transform(self, X, *args, **kwargs)
         return [
             _Result(self, result).set_output(transform=container).transform(as_frame(sequence))
             for sequence, result in zip(X, results, strict=True)
@@ -55,11 +55,16 @@ def lists_in_lists_out(cls: _Estimator) -> _Estimator:
 
     @functools.wraps(inherited)
     def fit_transform(self: Any, X: Any, y: Any = None, **fit_params: Any) -> Any:
-        for_both = {name: value for name, value in fit_params.items() if name in own_arguments}
-        if knows_lists and not for_both and is_list_of_sequences(X) and output_container(self) == "default":
+        shared_params = {name: value for name, value in fit_params.items() if name in own_arguments}
+        if (
+            knows_lists
+            and not shared_params
+            and is_list_of_sequences(X)
+            and output_container(self) == "default"
+        ):
             return inherited(self, X, y, **fit_params)
-        if for_both or is_list_of_sequences(X):
-            return self.fit(X, y, **fit_params).transform(X, **for_both)
+        if shared_params or is_list_of_sequences(X):
+            return self.fit(X, y, **fit_params).transform(X, **shared_params)
         return inherited(self, X, y, **fit_params)
 
     cls.transform = transform  # type: ignore[attr-defined]
@@ -76,8 +81,8 @@ def _labelled(estimator: Any, X: Any, result: Any) -> Any:
     as_chosen = "transform" in getattr(estimator, "_sklearn_output_config", {})
     is_frame = hasattr(X, "columns") or hasattr(X, "column_names")
     for_frames = is_frame and getattr(estimator, "_frames_for_frames", False) and not as_chosen
-    wanted = is_data_array(X) or for_frames
-    if not wanted or not isinstance(result, np.ndarray) or len(result) != len(X):
+    returns_frame = is_data_array(X) or for_frames
+    if not returns_frame or not isinstance(result, np.ndarray) or len(result) != len(X):
         return result
     return like_array(X, result, estimator.get_feature_names_out(), ())
 

@@ -5,23 +5,23 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["deprecated", "homes_in_stub", "looked_up"]
+__all__ = ["deprecated", "modules_in_stub", "import_name"]
 
 
-def homes_in_stub(path: str) -> dict[str, str]:
+def modules_in_stub(path: str) -> dict[str, str]:
     """Return the module of every name in a stub, by its lines ``from MODULE import NAME as NAME``."""
-    homes = {}
+    modules = {}
     # Parsed by hand: the import of ast and pathlib takes longer than everything else here.
     with open(path, encoding="utf-8") as stub:
         for line in stub:
             if line.startswith("from "):
                 _, module, _, name, _, _ = line.split()
-                homes[name] = module
-    return homes
+                modules[name] = module
+    return modules
 
 
-def looked_up(
-    namespace: dict[str, Any], homes: dict[str, str]
+def import_name(
+    namespace: dict[str, Any], modules: dict[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` of a package whose names are imported at first use.
 
@@ -29,17 +29,17 @@ def looked_up(
     ----------
     namespace : dict
         The globals of the package.
-    homes : dict of str
+    modules : dict of str
         Module of each name; the package itself for its modules.
     """
     package = namespace["__name__"]
 
     def look_up(name: str) -> object:
-        if name not in homes:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        if homes[name] == package:  # a module of this package
+        if modules[name] == package:  # a module of this package
             return importlib.import_module(f"{package}.{name}")
-        value = getattr(importlib.import_module(homes[name]), name)
+        value = getattr(importlib.import_module(modules[name]), name)
         namespace[name] = value  # stored, so that later access is fast
         return value
 
@@ -60,11 +60,11 @@ def deprecated(module: str, names: dict[str, tuple[str, str]]) -> Callable[[str]
     def look_up(name: str) -> object:
         if name not in names:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        place, advice = names[name]
-        home, _, now = place.partition(":")
+        location, advice = names[name]
+        module_name, _, new_name = location.partition(":")
         warnings.warn(
             f"{module}.{name} will be removed in version 2.0. {advice}", FutureWarning, stacklevel=2
         )
-        return getattr(importlib.import_module(home), now)
+        return getattr(importlib.import_module(module_name), new_name)
 
     return look_up

@@ -10,10 +10,10 @@ from probsfa._arrays import is_data_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["like_array", "like_input", "like_rows", "rows_of"]
+__all__ = ["like_array", "like_input", "like_rows", "select_rows"]
 
 #: Names of the nullable types of pandas that hold numbers; values become "Float64".
-_NULLABLE = re.compile(r"boolean|U?Int\d+|Float\d+")
+_NULLABLE_TYPES = re.compile(r"boolean|U?Int\d+|Float\d+")
 
 
 def like_input(
@@ -70,17 +70,21 @@ def like_rows(X: Any, values: FloatArray, *, index: Any = None, columns: Any = N
     ndarray, DataFrame or Table
     """
     if _is_pandas(X):
-        made = type(X)(values, index=index, columns=X.columns if columns is None else columns)
-        return made if columns is not None else _nullable_as_in(made, X.dtypes)
+        frame = type(X)(values, index=index, columns=X.columns if columns is None else columns)
+        return frame if columns is not None else _nullable_as_in(frame, X.dtypes)
     if is_data_array(X):
         rows, features = X.dims
-        known = {} if index is None else {rows: index}
+        coordinates = {} if index is None else {rows: index}
         if columns is not None:
-            return type(X)(values, dims=(rows, "component"), coords={**known, "component": list(columns)})
+            return type(X)(
+                values, dims=(rows, "component"), coords={**coordinates, "component": list(columns)}
+            )
         if index is None and len(values) == len(X):
             return X.copy(data=values)
-        known |= {name: each for name, each in X.coords.items() if rows not in each.dims}
-        return type(X)(values, dims=X.dims, coords=known, name=X.name, attrs=X.attrs)
+        coordinates |= {
+            name: coordinate for name, coordinate in X.coords.items() if rows not in coordinate.dims
+        }
+        return type(X)(values, dims=X.dims, coords=coordinates, name=X.name, attrs=X.attrs)
     return like_array(X, values, columns, ())
 
 
@@ -88,8 +92,8 @@ def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequenc
     """Convert values of the rows of one sequence to its type; parameters as in :func:`like_input`."""
     if _is_pandas(x):
         names = x.columns if columns is None else columns
-        made = type(x)(values, index=x.index, columns=names, copy=False)  # the array is not used elsewhere
-        return _nullable_as_in(made, x.dtypes if sources is None else x.dtypes.iloc[list(sources)])
+        frame = type(x)(values, index=x.index, columns=names, copy=False)  # the array is not used elsewhere
+        return _nullable_as_in(frame, x.dtypes if sources is None else x.dtypes.iloc[list(sources)])
     if is_data_array(x):
         return _like_data_array(x, values, columns, sources)
     if hasattr(x, "schema") and hasattr(x, "with_columns"):  # polars
@@ -100,7 +104,7 @@ def like_array(x: Any, values: FloatArray, columns: Any = None, sources: Sequenc
     return values
 
 
-def rows_of(X: Any, rows: slice) -> Any:
+def select_rows(X: Any, rows: slice) -> Any:
     """Return some of the rows of an array, DataFrame or Table, of its type."""
     return X.iloc[rows] if _is_pandas(X) else X[rows]
 
@@ -117,7 +121,7 @@ def _nullable_as_in(frame: Any, dtypes: Any) -> Any:
             continue
         if hasattr(dtype, "pyarrow_dtype"):
             frame.isetitem(j, frame.iloc[:, j].astype("double[pyarrow]"))
-        elif _NULLABLE.fullmatch(dtype.name):
+        elif _NULLABLE_TYPES.fullmatch(dtype.name):
             frame.isetitem(j, frame.iloc[:, j].astype("Float64"))
     return frame
 
@@ -129,7 +133,7 @@ def _like_data_array(x: Any, values: FloatArray, columns: Any, sources: Sequence
     kept = list(range(x.shape[1]) if sources is None else sources)
     if len(columns) == len(kept):
         return x.isel({features: kept}).copy(data=values)
-    by_row = {name: each for name, each in x.coords.items() if features not in each.dims}
+    by_row = {name: coordinate for name, coordinate in x.coords.items() if features not in coordinate.dims}
     if not kept:  # the columns are new ones, such as latent factors
         return type(x)(values, dims=(rows, "component"), coords={**by_row, "component": list(columns)})
     labels = x.indexes[features][kept] if features in x.indexes else columns[: len(kept)]

@@ -46,12 +46,18 @@ VERSION = 2
 
 _PACKAGES = ("probsfa", "sklearn")
 # Modules whose records are saved.
-_RECORDS = ("probsfa.expansions", "probsfa.extensions", "probsfa.graphs", "probsfa.linalg", "probsfa.sfa")
+_RECORD_MODULES = (
+    "probsfa.expansions",
+    "probsfa.extensions",
+    "probsfa.graphs",
+    "probsfa.linalg",
+    "probsfa.sfa",
+)
 _METHODS = ("transform", "predict")
-_SAME = 1e-6  # relative difference that other releases of the libraries may make
-_PLAIN = (bool, int, float, str)
+_RELATIVE_TOLERANCE = 1e-6  # relative difference that other releases of the libraries may make
+_JSON_TYPES = (bool, int, float, str)
 _COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
-_SPARSE = ("csr_array", "csc_array", "csr_matrix", "csc_matrix")
+_SPARSE_FORMATS = ("csr_array", "csc_array", "csr_matrix", "csc_matrix")
 # Kinds of files of version 1 other than "estimator", and their classes.
 _VERSION1 = {
     "ProbabilisticSFA": "probsfa.statespace.estimator:ProbabilisticSFA",
@@ -172,13 +178,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     with Path(path).open("rb") as stream:
         header, arrays = _read(stream, os.fstat(stream.fileno()).st_size, os.fspath(path))
-    with _usable(path), warnings.catch_warnings():
+    with _unreadable_file_errors(path), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _restore(header, arrays)
 
 
 @contextmanager
-def _usable(path: str | os.PathLike[str]) -> Iterator[None]:
+def _unreadable_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raise a ValueError that names the file for all errors from its contents."""
     try:
         yield
@@ -247,7 +253,9 @@ def _reproduces(estimator: Any, probe: Any, arrays: dict[str, NDArray[Any]]) -> 
     result = np.asarray(getattr(estimator, probe["verb"])(_decode(probe["rows"], arrays)))
     expected = _decode(probe["result"], arrays)
     scale = float(np.abs(expected).max(initial=0.0))
-    return result.shape == expected.shape and np.allclose(result, expected, rtol=_SAME, atol=_SAME * scale)
+    return result.shape == expected.shape and np.allclose(
+        result, expected, rtol=_RELATIVE_TOLERANCE, atol=_RELATIVE_TOLERANCE * scale
+    )
 
 
 # ------------------------------------------------------------------ values to nodes, and back
@@ -260,43 +268,45 @@ class _Arrays:
         self.by_name: dict[str, NDArray[Any]] = {}
         self._known: dict[int, tuple[Any, str]] = {}  # the array is stored too, so that its id is not reused
 
-    def encode(self, value: Any, where: str) -> Any:
-        """Return the node of a value; `where` is its name in messages."""
-        if value is None or type(value) in _PLAIN:
+    def encode(self, value: Any, location: str) -> Any:
+        """Return the node of a value; `location` is its name in messages."""
+        if value is None or type(value) in _JSON_TYPES:
             return value
         if isinstance(value, timedelta | np.timedelta64):
             return f"{seconds_of(value)} s"
         if isinstance(value, np.generic):
             if value.dtype.kind not in "biufU":
-                raise ValueError(f"{where} is a {value.dtype}, which cannot be saved.")
+                raise ValueError(f"{location} is a {value.dtype}, which cannot be saved.")
             return {"scalar": value.item(), "dtype": value.dtype.str}
         if isinstance(value, np.ndarray):
-            return self._array(value, where)
+            return self._array(value, location)
         if scipy.sparse.issparse(value):
             matrix: Any = value
             matrix = matrix if matrix.format in ("csr", "csc") else matrix.tocsr()
-            parts = [self._array(getattr(matrix, part), where) for part in ("data", "indices", "indptr")]
+            parts = [self._array(getattr(matrix, part), location) for part in ("data", "indices", "indptr")]
             return {"sparse": type(matrix).__name__, "shape": [int(n) for n in matrix.shape], "parts": parts}
         if isinstance(value, np.random.RandomState | np.random.Generator):
             return None  # the state of a generator is not part of the fit
         if isinstance(value, dict):
-            pairs = [[self.encode(k, where), self.encode(v, f"{where}[{k!r:.40}]")] for k, v in value.items()]
+            pairs = [
+                [self.encode(k, location), self.encode(v, f"{location}[{k!r:.40}]")] for k, v in value.items()
+            ]
             return {"dict": pairs}
         if isinstance(value, slice):
-            return {"slice": [self.encode(part, where) for part in (value.start, value.stop, value.step)]}
+            return {"slice": [self.encode(part, location) for part in (value.start, value.stop, value.step)]}
         if isinstance(value, range):
             return {"range": [value.start, value.stop, value.step]}
         if type(value) in _COLLECTIONS.values():
-            items = [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            items = [self.encode(item, f"{location}[{i}]") for i, item in enumerate(value)]
             return {type(value).__name__: items}
-        return self._object(value, where)
+        return self._object(value, location)
 
-    def _object(self, value: Any, where: str) -> Any:
+    def _object(self, value: Any, location: str) -> Any:
         cls = type(value)
-        of_record = _is_in(cls.__module__, _RECORDS)
-        own = next((one for one in cls.__mro__ if "_to_arrays" in vars(one)), None)
-        if own is not None and _is_fitted(value):
-            cls, state, kind = own, value._to_arrays(), "model"
+        of_record = _is_in(cls.__module__, _RECORD_MODULES)
+        serializable_base = next((base for base in cls.__mro__ if "_to_arrays" in vars(base)), None)
+        if serializable_base is not None and _is_fitted(value):
+            cls, state, kind = serializable_base, value._to_arrays(), "model"
         elif isinstance(value, BaseEstimator) and _is_in(cls.__module__, _PACKAGES):
             state, kind = vars(value), "estimator"
         elif of_record and hasattr(cls, "_fields"):
@@ -307,17 +317,18 @@ class _Arrays:
         elif of_record and hasattr(value, "__dict__") and not callable(value):
             state, kind = vars(value), "object"
         else:
-            home, name = cls.__module__.split(".")[0], cls.__qualname__
-            what = f"a function ({name})" if callable(value) else f"a {name} of {home}"
+            package, name = cls.__module__.split(".")[0], cls.__qualname__
+            description = f"a function ({name})" if callable(value) else f"a {name} of {package}"
             raise ValueError(
-                f"{where} is {what}, which cannot be saved. Supported are numbers, text, arrays, lists of "
+                f"{location} is {description}, which cannot be saved. Supported are numbers, text, arrays, "
+                "lists of "
                 "these, and estimators of probsfa and scikit-learn with such attributes. If it is a "
                 "parameter, use its name, or set it to None after the fit."
             )
-        members = {key: self.encode(item, f"{where}.{key}") for key, item in state.items()}
+        members = {key: self.encode(item, f"{location}.{key}") for key, item in state.items()}
         return {kind: f"{cls.__module__}:{cls.__qualname__}", "state": members}
 
-    def _array(self, value: NDArray[Any], where: str) -> Any:
+    def _array(self, value: NDArray[Any], location: str) -> Any:
         stored, kind = value, value.dtype.kind
         node: dict[str, Any] = {} if value.flags.writeable else {"read_only": True}
         if kind == "O" and all(isinstance(item, str) for item in value.ravel()):
@@ -326,8 +337,8 @@ class _Arrays:
             stored, node["of"] = value.astype(np.uint8), "bool"
         elif kind == "M":
             stored, node["of"] = value.astype(np.int64), str(value.dtype)
-        if stored.dtype.kind not in "fiuU" or stored.dtype.itemsize == 0 or stored.ndim > _MOST_DIMENSIONS:
-            raise ValueError(f"{where} is an array of {value.dtype}, which cannot be saved.")
+        if stored.dtype.kind not in "fiuU" or stored.dtype.itemsize == 0 or stored.ndim > _MAX_DIMENSIONS:
+            raise ValueError(f"{location} is an array of {value.dtype}, which cannot be saved.")
         if id(value) not in self._known:
             self._known[id(value)] = value, f"a{len(self.by_name)}"
             self.by_name[self._known[id(value)][1]] = np.asarray(stored)
@@ -335,7 +346,7 @@ class _Arrays:
 
 
 def _is_in(module: str, packages: tuple[str, ...]) -> bool:
-    return any(module == one or module.startswith(f"{one}.") for one in packages)
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
 
 
 def _is_fitted(estimator: Any) -> bool:
@@ -348,7 +359,7 @@ def _is_fitted(estimator: Any) -> bool:
 
 def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     """Return the value of a node; an invalid node raises an error of any kind."""
-    if node is None or isinstance(node, _PLAIN):
+    if node is None or isinstance(node, _JSON_TYPES):
         return node
     kind = next(iter(node), None) if isinstance(node, dict) else None
     if kind == "array":
@@ -359,19 +370,19 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         longest = len(value) if isinstance(value, str) else 0
         if (
             dtype.kind not in "biufU"
-            or not isinstance(value, _PLAIN)
+            or not isinstance(value, _JSON_TYPES)
             or dtype.itemsize > max(4 * longest, 16)
         ):
             raise ValueError(f"{node!r:.60} is not a number or text of its type")
         return np.asarray(value, dtype=dtype)[()]
     if kind == "file":  # of version 1
         content = arrays[node["file"]].astype(np.uint8).tobytes()
-        header, inner = _read(io.BytesIO(content), len(content), "a model within it")
+        header, inner_arrays = _read(io.BytesIO(content), len(content), "a model within it")
         if header["kind"] not in _VERSION1:  # a file cannot contain another file of this version
             raise ValueError("it contains a model of an unexpected kind")
-        return _restore(header, inner)
+        return _restore(header, inner_arrays)
     if kind == "sparse":
-        if node["sparse"] not in _SPARSE:
+        if node["sparse"] not in _SPARSE_FORMATS:
             raise ValueError(f"{node['sparse']!r:.40} is not a kind of sparse matrix")
         parts = tuple(_decode_array(part, arrays) for part in node["parts"])
         matrix = getattr(scipy.sparse, node["sparse"])(parts, shape=tuple(node["shape"]))
@@ -410,7 +421,7 @@ def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
         return cls._from_arrays(state)
     if kind == "record":
         return cls(**state)
-    made = cls.__new__(cls)
+    instance = cls.__new__(cls)
     if kind == "estimator":
         defaults = inspect.signature(cls.__init__).parameters
         missing = set(cls._get_param_names()) - set(state)
@@ -421,8 +432,8 @@ def _build(kind: str, cls: Any, state: dict[str, Any]) -> Any:
     for key in state:
         if callable(getattr(cls, key, None)):
             raise ValueError(f"{key!r:.40} is a method of {cls.__name__}")
-    made.__dict__.update(state)
-    return made
+    instance.__dict__.update(state)
+    return instance
 
 
 def _class(kind: str, name: str) -> Any:
@@ -431,26 +442,26 @@ def _class(kind: str, name: str) -> Any:
     A class whose module has changed is found by its name in the package, such as ``probsfa.graphs``.
     """
     module, _, path = name.partition(":")
-    packages = _RECORDS if kind in ("record", "object") else _PACKAGES
+    packages = _RECORD_MODULES if kind in ("record", "object") else _PACKAGES
     if not _is_in(module, packages):
         raise ValueError(f"{module!r:.60} is not a module of saved models")
-    found: Any = None
-    for place in _places(module):
+    candidate: Any = None
+    for module_name in _module_names(module):
         try:
-            found = pkgutil.resolve_name(f"{place}:{path}")
+            candidate = pkgutil.resolve_name(f"{module_name}:{path}")
             break
         except (ImportError, AttributeError):
             continue
-    fits = isinstance(found, type) and _is_in(found.__module__, packages)
+    fits = isinstance(candidate, type) and _is_in(candidate.__module__, packages)
     if fits and kind == "estimator":
-        fits = issubclass(found, BaseEstimator)
+        fits = issubclass(candidate, BaseEstimator)
     elif fits and kind == "model":
-        fits = hasattr(found, "_from_arrays")
+        fits = hasattr(candidate, "_from_arrays")
     elif fits and kind == "record":
-        fits = hasattr(found, "_fields") or dataclasses.is_dataclass(found)
+        fits = hasattr(candidate, "_fields") or dataclasses.is_dataclass(candidate)
     if not fits:
         raise ValueError(f"{name!r:.60} is no {kind}")
-    return found
+    return candidate
 
 
 def checked_sizes(
@@ -506,31 +517,31 @@ def checked_sizes(
     return sizes
 
 
-def _places(module: str) -> Iterator[str]:
+def _module_names(module: str) -> Iterator[str]:
     """Yield a module, its package, and the modules of a package with records, which may be private."""
-    home = ".".join(module.split(".")[:2])
+    package = ".".join(module.split(".")[:2])
     yield module
-    yield home
-    if home in _RECORDS:
-        folder = Path(__file__).parent / home.split(".")[1]
-        yield from (one.name for one in pkgutil.walk_packages([str(folder)], f"{home}."))
+    yield package
+    if package in _RECORD_MODULES:
+        folder = Path(__file__).parent / package.split(".")[1]
+        yield from (submodule.name for submodule in pkgutil.walk_packages([str(folder)], f"{package}."))
 
 
 # ------------------------------------------------------------------ the archive
 
 # Maximum compression ratio: numbers are compressed to a tenth of their size at best, and a model contains few
 # zeros.
-_MOST_BYTES, _MOST_RATIO, _MOST_MEMBERS = 2**28, 100, 1000
+_MAX_BYTES, _MAX_RATIO, _MAX_MEMBERS = 2**28, 100, 1000
 # Maximum sizes of headers: the header of an array is one line; the JSON text contains parameters and a few
 # messages.
-_MOST_HEADER, _MOST_TEXT, _MOST_DIMENSIONS = 2**16, 2**24, 5
+_MAX_HEADER, _MAX_TEXT, _MAX_DIMENSIONS = 2**16, 2**24, 5
 _READERS: Any = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 
 
-class _TooLarge(Exception):
+class _FileTooLarge(Exception):
     """A file takes more memory than its size allows."""
 
 
@@ -543,17 +554,18 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
     try:
         with zipfile.ZipFile(stream) as archive:
             members = archive.infolist()
-            whole = sum(member.file_size for member in members)
-            if whole > max(_MOST_BYTES, _MOST_RATIO * size) or len(members) > _MOST_MEMBERS:
-                raise _TooLarge(
-                    f"its {size} bytes contain {len(members)} arrays of {whole} bytes, which is impossible "
+            total_size = sum(member.file_size for member in members)
+            if total_size > max(_MAX_BYTES, _MAX_RATIO * size) or len(members) > _MAX_MEMBERS:
+                raise _FileTooLarge(
+                    f"its {size} bytes contain {len(members)} arrays of {total_size} bytes, which is "
+                    "impossible "
                     "for a model."
                 )
             arrays = {member.filename.removesuffix(".npy"): _unpack(archive, member) for member in members}
         if len(arrays) != len(members):
             raise ValueError("two arrays have one name")
         header = json.loads(str(arrays.pop("header")))
-    except _TooLarge as error:
+    except _FileTooLarge as error:
         raise ValueError(f"{name} cannot be read: {error}") from None
     # At arbitrary bytes, NumPy, zipfile, zlib and json raise a dozen kinds of errors.
     except Exception as error:
@@ -576,11 +588,11 @@ def _unpack(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     """Return one array, if its size is that of its header; the archive has a checksum of it."""
     with archive.open(member) as packed:
         read_header = _READERS[np.lib.format.read_magic(packed)]
-        shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MOST_HEADER)
+        shape, in_fortran_order, dtype = read_header(packed, max_header_size=_MAX_HEADER)
         n_bytes = math.prod(shape) * dtype.itemsize
-        if dtype.kind not in "fiuU" or min(shape, default=0) < 0 or len(shape) > _MOST_DIMENSIONS:
+        if dtype.kind not in "fiuU" or min(shape, default=0) < 0 or len(shape) > _MAX_DIMENSIONS:
             raise ValueError("an array of neither numbers nor text, or of an impossible shape")
-        if n_bytes != member.file_size - packed.tell() or (shape == () and n_bytes > _MOST_TEXT):
+        if n_bytes != member.file_size - packed.tell() or (shape == () and n_bytes > _MAX_TEXT):
             raise ValueError("an array of another size than in its header")
         data = np.frombuffer(packed.read(), dtype=dtype).copy()
         return data.reshape(shape, order="F" if in_fortran_order else "C")

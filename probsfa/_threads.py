@@ -55,39 +55,41 @@ class ThreadLimit:
     """
 
     def __init__(self, libraries: Sequence[Any]) -> None:
-        known = [library for library in libraries if library.num_threads is not None]
-        self._of_threads = [library for library in known if _is_set_by_thread(library)]
-        self._of_process = [library for library in known if not _is_set_by_thread(library)]
+        libraries_with_threads = [library for library in libraries if library.num_threads is not None]
+        self._of_threads = [library for library in libraries_with_threads if _is_set_by_thread(library)]
+        self._of_process = [library for library in libraries_with_threads if not _is_set_by_thread(library)]
         self._lock = threading.Lock()
         self._holders: set[int] = set()  # identifiers of the threads that hold the limit now
         self._process_numbers: list[int] = []  # numbers of threads before the first of them entered
-        self._own = threading.local()  # of the calling thread: how often it entered, and its earlier numbers
+        self._entries_of_thread = (
+            threading.local()
+        )  # of the calling thread: how often it entered, and its earlier numbers
 
     def enter(self) -> None:
         """Set the limit, unless this thread has set it."""
-        depth = getattr(self._own, "depth", 0)
+        depth = getattr(self._entries_of_thread, "depth", 0)
         if depth == 0:
-            self._own.numbers = [library.num_threads for library in self._of_threads]
+            self._entries_of_thread.numbers = [library.num_threads for library in self._of_threads]
             try:
                 self._hold()
             except BaseException:
                 self._release()
                 raise
-        self._own.depth = depth + 1
+        self._entries_of_thread.depth = depth + 1
 
     def leave(self) -> None:
         """Undo one :meth:`enter` of this thread; the last one of all threads removes the limit."""
-        self._own.depth -= 1
-        if self._own.depth == 0:
+        self._entries_of_thread.depth -= 1
+        if self._entries_of_thread.depth == 0:
             self._release()
 
     def forget_other_threads(self) -> None:
         """Remove the limits of other threads: a forked process has only the thread that forked it."""
         self._lock = threading.Lock()
-        mine = self._holders & {threading.get_ident()}
-        if self._holders and not mine:
+        current_thread = self._holders & {threading.get_ident()}
+        if self._holders and not current_thread:
             _set(self._of_process, self._process_numbers)
-        self._holders = mine
+        self._holders = current_thread
 
     def _hold(self) -> None:
         with self._lock:
@@ -104,7 +106,7 @@ class ThreadLimit:
             if self._holders == {threading.get_ident()}:
                 _set(self._of_process, self._process_numbers)
             self._holders.discard(threading.get_ident())
-        _set(self._of_threads, self._own.numbers)
+        _set(self._of_threads, self._entries_of_thread.numbers)
 
 
 def _is_set_by_thread(library: Any) -> bool:
@@ -152,32 +154,32 @@ class Helper:
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
-    def _submit(self, work: Callable[[], None]) -> "Future[None] | None":
+    def _submit(self, task: Callable[[], None]) -> "Future[None] | None":
         try:
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="probsfa")
-            return self._pool.submit(work)
+            return self._pool.submit(task)
         except RuntimeError:  # no thread can be started, or the interpreter is shutting down
             return None
 
-    def both(self, one: Callable[[], None], other: Callable[[], None]) -> None:
-        """Run ``one`` in the calling thread and ``other`` in parallel, or one after the other."""
+    def both(self, first: Callable[[], None], second: Callable[[], None]) -> None:
+        """Run ``first`` in the calling thread and ``second`` in parallel, or one after the other."""
         future = None
-        mine = self._lock.acquire(blocking=False)
+        acquired = self._lock.acquire(blocking=False)
         try:
-            if mine:
-                future = self._submit(other)
+            if acquired:
+                future = self._submit(second)
             try:
-                one()
+                first()
             finally:
                 if future is not None:
                     _wait_for(future)
             if future is None:
-                other()
+                second()
             else:
                 future.result()
         finally:
-            if mine:
+            if acquired:
                 self._lock.release()
 
     def forget_other_threads(self) -> None:
@@ -200,17 +202,17 @@ def _wait_for(future: "Future[None]") -> None:
 _helper = Helper()
 
 
-def on_two_threads(one: Callable[[], None], other: Callable[[], None]) -> None:
+def on_two_threads(first: Callable[[], None], second: Callable[[], None]) -> None:
     """Run two functions that release the GIL in parallel, on two cores if available.
 
     Parameters
     ----------
-    one : callable
+    first : callable
         Runs in the calling thread.
-    other : callable
-        Runs in a helper thread, or after ``one`` if the helper is busy.
+    second : callable
+        Runs in a helper thread, or after ``first`` if the helper is busy.
     """
-    _helper.both(one, other)
+    _helper.both(first, second)
 
 
 if hasattr(os, "register_at_fork"):
@@ -240,7 +242,7 @@ def one_blas_thread() -> Iterator[None]:
 # of which JAX has one, or of a weak reference, exceptions are printed and ignored: the fit would continue.
 
 # Seconds after which a lost interrupt is raised again; the callback has ended by then.
-_AGAIN_AFTER = 0.05
+_REPEAT_INTERVAL = 0.05
 
 _lock = threading.Lock()
 _users = 0
@@ -252,9 +254,9 @@ def _hook(unraisable: Any) -> None:
         (_previous or sys.__unraisablehook__)(unraisable)
         return
     # Not immediately: it would be lost in this hook, too.
-    again = threading.Timer(_AGAIN_AFTER, _interrupt)
-    again.daemon = True
-    again.start()
+    timer = threading.Timer(_REPEAT_INTERVAL, _interrupt)
+    timer.daemon = True
+    timer.start()
 
 
 def _interrupt() -> None:

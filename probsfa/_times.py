@@ -46,9 +46,9 @@ _DURATIONS = (
     (1e-9, "ns"),
 )
 # Minimum distance of uneven dates, as a multiple of the resolution of seconds in double precision.
-_FEWEST_RESOLVED = 10.0
+_MIN_RESOLVED_STEPS = 10.0
 
-_NAMED = {
+_UNIT_NAMES = {
     **{name: seconds for seconds, name in _DURATIONS},
     **{"D": 86_400.0, "day": 86_400.0, "days": 86_400.0, "H": 3600.0, "hour": 3600.0, "hours": 3600.0},
     **{"W": 604_800.0, "week": 604_800.0, "weeks": 604_800.0, "m": 60.0, "minutes": 60.0, "seconds": 1.0},
@@ -82,9 +82,9 @@ def seconds_of(duration: Any, name: str = "duration") -> float:
     if isinstance(duration, timedelta):
         return duration.total_seconds()
     parts = re.fullmatch(r"\s*([0-9.eE+]*?)\s*([A-Za-z]+)\s*", str(duration))
-    if parts is not None and parts[2] in _NAMED:
+    if parts is not None and parts[2] in _UNIT_NAMES:
         try:
-            return (float(parts[1]) if parts[1] else 1.0) * _NAMED[parts[2]]
+            return (float(parts[1]) if parts[1] else 1.0) * _UNIT_NAMES[parts[2]]
         except ValueError:
             pass
     raise ValueError(f"{name} has {duration!r}, which is not a duration such as '24h', '1D' or '30min'.")
@@ -220,14 +220,14 @@ def read_times(
         edges = np.cumsum([0, *lengths])
         ticks = _ticks(times, int(edges[-1]), name)
         rows = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-        pieces = [ticks[each] for each in rows]
+        pieces = [ticks[sequence_rows] for sequence_rows in rows]
         labels = [name if len(pieces) == 1 else f"{name} (sequence {i})" for i in range(len(pieces))]
     else:
         if not isinstance(times, list) or len(times) != len(lengths):
-            came = f"a list of {len(times)}" if isinstance(times, list) else f"a {type(times).__name__}"
+            received = f"a list of {len(times)}" if isinstance(times, list) else f"a {type(times).__name__}"
             raise ValueError(
                 f"X is a list of {len(lengths)} sequences, so {name} must be a list of {len(lengths)} "
-                f"arrays, one per sequence; got {came}."
+                f"arrays, one per sequence; got {received}."
             )
         labels = [f"{name}[{i}]" for i in range(len(times))]
         pieces = [_ticks(t, n, label) for t, n, label in zip(times, lengths, labels, strict=True)]
@@ -245,7 +245,7 @@ def read_times(
     given = None
     if kind == "dates":
         by_position = getattr(times, "iloc", times)
-        given = tuple(times) if as_list else tuple(by_position[each] for each in rows)
+        given = tuple(times) if as_list else tuple(by_position[sequence_rows] for sequence_rows in rows)
     return TimeIndex(np.concatenate(checked), axis, None, median_step(checked), given)
 
 
@@ -263,7 +263,7 @@ def duration_text(seconds: float) -> str:
     >>> duration_text(5400.0), duration_text(0.02)
     ('1.5 h', '20 ms')
     """
-    size, unit = next((each for each in _DURATIONS if seconds >= each[0] * (1.0 - 1e-9)), _DURATIONS[-1])
+    size, unit = next((entry for entry in _DURATIONS if seconds >= entry[0] * (1.0 - 1e-9)), _DURATIONS[-1])
     return f"{seconds / size:.6g} {unit}"
 
 
@@ -281,7 +281,7 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
         raise ValueError(f"{name} must have shape ({n_rows},), one for each row; got shape {array.shape}.")
     if array.dtype.kind == "O" and n_rows and isinstance(array[0], datetime):
         try:
-            array = np.array([_naive_utc(t) for t in array], dtype="datetime64[us]")
+            array = np.array([_without_zone(t) for t in array], dtype="datetime64[us]")
         except (AttributeError, TypeError, ValueError):
             raise ValueError(f"{name} mixes dates with other types. Use dates only.") from None
     if array.dtype.kind == "O" and n_rows and all(type(t) is date for t in array):
@@ -298,9 +298,9 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
             array = array.astype(np.float64)
         except (TypeError, ValueError):
             periods = hasattr(array[0], "to_timestamp")
-            asked = " Use the dates at which the periods start: times.to_timestamp()." if periods else ""
+            advice = " Use the dates at which the periods start: times.to_timestamp()." if periods else ""
             raise ValueError(
-                f"{name} must contain numbers or dates; got {type(array[0]).__name__}.{asked}"
+                f"{name} must contain numbers or dates; got {type(array[0]).__name__}.{advice}"
             ) from None
     if array.dtype.kind not in "iufMm":
         raise ValueError(f"{name} must contain numbers or dates; got dtype {array.dtype}.")
@@ -313,7 +313,7 @@ def _ticks(times: Any, n_rows: int, name: str) -> NDArray[Any]:
     return array
 
 
-def _naive_utc(time: datetime) -> datetime:
+def _without_zone(time: datetime) -> datetime:
     return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -342,8 +342,8 @@ def _check_resolution(
         return
     resolved = float(np.spacing(np.abs(seconds).max()))
     nearest = float(gaps.min() / np.timedelta64(1, "s")) if kind in "Mm" else float(gaps.min())
-    known = even_steps_known and bool(np.all(gaps == gaps[0]))
-    if nearest >= (1.0 if known else _FEWEST_RESOLVED) * resolved:
+    exact_steps = even_steps_known and bool(np.all(gaps == gaps[0]))
+    if nearest >= (1.0 if exact_steps else _MIN_RESOLVED_STEPS) * resolved:
         return
     if kind in "iu":
         raise ValueError(
@@ -360,12 +360,12 @@ def _check_resolution(
 
 def _check_increasing(ticks: NDArray[Any], name: str) -> None:
     """Raise a ValueError unless every time is later than the previous one."""
-    late = ticks[1:] <= ticks[:-1]
-    if late.any():
-        row = int(np.argmax(late)) + 1
-        what = "repeats the time" if ticks[row] == ticks[row - 1] else "is earlier than the time"
+    not_increasing = ticks[1:] <= ticks[:-1]
+    if not_increasing.any():
+        row = int(np.argmax(not_increasing)) + 1
+        problem = "repeats the time" if ticks[row] == ticks[row - 1] else "is earlier than the time"
         raise ValueError(
-            f"{name} must increase strictly: row {row} ({ticks[row]}) {what} of row {row - 1} "
+            f"{name} must increase strictly: row {row} ({ticks[row]}) {problem} of row {row - 1} "
             f"({ticks[row - 1]}). Sort the rows by time and merge or drop repeated times."
         )
 
@@ -390,7 +390,7 @@ _KINDS = {
 }
 #: Number of ticks in a second, for each time unit of pandas.
 TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_LOOKS_LIKE_A_DATE = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}.*)?\s*$")
+_DATE_PATTERN = re.compile(r"\s*\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}.*)?\s*$")
 
 
 def index_of(X: Any) -> Any:
@@ -487,9 +487,10 @@ def _read_index(
         return None
     silent = next((i for i, index in enumerate(indexes) if not has_times(index)), None)
     if silent is not None:
-        told = next(i for i, index in enumerate(indexes) if has_times(index))
+        first_with_times = next(i for i, index in enumerate(indexes) if has_times(index))
         raise ValueError(
-            f"X[{told}] has an index of times and X[{silent}] has no such index. Add it to all sequences, "
+            f"X[{first_with_times}] has an index of times and X[{silent}] has no such index. Add it to all "
+            "sequences, "
             "or pass times= with one array for each."
         )
     if not as_list:
@@ -513,20 +514,20 @@ def _read_dates(
         calendar = _calendar_of_periods(pieces)
     stamps = [_stamps(piece, label) for piece, label in zip(pieces, labels, strict=True)]
     seconds = [_checked_seconds(piece, label) for piece, label in zip(stamps, labels, strict=True)]
-    counted = None if calendar is None else _counts(stamps, calendar)
-    if counted is not None:
+    counts = None if calendar is None else _counts(stamps, calendar)
+    if counts is not None:
         assert calendar is not None
         unit = CALENDARS[calendar]
-        step = _common([np.diff(count) * unit for count in counted])
-        seconds = [count * unit for count in counted]
-        axis = TimeAxis("dates", calendar, from_index, _even(step, counted))
+        step = _common([np.diff(count) * unit for count in counts])
+        seconds = [count * unit for count in counts]
+        axis = TimeAxis("dates", calendar, from_index, _even(step, counts))
         return _time_index(seconds, axis, step, pieces)
     step = _common([_clock_steps(piece) for piece in stamps])
     if step is None and infer:
-        for each in CALENDARS:
-            counted = _counts(stamps, each)
-            if counted is not None and _common([np.diff(count) for count in counted]) is not None:
-                return _read_dates(pieces, labels, calendar=each, from_index=from_index)
+        for calendar_name in CALENDARS:
+            counts = _counts(stamps, calendar_name)
+            if counts is not None and _common([np.diff(count) for count in counts]) is not None:
+                return _read_dates(pieces, labels, calendar=calendar_name, from_index=from_index)
     return _time_index(seconds, TimeAxis("dates", None, from_index, _even(step, seconds)), step, pieces)
 
 
@@ -539,12 +540,12 @@ def _time_index(
 
 def calendar_seconds(stamps: Any, calendar: str | None) -> NDArray[np.float64]:
     """Return dates as seconds, by a calendar if one is set and all dates are on its steps."""
-    counted = None if calendar is None else _counts([stamps], calendar)
-    if counted is not None:
+    counts = None if calendar is None else _counts([stamps], calendar)
+    if counts is not None:
         assert calendar is not None
-        return np.asarray(counted[0] * CALENDARS[calendar], dtype=np.float64)
-    naive = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
-    return check_times(naive.to_numpy(), [len(stamps)], as_list=False, name="fh")
+        return np.asarray(counts[0] * CALENDARS[calendar], dtype=np.float64)
+    stamps_without_zone = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
+    return check_times(stamps_without_zone.to_numpy(), [len(stamps)], as_list=False, name="fh")
 
 
 def _even(step: float | None, pieces: Sequence[NDArray[Any]]) -> bool:
@@ -553,14 +554,14 @@ def _even(step: float | None, pieces: Sequence[NDArray[Any]]) -> bool:
 
 def _calendar_of_periods(pieces: Sequence[Any]) -> str | None:
     """Return the calendar of periods, None for units of the clock and for other types."""
-    found = set()
+    calendars = set()
     for piece in pieces:
         base = re.sub(r"^\d+", "", getattr(piece, "freqstr", None) or "").partition("-")[0]
         is_periods = piece.inferred_type == "period"
-        found.add({"M": "month", "Q": "month", "Y": "month", "A": "month", "B": "business day"}.get(base))
+        calendars.add({"M": "month", "Q": "month", "Y": "month", "A": "month", "B": "business day"}.get(base))
         if not is_periods:
             return None
-    return found.pop() if len(found) == 1 else None
+    return calendars.pop() if len(calendars) == 1 else None
 
 
 def _stamps(index: Any, label: str) -> Any:
@@ -572,11 +573,11 @@ def _stamps(index: Any, label: str) -> Any:
         if not isinstance(index, pd.PeriodIndex):
             index = pd.PeriodIndex(index)
         return pd.DatetimeIndex([pd.NaT] * len(index)) if index.hasnans else index.to_timestamp(how="start")
-    wanted = pd.DatetimeIndex if kind == "dates" else pd.TimedeltaIndex
-    if isinstance(index, wanted):
+    index_class = pd.DatetimeIndex if kind == "dates" else pd.TimedeltaIndex
+    if isinstance(index, index_class):
         return index
     try:
-        return wanted(index)
+        return index_class(index)
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{label} mixes dates that cannot be compared: {error}. Convert them to one time zone."
@@ -585,9 +586,9 @@ def _stamps(index: Any, label: str) -> Any:
 
 def _checked_seconds(stamps: Any, label: str) -> NDArray[np.float64]:
     """Return the seconds of one sequence, increasing."""
-    naive = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
+    stamps_without_zone = stamps.tz_convert(None) if getattr(stamps, "tz", None) is not None else stamps
     try:
-        ticks = naive.to_numpy()
+        ticks = stamps_without_zone.to_numpy()
         return check_times(ticks, [len(stamps)], as_list=False, name=label, even_steps_known=True)
     except ValueError as error:
         if not label.startswith("X"):
@@ -617,7 +618,7 @@ def _common(steps: Sequence[NDArray[Any]]) -> float | None:
 
 def _counts(pieces: Sequence[Any], calendar: str) -> list[NDArray[np.float64]] | None:
     """Return the number of steps of a calendar since 1970; None if rows are not on such steps."""
-    counted = []
+    counts = []
     for stamps in pieces:
         if not hasattr(stamps, "tz"):
             return None
@@ -629,8 +630,8 @@ def _counts(pieces: Sequence[Any], calendar: str) -> list[NDArray[np.float64]] |
         count = _count(wall, calendar)
         if count is None or bool(np.any(np.diff(count) <= 0)):
             return None
-        counted.append(count.astype(np.float64))
-    return counted
+        counts.append(count.astype(np.float64))
+    return counts
 
 
 def _count(wall: Any, calendar: str) -> NDArray[np.int64] | None:
@@ -641,8 +642,8 @@ def _count(wall: Any, calendar: str) -> NDArray[np.int64] | None:
         weekdays = bool(np.all(np.is_busday(days)))
         return np.asarray(np.busday_count("1970-01-01", days)) if weekdays else None
     months = days.astype("datetime64[M]")
-    after = (months + np.timedelta64(1, "M")).astype("datetime64[D]")
-    first, last = months.astype("datetime64[D]"), after - np.timedelta64(1, "D")
+    next_months = (months + np.timedelta64(1, "M")).astype("datetime64[D]")
+    first, last = months.astype("datetime64[D]"), next_months - np.timedelta64(1, "D")
     on_the_same_day = (
         len(np.unique(wall.day)) == 1,
         np.all(days == last),
@@ -656,18 +657,19 @@ def _warn_of_unread(index: Any, label: str) -> None:
     """Warn of an index that seems to contain times in an unsupported form."""
     if index is None or len(index) < 2:
         return
-    why = None
+    reason = None
     if index.nlevels > 1:
         level = next((k for k in range(index.nlevels) if index.levels[k].inferred_type in _KINDS), None)
         if level is not None:
-            other = 1 if level == 0 else 0
-            why = (
+            other_level = 1 if level == 0 else 0
+            reason = (
                 "has several levels, one of them with times, and is not used. Use a list of frames, one "
-                f"for each series, such as [x.droplevel({other}) for _, x in X.groupby(level={other})], or "
+                f"for each series, such as [x.droplevel({other_level}) for _, x in "
+                f"X.groupby(level={other_level})], or "
                 f"times={label}.get_level_values({level}) and lengths="
             )
-    elif index.inferred_type == "string" and _LOOKS_LIKE_A_DATE.match(str(index[0])):
-        why = (
+    elif index.inferred_type == "string" and _DATE_PATTERN.match(str(index[0])):
+        reason = (
             f"contains text such as {str(index[0])!r}, which is not used as times. Set X.index = "
             "pandas.to_datetime(X.index)"
         )
@@ -678,12 +680,12 @@ def _warn_of_unread(index: Any, label: str) -> None:
         uneven = np.abs(steps - np.median(steps)) > 1e-6 * np.abs(np.median(steps)) if steps.size else steps
         if not finite.all():
             row = int(np.argmin(finite))
-            why = f"holds {values[row]} in row {row}. If its numbers are times, pass them as times="
+            reason = f"holds {values[row]} in row {row}. If its numbers are times, pass them as times="
         elif np.all(steps > 0.0) and np.any(uneven):
-            why = f"contains unevenly spaced numbers, which are not used as times. Pass times={label}"
-    if why is not None:
+            reason = f"contains unevenly spaced numbers, which are not used as times. Pass times={label}"
+    if reason is not None:
         warnings.warn(
-            f"{label} {why}; otherwise rows are treated as evenly spaced in their order.",
+            f"{label} {reason}; otherwise rows are treated as evenly spaced in their order.",
             UserWarning,
             stacklevel=2,
         )

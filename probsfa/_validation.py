@@ -114,16 +114,16 @@ class Sequences:
             return self
         return replace(self, times=self.times / unit, step=None if self.step is None else self.step / unit)
 
-    def one(self, which: int) -> "Sequences":
+    def one(self, index: int) -> "Sequences":
         """Return one sequence."""
-        rows = self.slices[which]
+        rows = self.slices[index]
         return replace(
             self,
             values=self.values[rows],
-            lengths=(self.lengths[which],),
+            lengths=(self.lengths[index],),
             times=None if self.times is None else self.times[rows],
             is_list=False,
-            labels=None if self.labels is None else self.labels[which : which + 1],
+            labels=None if self.labels is None else self.labels[index : index + 1],
             exog=None if self.exog is None else self.exog[rows],
         )
 
@@ -273,13 +273,14 @@ def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_l
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             read = read_time_index(X, lengths, as_list=is_list)
-        why = None if read is None or read.axis.even else "its rows are unevenly spaced"
+        reason = None if read is None or read.axis.even else "its rows are unevenly spaced"
     except ValueError as error:
-        why = str(error).partition(":")[0]
-    if why is not None:
+        reason = str(error).partition(":")[0]
+    if reason is not None:
         warnings.warn(
             f"{type(estimator).__name__} treats rows as evenly spaced in their order and ignores the index "
-            f"of X, although {why}. Sort and resample the rows, split the series at its gaps (lengths=), or "
+            f"of X, although {reason}. Sort and resample the rows, split the series at its gaps "
+            "(lengths=), or "
             "use ProbabilisticSFA, which supports uneven times.",
             UserWarning,
             stacklevel=5,
@@ -314,9 +315,11 @@ def is_list_of_sequences(X: Any) -> bool:
             f"X is a tuple of {len(X)} arrays, which is ambiguous: several sequences, or a pair of aligned "
             "arrays. Use a list for several sequences."
         )
-    odd = next((i for i, d in enumerate(dims) if d != 2), None)
-    if odd is not None:
-        raise ValueError(f"X is a list of sequences, so every member must be 2-dimensional; X[{odd}] is not.")
+    wrong_dimension = next((i for i, d in enumerate(dims) if d != 2), None)
+    if wrong_dimension is not None:
+        raise ValueError(
+            f"X is a list of sequences, so every member must be 2-dimensional; X[{wrong_dimension}] is not."
+        )
     return True
 
 
@@ -334,14 +337,14 @@ def check_positive(name: str, value: Any) -> float:
     return float(value)
 
 
-def check_memory(needed: float, what: str, remedy: str, available: float | None = None) -> None:
+def check_memory(required: float, content: str, remedy: str, available: float | None = None) -> None:
     """Raise a ValueError if a computation requires more RAM than this machine has.
 
     Parameters
     ----------
-    needed : float
+    required : float
         Bytes of its largest arrays.
-    what : str
+    content : str
         Beginning of the message, with ``{size}`` in the place of the size.
     remedy : str
         What to change.
@@ -353,9 +356,11 @@ def check_memory(needed: float, what: str, remedy: str, available: float | None 
             available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         except (AttributeError, OSError, ValueError):  # not on every system
             return
-    if needed > available:
-        size, has = (f"{number / 2**30:,.0f} GiB" for number in (needed, available))
-        raise ValueError(f"{what.format(size=size)}, and this machine has {has} of memory. {remedy}")
+    if required > available:
+        size, available_text = (f"{number / 2**30:,.0f} GiB" for number in (required, available))
+        raise ValueError(
+            f"{content.format(size=size)}, and this machine has {available_text} of memory. {remedy}"
+        )
 
 
 def check_estimator_type(name: str, value: Any, method: str) -> None:
@@ -390,15 +395,15 @@ def check_lengths(lengths: Any, n_rows: int) -> tuple[int, ...]:
 
 def check_observed(sequences: Sequences) -> None:
     """Raise a ValueError that names the columns without observed values, if there are any."""
-    seen = np.zeros(sequences.n_features, dtype=bool)
+    observed = np.zeros(sequences.n_features, dtype=bool)
     for start in range(0, sequences.n_rows, SCAN_ROWS):
-        seen |= ~np.isnan(sequences.values[start : start + SCAN_ROWS]).all(axis=0)
-        if seen.all():
+        observed |= ~np.isnan(sequences.values[start : start + SCAN_ROWS]).all(axis=0)
+        if observed.all():
             return
-    empty = np.flatnonzero(~seen).tolist()
+    empty_columns = np.flatnonzero(~observed).tolist()
     names = sequences.feature_names
-    listed = ", ".join(f"{j}" if names is None else f"{j} ({names[j]!r})" for j in empty[:5])
-    more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
+    listing = ", ".join(f"{j}" if names is None else f"{j} ({names[j]!r})" for j in empty_columns[:5])
+    remainder = f" and {len(empty_columns) - 5} more" if len(empty_columns) > 5 else ""
     raise ValueError(
-        f"X has no observed value in column {listed}{more}: every value is NaN. Remove such columns."
+        f"X has no observed value in column {listing}{remainder}: every value is NaN. Remove such columns."
     )

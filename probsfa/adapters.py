@@ -364,7 +364,7 @@ def _horizon(fh: Any, cutoff: Any) -> Any:
 
 
 def _probabilities(name: str, given: Any) -> list[float]:
-    found = [float(each) for each in np.atleast_1d(given)]
-    if not all(0.0 < each < 1.0 for each in found):
+    probabilities = [float(each) for each in np.atleast_1d(given)]
+    if not all(0.0 < each < 1.0 for each in probabilities):
         raise ValueError(f"{name} must be probabilities above 0 and below 1; got {given!r}.")
-    return found
+    return probabilities

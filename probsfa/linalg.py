@@ -39,10 +39,10 @@ __all__ = [
 ]
 
 
-_SMALL = 32  # for at most this number of directions, solving for all is as fast as for a few
-_WELL_CONDITIONED = 1e-6  # leaves ten digits, as many as delta values are compared to
-_TIE = 1e-8  # relative; closer correlations count as equal, because of rounding errors
-_ROUNDING = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
+_MAX_DENSE_DIRECTIONS = 32  # for at most this number of directions, solving for all is as fast as for a few
+_MIN_RELATIVE_EIGENVALUE = 1e-6  # leaves ten digits, as many as delta values are compared to
+_TIE_TOL = 1e-8  # relative; closer correlations count as equal, because of rounding errors
+_ROUNDING_TOL = 1e4 * float(np.finfo(np.float64).eps)  # of moments that are sums over up to some 1e8 rows
 
 
 class RankError(ValueError):
@@ -148,9 +148,9 @@ def whiten(B: ArrayLike, *, rank_tol: float | None = None, variance_floor: Array
     R = B[np.ix_(varying, varying)] / s / s[:, None]
     eigenvalues, vectors = np.linalg.eigh((R + R.T) / 2)
     tol = default_rank_tol(len(B)) if rank_tol is None else rank_tol
-    kept = eigenvalues > tol * eigenvalues[-1]
-    matrix = np.zeros((len(B), int(kept.sum())), dtype=np.float64)
-    matrix[varying] = vectors[:, kept] / np.sqrt(eigenvalues[kept]) / s[:, None]
+    retained = eigenvalues > tol * eigenvalues[-1]
+    matrix = np.zeros((len(B), int(retained.sum())), dtype=np.float64)
+    matrix[varying] = vectors[:, retained] / np.sqrt(eigenvalues[retained]) / s[:, None]
     return Whitening(matrix, scales, matrix.shape[1])
 
 
@@ -212,14 +212,14 @@ def slow_directions(
     W, scales, rank = _whiten_fast(B, rank_tol, variance_floor)
     _check_rank(n_components, rank, B.shape[0])
     K = rank if n_components is None else n_components
-    inner = W.T @ A @ W
-    inner = (inner + inner.T) / 2
+    whitened = W.T @ A @ W
+    whitened = (whitened + whitened.T) / 2
     solved = min(K + 1, rank)  # one more, to find whether the last block of equal delta values is complete
-    partial = solved < rank and rank > _SMALL
+    partial = solved < rank and rank > _MAX_DENSE_DIRECTIONS
     if partial:
-        deltas, rotation = scipy.linalg.eigh(inner, subset_by_index=(0, solved - 1))
+        deltas, rotation = scipy.linalg.eigh(whitened, subset_by_index=(0, solved - 1))
     if not partial or not _separated(A, deltas, W @ rotation, scales)[K - 1]:
-        deltas, rotation = np.linalg.eigh(inner)  # faster than scipy's solver for all eigenvectors
+        deltas, rotation = np.linalg.eigh(whitened)  # faster than scipy's solver for all eigenvectors
     directions = canonical_directions(A, B, deltas, W @ rotation, scales, K)
     return directions._replace(rank=rank)
 
@@ -238,7 +238,7 @@ def _whiten_fast(B: FloatArray, rank_tol: float | None, variance_floor: ArrayLik
         factor, failed = scipy.linalg.lapack.dpotrf((R + R.T) / 2)
         if not failed:
             reciprocal, _ = scipy.linalg.lapack.dpocon(factor, np.abs(R).sum(axis=0).max())
-            if reciprocal > max(_WELL_CONDITIONED, 10 * tol):
+            if reciprocal > max(_MIN_RELATIVE_EIGENVALUE, 10 * tol):
                 inverse, _ = scipy.linalg.lapack.dtrtri(factor)
                 return Whitening(inverse / scales[:, None], scales, len(B))
     return whiten(B, rank_tol=rank_tol, variance_floor=variance_floor)
@@ -271,10 +271,10 @@ def canonical_directions(
         Number of solutions to return, up to M. The last block of equal delta values should be complete.
     """
     ends = _separated(A, deltas, weights, scales)
-    cut = n_components + int(np.argmax(ends[n_components - 1 :]))
-    deltas, weights = deltas[:cut].copy(), weights[:, :cut]
+    n_solved = n_components + int(np.argmax(ends[n_components - 1 :]))
+    deltas, weights = deltas[:n_solved].copy(), weights[:, :n_solved]
     loadings = B @ weights
-    for block in blocks_of(ends[:cut]):
+    for block in blocks_of(ends[:n_solved]):
         axes = canonical_axes(loadings[:, block], scales)
         weights[:, block], loadings[:, block] = weights[:, block] @ axes, loadings[:, block] @ axes
         deltas[block] = deltas[block].mean()
@@ -293,7 +293,7 @@ def _separated(
     """
     varying = scales > 0
     largest = float(np.max(np.diagonal(A)[varying] / scales[varying] ** 2, initial=0.0))
-    errors = _ROUNDING * largest * np.sum((scales[:, None] * weights) ** 2, axis=0)
+    errors = _ROUNDING_TOL * largest * np.sum((scales[:, None] * weights) ** 2, axis=0)
     return np.append(np.diff(deltas) > errors[:-1] + errors[1:], True)
 
 
@@ -335,7 +335,7 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     correlations = loadings[varying] / scales[varying, None]
     _, sizes, Vt = np.linalg.svd(correlations)
     axes = Vt.T.copy()
-    ends = np.append(-np.diff(sizes) > _TIE * sizes[0], True)
+    ends = np.append(-np.diff(sizes) > _TIE_TOL * sizes[0], True)
     for block in blocks_of(ends):
         axes[:, block] = axes[:, block] @ _nearest_inputs(correlations @ axes[:, block])
     return axes
@@ -343,14 +343,14 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
 
 def _nearest_inputs(correlations: FloatArray) -> FloatArray:
     """Return orthonormal axes (m, m), each towards the input with the largest residual of previous axes."""
-    left = correlations.copy()
-    axes = np.empty((left.shape[1], left.shape[1]), dtype=np.float64)
+    remaining = correlations.copy()
+    axes = np.empty((remaining.shape[1], remaining.shape[1]), dtype=np.float64)
     for j in range(len(axes)):
-        sizes = np.linalg.norm(left, axis=1)
-        axis = left[np.argmax(sizes >= (1 - _TIE) * sizes.max())]
+        sizes = np.linalg.norm(remaining, axis=1)
+        axis = remaining[np.argmax(sizes >= (1 - _TIE_TOL) * sizes.max())]
         axis = axis - axes[:, :j] @ (axes[:, :j].T @ axis)  # again, to reduce rounding errors
         axes[:, j] = axis / np.linalg.norm(axis)
-        left -= np.outer(left @ axes[:, j], axes[:, j])
+        remaining -= np.outer(remaining @ axes[:, j], axes[:, j])
     return axes
 
 
@@ -379,12 +379,12 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     """
     loadings = np.asarray(loadings, dtype=np.float64)
     scales = np.asarray(scales, dtype=np.float64)
-    safe = np.where(scales > 0, scales, 1.0)[:, None]
-    correlations = np.where(scales[:, None] > 0, loadings / safe, 0.0)
+    divisors = np.where(scales > 0, scales, 1.0)[:, None]
+    correlations = np.where(scales[:, None] > 0, loadings / divisors, 0.0)
     size = np.abs(correlations)
-    deciding = np.argmax(size >= (1 - _TIE) * size.max(axis=0, initial=0.0), axis=0)
-    chosen = correlations[deciding, np.arange(correlations.shape[1])]
-    return np.where(chosen < 0, -1.0, 1.0)
+    largest = np.argmax(size >= (1 - _TIE_TOL) * size.max(axis=0, initial=0.0), axis=0)
+    largest_correlations = correlations[largest, np.arange(correlations.shape[1])]
+    return np.where(largest_correlations < 0, -1.0, 1.0)
 
 
 def _check_rank(n_components: int | None, rank: int, n_features: int) -> None:

@@ -72,8 +72,8 @@ def delta_value(y: Any, *, lag: int = 1, lengths: Sequence[int] | None = None) -
         raise ValueError(f"lag must be at least 1 and smaller than the length of a sequence; got {lag}.")
     rows = np.concatenate(pieces)
     changes = np.concatenate([piece[lag:] - piece[:-lag] for piece in pieces if len(piece) > lag])
-    first = np.take_along_axis(rows, np.argmax(~np.isnan(rows), axis=0)[None], axis=0)
-    rows = rows - first  # a constant signal then has a variance of exactly zero
+    first_values = np.take_along_axis(rows, np.argmax(~np.isnan(rows), axis=0)[None], axis=0)
+    rows = rows - first_values  # a constant signal then has a variance of exactly zero
     variance = _observed_mean((rows - _observed_mean(rows)) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         delta = _observed_mean(changes**2) / np.where(variance > 0, variance, np.nan)
@@ -183,12 +183,16 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     >>> slowness(SFA(1).fit(X[:300]), X[300:]) > slowness(SFA(2).fit(X[:300]), X[300:])
     True
     """
-    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
-    graph = getattr(last, "graph", None)
-    if graph is not None and not (isinstance(graph, str) and graph == "temporal") and hasattr(last, "score"):
+    final_step = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    graph = getattr(final_step, "graph", None)
+    if (
+        graph is not None
+        and not (isinstance(graph, str) and graph == "temporal")
+        and hasattr(final_step, "score")
+    ):
         return float(estimator.score(X, y))
     outputs = estimator.transform(X)
-    deltas = np.asarray(delta_value(outputs, lag=getattr(last, "lag", 1)))
+    deltas = np.asarray(delta_value(outputs, lag=getattr(final_step, "lag", 1)))
     return -float(np.mean(deltas))
 
 
@@ -310,13 +314,13 @@ def coverage(
         raise ValueError(f"level must be between 0 and 1; got {level}.")
     if (std < 0).any():
         raise ValueError("std must not be negative.")
-    chosen = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std)) & _chosen(mask, truth.shape)
-    if not chosen.any():
+    is_scored = ~(np.isnan(truth) | np.isnan(mean) | np.isnan(std)) & _chosen(mask, truth.shape)
+    if not is_scored.any():
         raise ValueError(
             "truth, mean and std have no value in common: at every position at least one is NaN."
         )
     width = scipy.special.ndtri((1 + level) / 2)
-    return float(np.mean(np.abs(truth - mean)[chosen] <= width * std[chosen]))
+    return float(np.mean(np.abs(truth - mean)[is_scored] <= width * std[is_scored]))
 
 
 class Alignment(NamedTuple):
@@ -453,13 +457,13 @@ def _errors(
 ) -> FloatArray:
     """Return the differences of values that are present in both arrays, one-dimensional."""
     truth, estimate = _same_shape(truth=truth, estimate=estimate)
-    chosen = ~np.isnan(truth) & ~np.isnan(estimate) & _chosen(mask, truth.shape)
-    if not chosen.any():
+    is_scored = ~np.isnan(truth) & ~np.isnan(estimate) & _chosen(mask, truth.shape)
+    if not is_scored.any():
         raise ValueError("truth and estimate have no value in common: at every position at least one is NaN.")
-    errors: FloatArray = (estimate - truth)[chosen]
+    errors: FloatArray = (estimate - truth)[is_scored]
     if scale is None:
         return errors
-    scale = np.broadcast_to(as_float_array(scale, "scale"), truth.shape)[chosen]
+    scale = np.broadcast_to(as_float_array(scale, "scale"), truth.shape)[is_scored]
     if not (scale > 0).all():
         raise ValueError("scale must be positive. Remove constant columns.")
     return errors / scale

@@ -79,20 +79,20 @@ class TrajectorySplit(BaseEstimator):
         """
         n_splits = check_count("n_splits", self.n_splits, minimum=2)
         gap = check_count("gap", self.gap, minimum=0)
-        several = is_list_of_sequences(X)
+        has_several = is_list_of_sequences(X)
         n = len(X)
         if n < n_splits:
             raise ValueError(
-                f"X has {n} {'trajectories' if several else 'rows'}; n_splits={n_splits} requires more."
+                f"X has {n} {'trajectories' if has_several else 'rows'}; n_splits={n_splits} requires more."
             )
         borders = np.linspace(0, n, n_splits + 1).round().astype(int)
         for start, stop in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
             held_out = np.arange(start, stop)
-            if several:
+            if has_several:
                 yield np.delete(np.arange(n), held_out), held_out
                 continue
-            before, after = np.arange(max(0, start - gap)), np.arange(min(n, stop + gap), n)
-            train = after if len(after) > len(before) else before
+            rows_before, rows_after = np.arange(max(0, start - gap)), np.arange(min(n, stop + gap), n)
+            train = rows_after if len(rows_after) > len(rows_before) else rows_before
             if len(train) < 2:
                 raise ValueError(
                     f"gap={gap} leaves {len(train)} of {n} rows for training. Use a smaller gap."

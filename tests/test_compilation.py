@@ -107,18 +107,18 @@ def test_no_other_user_can_put_programs_into_the_folder(tmp_path, monkeypatch):
     folder = tmp_path / "programs"
     before = os.umask(0)
     try:
-        _compilation._make_private(folder)
+        _compilation._restrict_permissions(folder)
     finally:
         os.umask(before)
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)
     with pytest.raises(PermissionError, match=f"Run chmod 700 {folder}"):
-        _compilation._make_private(folder)
+        _compilation._restrict_permissions(folder)
     folder.chmod(0o700)
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
     with pytest.raises(PermissionError, match=f"{user}"):
-        _compilation._make_private(folder)
+        _compilation._restrict_permissions(folder)
 
 
 def test_commands_keep_programs_for_each_kind_of_processor_without_loading_jax(tmp_path):
@@ -156,15 +156,15 @@ def test_kinds_of_processors_have_folders_of_their_own(monkeypatch):
 
 
 def test_the_oldest_programs_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(_compilation, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(_compilation, "_MAX_CACHE_BYTES", 1000)
     for age in range(10):
         path = tmp_path / f"program-{age}"
         path.write_bytes(bytes(100))
         os.utime(path, (1000.0 - age, 1000.0 - age))
-    _compilation._make_room(tmp_path)
+    _compilation._delete_oldest(tmp_path)
     assert len(list(tmp_path.iterdir())) == 10, "as much as there may be"
     (tmp_path / "program-10").write_bytes(bytes(100))  # the youngest
-    _compilation._make_room(tmp_path)
+    _compilation._delete_oldest(tmp_path)
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == ["program-0", "program-1", "program-10", "program-2", "program-3"]
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from probsfa import _files
-from probsfa._files import discard_drafts, is_written_through, replacing
+from probsfa._files import discard_temporary_files, is_written_through, replacing
 
 
 def test_all_are_written(tmp_path):
@@ -137,6 +137,6 @@ def test_a_pipe_that_fails_touches_no_file(tmp_path, monkeypatch):
 def test_drafts_can_be_discarded_from_outside(tmp_path):
     with pytest.raises(FileNotFoundError), replacing(tmp_path / "a.csv") as [draft]:
         assert draft.exists()
-        discard_drafts()
+        discard_temporary_files()
         assert not draft.exists()
     assert list(tmp_path.iterdir()) == []

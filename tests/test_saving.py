@@ -415,7 +415,7 @@ def test_a_text_cannot_ask_for_more_memory_than_it_has(saved, tmp_path):
 
 @pytest.mark.parametrize(("megabytes", "read"), [(1.5, True), (3.0, False)])
 def test_a_file_may_pack_to_a_hundredth_and_no_less(rng, tmp_path, monkeypatch, megabytes, read):
-    monkeypatch.setattr(_saving, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(_saving, "_MAX_BYTES", 1000)
     path = tmp_path / "model.npz"
     noise, zeros = rng.integers(256, size=20_000, dtype=np.uint8), np.zeros(int(megabytes * 1e6), np.uint8)
     header = json.dumps({"format": "probsfa", "version": 1, "kind": "estimator"})

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from probsfa.cli._errors import CommandError
 from probsfa.cli._outputs import check_outputs, is_standard_stream
-from probsfa.cli._parser import ENOUGH
+from probsfa.cli._parser import DEFAULT_MAX_ITER
 
-__all__ = ["DEMO_FILES", "PICTURES", "check_arguments"]
+__all__ = ["DEMO_FILES", "FIGURE_EXTENSIONS", "check_arguments"]
 
 DEMO_FILES = ("demo.png", "nyc_weather_filled.csv", "comparison.csv")
 # Formats of figures, by file extension.
-PICTURES = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".eps", ".ps")
-_BINARY_TABLES = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".pq")
+FIGURE_EXTENSIONS = (".png", ".pdf", ".svg", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".eps", ".ps")
+_BINARY_TABLE_EXTENSIONS = (".xlsx", ".xls", ".ods", ".parquet", ".feather", ".pq")
 
 
 def check_arguments(args: argparse.Namespace) -> None:
@@ -43,9 +43,9 @@ def check_arguments(args: argparse.Namespace) -> None:
     plot = getattr(args, "plot", None)
     check_outputs([*tables, plot] if plot is not None else tables, force=args.force, inputs=inputs)
     for path in tables:
-        if args.command != "fit" and path.suffix.lower() in _BINARY_TABLES:
+        if args.command != "fit" and path.suffix.lower() in _BINARY_TABLE_EXTENSIONS:
             raise CommandError(f"{path}: is not a CSV file name; use an extension .csv, .csv.gz or .zip.")
-    if plot is not None and plot.suffix.lower() not in PICTURES:
+    if plot is not None and plot.suffix.lower() not in FIGURE_EXTENSIONS:
         raise CommandError(f"{plot}: is not a figure file name; use an extension .png, .pdf or .svg.")
 
 
@@ -59,14 +59,14 @@ def _check_input(path: Path) -> None:
         raise CommandError(f"{path}: cannot be read (is a folder).")
     if not os.access(path, os.R_OK):
         raise CommandError(f"{path}: cannot be read (permission denied).")
-    if path.suffix.lower() in _BINARY_TABLES:
+    if path.suffix.lower() in _BINARY_TABLE_EXTENSIONS:
         with path.open("rb") as file:
             if b"\0" in file.read(4096):  # tables of text are often named .xls, too
                 raise CommandError(f"{path}: is not a text file; save the table as CSV.")
 
 
 def _check_model_options(args: argparse.Namespace) -> None:
-    if args.model is not None and (args.n_components or args.max_iter != ENOUGH):
+    if args.model is not None and (args.n_components or args.max_iter != DEFAULT_MAX_ITER):
         raise CommandError(
             "--n-components and --max-iter cannot be given with --model, which is already fitted."
         )

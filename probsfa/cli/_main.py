@@ -12,7 +12,7 @@ from probsfa.cli._checks import check_arguments
 from probsfa.cli._errors import CommandError
 from probsfa.cli._parser import make_parser, parse
 from probsfa.cli._screen import Screen
-from probsfa.cli._signals import Stopped, stopping
+from probsfa.cli._signals import Stopped, raise_stopped_on_signals
 
 __all__ = ["main"]
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(argv)
     screen = Screen(args.quiet)
     try:
-        with stopping(), warnings.catch_warnings():
+        with raise_stopped_on_signals(), warnings.catch_warnings():
             check_arguments(args)
             keep_programs_of_commands()
             # If the cache cannot be used, programs are compiled as without a cache.

@@ -4,10 +4,10 @@ import ctypes
 import gc
 import sys
 
-__all__ = ["give_back"]
+__all__ = ["release_memory"]
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Return freed memory to the operating system.
 
     The allocator of glibc keeps freed memory at addresses below memory in use. After a fit of five million

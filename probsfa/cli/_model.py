@@ -8,7 +8,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
-from probsfa.cli._parser import ENOUGH
+from probsfa.cli._parser import DEFAULT_MAX_ITER
 from probsfa.cli._screen import Screen
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["description", "fit_model", "has_ar1_noise", "make_estimator", "n_factors", "timescales"]
 
 # Noise variance, relative to that of the column, below which noise is reported as zero.
-_NO_NOISE = 1e-4
+_MIN_NOISE_SHARE = 1e-4
 
 
 def make_estimator(args: argparse.Namespace, *, n_filling: int = 0) -> Any:
@@ -75,7 +75,7 @@ def fit_model(series: "Input", args: argparse.Namespace, screen: Screen, *, fill
         model.fit(series.X, times=series.times)
     if not model.converged_ and model.status_.startswith("Interrupted"):
         raise KeyboardInterrupt
-    screen.note(f"model: {description(model)}, {_ending(model)}")
+    screen.note(f"model: {description(model)}, {_convergence(model)}")
     if not model.converged_:
         screen.warn(_advice(model))
     for name in _without_noise(model, series) if n_factors(model) > 1 else []:
@@ -105,14 +105,14 @@ def description(model: Any) -> str:
     """Describe a model: its slow features and its noise."""
     n = n_factors(model)
     parts = [f"{n} slow feature" if n == 1 else f"{n} slow features"]
-    for name, what in (("rhythm_periods_", "cycle"), ("smooth_timescales_", "smooth feature")):
+    for name, kind in (("rhythm_periods_", "cycle"), ("smooth_timescales_", "smooth feature")):
         m = len(getattr(model, name, ()))
-        parts += [f"{m} {what}" if m == 1 else f"{m} {what}s"] if m else []
+        parts += [f"{m} {kind}" if m == 1 else f"{m} {kind}s"] if m else []
     noise = "autocorrelated noise" if has_ar1_noise(model) else "white noise"
     return f"{', '.join(parts)} and {noise} in each column"
 
 
-def _ending(model: Any) -> str:
+def _convergence(model: Any) -> str:
     """Describe the end of the fit."""
     iterations = f"{model.n_evaluations_} iteration" + "s" * (model.n_evaluations_ != 1)
     return f"{'converged' if model.converged_ else 'stopped'} after {iterations}"
@@ -123,15 +123,17 @@ def _advice(model: Any) -> str:
     if model.n_evaluations_ < model.max_iter:
         return "the fit stopped before convergence. 'probsfa compare' measures the error of filled values."
     text = f"the fit stopped after {model.max_iter} iterations (--max-iter) without convergence. "
-    if model.max_iter <= ENOUGH:
+    if model.max_iter <= DEFAULT_MAX_ITER:
         return text + "Filled values are mostly accurate; 'probsfa compare' measures their error."
     return text + "Increase --max-iter, or use fewer slow features with -k."
 
 
 def _without_noise(model: Any, series: "Input") -> list[str]:
     """Return the names of columns with zero noise, unless most columns have zero noise."""
-    share = model.noise_variance_ / np.maximum(np.nanvar(series.values, axis=0), 1e-300)
-    few = (share < _NO_NOISE) & (np.nanmin(series.values, axis=0) < np.nanmax(series.values, axis=0))
-    if has_ar1_noise(model) or 2 * np.count_nonzero(few) > len(share):
+    noise_shares = model.noise_variance_ / np.maximum(np.nanvar(series.values, axis=0), 1e-300)
+    has_low_noise = (noise_shares < _MIN_NOISE_SHARE) & (
+        np.nanmin(series.values, axis=0) < np.nanmax(series.values, axis=0)
+    )
+    if has_ar1_noise(model) or 2 * np.count_nonzero(has_low_noise) > len(noise_shares):
         return []
-    return [name for name, is_low in zip(series.names, few, strict=True) if is_low]
+    return [name for name, is_low in zip(series.names, has_low_noise, strict=True) if is_low]

@@ -51,25 +51,25 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
     if sum(map(is_standard_stream, outputs)) > 1:
         raise CommandError("-: only one output can go to standard output.")
     read = {path.resolve() for path in inputs if not is_standard_stream(path)}
-    seen: set[Path] = set()
+    earlier_outputs: set[Path] = set()
     for path in outputs:
         if is_standard_stream(path):
             continue
         if is_written_through(path):
             _check_node(path, force)
             continue
-        place = path.resolve()
-        if place in read:
+        resolved = path.resolve()
+        if resolved in read:
             raise CommandError(f"{path}: is the input file; write to another one.")
-        if place in seen:
+        if resolved in earlier_outputs:
             raise CommandError(f"{path}: is the name of two outputs.")
-        seen.add(place)
+        earlier_outputs.add(resolved)
         if path.is_dir():
             raise CommandError(f"{path}: is a folder; use the name of a file.")
-        if not place.parent.is_dir():
-            raise CommandError(f"{path}: there is no folder {place.parent}.")
-        if not os.access(place.parent, os.W_OK):
-            raise CommandError(f"{path}: the folder {place.parent} cannot be written to.")
+        if not resolved.parent.is_dir():
+            raise CommandError(f"{path}: there is no folder {resolved.parent}.")
+        if not os.access(resolved.parent, os.W_OK):
+            raise CommandError(f"{path}: the folder {resolved.parent} cannot be written to.")
         if path.exists() and not force:
             raise CommandError(f"{path}: exists already; replace it with --force.")
 
@@ -100,10 +100,10 @@ def writing(*outputs: Path) -> Iterator[list[Path]]:
         A temporary file for each output, empty.
     """
     files = [path for path in outputs if not is_standard_stream(path)]
-    with tempfile.TemporaryDirectory() as folder, replacing(*files) as drafts:
-        rest, stream = iter(drafts), Path(folder, "output")
+    with tempfile.TemporaryDirectory() as folder, replacing(*files) as temporary_files:
+        remaining, stream = iter(temporary_files), Path(folder, "output")
         stream.touch()
-        yield [stream if is_standard_stream(path) else next(rest) for path in outputs]
+        yield [stream if is_standard_stream(path) else next(remaining) for path in outputs]
         if len(files) < len(outputs):
             sys.stdout.flush()
             with stream.open("rb") as source:

@@ -10,7 +10,7 @@ from probsfa import __version__
 __all__ = ["make_parser", "parse"]
 
 # Sufficient iterations for imputation: more iterations do not improve its accuracy.
-ENOUGH = 200
+DEFAULT_MAX_ITER = 200
 
 DESCRIPTION = (
     "Fill missing values of multivariate time series, and estimate their slow features, with uncertainty."
@@ -149,7 +149,11 @@ def _add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     )
     parser.add_argument("--force", action="store_true", help="replace files that exist")
     parser.add_argument(
-        "--block", type=_count, default=24, metavar="ROWS", help="rows of a hidden block (default: 24)"
+        "--block",
+        type=_positive_integer,
+        default=24,
+        metavar="ROWS",
+        help="rows of a hidden block (default: 24)",
     )
     _add_masks(parser)
     _add_model_options(parser)
@@ -230,7 +234,11 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
         help="character between groups of three digits, such as , in 1,234 (default: none)",
     )
     group.add_argument(
-        "--skip-rows", type=_whole, default=0, metavar="N", help="lines in front of the table (default: 0)"
+        "--skip-rows",
+        type=_nonnegative_integer,
+        default=0,
+        metavar="N",
+        help="lines in front of the table (default: 0)",
     )
     group.add_argument(
         "--header",
@@ -240,18 +248,18 @@ def _add_data_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = ENOUGH) -> None:
+def _add_model_options(parser: argparse.ArgumentParser, max_iter: int = DEFAULT_MAX_ITER) -> None:
     group = parser.add_argument_group("fitting the model")
     group.add_argument(
         "-k",
         "--n-components",
-        type=_count,
+        type=_positive_integer,
         metavar="K",
         help="number of slow features (default: one for each column, fewer for many columns or little data)",
     )
     group.add_argument(
         "--max-iter",
-        type=_count,
+        type=_positive_integer,
         default=max_iter,
         metavar="N",
         help=f"maximum number of iterations of the fit (default: {max_iter})",
@@ -268,14 +276,14 @@ def _add_masks(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--masks",
-        type=_count,
+        type=_positive_integer,
         default=1,
         metavar="N",
         help="average over N random choices of hidden values (default: 1)",
     )
 
 
-def _count(text: str) -> int:
+def _positive_integer(text: str) -> int:
     try:
         value = int(text)
     except ValueError:
@@ -295,7 +303,7 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _whole(text: str) -> int:
+def _nonnegative_integer(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be an integer of at least 0; got {text!r}")
     return int(text)

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_demo", "draw_missing_blocks", "longest_block", "save_picture", "window"]
 
-_SHOWN = "temp_LGA"
+_DEMO_COLUMN = "temp_LGA"
 
 
-def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, most: int = 4) -> "Figure":
+def draw_missing_blocks(series: Input, filled: FloatArray, std: FloatArray, max_columns: int = 4) -> "Figure":
     """Draw the longest missing blocks, one for each of a few columns."""
     from matplotlib.figure import Figure
 
-    blocks_of_columns = [_longest_of(series, j) for j in range(series.values.shape[1])]
-    chosen = sorted(
+    blocks_of_columns = [_longest_missing_block(series, j) for j in range(series.values.shape[1])]
+    selected = sorted(
         range(len(blocks_of_columns)),
         key=lambda j: blocks_of_columns[j][1].start - blocks_of_columns[j][1].stop,
-    )[:most]
-    figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(chosen)), layout="constrained")
-    axes = figure.subplots(len(chosen), 1, squeeze=False)[:, 0]
-    for ax, j in zip(axes, chosen, strict=True):
+    )[:max_columns]
+    figure = Figure(figsize=(8.0, 0.4 + 2.1 * len(selected)), layout="constrained")
+    axes = figure.subplots(len(selected), 1, squeeze=False)[:, 0]
+    for ax, j in zip(axes, selected, strict=True):
         sequence, block = blocks_of_columns[j]
         rows = sequence[window(block, len(sequence))]
         times = None if series.clock.stamps is None else series.clock.stamps[rows]
@@ -50,13 +50,13 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     times = np.asarray(data.index, dtype="datetime64[ns]")
     figure = Figure(figsize=(9.0, 6.4), layout="constrained")
     halves: Any = figure.subfigures(2, 1, height_ratios=[1.1, 1.0])
-    above, below = halves
+    upper, lower = halves
 
-    column = data.columns.get_loc(_SHOWN)
-    rows = _busiest(np.isnan(blocks.seen[:, column]), 14 * 24)
+    column = data.columns.get_loc(_DEMO_COLUMN)
+    rows = _segment_with_most_changes(np.isnan(blocks.seen[:, column]), 14 * 24)
     segment = rows, column
     filled = blocks.filled[EstimatorImputation.name]
-    ax = above.subplots()
+    ax = upper.subplots()
     plots.plot_imputation(
         blocks.seen[segment],
         filled.values[segment],
@@ -66,26 +66,28 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
         ax=ax,
     )
     linear = LinearInterpolation.name
-    straight = blocks.filled[linear].values[segment]
-    ax.plot(times[rows], straight, "--", color=GREY, lw=1.0, label=linear, zorder=1.5)
+    interpolated = blocks.filled[linear].values[segment]
+    ax.plot(times[rows], interpolated, "--", color=GREY, lw=1.0, label=linear, zorder=1.5)
     ax.set_ylabel("LaGuardia, °F")
     ax.set_title("Temperature with hidden values", loc="left", fontsize="medium")
-    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
-    ax.legend(**place, ncols=5, columnspacing=1.2, handlelength=1.5, frameon=False, fontsize="small")
+    legend_position = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
+    ax.legend(
+        **legend_position, ncols=5, columnspacing=1.2, handlelength=1.5, frameon=False, fontsize="small"
+    )
 
     posterior = model.posterior(blocks.seen)
     n = min(3, posterior.means.shape[1])
-    axes = below.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
+    axes = lower.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     means, std = (np.asarray(values)[:, :n] for values in (posterior.means, posterior.std))
     plots.plot_slow_features(means, std, times=times, axes=axes)
     axes[0].set_title("The slowest features of the year", loc="left", fontsize="medium")
     return figure
 
 
-def _longest_of(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
+def _longest_missing_block(series: Input, column: int) -> tuple[NDArray[np.intp], slice]:
     """Return the rows of the sequence with the longest missing block of a column, and the block."""
-    found = [(rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.clock.sequences]
-    return max(found, key=lambda block: block[1].stop - block[1].start)
+    blocks = [(rows, longest_block(np.isnan(series.values[rows, column]))) for rows in series.clock.sequences]
+    return max(blocks, key=lambda block: block[1].stop - block[1].start)
 
 
 def longest_block(missing: NDArray[np.bool_]) -> slice:
@@ -98,10 +100,10 @@ def longest_block(missing: NDArray[np.bool_]) -> slice:
     return slice(int(starts[longest]), int(stops[longest]))
 
 
-def window(block: slice, n_rows: int, least: int = 60, most: int = 240) -> slice:
+def window(block: slice, n_rows: int, min_rows: int = 60, max_rows: int = 240) -> slice:
     """Return the rows around a block, with its length on each side, within limits."""
-    margin = min(max(block.stop - block.start, least), most)
-    return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * most, n_rows))
+    margin = min(max(block.stop - block.start, min_rows), max_rows)
+    return slice(max(block.start - margin, 0), min(block.stop + margin, block.start + 2 * max_rows, n_rows))
 
 
 def save_picture(figure: "Figure", path: Path) -> None:
@@ -109,9 +111,9 @@ def save_picture(figure: "Figure", path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def _busiest(missing: NDArray[np.bool_], n_rows: int) -> slice:
+def _segment_with_most_changes(missing: NDArray[np.bool_], n_rows: int) -> slice:
     """Return the segment of rows with the most missing values, without those near its ends."""
-    inner = n_rows - 2 * (n_rows // 8)
+    n_inner = n_rows - 2 * (n_rows // 8)
     total = np.concatenate([[0], np.cumsum(missing)])
-    start = max(int(np.argmax(total[inner:] - total[:-inner])) - n_rows // 8, 0)
+    start = max(int(np.argmax(total[n_inner:] - total[:-n_inner])) - n_rows // 8, 0)
     return slice(start, start + n_rows)

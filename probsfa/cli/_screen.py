@@ -9,7 +9,7 @@ from contextlib import contextmanager
 __all__ = ["Screen"]
 
 # Seconds between two reports of progress.
-_PAUSE = 0.5
+_REPORT_INTERVAL = 0.5
 
 
 class Screen:
@@ -41,16 +41,16 @@ class Screen:
         sys.stderr.flush()
 
     @contextmanager
-    def working(self, what: str) -> Iterator[None]:
+    def working(self, activity: str) -> Iterator[None]:
         """Show the current activity and its duration, on a terminal only."""
         if self.quiet or not sys.stderr.isatty():
             yield
             return
-        done, begin = threading.Event(), time.monotonic()
+        done, start_time = threading.Event(), time.monotonic()
 
         def show() -> None:
-            while not done.wait(_PAUSE):
-                sys.stderr.write(f"\r{what}, {time.monotonic() - begin:.0f} s")
+            while not done.wait(_REPORT_INTERVAL):
+                sys.stderr.write(f"\r{activity}, {time.monotonic() - start_time:.0f} s")
                 sys.stderr.flush()
 
         thread = threading.Thread(target=show, daemon=True)
@@ -67,16 +67,16 @@ class Screen:
     def progress(self) -> Iterator[Callable[[int, int, str], None]]:
         """Yield a function that shows a progress bar, if on a terminal: its lines overlap in a log."""
         if self.quiet or not sys.stderr.isatty():
-            yield lambda done, total, what: None
+            yield lambda done, total, activity: None
             return
         from tqdm import tqdm  # not required where no bar is shown
 
-        form = "{desc:<22} {percentage:3.0f} % |{bar}| {elapsed}"
-        with tqdm(total=1, file=sys.stderr, leave=False, bar_format=form) as bar:
+        bar_format = "{desc:<22} {percentage:3.0f} % |{bar}| {elapsed}"
+        with tqdm(total=1, file=sys.stderr, leave=False, bar_format=bar_format) as bar:
 
-            def show(done: int, total: int, what: str) -> None:
+            def show(done: int, total: int, activity: str) -> None:
                 bar.n, bar.total = done, total
-                bar.set_description(what)
+                bar.set_description(activity)
 
             yield show
 

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from probsfa._files import discard_drafts
+from probsfa._files import discard_temporary_files
 
-__all__ = ["GRACE", "Stopped", "stopping"]
+__all__ = ["GRACE_SECONDS", "Stopped", "raise_stopped_on_signals"]
 
 # Seconds until a command is terminated after a signal, because compiled code does not handle signals.
-GRACE = 2.0
+GRACE_SECONDS = 2.0
 
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+_SIGNAL_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class Stopped(BaseException):
@@ -47,19 +47,23 @@ class Stopped(BaseException):
 
 
 @contextmanager
-def stopping() -> Iterator[None]:
+def raise_stopped_on_signals() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP raise `Stopped` in the block.
 
-    If the block runs for more than `GRACE` seconds afterwards, the process is terminated, and temporary files
-    are removed. Outside the main thread, where Python handles no signals, nothing is done.
+    If the block runs for more than `GRACE_SECONDS` afterwards, the process is terminated, and temporary
+    files are removed. Outside the main thread, where Python handles no signals, nothing is done.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = {int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)}
-    before = {number: signal.getsignal(number) for number in numbers}
+    numbers = {int(getattr(signal, name)) for name in _SIGNAL_NAMES if hasattr(signal, name)}
+    previous_handlers = {number: signal.getsignal(number) for number in numbers}
     # Handlers of signals that are ignored (nohup), or handled outside of Python, are not changed.
-    before = {number: how for number, how in before.items() if how not in (signal.SIG_IGN, None)}
+    previous_handlers = {
+        number: handler
+        for number, handler in previous_handlers.items()
+        if handler not in (signal.SIG_IGN, None)
+    }
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
     ended = threading.Event()
@@ -72,8 +76,8 @@ def stopping() -> Iterator[None]:
 
     def watch() -> None:
         while received := receiver.recv(1):
-            if received[0] in before and not ended.wait(GRACE):
-                discard_drafts()
+            if received[0] in previous_handlers and not ended.wait(GRACE_SECONDS):
+                discard_temporary_files()
                 sys.stderr.write(f"\nprobsfa: error: {_sentence(received[0])}\n")
                 sys.stderr.flush()
                 os._exit(128 + received[0])
@@ -90,14 +94,14 @@ def stopping() -> Iterator[None]:
     watcher.start()
     try:
         sys.unraisablehook = ignore_stopped
-        for number in before:
+        for number in previous_handlers:
             signal.signal(number, stop)
         yield
     finally:
         ended.set()
         sys.unraisablehook = hook
-        for number, how in before.items():
-            signal.signal(number, how)
+        for number, handler in previous_handlers.items():
+            signal.signal(number, handler)
         signal.set_wakeup_fd(wakeup)
         sender.close()
         watcher.join()
@@ -105,5 +109,5 @@ def stopping() -> Iterator[None]:
 
 
 def _sentence(number: int) -> str:
-    what = "interrupted" if number == signal.SIGINT else "terminated"
-    return f"{what}; nothing was written."
+    event = "interrupted" if number == signal.SIGINT else "terminated"
+    return f"{event}; nothing was written."

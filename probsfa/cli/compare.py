@@ -40,8 +40,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
         screen.result(json.dumps({"plan": series.plan_as_dict(), "hidden": _as_dicts(comparisons)}, indent=2))
     else:
         (screen.note if any(map(is_standard_stream, outputs)) else screen.result)(scores_as_text(comparisons))
-    with writing(*outputs) as drafts:
-        for draft in drafts:
+    with writing(*outputs) as temporary_files:
+        for draft in temporary_files:
             write_content(draft, [scores_as_csv(comparisons).encode()])
 
 

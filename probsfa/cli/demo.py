@@ -20,8 +20,8 @@ from probsfa.imputation import EstimatorImputation
 
 __all__ = ["run"]
 
-BLOCK = 24
-_FOLDER = "probsfa-demo"
+BLOCK_ROWS = 24
+_DEFAULT_FOLDER = "probsfa-demo"
 
 
 def run(args: argparse.Namespace, screen: Screen) -> None:
@@ -39,23 +39,23 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     screen.note(
         "single values and blocks are hidden at the same time, and each method is fitted to the others"
     )
-    comparisons = compare_on(X, estimator, args, screen, block=BLOCK, at_once=True)
+    comparisons = compare_on(X, estimator, args, screen, block=BLOCK_ROWS, at_once=True)
     screen.result(scores_as_text(comparisons))
 
     blocks = comparisons[-1]
     model = blocks.filled[EstimatorImputation.name].model
     figure = draw_demo(weather.data, blocks, model)
     # The model was fitted without the hidden values; here they are used to impute the missing values.
-    guesses = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
+    imputed = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(*outputs) as [picture, record, table]:
         save_picture(figure, picture)
-        write_content(record, [weather.data.fillna(guesses).to_csv(lineterminator="\n").encode()])
+        write_content(record, [weather.data.fillna(imputed).to_csv(lineterminator="\n").encode()])
         write_content(table, [scores_as_csv(comparisons).encode()])
     screen.result(f"Written to {folder}: {', '.join(DEMO_FILES)}")
 
 
 def _new_folder() -> Path:
     """Return the default folder, with a number after its name if it exists."""
-    names = itertools.chain([_FOLDER], (f"{_FOLDER}-{n}" for n in itertools.count(2)))
+    names = itertools.chain([_DEFAULT_FOLDER], (f"{_DEFAULT_FOLDER}-{n}" for n in itertools.count(2)))
     return next(path for path in map(Path, names) if not path.exists())

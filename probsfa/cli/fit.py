@@ -41,11 +41,11 @@ def summarize(model: Any, series: Input) -> str:
     scales += [  # a decay that is not positive has no time scale
         (str(k + 1), "-" if np.isnan(scale) else f"{scale:.4g}") for k, scale in enumerate(timescales(model))
     ]
-    share = model.noise_variance_ / np.nanvar(series.values, axis=0)
+    noise_shares = model.noise_variance_ / np.nanvar(series.values, axis=0)
     noise = [("column", "standard deviation of the noise", "part of the variance")]
     noise += [
         (name, f"{np.sqrt(variance):.4g}", f"{100.0 * part:.2g} %")
-        for name, variance, part in zip(series.names, model.noise_variance_, share, strict=True)
+        for name, variance, part in zip(series.names, model.noise_variance_, noise_shares, strict=True)
     ]
     return "\n".join(
         [

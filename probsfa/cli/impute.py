@@ -14,7 +14,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
-from probsfa.cli._memory import give_back
+from probsfa.cli._memory import release_memory
 from probsfa.cli._model import description, fit_model
 from probsfa.cli._outputs import writing
 from probsfa.cli._screen import Screen
@@ -24,13 +24,13 @@ from probsfa.cli.tables.input import Input, read_input
 __all__ = ["filled_texts", "run", "std_texts"]
 
 # Minimum time in seconds for the selection of a model, also if reading the file took longer than the budget.
-_LEAST_BUDGET = 0.1
+_MIN_BUDGET = 0.1
 NewTexts = Callable[[int], Iterable[tuple[int, str]]]
 
 
 def run(args: argparse.Namespace, screen: Screen) -> None:
     """Run the command."""
-    begin = time.perf_counter()
+    start_time = time.perf_counter()
     outputs = [path for path in (args.output, args.std, args.plot) if path is not None]
     model = None if args.model is None else _saved_model(args.model)
     series = read_input(args, screen, columns=_columns_of(model))
@@ -39,10 +39,10 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     if args.dry_run:
         screen.result(json.dumps(series.plan_as_dict(), indent=2) if args.json else series.plan_as_text())
         return
-    filled, std, choice = _fill(series, model, args, screen, begin)
-    give_back()
-    with writing(*outputs) as drafts:
-        for output, draft in zip(outputs, drafts, strict=True):
+    filled, std, choice = _fill(series, model, args, screen, start_time)
+    release_memory()
+    with writing(*outputs) as temporary_files:
+        for output, draft in zip(outputs, temporary_files, strict=True):
             if output is args.plot:
                 from probsfa.cli._pictures import draw_missing_blocks, save_picture
 
@@ -64,26 +64,26 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
 
 
 def _fill(
-    series: Input, model: Any, args: argparse.Namespace, screen: Screen, begin: float
+    series: Input, model: Any, args: argparse.Namespace, screen: Screen, start_time: float
 ) -> tuple[FloatArray, FloatArray, dict[str, Any] | None]:
     """Return completed values, standard deviations, and the selection of a model if there is a budget.
 
-    A model is fitted unless one is given. The budget began at `begin`.
+    A model is fitted unless one is given. The budget began at `start_time`.
     """
     choice = None
     if not np.isnan(series.values).any():
         screen.warn("no value is missing; the output is a copy of the file.")
         return series.values, np.zeros_like(series.values), None
-    give_back()
+    release_memory()
     if model is None and args.budget is not None:
-        model, choice = _choose(series, args, screen, begin)
+        model, choice = _choose(series, args, screen, start_time)
     elif model is None:
         model = fit_model(series, args, screen, filling=True)
-    give_back()
-    with warnings.catch_warnings(record=True) as caught:
+    release_memory()
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         results = model.impute(series.X, return_std=True, times=series.times)
-    for warning in caught:
+    for warning in caught_warnings:
         if "interpolation" in str(warning.message):
             screen.warn(
                 "linear interpolation fills single missing values of this file as well as the model does; "
@@ -106,7 +106,7 @@ def _fill(
 
 
 def _choose(
-    series: Input, args: argparse.Namespace, screen: Screen, begin: float
+    series: Input, args: argparse.Namespace, screen: Screen, start_time: float
 ) -> tuple[Any, dict[str, Any]]:
     """Select a model within the budget; return it, and the selection in types of JSON.
 
@@ -117,16 +117,16 @@ def _choose(
     """
     from probsfa.statespace import select_model  # imports JAX
 
-    left = max(args.budget - (time.perf_counter() - begin), _LEAST_BUDGET)
+    remaining_time = max(args.budget - (time.perf_counter() - start_time), _MIN_BUDGET)
     with screen.working("choosing a model"), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        selection = select_model(series.X, times=series.times, budget=left, random_state=args.seed)
+        selection = select_model(series.X, times=series.times, budget=remaining_time, random_state=args.seed)
     if selection.interrupted:
         raise KeyboardInterrupt
     model = selection.best_estimator_
     n_models = len({record["model"] for record in selection.records})
-    [chosen] = [record for record in selection.records if record["verdict"] == "selected"][-1:] or [{}]
-    error = float(chosen.get("rmse", math.nan))
+    [selected] = [record for record in selection.records if record["verdict"] == "selected"][-1:] or [{}]
+    error = float(selected.get("rmse", math.nan))
     choice = {
         "description": description(model),
         "compared_models": n_models,
@@ -169,15 +169,15 @@ def std_texts(series: Input, std: FloatArray) -> NewTexts:
     )
 
 
-def _texts(series: Input, new: Any, text: Callable[[int, int], str]) -> NewTexts:
+def _texts(series: Input, is_filled: Any, text: Callable[[int, int], str]) -> NewTexts:
     """Return new texts of the values of a row."""
-    any_new, decimal, data = new.any(axis=1), series.table.decimal, series.plan.data
+    has_filled, decimal, data = is_filled.any(axis=1), series.table.decimal, series.plan.data
 
     def of_row(row: int) -> list[tuple[int, str]]:
-        if not any_new[row]:
+        if not has_filled[row]:
             return []
-        places = np.flatnonzero(new[row]).tolist()
-        return [(data[i], text(row, i).replace(".", decimal)) for i in places]
+        positions = np.flatnonzero(is_filled[row]).tolist()
+        return [(data[i], text(row, i).replace(".", decimal)) for i in positions]
 
     return of_row
 

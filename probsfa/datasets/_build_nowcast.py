@@ -15,7 +15,7 @@ import pandas as pd
 
 from probsfa.datasets._nowcast import MISSING, SERIES, VINTAGES
 
-_MOST_DECIMALS = 6
+_MAX_DECIMALS = 6
 
 
 def build(folder: Path, target: Path) -> None:
@@ -26,7 +26,7 @@ def build(folder: Path, target: Path) -> None:
     ValueError
         If a table has other series, or a number with too many decimals.
     """
-    tables = {name: _read(folder / f"{day}.csv") for name, day in VINTAGES.items()}
+    tables = {name: _read(folder / f"{vintage}.csv") for name, vintage in VINTAGES.items()}
     decimals = np.zeros(len(SERIES), dtype=np.int8)
     for table in tables.values():
         decimals = np.maximum(decimals, [_decimals(column) for _, column in table.items()])
@@ -47,18 +47,18 @@ def _read(path: Path) -> pd.DataFrame:
 def _decimals(column: "pd.Series[str]") -> int:
     """Return the maximum number of decimals in a column."""
     digits = column.dropna().str.partition(".")[2].str.len()
-    most = int(digits.max())
-    if most > _MOST_DECIMALS:
-        raise ValueError(f"{column.name}: {most} decimals are more than {_MOST_DECIMALS}.")
-    return most
+    maximum = int(digits.max())
+    if maximum > _MAX_DECIMALS:
+        raise ValueError(f"{column.name}: {maximum} decimals are more than {_MAX_DECIMALS}.")
+    return maximum
 
 
 def _whole_numbers(values: np.ndarray, decimals: np.ndarray) -> np.ndarray:
     missing = np.isnan(values)
-    whole = np.rint(np.where(missing, 0.0, values) * 10.0**decimals)
-    if np.any((whole / 10.0**decimals != values) & ~missing):
+    rounded = np.rint(np.where(missing, 0.0, values) * 10.0**decimals)
+    if np.any((rounded / 10.0**decimals != values) & ~missing):
         raise ValueError("a number is not an integer in the unit of its last digit.")
-    return np.where(missing, MISSING, whole).astype(np.int64)
+    return np.where(missing, MISSING, rounded).astype(np.int64)
 
 
 if __name__ == "__main__":

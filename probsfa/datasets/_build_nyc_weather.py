@@ -39,10 +39,10 @@ def build(source: Path, target: Path) -> None:
 
 def _whole_numbers(values: np.ndarray, name: str) -> np.ndarray:
     missing = np.isnan(values)
-    whole = np.rint(np.where(missing, MISSING, values))
-    if np.abs(whole - values)[~missing].max() > 1e-4 or np.abs(whole).max() > -MISSING:
+    rounded = np.rint(np.where(missing, MISSING, values))
+    if np.abs(rounded - values)[~missing].max() > 1e-4 or np.abs(rounded).max() > -MISSING:
         raise ValueError(f"{name}: readings are not whole numbers of the unit they are stored in.")
-    return whole.astype(np.int16)
+    return rounded.astype(np.int16)
 
 
 if __name__ == "__main__":

@@ -106,9 +106,9 @@ def hide_blocks(
         raise ValueError(f"length must be an integer from 1 to the {n_rows} rows of X, got {length!r}.")
     rng = np.random.default_rng(random_state)
     hidden = np.zeros_like(observed)
-    wanted = fraction * np.count_nonzero(observed)
+    requested = fraction * np.count_nonzero(observed)
     n_hidden = 0
-    while n_hidden < wanted:
+    while n_hidden < requested:
         first = int(rng.integers(n_rows - length + 1))
         block = slice(first, first + length), int(rng.integers(n_columns))
         n_hidden += np.count_nonzero(observed[block] & ~hidden[block])

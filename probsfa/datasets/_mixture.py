@@ -160,8 +160,8 @@ def _check_decay(decay: ArrayLike | None, timescales: ArrayLike | None) -> Float
 def _check_lengths(n_steps: int, lengths: Sequence[int] | None) -> tuple[int, ...]:
     rows = (n_steps,) if lengths is None else tuple(lengths)
     if not rows or not all(int(n) == n and n >= 1 for n in rows):
-        name, got = ("n_steps", n_steps) if lengths is None else ("lengths", lengths)
-        raise ValueError(f"{name} must be positive integers, got {got!r}.")
+        name, value = ("n_steps", n_steps) if lengths is None else ("lengths", lengths)
+        raise ValueError(f"{name} must be positive integers, got {value!r}.")
     return tuple(int(n) for n in rows)
 
 

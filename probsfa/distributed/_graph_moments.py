@@ -19,7 +19,7 @@ from probsfa.sfa._expand import Expander
 __all__ = ["graph_moments", "of_time", "sum_graph_moments"]
 
 
-_PANEL_CELLS = 2**23  # 64 MiB of float64: values of the columns of one task
+_BLOCK_SIZE = 2**23  # 64 MiB of float64: values of the columns of one task
 
 
 def graph_moments(graph: TrainingGraph, X: Any) -> GraphMoments:
@@ -99,7 +99,7 @@ def _of_any_graph(graph: TrainingGraph, rows: DistributedRows, expander: Expande
     lengths = [sum(part.lengths or ()) for part in rows.parts]
     pieces = [slice(stop - n, stop) for stop, n in zip(np.cumsum(lengths).tolist(), lengths, strict=True)]
     blocks = [delayed(expander)(part.rows) for part in rows.parts]
-    origin = delayed(_first)(blocks[0])
+    origin = delayed(_first_row_with_value)(blocks[0])
     sums = [delayed(_weighted_sum)(x, origin, v[piece]) for x, piece in zip(blocks, pieces, strict=True)]
     offset = reduce_tree(sum, sums)
     scatters = [
@@ -108,14 +108,14 @@ def _of_any_graph(graph: TrainingGraph, rows: DistributedRows, expander: Expande
     ]
 
     n, n_features = sum(lengths), expander.n_features_out
-    n_panels = min(n_features, -(-n * n_features // _PANEL_CELLS))
+    n_panels = min(n_features, -(-n * n_features // _BLOCK_SIZE))
     borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
-    shared = delayed(graph)
+    delayed_graph = delayed(graph)
     columns = []
     for first, stop in itertools.pairwise(borders):
         panel = slice(first, stop)
         product = delayed(_laplacian_product)(
-            shared, [delayed(_columns)(x, panel, origin, offset) for x in blocks]
+            delayed_graph, [delayed(_columns)(x, panel, origin, offset) for x in blocks]
         )
         columns.append(
             reduce_tree(
@@ -132,7 +132,7 @@ def _of_any_graph(graph: TrainingGraph, rows: DistributedRows, expander: Expande
     return GraphMoments(mean, covariance, (A + A.T) / 2, rounding_variance(mean))
 
 
-def _first(rows: FloatArray) -> FloatArray:
+def _first_row_with_value(rows: FloatArray) -> FloatArray:
     return rows[0].copy()
 
 

@@ -74,8 +74,8 @@ def sum_moments(rows: DistributedRows, expander: Any, lag: int, skip_incomplete:
     parts = [add(p.rows, p.before, p.n_before, p.lengths, expander, lag, skip_incomplete) for p in rows.parts]
     last: Part = rows.parts[-1]
     tail = delayed(_last_rows)([*last.before, last.rows], lag, last.lengths, last.n_before, expander)
-    whole, last_rows = compute(reduce_tree(_merge, parts), tail)
-    return Summed(whole.moments, whole.lengths, last_rows)
+    full, last_rows = compute(reduce_tree(_merge, parts), tail)
+    return Summed(full.moments, full.lengths, last_rows)
 
 
 def expander_of(expansion: Any, rows: DistributedRows) -> Any:
@@ -93,7 +93,7 @@ class _Piece(NamedTuple):
 
 def _part_moments(
     values: FloatArray,
-    before: list[FloatArray],
+    previous_rows: list[FloatArray],
     n_before: int,
     lengths: Sequence[int] | None,
     expander: Expander,
@@ -104,7 +104,7 @@ def _part_moments(
     sizes = (len(values),) if lengths is None else tuple(lengths)
     stream = MomentStream.start(expander.n_features_out, lag)
     if n_before:
-        stream = MomentStream(stream.moments, expander(np.concatenate(before)[-n_before:]))
+        stream = MomentStream(stream.moments, expander(np.concatenate(previous_rows)[-n_before:]))
     stream = extend_stream(
         stream,
         Sequences(values, sizes),

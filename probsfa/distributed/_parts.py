@@ -123,7 +123,9 @@ def whole_sequences(estimator: BaseEstimator, X: Any, *, lengths: Any = None, n_
         stops = np.cumsum([sum(group) for group in groups]).tolist()
         blocks = X.rechunk({0: tuple(map(sum, groups)), 1: -1}).to_delayed(optimize_graph=False)[:, 0]
         return [
-            delayed(_cut)(delayed(_checked)(border, block, f"X[{stop - sum(group)}:{stop}]", True), group)
+            delayed(_sequences_of_rows)(
+                delayed(_checked)(border, block, f"X[{stop - sum(group)}:{stop}]", True), group
+            )
             for block, group, stop in zip(blocks, groups, stops, strict=True)
         ]
     rows = [delayed(_checked_sequence)(border, x, f"X[{i}]") for i, x in enumerate(X)]
@@ -155,7 +157,7 @@ def _steps(n: int, n_parts: int) -> list[tuple[int, int]]:
     return [(i, step) for i in range(0, n, step)]
 
 
-def _cut(rows: FloatArray, lengths: tuple[int, ...]) -> Sequences:
+def _sequences_of_rows(rows: FloatArray, lengths: tuple[int, ...]) -> Sequences:
     return Sequences(rows, lengths)
 
 
@@ -170,7 +172,7 @@ def _array_parts(
     X = X.rechunk({1: -1})
     stops = np.cumsum(X.chunks[0]).tolist()
     starts = [0, *stops[:-1]]
-    begins = [0, *np.cumsum(lengths)[:-1].tolist()]
+    sequence_starts = [0, *np.cumsum(lengths)[:-1].tolist()]
     # All parts share the tasks of the chunks, so that each chunk is computed once.
     chunks = X.to_delayed(optimize_graph=False)[:, 0]
     rows = [
@@ -181,11 +183,11 @@ def _array_parts(
     borders = [(start, stop) for start, stop in zip(starts, stops, strict=True) if stop > start]
     parts = []
     for i, (start, stop) in enumerate(borders):
-        begin = begins[bisect.bisect_right(begins, start) - 1]
-        inside = [b for b in begins[bisect.bisect_right(begins, start) :] if b < stop]
-        n_before = min(lag, start - begin)
+        sequence_start = sequence_starts[bisect.bisect_right(sequence_starts, start) - 1]
+        inner_starts = [b for b in sequence_starts[bisect.bisect_right(sequence_starts, start) :] if b < stop]
+        n_before = min(lag, start - sequence_start)
         nearest = [rows[j] for j in range(i) if borders[j][1] > start - n_before]
-        sizes = tuple(np.diff([start, *inside, stop]).tolist())
+        sizes = tuple(np.diff([start, *inner_starts, stop]).tolist())
         parts.append(Part(rows[i], nearest, n_before, sizes))
     return parts
 

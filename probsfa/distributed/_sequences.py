@@ -31,10 +31,10 @@ from probsfa.statespace.progress import Progress
 
 __all__ = ["DistributedPanel", "fit_probabilistic"]
 
-_MOST_PARTS = 256  # each step of a fit sends a task to every part
+_MAX_PARTS = 256  # each step of a fit sends a task to every part
 # Minimum number of rows of a part, for arrays with more parts than this.
-_ROWS_OF_A_PART, _FEW_PARTS = 2**14, 16
-_START_CELLS = 2**24  # 128 MiB of float64: maximum number of values for starting points
+_MIN_ROWS_OF_PART, _MAX_SMALL_PARTS = 2**14, 16
+_MAX_START_VALUES = 2**24  # 128 MiB of float64: maximum number of values for starting points
 
 
 class DistributedPanel(NamedTuple):
@@ -50,7 +50,7 @@ class DistributedPanel(NamedTuple):
 
     def expected_statistics(self, params: StateSpace) -> Statistics:
         """Return sums of expected moments over all panels."""
-        step = delayed(_sums_for_a_step)
+        step = delayed(_em_sums)
         return compute(reduce_tree(_add, [step(params, panel) for panel in self.panels]))[0]
 
 
@@ -80,9 +80,9 @@ class OnCluster:
         moments = [delayed(column_moments)(group) for group in self.groups]
         self.columns = compute(reduce_tree(merge_columns, moments))[0]
         names = getattr(estimator, "feature_names_in_", None)
-        seen = np.where(self.columns.counts > 0, 0.0, np.nan)[None]
+        observed = np.where(self.columns.counts > 0, 0.0, np.nan)[None]
         self.feature_names = None if names is None else tuple(map(str, names))
-        check_observed(Sequences(seen, (1,), feature_names=self.feature_names))
+        check_observed(Sequences(observed, (1,), feature_names=self.feature_names))
         check_lengths_for_timescales(self.columns.lengths)
 
     def default_size(self, *, ar1_noise: bool = False) -> Size:
@@ -120,11 +120,11 @@ def fit_probabilistic(model: ProbabilisticSFA, X: Any, lengths: Any) -> None:
 def _n_parts(X: Any) -> int:
     """Return the maximum number of parts. Lengths of the members of a list are not known yet."""
     if not is_array(X):
-        return _MOST_PARTS
-    return min(max(X.shape[0] // _ROWS_OF_A_PART, _FEW_PARTS), _MOST_PARTS)
+        return _MAX_PARTS
+    return min(max(X.shape[0] // _MIN_ROWS_OF_PART, _MAX_SMALL_PARTS), _MAX_PARTS)
 
 
-def _sums_for_a_step(params: StateSpace, panel: Panel) -> Statistics:
+def _em_sums(params: StateSpace, panel: Panel) -> Statistics:
     """Compute expected statistics with one thread, because other tasks run in parallel."""
     with one_core():
         return expected_statistics(params, panel, for_steps=True)
@@ -136,9 +136,9 @@ def _scaled(part: Sequences, shift: FloatArray, scale: FloatArray) -> Sequences:
 
 def _sample(scaled: Sequence[Any], n_cells: int) -> Panel:
     """Return parts spread evenly over the data, or all of them if they fit into memory."""
-    n = max(1, min(len(scaled), len(scaled) * _START_CELLS // n_cells))
-    chosen = np.linspace(0, len(scaled) - 1, n).round().astype(int)
-    parts = compute(*(scaled[i] for i in chosen))
+    n = max(1, min(len(scaled), len(scaled) * _MAX_START_VALUES // n_cells))
+    selected = np.linspace(0, len(scaled) - 1, n).round().astype(int)
+    parts = compute(*(scaled[i] for i in selected))
     values = np.concatenate([part.values for part in parts])
     return make_panel(Sequences(values, tuple(n for part in parts for n in part.lengths)))
 

@@ -48,9 +48,9 @@ class Clip(Expansion):
                 raise ValueError(f'limits must be "range" or a positive number; got {limits!r}.')
             self.low_, self.high_ = values.min(axis=0), values.max(axis=0)
             return
-        reach = check_positive("limits", limits) * values.std(axis=0)
+        half_range = check_positive("limits", limits) * values.std(axis=0)
         mean = values.mean(axis=0)
-        self.low_, self.high_ = mean - reach, mean + reach
+        self.low_, self.high_ = mean - half_range, mean + half_range
 
     def _names_out(self, names: list[str]) -> list[str]:
         return names

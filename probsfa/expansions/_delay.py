@@ -147,8 +147,8 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         names = [str(name) for name in _check_feature_names_in(self, input_features)]
         delays = [j * self.step for j in range(self.n_delays)]
-        named = [f"{name}(t-{delay})" if delay else name for delay in delays for name in names]
-        return np.asarray(named, dtype=object)
+        delayed_names = [f"{name}(t-{delay})" if delay else name for delay in delays for name in names]
+        return np.asarray(delayed_names, dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the transformer is fitted."""
@@ -186,9 +186,9 @@ class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
             return
         for i, n in enumerate(sequences.lengths):
             if n <= self._n_lost:
-                which = f"X[{i}]" if len(sequences.lengths) > 1 else "X"
+                name = f"X[{i}]" if len(sequences.lengths) > 1 else "X"
                 raise ValueError(
-                    f"{which} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, require at "
+                    f"{name} has {n} rows; n_delays={self.n_delays} rows, {self.step} apart, require at "
                     f"least {self._n_lost + 1} in a sequence. Use a DelayEmbedding before an estimator in a "
                     "pipeline, not as its expansion."
                 )

@@ -72,8 +72,8 @@ class RadialBasis(Expansion):
     def expand(self, values: FloatArray) -> FloatArray:
         """Expand the last axis: (..., D) to (..., m), or (..., D + m) with the inputs."""
         rows = values.reshape(-1, values.shape[-1])
-        bumps = np.exp(-self.gamma_ * cdist(rows, self.centers_, "sqeuclidean"))
-        out = np.hstack([rows, bumps]) if self.include_input else bumps
+        basis_functions = np.exp(-self.gamma_ * cdist(rows, self.centers_, "sqeuclidean"))
+        out = np.hstack([rows, basis_functions]) if self.include_input else basis_functions
         return out.reshape(*values.shape[:-1], out.shape[1])
 
     def _learn(self, values: FloatArray) -> None:
@@ -102,8 +102,8 @@ class RadialBasis(Expansion):
         return np.asarray(kmeans.cluster_centers_, dtype=np.float64)
 
     def _names_out(self, names: list[str]) -> list[str]:
-        bumps = [f"radialbasis{j}" for j in range(len(self.centers_))]
-        return [*names, *bumps] if self.include_input else bumps
+        basis_functions = [f"radialbasis{j}" for j in range(len(self.centers_))]
+        return [*names, *basis_functions] if self.include_input else basis_functions
 
 
 def _check_centers(centers: ArrayLike, n_features: int) -> FloatArray:

@@ -15,8 +15,8 @@ Names are imported at first use from the modules in ``__init__.pyi``; JAX is imp
 
 import os
 
-from probsfa._lazy import homes_in_stub, looked_up
+from probsfa._lazy import import_name, modules_in_stub
 
-_HOMES = homes_in_stub(os.path.splitext(__file__)[0] + ".pyi")
-__all__ = list(_HOMES)
-__getattr__, __dir__ = looked_up(globals(), _HOMES)
+_MODULES = modules_in_stub(os.path.splitext(__file__)[0] + ".pyi")
+__all__ = list(_MODULES)
+__getattr__, __dir__ = import_name(globals(), _MODULES)

@@ -24,8 +24,8 @@ from probsfa._typing import FloatArray
 __all__ = ["KernelManifold", "landmark_grid", "project", "solve_coefficients"]
 
 # Eigenvalues of the landmark kernel below this fraction of the largest are discarded as rounding errors.
-_SMALLEST_EIGENVALUE = 1e-11
-_CELLS = 2**22  # size of the largest temporary array
+_MIN_EIGENVALUE = 1e-11
+_MAX_ARRAY_SIZE = 2**22  # size of the largest temporary array
 
 
 def landmark_grid(n_landmarks: int, n_coordinates: int) -> FloatArray:
@@ -66,12 +66,14 @@ class KernelManifold:
         """Return points (n, D), first derivatives (n, k, D) and second derivatives (n, k, k, D)."""
         kernel = self.kernel(coordinates)
         steps = (coordinates[:, None, :] - self.landmarks) / self.bandwidth**2
-        moved = [kernel * steps[:, :, j] for j in range(steps.shape[2])]
-        first = np.stack([-each @ self.coefficients for each in moved], axis=1)
+        weighted_kernel = [kernel * steps[:, :, j] for j in range(steps.shape[2])]
+        first = np.stack([-each @ self.coefficients for each in weighted_kernel], axis=1)
         second = np.stack(
             [
-                np.stack([(each * steps[:, :, j]) @ self.coefficients for j in range(len(moved))], axis=1)
-                for each in moved
+                np.stack(
+                    [(each * steps[:, :, j]) @ self.coefficients for j in range(len(weighted_kernel))], axis=1
+                )
+                for each in weighted_kernel
             ],
             axis=1,
         )
@@ -111,13 +113,13 @@ def solve_coefficients(
     -------
     KernelManifold
     """
-    empty = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
+    manifold = KernelManifold(landmarks, bandwidth, np.zeros((len(landmarks), X.shape[1])))
     # In coordinates in which the penalty is a sum of squares, the problem is well conditioned, although the
     # kernel of close landmarks is numerically singular.
-    eigenvalues, vectors = np.linalg.eigh(empty.kernel(landmarks))
-    kept = eigenvalues > _SMALLEST_EIGENVALUE * eigenvalues[-1]
-    whitened = vectors[:, kept] / np.sqrt(eigenvalues[kept])
-    features = empty.kernel(coordinates) @ whitened
+    eigenvalues, vectors = np.linalg.eigh(manifold.kernel(landmarks))
+    retained = eigenvalues > _MIN_EIGENVALUE * eigenvalues[-1]
+    whitened = vectors[:, retained] / np.sqrt(eigenvalues[retained])
+    features = manifold.kernel(coordinates) @ whitened
     # Least squares with the penalty as additional rows, because normal equations would lose half of the
     # digits.
     penalty = np.sqrt(0.5 * regularization * len(X)) * np.eye(features.shape[1])
@@ -154,15 +156,15 @@ def project(
     points = manifold(grid)
     size = np.sum(points**2, axis=1)
     best = np.empty((len(X), n_coordinates))
-    rows = max(_CELLS // max(len(grid), len(manifold.landmarks) * n_coordinates**2), 1)
+    rows = max(_MAX_ARRAY_SIZE // max(len(grid), len(manifold.landmarks) * n_coordinates**2), 1)
     for start in range(0, len(X), rows):
         part = slice(start, start + rows)
         x = X[part]
         z = grid[np.argmin(size - 2.0 * x @ points.T, axis=1)]
         if coordinates is not None:
-            known = coordinates[part]
-            closer = _squared(x - manifold(known)) <= _squared(x - manifold(z))
-            z = np.where(closer[:, None], known, z)
+            nearest_known = coordinates[part]
+            is_closer = _squared(x - manifold(nearest_known)) <= _squared(x - manifold(z))
+            z = np.where(is_closer[:, None], nearest_known, z)
         best[part] = _refine(manifold, x, z, n_newton)
     return best
 
@@ -185,7 +187,7 @@ def _refine(manifold: KernelManifold, X: FloatArray, z: FloatArray, n_newton: in
         along = np.einsum("nkj,nk->nj", vectors, gradient) / scale
         step = -np.einsum("nkj,nj->nk", vectors, along)
         proposal = np.clip(z + step_size[:, None] * step, 0.0, 1.0)
-        closer = _squared(X - manifold(proposal)) < _squared(residual)
-        z = np.where(closer[:, None], proposal, z)
-        step_size = np.where(closer, np.minimum(2.0 * step_size, 1.0), 0.5 * step_size)
+        is_closer = _squared(X - manifold(proposal)) < _squared(residual)
+        z = np.where(is_closer[:, None], proposal, z)
+        step_size = np.where(is_closer, np.minimum(2.0 * step_size, 1.0), 0.5 * step_size)
     return z

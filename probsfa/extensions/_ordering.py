@@ -7,11 +7,11 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.sfa import LaplacianEigenmaps
 
-__all__ = ["MOST_ROWS", "eigenmap_coordinates", "principal_coordinates", "ranks"]
+__all__ = ["MAX_ROWS", "eigenmap_coordinates", "principal_coordinates", "ranks"]
 
 #: Maximum number of rows of an eigenmap; each further row has the coordinates of its nearest neighbour among
 #: them.
-MOST_ROWS = 2000
+MAX_ROWS = 2000
 
 
 def principal_coordinates(centred: FloatArray, k: int) -> FloatArray:
@@ -24,8 +24,8 @@ def principal_coordinates(centred: FloatArray, k: int) -> FloatArray:
 
 def eigenmap_coordinates(centred: FloatArray, k: int) -> FloatArray | None:
     """Return the coordinates (N, k) of an eigenmap; None if the graph is not connected."""
-    chosen = np.unique(np.linspace(0, len(centred) - 1, MOST_ROWS).astype(int))
-    rows = centred[chosen]
+    selected = np.unique(np.linspace(0, len(centred) - 1, MAX_ROWS).astype(int))
+    rows = centred[selected]
     if len(rows) <= k + 2:
         return None
     try:

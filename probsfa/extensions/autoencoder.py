@@ -150,16 +150,18 @@ class LinearAutoencoder(Reconstruction):
         return len(self.encoder_)
 
 
-def _orthonormal(moved: FloatArray, before: FloatArray) -> FloatArray:
+def _orthonormal(updated: FloatArray, previous: FloatArray) -> FloatArray:
     """Return orthonormal columns that span those of a matrix (D, K), completed by previous columns."""
-    directions, sizes, _ = np.linalg.svd(moved, full_matrices=False)
-    kept = sizes > 1e-15 * sizes[0]
-    if kept.all():
+    directions, sizes, _ = np.linalg.svd(updated, full_matrices=False)
+    retained = sizes > 1e-15 * sizes[0]
+    if retained.all():
         return directions
-    directions = directions[:, kept]
-    rest = before - directions @ (directions.T @ before)
-    more = np.linalg.svd(rest, full_matrices=False)[0][:, : before.shape[1] - directions.shape[1]]
-    return np.linalg.qr(np.hstack([directions, more]))[0]
+    directions = directions[:, retained]
+    remainder = previous - directions @ (directions.T @ previous)
+    additional = np.linalg.svd(remainder, full_matrices=False)[0][
+        :, : previous.shape[1] - directions.shape[1]
+    ]
+    return np.linalg.qr(np.hstack([directions, additional]))[0]
 
 
 @lists_in_lists_out
@@ -311,8 +313,8 @@ class Autoencoder(Reconstruction):
         coordinates = eigenmap_coordinates(standard, k)
         if coordinates is None:
             coordinates = principal_coordinates(standard, k)
-        within = _WITHIN * (2.0 * ranks(coordinates) - 1.0)
-        return within if self.activation == "tanh" else 0.5 * (1.0 + within)
+        scaled_ranks = _START_RANGE * (2.0 * ranks(coordinates) - 1.0)
+        return scaled_ranks if self.activation == "tanh" else 0.5 * (1.0 + scaled_ranks)
 
     @one_blas_thread()
     def _train(
@@ -335,27 +337,27 @@ class Autoencoder(Reconstruction):
         if targets.shape[1] == 1:
             targets = targets[:, 0]
         status = "converged"
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             try:
                 if codes is not None:
-                    _begin_with(network, inputs, np.tile(codes, (len(inputs) // len(codes), 1)), targets)
+                    _initialize(network, inputs, np.tile(codes, (len(inputs) // len(codes), 1)), targets)
                 network.fit(inputs, targets)
             except KeyboardInterrupt:
                 if not hasattr(network, "coefs_"):  # no training step yet
                     raise
                 status = "interrupted"
-        for warning in told:
+        for warning in caught_warnings:
             if issubclass(warning.category, ConvergenceWarning):
                 status = "max_iter"
             elif "interrupted" in str(warning.message):  # the warning of scikit-learn
                 status = "interrupted"
         return network, status
 
-    def _layer(self, rows: FloatArray, which: int) -> FloatArray:
-        sums = rows @ self.weights_[which] + self.intercepts_[which]
+    def _layer(self, rows: FloatArray, index: int) -> FloatArray:
+        sums = rows @ self.weights_[index] + self.intercepts_[index]
         activation = getattr(self, "activation_", self.activation)
-        return sums if which == len(self.weights_) - 1 else _ACTIVATIONS[activation](sums)
+        return sums if index == len(self.weights_) - 1 else _ACTIVATIONS[activation](sums)
 
     def _outputs(self, values: FloatArray) -> FloatArray:
         rows = (values - self.mean_) / self.scale_
@@ -369,11 +371,11 @@ class Autoencoder(Reconstruction):
         return int(self.weights_[1].shape[1])
 
 
-def _begin_with(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, targets: FloatArray) -> None:
+def _initialize(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, targets: FloatArray) -> None:
     """Set the weights of an untrained network to those of a separately trained encoder and decoder."""
     options, rounds = network.get_params(), network.max_iter
     hidden, k, _ = options["hidden_layer_sizes"]
-    options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_ROUNDS_OF_START)
+    options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_ITERATIONS_OF_START)
     halves = MLPRegressor(**options), MLPRegressor(**options)
     sums = _INVERSES[options["activation"]](codes)
     with warnings.catch_warnings():
@@ -384,8 +386,8 @@ def _begin_with(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, ta
         halves[1].fit(codes, targets)
     network.n_iter_ = 0
     network.set_params(max_iter=rounds, warm_start=True)
-    network.coefs_ = [weights.copy() for half in halves for weights in half.coefs_]
-    network.intercepts_ = [shift.copy() for half in halves for shift in half.intercepts_]
+    network.coefs_ = [weights.copy() for part in halves for weights in part.coefs_]
+    network.intercepts_ = [shift.copy() for part in halves for shift in part.intercepts_]
 
 
 _ACTIVATIONS: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -401,7 +403,7 @@ _INVERSES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "logistic": lambda activities: np.log(activities / (1.0 - activities)),
 }
 # Range of the starting codes within the range of the activation, and number of iterations for these weights.
-_WITHIN, _ROUNDS_OF_START = 0.9, 200
+_START_RANGE, _ITERATIONS_OF_START = 0.9, 200
 
 
 def _status(status: str, n_iter: int, max_iter: int) -> str:

@@ -13,7 +13,7 @@ from probsfa._validation import check_count, check_memory, check_option
 from probsfa.expansions._base import check_positive
 from probsfa.extensions._kernel_manifold import KernelManifold, landmark_grid, project, solve_coefficients
 from probsfa.extensions._ordering import (
-    MOST_ROWS,
+    MAX_ROWS,
     eigenmap_coordinates,
     principal_coordinates,
     ranks,
@@ -25,13 +25,13 @@ from probsfa.linalg import canonical_signs
 __all__ = ["PrincipalCurve"]
 
 _INITS = ("auto", "pca", "eigenmap")
-_ROUNDS_OF_START = 30
+_ITERATIONS_OF_START = 30
 # Candidate widths of the kernel: from curves such as spirals to arcs and lines.
 _BANDWIDTHS = (0.1, 0.2, 0.4)
-_FEWEST_ROWS_OF_CHOICE = 20  # fewer rows cannot select a bandwidth
-_NOISE_STEPS = 30  # EM iterations for the noise variance
-_NEWTON_STEPS = 3  # in an iteration, from the result of the previous one
-_FINE = 4001  # number of points in the table of arc lengths
+_MIN_ROWS_OF_CHOICE = 20  # fewer rows cannot select a bandwidth
+_NOISE_ITERATIONS = 30  # EM iterations for the noise variance
+_NEWTON_ITERATIONS = 3  # in an iteration, from the result of the previous one
+_N_TABLE_POINTS = 4001  # number of points in the table of arc lengths
 
 
 @lists_in_lists_out
@@ -168,10 +168,10 @@ class PrincipalCurve(Reconstruction):
         starts = self._starts(centred, k, np.arange(len(centred)))
         settings, interrupted = self._settings(centred, landmarks)
         if interrupted:
-            best = _descend(settings._replace(max_iter=0), centred, starts[0], landmarks, [])
+            best = _minimize(settings._replace(max_iter=0), centred, starts[0], landmarks, [])
             best = best._replace(status="interrupted")
         else:
-            best = _descend_from(starts, settings, centred, landmarks)
+            best = _minimize_from_start(starts, settings, centred, landmarks)
         self.mean_, self.bandwidth_ = mean, settings.bandwidth
         self._set_fitted(values, landmarks, best)
 
@@ -193,27 +193,29 @@ class PrincipalCurve(Reconstruction):
         settings = _Settings(0.0, float(self.regularization), self.max_iter, float(self.tol))
         if self.bandwidth != "auto":
             return settings._replace(bandwidth=float(self.bandwidth)), False
-        chosen = settings._replace(bandwidth=_BANDWIDTHS[0])
-        if landmarks.shape[1] > 1 or len(centred) < _FEWEST_ROWS_OF_CHOICE:
-            return chosen, False
-        rows = np.unique(np.linspace(0, len(centred) - 1, MOST_ROWS).astype(int))
+        selected = settings._replace(bandwidth=_BANDWIDTHS[0])
+        if landmarks.shape[1] > 1 or len(centred) < _MIN_ROWS_OF_CHOICE:
+            return selected, False
+        rows = np.unique(np.linspace(0, len(centred) - 1, MAX_ROWS).astype(int))
         halves = [(rows[i::2], rows[1 - i :: 2]) for i in range(2)]
-        starts = [self._starts(centred, 1, kept) for kept, _ in halves]
-        judged = []
+        starts = [self._starts(centred, 1, train) for train, _ in halves]
+        held_out_scores = []
         for bandwidth in _BANDWIDTHS:
             parts = []
-            for (kept, held), from_where in zip(halves, starts, strict=True):
-                tried = settings._replace(bandwidth=bandwidth)
-                descent = _descend_from(from_where, tried, centred[kept], landmarks)
+            for (train, test), start in zip(halves, starts, strict=True):
+                candidate = settings._replace(bandwidth=bandwidth)
+                descent = _minimize_from_start(start, candidate, centred[train], landmarks)
                 if descent.status == "interrupted":
-                    return chosen, True
+                    return selected, True
                 points = descent.manifold(descent.coordinates)
-                parts.append(_log_densities_about(points, centred[held]))
-            judged.append(np.concatenate(parts))
-        best = max(judged, key=np.sum)
-        lacks = [best - each for each in judged]
-        likely = [lack.mean() <= lack.std() / np.sqrt(len(lack)) for lack in lacks]
-        widest = max(width for width, usable in zip(_BANDWIDTHS, likely, strict=True) if usable)
+                parts.append(_log_densities_about(points, centred[test]))
+            held_out_scores.append(np.concatenate(parts))
+        best = max(held_out_scores, key=np.sum)
+        differences = [best - each for each in held_out_scores]
+        is_plausible = [
+            difference.mean() <= difference.std() / np.sqrt(len(difference)) for difference in differences
+        ]
+        widest = max(width for width, usable in zip(_BANDWIDTHS, is_plausible, strict=True) if usable)
         return settings._replace(bandwidth=widest), False
 
     def _starts(self, centred: FloatArray, k: int, rows: NDArray[np.intp]) -> list[FloatArray]:
@@ -237,7 +239,7 @@ class PrincipalCurve(Reconstruction):
                 starts.append(ranks(embedded))
         return starts if starts else [ranks(principal_coordinates(centred, k))]
 
-    def _set_fitted(self, values: FloatArray, landmarks: FloatArray, best: "_Descent") -> None:
+    def _set_fitted(self, values: FloatArray, landmarks: FloatArray, best: "_Minimization") -> None:
         coordinates = best.coordinates
         scales = values.std(axis=0)
         covariances = (values - self.mean_).T @ (coordinates - coordinates.mean(axis=0)) / len(values)
@@ -255,7 +257,7 @@ class PrincipalCurve(Reconstruction):
         self.length_ = np.nan
         if landmarks.shape[1] == 1:
             last = self.coordinates_.max()
-            self.length_ = float(np.interp(last, np.linspace(0.0, 1.0, _FINE), self._lengths()))
+            self.length_ = float(np.interp(last, np.linspace(0.0, 1.0, _N_TABLE_POINTS), self._lengths()))
         self.history_ = np.array(best.history)
         self.objective_ = best.history[-1]
         self.n_iter_ = len(best.history)
@@ -274,7 +276,7 @@ class PrincipalCurve(Reconstruction):
 
     def _lengths(self) -> FloatArray:
         """Return the length of the curve from the first training row, at equally spaced ``z``."""
-        z = np.linspace(0.0, 1.0, _FINE)
+        z = np.linspace(0.0, 1.0, _N_TABLE_POINTS)
         steps = np.linalg.norm(np.diff(self._manifold(z[:, None]), axis=0), axis=1)
         lengths = np.append(0.0, np.cumsum(steps))
         return np.asarray(lengths - np.interp(self.coordinates_.min(), z, lengths))
@@ -282,14 +284,16 @@ class PrincipalCurve(Reconstruction):
     def _outputs(self, values: FloatArray) -> FloatArray:
         coordinates = project(self._manifold, values - self.mean_)
         if self.is_curve_length_:
-            coordinates = np.interp(coordinates, np.linspace(0.0, 1.0, _FINE), self._lengths())
+            coordinates = np.interp(coordinates, np.linspace(0.0, 1.0, _N_TABLE_POINTS), self._lengths())
         return coordinates
 
     def _inputs(self, codes: FloatArray) -> FloatArray:
         if self.is_curve_length_:
             lengths = self._lengths()
-            rising = np.append(True, np.diff(lengths) > 0.0)
-            codes = np.interp(codes, lengths[rising], np.linspace(0.0, 1.0, _FINE)[rising])
+            is_increasing = np.append(True, np.diff(lengths) > 0.0)
+            codes = np.interp(
+                codes, lengths[is_increasing], np.linspace(0.0, 1.0, _N_TABLE_POINTS)[is_increasing]
+            )
         return self.mean_ + self._manifold(np.clip(codes, 0.0, 1.0))
 
     @property
@@ -306,7 +310,7 @@ class _Settings(NamedTuple):
     tol: float
 
 
-class _Descent(NamedTuple):
+class _Minimization(NamedTuple):
     """Result of alternating projection and update."""
 
     manifold: KernelManifold
@@ -315,41 +319,41 @@ class _Descent(NamedTuple):
     status: str
 
 
-def _descend_from(
+def _minimize_from_start(
     starts: list[FloatArray], settings: _Settings, X: FloatArray, landmarks: FloatArray
-) -> _Descent:
+) -> _Minimization:
     """Run a few iterations from each start, and continue the best one to convergence."""
-    best: _Descent | None = None
-    rounds = settings.max_iter if len(starts) == 1 else min(_ROUNDS_OF_START, settings.max_iter)
+    best: _Minimization | None = None
+    rounds = settings.max_iter if len(starts) == 1 else min(_ITERATIONS_OF_START, settings.max_iter)
     for start in starts:
-        descent = _descend(settings._replace(max_iter=rounds), X, start, landmarks, [])
+        descent = _minimize(settings._replace(max_iter=rounds), X, start, landmarks, [])
         if best is None or descent.history[-1] < best.history[-1]:
             best = descent
         if descent.status == "interrupted":
             return best._replace(status="interrupted")
     assert best is not None
     if best.status == "max_iter" and rounds < settings.max_iter:
-        more = settings._replace(max_iter=settings.max_iter - rounds)
-        best = _descend(more, X, best.coordinates, landmarks, best.history)
+        settings_of_rest = settings._replace(max_iter=settings.max_iter - rounds)
+        best = _minimize(settings_of_rest, X, best.coordinates, landmarks, best.history)
     return best
 
 
 @one_blas_thread()  # the products are small: threads would mostly wait for each other
-def _descend(
+def _minimize(
     settings: _Settings,
     X: FloatArray,
     coordinates: FloatArray,
     landmarks: FloatArray,
-    before: list[float],
-) -> _Descent:
+    previous: list[float],
+) -> _Minimization:
     """Minimize the objective alternately over the curve and over the coordinates of the rows."""
-    history = list(before)
+    history = list(previous)
     status = "max_iter"
     bandwidth, regularization = settings.bandwidth, settings.regularization
     manifold = solve_coefficients(X, coordinates, landmarks, bandwidth, regularization)
     try:
         for _ in range(settings.max_iter):
-            projected = project(manifold, X, coordinates, _NEWTON_STEPS)
+            projected = project(manifold, X, coordinates, _NEWTON_ITERATIONS)
             updated = solve_coefficients(X, projected, landmarks, bandwidth, regularization)
             objective = updated.objective(X, projected, regularization)
             if history and objective >= history[-1]:  # only rounding errors remain
@@ -364,7 +368,7 @@ def _descend(
         status = "interrupted"
     if not history:
         history.append(manifold.objective(X, coordinates, regularization))
-    return _Descent(manifold, coordinates, history, status)
+    return _Minimization(manifold, coordinates, history, status)
 
 
 def _log_densities_about(points: FloatArray, rows: FloatArray) -> FloatArray:
@@ -375,11 +379,11 @@ def _log_densities_about(points: FloatArray, rows: FloatArray) -> FloatArray:
     squared = np.sum(rows**2, axis=1)[:, None] - 2.0 * rows @ points.T + np.sum(points**2, axis=1)
     squared = np.maximum(squared, 0.0)
     n_features = rows.shape[1]
-    least = 1e-12 * float(np.mean(squared))
-    variance = max(float(np.mean(squared.min(axis=1))) / n_features, least)
-    for _ in range(_NOISE_STEPS):
+    minimum = 1e-12 * float(np.mean(squared))
+    variance = max(float(np.mean(squared.min(axis=1))) / n_features, minimum)
+    for _ in range(_NOISE_ITERATIONS):
         weights = np.exp((squared.min(axis=1, keepdims=True) - squared) / (2.0 * variance))
         weights /= weights.sum(axis=1, keepdims=True)
-        variance = max(float(np.sum(weights * squared)) / rows.size, least)
+        variance = max(float(np.sum(weights * squared)) / rows.size, minimum)
     logs = logsumexp(-squared / (2.0 * variance), axis=1) - np.log(len(points))
     return np.asarray(logs - 0.5 * n_features * np.log(2.0 * np.pi * variance))

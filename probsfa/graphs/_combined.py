@@ -93,9 +93,9 @@ class SubsetGraph(TrainingGraph):
 
     def __init__(self, base: TrainingGraph, samples: IntArray, n_samples: int) -> None:
         def spread(values: FloatArray) -> FloatArray:
-            whole = np.zeros(n_samples, dtype=np.float64)
-            whole[samples] = values
-            return whole
+            full = np.zeros(n_samples, dtype=np.float64)
+            full[samples] = values
+            return full
 
         super().__init__(spread(base.node_weights), spread(base.degrees))
         self.base = base
@@ -104,14 +104,14 @@ class SubsetGraph(TrainingGraph):
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
         edges = self.base.to_sparse().tocoo()
-        places = (self.samples[edges.coords[0]], self.samples[edges.coords[1]])
-        return scipy.sparse.csr_array((edges.data, places), shape=(self.n_vertices, self.n_vertices))
+        positions = (self.samples[edges.coords[0]], self.samples[edges.coords[1]])
+        return scipy.sparse.csr_array((edges.data, positions), shape=(self.n_vertices, self.n_vertices))
 
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, (N,); each row outside the graph is one."""
-        inside = self.base.component_labels()
-        labels = np.arange(self.n_vertices, dtype=np.intp) + int(inside.max()) + 1
-        labels[self.samples] = inside
+        labels_of_subset = self.base.component_labels()
+        labels = np.arange(self.n_vertices, dtype=np.intp) + int(labels_of_subset.max()) + 1
+        labels[self.samples] = labels_of_subset
         return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
@@ -126,8 +126,8 @@ class SubsetGraph(TrainingGraph):
         return self.base._relative_energy(X.reordered(self.samples))
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
-        (place,) = np.flatnonzero(self.samples == start)
-        return self.samples[self.base._random_walk(int(place), n_steps, rng)]
+        (position,) = np.flatnonzero(self.samples == start)
+        return self.samples[self.base._random_walk(int(position), n_steps, rng)]
 
 
 # ---- sample weights, in addition to the weights of the graph
@@ -179,8 +179,8 @@ class SampleWeightedGraph(TrainingGraph):
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
-        share = scipy.sparse.diags_array(self.sample_weight)
-        edges = scipy.sparse.csr_array(share @ self.base.to_sparse() @ share)
+        weights = scipy.sparse.diags_array(self.sample_weight)
+        edges = scipy.sparse.csr_array(weights @ self.base.to_sparse() @ weights)
         edges.eliminate_zeros()
         return edges
 
@@ -301,12 +301,12 @@ def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | 
         if numbers is not None and (numbers.min() < 0 or len(np.unique(numbers)) < len(numbers)):
             raise ValueError(f"samples[{i}] must be different row numbers, none of them negative.")
         rows.append(None if numbers is None else numbers.astype(np.intp))
-    whole = [graph.n_vertices for graph, numbers in zip(members, rows, strict=True) if numbers is None]
-    needed = max((int(numbers.max()) + 1 for numbers in rows if numbers is not None), default=0)
-    n = whole[0] if whole else needed
+    full_sizes = [graph.n_vertices for graph, numbers in zip(members, rows, strict=True) if numbers is None]
+    n_required = max((int(numbers.max()) + 1 for numbers in rows if numbers is not None), default=0)
+    n = full_sizes[0] if full_sizes else n_required
     n = n if n_samples is None else check_count("n_samples", n_samples)
-    if needed > n:
-        raise ValueError(f"samples name row {needed - 1}, but the data have {n} rows.")
+    if n_required > n:
+        raise ValueError(f"samples name row {n_required - 1}, but the data have {n} rows.")
     return [
         graph if numbers is None else SubsetGraph(graph, numbers, n)
         for graph, numbers in zip(members, rows, strict=True)
@@ -361,8 +361,8 @@ class UnionGraph(TrainingGraph):
         return np.sum([factor * graph._energy(X) for graph, factor in self._pairs], axis=0)
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
-        parts = [factor * graph.R / self.R * graph._relative_energy(X) for graph, factor in self._pairs]
-        return np.sum(parts, axis=0)
+        energies = [factor * graph.R / self.R * graph._relative_energy(X) for graph, factor in self._pairs]
+        return np.sum(energies, axis=0)
 
     @cached_property
     def _walk(self) -> SparseWalk:

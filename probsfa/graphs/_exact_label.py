@@ -15,8 +15,10 @@ from probsfa.graphs.training_graph import IntArray, TrainingGraph, check_edges
 
 __all__ = ["SpectralGraph", "exact_label"]
 
-_DEPENDENT = 1e-10  # minimum share of the variance of a label that earlier labels must not explain
-_PAIRS = 2**22  # 32 MiB of float64: pairs of samples in one block
+_MIN_RESIDUAL_VARIANCE = (
+    1e-10  # minimum share of the variance of a label that earlier labels must not explain
+)
+_MAX_PAIRS_IN_BLOCK = 2**22  # 32 MiB of float64: pairs of samples in one block
 
 
 def exact_label(
@@ -126,19 +128,21 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
     centred = labels - p @ labels
     scales = np.sqrt(p @ centred**2)
 
-    def taken(column: FloatArray) -> FloatArray | None:
+    def normalized_residual(column: FloatArray) -> FloatArray | None:
         size = p @ column**2
         for _ in range(2):  # twice is enough
-            for other in basis:
-                column = column - other * (p @ (other * column))
-        left = p @ column**2
-        if not left > _DEPENDENT * size:
+            for basis_column in basis:
+                column = column - basis_column * (p @ (basis_column * column))
+        residual = p @ column**2
+        if not residual > _MIN_RESIDUAL_VARIANCE * size:
             return None
-        basis.append(column / np.sqrt(left))
+        basis.append(column / np.sqrt(residual))
         return basis[-1]
 
     for j, scale in enumerate(scales):
-        column = taken(centred[:, j] / scale) if scale > 1e-14 * np.abs(labels[:, j]).max() else None
+        column = (
+            normalized_residual(centred[:, j] / scale) if scale > 1e-14 * np.abs(labels[:, j]).max() else None
+        )
         if column is None:
             raise ValueError(
                 f"Label {j} is constant or a linear function of previous labels. Remove it."
@@ -149,7 +153,7 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
     for _ in range(degree - 1):
         for j in range(len(scales)):
             last = of_label[j]
-            of_label[j] = None if last is None else taken(last * centred[:, j] / scales[j])
+            of_label[j] = None if last is None else normalized_residual(last * centred[:, j] / scales[j])
     return np.column_stack(basis[1:])
 
 
@@ -157,7 +161,7 @@ def least_similarity(responses: FloatArray, weights: FloatArray) -> float:
     """Return the minimum of ``sum_j weights_j y_j(n) y_j(n')`` over all pairs of samples; it is negative."""
     if responses.shape[1] == 1:
         return float(weights[0] * responses.min() * responses.max())
-    size = max(1, _PAIRS // len(responses))
+    size = max(1, _MAX_PAIRS_IN_BLOCK // len(responses))
     weighted = (responses * weights).T
     return float(min((responses[i : i + size] @ weighted).min() for i in range(0, len(responses), size)))
 
@@ -209,11 +213,13 @@ class SpectralGraph(TrainingGraph):
 
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
         slowest = np.argsort(-self.weights, kind="stable")
-        known = root[:, None] * np.column_stack([np.ones(len(root)), self.responses[:, slowest]])
-        if count <= known.shape[1]:
-            return known[:, :count]
-        others = np.random.default_rng(0).standard_normal((len(root), count - known.shape[1]))
-        return np.linalg.qr(np.column_stack([known, others]))[0]  # all other functions are equally slow
+        exact_vectors = root[:, None] * np.column_stack([np.ones(len(root)), self.responses[:, slowest]])
+        if count <= exact_vectors.shape[1]:
+            return exact_vectors[:, :count]
+        random_vectors = np.random.default_rng(0).standard_normal((len(root), count - exact_vectors.shape[1]))
+        return np.linalg.qr(np.column_stack([exact_vectors, random_vectors]))[
+            0
+        ]  # all other functions are equally slow
 
     def _random_walk(self, start: int, n_steps: int, rng: np.random.RandomState) -> IntArray:
         if least_similarity(self.responses, self.weights) < -1 - 1e-9:
@@ -222,10 +228,10 @@ class SpectralGraph(TrainingGraph):
                 "nonnegative=True."
             )
         path = np.empty(n_steps, dtype=np.intp)
-        here = start
+        current = start
         for step in range(n_steps):
-            path[step] = here
-            similarity = 1.0 + self.responses @ (self.weights * self.responses[here])
-            chances = np.cumsum(self.node_weights * np.maximum(similarity, 0.0))
-            here = int(np.searchsorted(chances, rng.random_sample() * chances[-1], side="right"))
+            path[step] = current
+            similarity = 1.0 + self.responses @ (self.weights * self.responses[current])
+            cumulative = np.cumsum(self.node_weights * np.maximum(similarity, 0.0))
+            current = int(np.searchsorted(cumulative, rng.random_sample() * cumulative[-1], side="right"))
         return path

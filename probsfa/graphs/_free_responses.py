@@ -14,10 +14,14 @@ from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = ["FreeResponses", "free_responses"]
 
-_DENSE = 600  # vertices up to which the dense eigenproblem is solved; a sparse factorisation above
-_MOST_FACTOR_WORK = 1e9  # limit of multiplications of a banded factorisation, before other methods are tried
+_MAX_DENSE_VERTICES = (
+    600  # vertices up to which the dense eigenproblem is solved; a sparse factorisation above
+)
+_MAX_FACTOR_WORK = 1e9  # limit of multiplications of a banded factorisation, before other methods are tried
 _TOLERANCE = 1e-12  # of eigenvalues, relative to the largest
-_SHIFT = 1e-3  # relative to the mean of the diagonal: keeps the Laplacian, singular on constants, invertible
+_RELATIVE_SHIFT = (
+    1e-3  # relative to the mean of the diagonal: keeps the Laplacian, singular on constants, invertible
+)
 
 
 class FreeResponses(NamedTuple):
@@ -102,7 +106,7 @@ def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses
     structured = graph._slowest(root, k + 1)
     if structured is not None:
         vectors = structured
-    elif n <= _DENSE:
+    elif n <= _MAX_DENSE_VERTICES:
         vectors = scipy.linalg.eigh(_symmetric(whitened(np.eye(n))), subset_by_index=[0, k])[1]
     else:
         vectors = _slowest_of_sparse(graph, root, k + 1)
@@ -137,18 +141,18 @@ def _slowest_of_sparse(graph: TrainingGraph, root: FloatArray, count: int) -> Fl
     order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
     banded = scaled[order][:, order].tocoo()
     bandwidth = int(np.abs(banded.coords[0] - banded.coords[1]).max(initial=1))
-    if n * bandwidth**2 > _MOST_FACTOR_WORK:
-        most = 2.0 * float(scaled.diagonal().max())  # upper bound of the eigenvalues
-        upside_down = scipy.sparse.eye_array(n) * most - scaled
+    if n * bandwidth**2 > _MAX_FACTOR_WORK:
+        eigenvalue_bound = 2.0 * float(scaled.diagonal().max())  # upper bound of the eigenvalues
+        reversed_matrix = scipy.sparse.eye_array(n) * eigenvalue_bound - scaled
         n_lanczos = min(n - 1, max(4 * count, 60))
         try:
             vectors: FloatArray = eigsh(
-                upside_down, k=count, which="LA", v0=start, ncv=n_lanczos, tol=_TOLERANCE, maxiter=300
+                reversed_matrix, k=count, which="LA", v0=start, ncv=n_lanczos, tol=_TOLERANCE, maxiter=300
             )[1]
             return vectors
         except ArpackError:
             pass
-    shift = _SHIFT * float(scaled.diagonal().mean()) / n
+    shift = _RELATIVE_SHIFT * float(scaled.diagonal().mean()) / n
     factor = splu((scaled + shift * scipy.sparse.eye_array(n)).tocsc(), permc_spec="MMD_AT_PLUS_A")
     inverse = LinearOperator((n, n), matvec=factor.solve, dtype=np.float64)
     vectors = eigsh(inverse, k=count, which="LA", v0=start)[1]

@@ -70,8 +70,8 @@ class GroupGraph(TrainingGraph):
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""
         labels = connected_components(self.edge_weights, directed=False)[1][self.groups].astype(np.intp)
-        alone = self.degrees == 0  # samples of a group without edges are isolated
-        labels[alone] = labels.max() + 1 + np.arange(int(alone.sum()))
+        isolated = self.degrees == 0  # samples of a group without edges are isolated
+        labels[isolated] = labels.max() + 1 + np.arange(int(isolated.sum()))
         return np.unique(labels, return_inverse=True)[1].astype(np.intp)
 
     def _laplacian_matmul(self, X: FloatArray) -> FloatArray:
@@ -107,27 +107,27 @@ class GroupGraph(TrainingGraph):
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
         # S functions of the group; and, within each group, functions of mean zero with the eigenvalue d / v
         # of its samples.
-        first = self._members.indices[self._members.indptr[:-1]]
-        mass = root[first] ** 2  # of one sample of each group
+        first_samples = self._members.indices[self._members.indptr[:-1]]
+        mass = root[first_samples] ** 2  # of one sample of each group
         flows = scipy.sparse.diags_array(self.sizes) @ self._flows_between
         size = np.sqrt(self.sizes * mass)
         L = scipy.sparse.diags_array(np.asarray(flows.sum(axis=1))) - flows
         of_groups, functions = scipy.linalg.eigh(L.toarray() / size / size[:, None])
-        inside = self.degrees[first] / mass
+        within_weights = self.degrees[first_samples] / mass
         n_inside = np.minimum(self.sizes.astype(int) - 1, count)
-        values = np.concatenate([of_groups, np.repeat(inside, n_inside)])
-        taken = np.sort(np.argsort(values, kind="stable")[:count])
-        of_groups_taken = taken[taken < len(of_groups)]
-        vectors = np.zeros((self.n_vertices, len(taken)), dtype=np.float64)
+        values = np.concatenate([of_groups, np.repeat(within_weights, n_inside)])
+        selected = np.sort(np.argsort(values, kind="stable")[:count])
+        of_groups_taken = selected[selected < len(of_groups)]
+        vectors = np.zeros((self.n_vertices, len(selected)), dtype=np.float64)
         vectors[:, : len(of_groups_taken)] = (functions[:, of_groups_taken] / np.sqrt(self.sizes)[:, None])[
             self.groups
         ]
         group_of = np.repeat(np.arange(len(n_inside)), n_inside)[
-            taken[len(of_groups_taken) :] - len(of_groups)
+            selected[len(of_groups_taken) :] - len(of_groups)
         ]
-        for place, group in enumerate(group_of.tolist()):
-            column = len(of_groups_taken) + place
-            nth = 1 + int((group_of[:place] == group).sum())
+        for rank, group in enumerate(group_of.tolist()):
+            column = len(of_groups_taken) + rank
+            nth = 1 + int((group_of[:rank] == group).sum())
             members = self._members.indices[self._members.indptr[group] :][: nth + 1]
             vectors[members, column] = np.append(np.ones(nth), -nth) / np.sqrt(nth * (nth + 1))
         return vectors
@@ -211,9 +211,9 @@ def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) 
         raise ValueError("y has one class; a graph of classes requires at least two.")
     _warn_of_numbers(np.asarray(y), len(sizes))
     by_classes = check_option("weighting", weighting, ("samples", "classes")) == "classes"
-    inside = 1.0 / sizes**2 if by_classes else 1.0 / sizes
+    within_weights = 1.0 / sizes**2 if by_classes else 1.0 / sizes
     weights = 1.0 / sizes if by_classes else np.ones_like(sizes)
-    of_class = GroupGraph(classes, scipy.sparse.diags_array(inside).tocsr(), weights)
+    of_class = GroupGraph(classes, scipy.sparse.diags_array(within_weights).tocsr(), weights)
     graph = weighted(of_class, sample_weight)
     if by_classes:
         warn_of_heavy_samples(graph, "merge rare classes, or use weighting='samples'.")
@@ -324,8 +324,8 @@ def serial(
 
 def neighbour_edges(sizes: np.ndarray) -> scipy.sparse.csr_array:
     """Return edge weights between adjacent groups of the given relative sizes."""
-    above = 1.0 / (sizes[:-1] * sizes[1:])
-    return scipy.sparse.diags_array([above, above], offsets=[1, -1]).tocsr()
+    between_weights = 1.0 / (sizes[:-1] * sizes[1:])
+    return scipy.sparse.diags_array([between_weights, between_weights], offsets=[1, -1]).tocsr()
 
 
 # ---- mixed graph: the serial graph with edges within groups
@@ -383,9 +383,9 @@ def mixed(
     groups = label_groups(y, n_groups, balanced=balanced, sample_weight=sample_weight)
     sizes = np.bincount(groups, weights=sample_weight)
     sizes = sizes / (sizes.sum() / len(sizes))
-    inside = np.ones(len(sizes), dtype=np.float64)
-    inside[[0, -1]] = 2.0
-    edges = neighbour_edges(sizes) + scipy.sparse.diags_array(inside / sizes**2)
+    within_weights = np.ones(len(sizes), dtype=np.float64)
+    within_weights[[0, -1]] = 2.0
+    edges = neighbour_edges(sizes) + scipy.sparse.diags_array(within_weights / sizes**2)
     graph = weighted(GroupGraph(groups, edges.tocsr(), 1.0 / sizes), sample_weight)
     warn_of_heavy_samples(graph, ADVICE)
     return graph
@@ -440,9 +440,13 @@ def transition(states: Any, lag: int = 1, lengths: Any = None) -> GroupGraph:
             f"No sequence has two states {lag} apart (lag={lag}); the longest has {max(sizes)}. Use longer "
             "sequences or a smaller lag."
         )
-    before, after = state_numbers[:-lag][joined], state_numbers[lag:][joined]
+    previous_states, next_states = state_numbers[:-lag][joined], state_numbers[lag:][joined]
     n_states = int(state_numbers.max()) + 1
-    steps = np.full(len(before), 0.5 / len(before), dtype=np.float64)
-    forth = scipy.sparse.csr_array((steps, (before, after)), shape=(n_states, n_states))
+    steps = np.full(len(previous_states), 0.5 / len(previous_states), dtype=np.float64)
+    forward_counts = scipy.sparse.csr_array(
+        (steps, (previous_states, next_states)), shape=(n_states, n_states)
+    )
     rarity = scipy.sparse.diags_array(n / np.bincount(state_numbers))
-    return GroupGraph(state_numbers, (rarity @ (forth + forth.T) @ rarity).tocsr(), np.ones(n_states))
+    return GroupGraph(
+        state_numbers, (rarity @ (forward_counts + forward_counts.T) @ rarity).tocsr(), np.ones(n_states)
+    )

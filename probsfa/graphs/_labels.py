@@ -26,7 +26,9 @@ __all__ = [
     "warn_of_heavy_samples",
 ]
 
-_HEAVY = 10  # multiple of the mean weight; at this limit, one of 100 samples has a tenth of the total weight
+_MAX_WEIGHT_RATIO = (
+    10  # multiple of the mean weight; at this limit, one of 100 samples has a tenth of the total weight
+)
 
 _Builder = TypeVar("_Builder", bound=Callable[..., TrainingGraph])
 #: Builders of graphs that need labels only, by name; registered by :func:`from_labels`.
@@ -85,10 +87,10 @@ def check_complete(y: Any) -> Any:
     labels = check_unmasked(y)
     absent = is_missing(labels)
     if absent.any():
-        place = ", ".join(map(str, np.argwhere(absent)[0].tolist()))
+        position = ", ".join(map(str, np.argwhere(absent)[0].tolist()))
         raise ValueError(
             f"y contains NaN, None or NA: {int(absent.sum())} of {absent.size} labels are missing, the first "
-            f"is y[{place}]. Remove these rows, or join them to nearest neighbours or in time: "
+            f"is y[{position}]. Remove these rows, or join them to nearest neighbours or in time: "
             f"graph=probsfa.graphs.SemiSupervised(...)."
         )
     return labels
@@ -164,15 +166,17 @@ def label_groups(
         counts = np.bincount(label_of, weights=check_sample_weight(sample_weight, len(labels)))
         check_masses(counts)
     n = counts.sum()
-    wanted = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
+    n_merged = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
     _check_different(labels, len(distinct))
     group_of = np.arange(len(distinct))
-    if len(distinct) > wanted:
-        place, border = np.divmod((2 * np.cumsum(counts) - counts) * wanted, 2 * n)
-        below = (border == 0) & (2 * place < wanted)  # a midrank between two groups: the outer one
-        group_of = np.unique(place - below, return_inverse=True)[1]
+    if len(distinct) > n_merged:
+        midrank_group, border = np.divmod((2 * np.cumsum(counts) - counts) * n_merged, 2 * n)
+        is_below = (border == 0) & (
+            2 * midrank_group < n_merged
+        )  # a midrank between two groups: the outer one
+        group_of = np.unique(midrank_group - is_below, return_inverse=True)[1]
     if balanced:
-        group_of = _merge_small(np.bincount(group_of, weights=counts), n / (2 * wanted))[group_of]
+        group_of = _merge_small(np.bincount(group_of, weights=counts), n / (2 * n_merged))[group_of]
     return group_of[label_of].astype(np.intp)
 
 
@@ -187,8 +191,8 @@ def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:
         i = int(np.argmin(merged))
         if merged[i] >= smallest:
             break
-        beside = [j for j in (i - 1, i + 1) if 0 <= j < len(merged)]
-        j = min(beside, key=merged.__getitem__)
+        adjacent = [j for j in (i - 1, i + 1) if 0 <= j < len(merged)]
+        j = min(adjacent, key=merged.__getitem__)
         low, high = min(i, j), max(i, j)
         merged[low] += merged.pop(high)
         first.pop(high)
@@ -216,11 +220,12 @@ def warn_of_heavy_samples(graph: TrainingGraph, advice: str) -> None:
         Advice, a clause that ends the sentence.
     """
     ratio = graph.node_weights / (graph.Q / graph.n_vertices)
-    heavy = int((ratio > _HEAVY).sum())
-    if heavy:
+    n_heavy = int((ratio > _MAX_WEIGHT_RATIO).sum())
+    if n_heavy:
         warnings.warn(
-            f"{heavy} of {graph.n_vertices} samples have more than {_HEAVY} times the mean weight, up to "
-            f"{ratio.max():.3g} times: their labels are rare, and these few samples dominate the features; "
+            f"{n_heavy} of {graph.n_vertices} samples have more than {_MAX_WEIGHT_RATIO} times the mean "
+            f"weight, up to {ratio.max():.3g} times: their labels are rare, and these few samples dominate "
+            "the features; "
             f"{advice}",
             stacklevel=3,
         )

@@ -89,9 +89,9 @@ class GraphBuilder(BaseEstimator):
 # ---- training graphs by name, built from the samples or their labels
 
 
-_TAKE_SAMPLE_WEIGHT = ("clustered", "serial", "mixed")
-_OF_NUMBERS = ("serial", "mixed", "sliding_window", "reordering")
-_NOT_OF_LABELS = ("temporal", "nearest_neighbors")
+_WITH_SAMPLE_WEIGHT = ("clustered", "serial", "mixed")
+_NUMERIC_LABEL_GRAPHS = ("serial", "mixed", "sliding_window", "reordering")
+_GRAPHS_WITHOUT_LABELS = ("temporal", "nearest_neighbors")
 
 
 def needs_labels(graph: Any) -> bool:
@@ -120,7 +120,7 @@ def reference_graph(graph: Any) -> Any:
     """Return the graph on which features are scored; see :meth:`GraphBuilder.reference`."""
     if isinstance(graph, GraphBuilder):
         return graph.reference()
-    return "reordering" if isinstance(graph, str) and graph in _OF_NUMBERS else graph
+    return "reordering" if isinstance(graph, str) and graph in _NUMERIC_LABEL_GRAPHS else graph
 
 
 def _described(graph: Any) -> str:
@@ -170,10 +170,10 @@ def build_graph(
         built = graph(X, y)
         if not isinstance(built, TrainingGraph):
             raise ValueError(f"graph(X, y) must return a TrainingGraph; it returned {type(built).__name__}.")
-    elif not isinstance(graph, str) or graph not in (*_NOT_OF_LABELS, *LABEL_GRAPHS):
+    elif not isinstance(graph, str) or graph not in (*_GRAPHS_WITHOUT_LABELS, *LABEL_GRAPHS):
         raise ValueError(
             f"graph must be a TrainingGraph, a builder such as Serial(n_groups=20), a function of (X, y) "
-            f"that returns one, or one of {', '.join(map(repr, (*_NOT_OF_LABELS, *LABEL_GRAPHS)))}; "
+            f"that returns one, or one of {', '.join(map(repr, (*_GRAPHS_WITHOUT_LABELS, *LABEL_GRAPHS)))}; "
             f"got {_described(graph)}."
         )
     elif graph == "temporal":
@@ -199,13 +199,13 @@ def _build_weighted(
     if in_time(graph) or not (named or isinstance(graph, GraphBuilder)):
         return SampleWeightedGraph(build_graph(graph, X, y, lengths=lengths), sample_weight)
     rows = np.flatnonzero(sample_weight > 0)
-    some, s = (None if y is None else np.asarray(y)[rows]), sample_weight[rows]
+    subset_labels, subset_weights = (None if y is None else np.asarray(y)[rows]), sample_weight[rows]
     if isinstance(graph, GraphBuilder) and graph.takes_sample_weight:
-        built = graph.build(X[rows], some, sample_weight=s)  # type: ignore[call-arg]
-    elif some is not None and named and graph in _TAKE_SAMPLE_WEIGHT:
-        built = LABEL_GRAPHS[graph](some, sample_weight=s)
+        built = graph.build(X[rows], subset_labels, sample_weight=subset_weights)  # type: ignore[call-arg]
+    elif subset_labels is not None and named and graph in _WITH_SAMPLE_WEIGHT:
+        built = LABEL_GRAPHS[graph](subset_labels, sample_weight=subset_weights)
     else:
-        built = SampleWeightedGraph(build_graph(graph, X[rows], some), s)
+        built = SampleWeightedGraph(build_graph(graph, X[rows], subset_labels), subset_weights)
     return built if len(rows) == len(X) else SubsetGraph(built, rows, len(X))
 
 
@@ -219,16 +219,16 @@ def check_joined(graph: TrainingGraph) -> TrainingGraph:
     """
     component = graph.component_labels()
     counts = graph.node_weights > 0
-    alone = counts & (np.bincount(component)[component] == 1)
-    if alone.sum() == counts.sum():
+    isolated = counts & (np.bincount(component)[component] == 1)
+    if isolated.sum() == counts.sum():
         raise ValueError(
             "No edge of this graph joins two samples, so that slowness is not defined. A class requires at "
             "least two samples. Use graph='serial' or 'sliding_window' for numeric labels, and a larger "
             "bandwidth for neighbours."
         )
-    if 2 * alone.sum() > counts.sum():
+    if 2 * isolated.sum() > counts.sum():
         warnings.warn(
-            f"{int(alone.sum())} of {int(counts.sum())} samples have no edges in this graph: outputs on "
+            f"{int(isolated.sum())} of {int(counts.sum())} samples have no edges in this graph: outputs on "
             "them do not affect slowness. A class requires at least two samples. Use graph='serial' or "
             "'sliding_window' for numeric labels.",
             stacklevel=3,

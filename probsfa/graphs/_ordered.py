@@ -86,11 +86,11 @@ class TemporalGraph(TrainingGraph):
 
     def to_sparse(self) -> scipy.sparse.csr_array:
         """Return the edge weights as a sparse matrix (N, N)."""
-        later = scipy.sparse.diags_array(
+        upper = scipy.sparse.diags_array(
             self.joined.astype(np.float64), offsets=self.lag, shape=(self.n_vertices, self.n_vertices)
         ).tocsr()
-        later.eliminate_zeros()
-        return later + later.T
+        upper.eliminate_zeros()
+        return upper + upper.T
 
     def component_labels(self) -> IntArray:
         """Return the connected component of every vertex, shape (N,)."""

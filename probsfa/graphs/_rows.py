@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._arrays import LARGEST, SCAN_ROWS, as_float_array, too_large
+from probsfa._arrays import MAX_ABSOLUTE_VALUE, SCAN_ROWS, as_float_array, too_large
 
 __all__ = ["check_rows", "check_unmasked", "exact_shift"]
 
@@ -38,11 +38,12 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
         raise ValueError(f"{name} must have shape (n_rows, n_features); got shape {rows.shape}.")
     with np.errstate(over="ignore", invalid="ignore"):
         total = rows.sum()  # a finite sum has finite terms, and is the usual case
-    place = too_large(rows) if rows.size else None
-    if place is not None and np.isfinite(rows[place]):
+    position = too_large(rows) if rows.size else None
+    if position is not None and np.isfinite(rows[position]):
         raise ValueError(
-            f"{name} is too large in row {place[0]}, column {place[1]}: the square of {rows[place]:.3g} "
-            f"overflows in double precision (limit {LARGEST:g}). Use larger units."
+            f"{name} is too large in row {position[0]}, column {position[1]}: the square of "
+            f"{rows[position]:.3g} overflows in double precision (limit {MAX_ABSOLUTE_VALUE:g}). "
+            "Use larger units."
         )
     if np.isfinite(total):
         return rows
@@ -51,9 +52,9 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
         bad = np.isinf(block) if allow_nan else ~np.isfinite(block)
         if bad.any():
             row, column = np.unravel_index(int(np.argmax(bad)), bad.shape)
-            what = "infinity" if np.isinf(block[row, column]) else "a missing value"
+            name_of_value = "infinity" if np.isinf(block[row, column]) else "a missing value"
             raise ValueError(
-                f"{name} contains {what} in row {start + row}, column {column}; expected "
+                f"{name} contains {name_of_value} in row {start + row}, column {column}; expected "
                 f"{'finite numbers, NaN where missing' if allow_nan else 'complete rows'}."
             )
     return rows
@@ -66,8 +67,8 @@ def check_unmasked(labels: Any, name: str = "y") -> Any:
     """
     hidden = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, dtype=bool)
     if hidden.any():
-        place = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1)))
-        raise ValueError(f"{name}[{place}] is masked; every sample requires a label.")
+        position = int(np.argmax(hidden.reshape(len(hidden), -1).any(axis=1)))
+        raise ValueError(f"{name}[{position}] is masked; every sample requires a label.")
     return labels
 
 

@@ -20,7 +20,7 @@ from probsfa.graphs.moments import CentredRows
 from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph
 
 __all__ = [
-    "TREE_FEATURES",
+    "MAX_TREE_FEATURES",
     "SparseGraph",
     "default_neighbors",
     "from_sparse",
@@ -29,7 +29,10 @@ __all__ = [
     "neighbor_edges",
 ]
 
-_SMALLEST, _LARGEST = 1e-100, 1e100  # sums of weights for which products with squared data cannot overflow
+_MIN_TOTAL_WEIGHT, _MAX_TOTAL_WEIGHT = (
+    1e-100,
+    1e100,
+)  # sums of weights for which products with squared data cannot overflow
 
 
 def from_sparse(W: Any, node_weights: Any = None) -> "SparseGraph":
@@ -139,7 +142,7 @@ class SparseGraph(TrainingGraph):
         return product
 
     def _relative_energy(self, X: CentredRows) -> FloatArray:
-        if _SMALLEST < self.R < _LARGEST:
+        if _MIN_TOTAL_WEIGHT < self.R < _MAX_TOTAL_WEIGHT:
             return super()._relative_energy(X)
         return SparseGraph((self._edges / self.R).tocsr(), self.node_weights)._energy(X)
 
@@ -206,8 +209,8 @@ def heat_kernel(X: Any, bandwidth: float, *, node_weights: Any = "degree") -> Sp
 # ---- nearest neighbours: edges from every sample to the closest ones
 
 
-TREE_FEATURES = 15  # in more dimensions a tree visits most points; the limit that scikit-learn uses
-_LEAF = 24  # leaf size of a tree: the fastest for 3 to 8 dimensions
+MAX_TREE_FEATURES = 15  # in more dimensions a tree visits most points; the limit that scikit-learn uses
+_LEAF_SIZE = 24  # leaf size of a tree: the fastest for 3 to 8 dimensions
 
 
 def nearest_neighbors(X: Any, n_neighbors: int = 10, *, node_weights: Any = "degree") -> SparseGraph:
@@ -272,14 +275,14 @@ def neighbor_edges(
         With 32-bit indices if they suffice, for faster products.
     """
     queries = points if rows is None else rows
-    wanted = count + (rows is None)
-    if points.shape[1] <= TREE_FEATURES:
-        tree = cKDTree(points, leafsize=_LEAF)
+    n_queried = count + (rows is None)
+    if points.shape[1] <= MAX_TREE_FEATURES:
+        tree = cKDTree(points, leafsize=_LEAF_SIZE)
         order = tree.indices if rows is None else np.arange(len(rows))
-        neighbors = np.empty((len(queries), wanted), dtype=np.intp)
+        neighbors = np.empty((len(queries), n_queried), dtype=np.intp)
         # Sorted queries visit the same leaves one after the other.
-        nearest = tree.query(queries[order], wanted, workers=effective_n_jobs(-1))[1]
-        neighbors[order] = nearest.reshape(-1, wanted)
+        nearest = tree.query(queries[order], n_queried, workers=effective_n_jobs(-1))[1]
+        neighbors[order] = nearest.reshape(-1, n_queried)
     else:
         from sklearn.neighbors import NearestNeighbors  # slow import
 
@@ -287,7 +290,7 @@ def neighbor_edges(
         if not scipy.sparse.issparse(points):
             shift = exact_shift(points)
             points, queries = points - shift, queries - shift
-        search = NearestNeighbors(n_neighbors=wanted).fit(points)
+        search = NearestNeighbors(n_neighbors=n_queried).fit(points)
         neighbors = search.kneighbors(queries, return_distance=False)
     if rows is None:
         others = neighbors != np.arange(points.shape[0])[:, None]

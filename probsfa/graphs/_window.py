@@ -16,7 +16,7 @@ __all__ = ["Ends", "TiedWindowGraph", "WindowGraph"]
 #: Treatment of windows at the ends: truncated, reflected, or periodic.
 Ends = Literal["open", "mirrored", "ring"]
 
-_WIDEST_DIRECT = 32  # half-width up to which a weighted window is summed lag by lag; by FFT above
+_MAX_DIRECT_HALF_WIDTH = 32  # half-width up to which a weighted window is summed lag by lag; by FFT above
 
 
 class WindowGraph(TrainingGraph):
@@ -50,7 +50,7 @@ class WindowGraph(TrainingGraph):
         rows = np.repeat(np.arange(n), 2 * d + 1)
         columns = rows + np.tile(lags, n)
         if self.ends != "open":
-            columns = self._bring_inside(columns)
+            columns = self._reflected(columns)
         inside = (columns >= 0) & (columns < n)
         values = np.tile(self._weight_of(np.abs(lags)), n)[inside]
         edges = scipy.sparse.csr_array((values, (rows[inside], columns[inside])), shape=(n, n))
@@ -68,8 +68,8 @@ class WindowGraph(TrainingGraph):
         n = self.n_vertices
         loops = np.full(n, self._weight_of(np.zeros(1, dtype=np.intp))[0])
         if self.ends == "mirrored":
-            for place in (np.arange(n), np.arange(n)[::-1]):  # reflected onto itself
-                loops += self._weight_of(2 * place + 1)
+            for positions in (np.arange(n), np.arange(n)[::-1]):  # reflected onto itself
+                loops += self._weight_of(2 * positions + 1)
         return loops
 
     def weights_inside(self, starts: IntArray, blocks: IntArray) -> FloatArray:
@@ -89,20 +89,24 @@ class WindowGraph(TrainingGraph):
         """
         n, d = self.n_vertices, self.half_width
         up_to = np.cumsum(self._weight_of(np.arange(d + 1)))  # of lags 0 to l
-        place = np.arange(n)
+        positions = np.arange(n)
         first = starts[blocks]
         last = np.append(starts[1:], n)[blocks] - 1
 
-        def below(lag: IntArray) -> FloatArray:  # weights of lags 0 to `lag`
+        def cumulative_weights(lag: IntArray) -> FloatArray:  # weights of lags 0 to `lag`
             return up_to[np.minimum(lag, d)]
 
-        total = below(last - place) + below(place - first) - up_to[0]
+        total = cumulative_weights(last - positions) + cumulative_weights(positions - first) - up_to[0]
         if self.ends == "ring":  # around the ring
-            total += 2.0 * below(first + n) - below(n - 1 - place + first) - below(n - 1 - last + place)
+            total += (
+                2.0 * cumulative_weights(first + n)
+                - cumulative_weights(n - 1 - positions + first)
+                - cumulative_weights(n - 1 - last + positions)
+            )
         if self.ends == "mirrored":
-            total += below(place + last + 1) - below(place + first)
-            place, first, last = n - 1 - place, n - 1 - last, n - 1 - first
-            total += below(place + last + 1) - below(place + first)
+            total += cumulative_weights(positions + last + 1) - cumulative_weights(positions + first)
+            positions, first, last = n - 1 - positions, n - 1 - last, n - 1 - first
+            total += cumulative_weights(positions + last + 1) - cumulative_weights(positions + first)
         return np.add.reduceat(total, starts)
 
     def _weight_of(self, lags: IntArray) -> FloatArray:
@@ -124,17 +128,17 @@ class WindowGraph(TrainingGraph):
         size = max(block_rows(X.n_features), 4 * d)  # rows read twice are a small share
         for start in range(0, n, size):
             stop = min(start + size, n)
-            places = np.arange(start - d, stop + d)
+            positions = np.arange(start - d, stop + d)
             if self.ends != "open":
-                around = X.take(self._bring_inside(places))
+                surrounding = X.take(self._reflected(positions))
             else:
-                around = np.zeros((len(places), X.n_features), dtype=np.float64)
-                inside = slice(max(0, d - start), len(places) - max(0, stop + d - n))
-                around[inside] = X.take(slice(max(0, start - d), min(n, stop + d)))
-            here = around[d : d + stop - start]
-            product = self.degrees[start:stop, None] * here
-            product -= self._sums(around)
-            total += here.T @ product
+                surrounding = np.zeros((len(positions), X.n_features), dtype=np.float64)
+                inside = slice(max(0, d - start), len(positions) - max(0, stop + d - n))
+                surrounding[inside] = X.take(slice(max(0, start - d), min(n, stop + d)))
+            inner_rows = surrounding[d : d + stop - start]
+            product = self.degrees[start:stop, None] * inner_rows
+            product -= self._sums(surrounding)
+            total += inner_rows.T @ product
         return total
 
     def _window_sums(self, X: FloatArray) -> FloatArray:
@@ -150,21 +154,21 @@ class WindowGraph(TrainingGraph):
             padded[d + n :] = X[:d]
         return self._sums(padded)
 
-    def _bring_inside(self, places: IntArray) -> IntArray:
+    def _reflected(self, positions: IntArray) -> IntArray:
         """Return the vertices 0 ... n - 1 that correspond to positions beyond the ends."""
         n = self.n_vertices
         if self.ends == "ring":
-            return places % n
-        places = places % (2 * n)  # reflections at -1/2 and n - 1/2
-        return np.minimum(places, 2 * n - 1 - places)
+            return positions % n
+        positions = positions % (2 * n)  # reflections at -1/2 and n - 1/2
+        return np.minimum(positions, 2 * n - 1 - positions)
 
     def _sums(self, padded: FloatArray) -> FloatArray:
         """Return the weighted sum of 2 d + 1 consecutive rows around each row."""
         d, weights = self.half_width, self.weights
         if weights is None:
-            return _sums_in_blocks(padded, d)
+            return _moving_sums(padded, d)
         n = len(padded) - 2 * d
-        if d > _WIDEST_DIRECT:
+        if d > _MAX_DIRECT_HALF_WIDTH:
             from scipy.signal import oaconvolve  # takes long to load
 
             window = np.concatenate([weights[:0:-1], weights])[:, None]
@@ -185,13 +189,18 @@ class WindowGraph(TrainingGraph):
         if self.weights is None:
             steps = rng.randint(-self.half_width, self.half_width + 1, n_steps)
         else:
-            both = np.concatenate([self.weights[:0:-1], self.weights])
-            steps = rng.choice(len(both), size=n_steps, p=both / both.sum()) - self.half_width
+            symmetric_weights = np.concatenate([self.weights[:0:-1], self.weights])
+            steps = (
+                rng.choice(
+                    len(symmetric_weights), size=n_steps, p=symmetric_weights / symmetric_weights.sum()
+                )
+                - self.half_width
+            )
         steps[0] = start
-        return self._bring_inside(np.cumsum(steps))
+        return self._reflected(np.cumsum(steps))
 
 
-def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:
+def _moving_sums(padded: FloatArray, d: int) -> FloatArray:
     """Return the sum of 2 d + 1 consecutive rows around each row.
 
     The rows are divided into blocks of the length of the window. A window covers the end of one block and the
@@ -200,11 +209,11 @@ def _sums_in_blocks(padded: FloatArray, d: int) -> FloatArray:
     """
     n, width = len(padded) - 2 * d, 2 * d + 1
     n_blocks = -(-len(padded) // width)
-    whole = np.zeros((n_blocks * width, padded.shape[1]), dtype=np.float64)
-    whole[: len(padded)] = padded
-    blocks = whole.reshape(n_blocks, width, -1)
-    from_begin = np.cumsum(blocks, axis=1).reshape(whole.shape)
-    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(whole.shape)
+    full = np.zeros((n_blocks * width, padded.shape[1]), dtype=np.float64)
+    full[: len(padded)] = padded
+    blocks = full.reshape(n_blocks, width, -1)
+    from_begin = np.cumsum(blocks, axis=1).reshape(full.shape)
+    to_end = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(full.shape)
     from_begin[width - 1 :: width] = 0.0  # a window that is a block is complete in to_end
     return to_end[:n] + from_begin[width - 1 : width - 1 + n]
 
@@ -286,13 +295,13 @@ class TiedWindowGraph(TrainingGraph):
             present, borders = np.unique(self.blocks[block], return_index=True)
             means[present] += np.add.reduceat(X.take(block), borders)
         means /= self.sizes[:, None]
-        nothing = np.zeros(X.n_features, dtype=np.float64)
-        total = self.window._energy(CentredRows(means, nothing, nothing, self.blocks))
+        zeros = np.zeros(X.n_features, dtype=np.float64)
+        total = self.window._energy(CentredRows(means, zeros, zeros, self.blocks))
         for block in X.blocks():
-            places = self.blocks[block]
+            blocks = self.blocks[block]
             centred = X.take(block)
-            centred -= means[places]
-            total += centred.T @ (self._spread_weights[places, None] * centred)
+            centred -= means[blocks]
+            total += centred.T @ (self._spread_weights[blocks, None] * centred)
         return total
 
     def _block_means(self, X: FloatArray) -> FloatArray:
@@ -303,9 +312,9 @@ class TiedWindowGraph(TrainingGraph):
     def _between_blocks(self) -> scipy.sparse.csr_array:
         """Return the sum of the edge weights between each pair of blocks, (S, S)."""
         edges = self.window.to_sparse().tocoo()
-        places = tuple(self.blocks[ends] for ends in edges.coords)
+        blocks = tuple(self.blocks[ends] for ends in edges.coords)
         n_blocks = len(self.sizes)
-        sums = scipy.sparse.csr_array((edges.data, places), shape=(n_blocks, n_blocks))
+        sums = scipy.sparse.csr_array((edges.data, blocks), shape=(n_blocks, n_blocks))
         sums.setdiag(0.0)
         sums.eliminate_zeros()
         return sums
@@ -319,14 +328,14 @@ class TiedWindowGraph(TrainingGraph):
         # any sample of it; within a block, stay at the sample with the share of the self-loops.
         visited = self._block_walk(int(self.blocks[start]), n_steps, rng)
         sizes, staying = self.sizes[visited], (self._loops / np.maximum(self._inside, 1e-300))[visited]
-        moved = np.diff(visited, prepend=-1) != 0
+        changed_block = np.diff(visited, prepend=-1) != 0
         pick = np.floor(rng.random_sample(n_steps) * sizes).astype(np.intp)
-        others = 1 + np.floor(rng.random_sample(n_steps) * (sizes - 1)).astype(np.intp)
-        shift = np.where(rng.random_sample(n_steps) < staying, 0, others)
+        other_members = 1 + np.floor(rng.random_sample(n_steps) * (sizes - 1)).astype(np.intp)
+        shift = np.where(rng.random_sample(n_steps) < staying, 0, other_members)
         pick[0] = start - self._starts[visited[0]]
-        begins = np.flatnonzero(moved)
-        run = np.cumsum(moved) - 1
-        total = np.cumsum(np.where(moved, 0, shift))
-        member = (pick[begins][run] + total - total[begins][run]) % sizes
+        starts = np.flatnonzero(changed_block)
+        run_number = np.cumsum(changed_block) - 1
+        total = np.cumsum(np.where(changed_block, 0, shift))
+        member = (pick[starts][run_number] + total - total[starts][run_number]) % sizes
         path: IntArray = self._starts[visited] + member
         return path

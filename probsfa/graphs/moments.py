@@ -27,7 +27,7 @@ from probsfa.graphs._rows import check_rows
 
 __all__ = ["CentredRows", "MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
-_BLOCK_CELLS = 2**17  # 1 MiB of float64: with the differences, about the cache of a core
+_BLOCK_SIZE = 2**17  # 1 MiB of float64: with the differences, about the cache of a core
 _BLOCK_ROWS = (256, 8192)  # smaller blocks slow down the matrix product, larger ones gain nothing
 _CONSTANT_ULPS = 4  # a column that varies by less than this many units in the last place counts as constant
 
@@ -193,21 +193,21 @@ class MomentStream:
         rows = as_float_array(values, "values")
         n, lag = len(rows), self.moments.lag
         tail = self.tail[:0] if new_sequence else self.tail
-        begins = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if lengths is not None else np.zeros(1, int)
-        begins[0] = -len(tail)
+        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if lengths is not None else np.zeros(1, int)
+        starts[0] = -len(tail)
 
         moments = _add_rows(self.moments, rows, skip_incomplete)
-        before = np.zeros((min(lag - len(tail), n), rows.shape[1]), dtype=np.float64)  # without partners
-        earlier = np.concatenate([before, tail])
-        border = _difference_scatter(earlier[:n], rows[:lag], begins, 0, lag, skip_incomplete)
-        inside = _difference_scatter(rows[:-lag], rows[lag:], begins, lag, lag, skip_incomplete)
+        padding = np.zeros((min(lag - len(tail), n), rows.shape[1]), dtype=np.float64)  # without partners
+        earlier = np.concatenate([padding, tail])
+        border = _difference_scatter(earlier[:n], rows[:lag], starts, 0, lag, skip_incomplete)
+        inside = _difference_scatter(rows[:-lag], rows[lag:], starts, lag, lag, skip_incomplete)
         moments = replace(
             moments,
             n_differences=moments.n_differences + border[0] + inside[0],
             difference_scatter=moments.difference_scatter + border[1] + inside[1],
         )
-        open_rows = rows[max(0, int(begins[-1])) :] if n else rows
-        if len(begins) > 1:
+        open_rows = rows[max(0, int(starts[-1])) :] if n else rows
+        if len(starts) > 1:
             tail = tail[:0]
         return MomentStream(moments, np.concatenate([tail, open_rows[-lag:]])[-lag:])
 
@@ -263,8 +263,8 @@ def temporal_moments(
 
 def block_rows(n_features: int) -> int:
     """Return the number of rows of `n_features` columns in a block."""
-    fewest, most = _BLOCK_ROWS
-    return min(max(_BLOCK_CELLS // max(n_features, 1), fewest), most)
+    minimum, maximum = _BLOCK_ROWS
+    return min(max(_BLOCK_SIZE // max(n_features, 1), minimum), maximum)
 
 
 def rounding_variance(mean: FloatArray) -> FloatArray:
@@ -305,14 +305,14 @@ def _add_rows(moments: Moments, rows: FloatArray, skip_incomplete: bool) -> Mome
 def _difference_scatter(
     earlier: FloatArray,
     later: FloatArray,
-    begins: NDArray[np.intp],
+    starts: NDArray[np.intp],
     first: int,
     lag: int,
     skip_incomplete: bool,
 ) -> tuple[int, FloatArray]:
     """Count the valid pairs of rows and sum the outer products of their differences.
 
-    `first` is the index of the first later row and `begins` are the indices at which sequences begin; a pair
+    `first` is the index of the first later row and `starts` are the indices at which sequences begin; a pair
     is valid if at least `lag` rows of the sequence precede its later row.
     """
     count, total = 0, np.zeros((later.shape[1], later.shape[1]), dtype=np.float64)
@@ -320,7 +320,7 @@ def _difference_scatter(
     for start in range(0, len(later), size):
         stop = min(start + size, len(later))
         index = np.arange(first + start, first + stop)
-        valid = index - begins[np.searchsorted(begins, index, side="right") - 1] >= lag
+        valid = index - starts[np.searchsorted(starts, index, side="right") - 1] >= lag
         change = later[start:stop] - earlier[start:stop]
         if skip_incomplete:
             valid &= ~np.isnan(change).any(axis=1)
@@ -371,8 +371,8 @@ class CentredRows:
 
     def take(self, index: slice | IntArray, columns: slice = slice(None)) -> FloatArray:
         """Return some rows and columns, centred, as a new array."""
-        places = index if self.order is None else self.order[index]
-        centred: FloatArray = self.rows[places, columns] - self.origin[columns]
+        positions = index if self.order is None else self.order[index]
+        centred: FloatArray = self.rows[positions, columns] - self.origin[columns]
         centred -= self.offset[columns]
         return centred
 

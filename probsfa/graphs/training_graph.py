@@ -49,8 +49,8 @@ __all__ = [
 
 IntArray = NDArray[np.intp]
 
-_MOST_EDGES = 2**28  # limit for to_sparse: 4 GiB with indices, and as much during construction
-_PANEL_CELLS = 2**23  # 64 MiB of float64: block of columns multiplied by the Laplacian
+_MAX_EDGES = 2**28  # limit for to_sparse: 4 GiB with indices, and as much during construction
+_BLOCK_SIZE = 2**23  # 64 MiB of float64: block of columns multiplied by the Laplacian
 
 
 class TrainingGraph(ABC):
@@ -121,7 +121,7 @@ class TrainingGraph(ABC):
         """
         n, n_features = len(X), X.n_features
         total = np.zeros((n_features, n_features), dtype=np.float64)
-        n_panels = min(n_features, -(-n * n_features // _PANEL_CELLS))
+        n_panels = min(n_features, -(-n * n_features // _BLOCK_SIZE))
         borders = np.linspace(0, n_features, n_panels + 1).astype(int).tolist()
         for first, stop in itertools.pairwise(borders):
             panel = slice(first, stop)
@@ -236,9 +236,9 @@ class TrainingGraph(ABC):
         rng = check_random_state(random_state)
         jumps = rng.random_sample(n_steps) < teleport
         jumps[0] = True
-        begins = np.flatnonzero(jumps)
-        starts = rng.choice(self.n_vertices, size=len(begins), p=self.node_weights / self.Q)
-        lengths = np.diff(np.append(begins, n_steps))
+        starts_of_walks = np.flatnonzero(jumps)
+        starts = rng.choice(self.n_vertices, size=len(starts_of_walks), p=self.node_weights / self.Q)
+        lengths = np.diff(np.append(starts_of_walks, n_steps))
         walks = [self._random_walk(int(s), int(n), rng) for s, n in zip(starts, lengths, strict=True)]
         return np.concatenate(walks)
 
@@ -294,7 +294,7 @@ def check_edges(n_edges: float, instead: str) -> None:
     instead : str
         Less expensive alternative, a clause.
     """
-    if n_edges > _MOST_EDGES:
+    if n_edges > _MAX_EDGES:
         raise MemoryError(
             f"This graph has {n_edges:.3g} edges, {16 * n_edges / 2**30:.3g} GiB as a sparse matrix. "
             f"laplacian_matmul and graph_moments do not require the matrix, and {instead}."
@@ -329,14 +329,14 @@ class SparseWalk:
     def __call__(self, start: int, n_steps: int, rng: np.random.RandomState) -> NDArray[np.intp]:
         """Return `n_steps` vertices of a walk from `start`; it stays at a vertex without edges."""
         borders, targets, sums = self._borders, self._targets, self._sums
-        path, here = np.empty(n_steps, dtype=np.intp), start
+        path, current = np.empty(n_steps, dtype=np.intp), start
         for step, u in enumerate(rng.random_sample(n_steps).tolist()):
-            path[step] = here
-            first, stop = borders[here], borders[here + 1]
+            path[step] = current
+            first, stop = borders[current], borders[current + 1]
             if first < stop:
-                wanted = sums[first] + u * (sums[stop] - sums[first])
-                edge = bisect_right(sums, wanted, first + 1, stop + 1) - 1
-                here = targets[min(edge, stop - 1)]
+                target_sum = sums[first] + u * (sums[stop] - sums[first])
+                edge = bisect_right(sums, target_sum, first + 1, stop + 1) - 1
+                current = targets[min(edge, stop - 1)]
         return path
 
 
@@ -386,11 +386,11 @@ class GraphSums(NamedTuple):
         """Return the moments of both sets of samples on the disjoint union of their graphs."""
         Q, R = self.Q + other.Q, self.R + other.R
         q, r = other.Q / Q, other.R / R
-        one, two = self.moments, other.moments
-        gap = two.mean - one.mean
-        mean = one.mean + q * gap
-        covariance = (1 - q) * one.covariance + q * two.covariance + q * (1 - q) * np.outer(gap, gap)
-        difference_moment = (1 - r) * one.difference_moment + r * two.difference_moment
+        first, second = self.moments, other.moments
+        gap = second.mean - first.mean
+        mean = first.mean + q * gap
+        covariance = (1 - q) * first.covariance + q * second.covariance + q * (1 - q) * np.outer(gap, gap)
+        difference_moment = (1 - r) * first.difference_moment + r * second.difference_moment
         moments = GraphMoments(mean, covariance, difference_moment, rounding_variance(mean))
         return GraphSums(moments, Q, R, self.n_samples + other.n_samples)
 

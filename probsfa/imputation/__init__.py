@@ -49,15 +49,15 @@ __all__ = [
     "default_methods",
 ]
 
-_INTERNAL = "It is internal."
-_MEASURES = "Use compare_methods, or the functions of probsfa.metrics."
-_MASKS = "Use probsfa.datasets.hide_cells or hide_blocks, which return the mask of hidden values."
+_INTERNAL_ADVICE = "It is internal."
+_METRICS_ADVICE = "Use compare_methods, or the functions of probsfa.metrics."
+_MASKS_ADVICE = "Use probsfa.datasets.hide_cells or hide_blocks, which return the mask of hidden values."
 __getattr__ = deprecated(
     __name__,
     {
-        "Errors": ("probsfa.imputation.comparison:Errors", _MEASURES),
-        "score": ("probsfa.imputation.comparison:errors_of", _MEASURES),
-        "Progress": ("probsfa.imputation.comparison:Progress", _INTERNAL),
+        "Errors": ("probsfa.imputation.comparison:Errors", _METRICS_ADVICE),
+        "score": ("probsfa.imputation.comparison:errors_of", _METRICS_ADVICE),
+        "Progress": ("probsfa.imputation.comparison:Progress", _INTERNAL_ADVICE),
         "Method": (
             "probsfa.imputation.filled:Method",
             "Any object with a name and a method fill is accepted.",
@@ -66,7 +66,7 @@ __getattr__ = deprecated(
             "probsfa.imputation.hiding:Hiding",
             "Any object with a name and a method choose is accepted.",
         ),
-        "hide": ("probsfa.imputation.hiding:without_hidden", _MASKS),
-        "fit_quietly": ("probsfa.imputation.methods:fit_quietly", _INTERNAL),
+        "hide": ("probsfa.imputation.hiding:without_hidden", _MASKS_ADVICE),
+        "fit_quietly": ("probsfa.imputation.methods:fit_quietly", _INTERNAL_ADVICE),
     },
 )

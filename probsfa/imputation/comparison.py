@@ -150,9 +150,9 @@ def compare_methods(
         raise ValueError("seeds must be one or more; got none.")
     series = check_series(X, times)
     # Rows of an even index are evenly spaced, in spite of rounding errors of their times.
-    when = None if series.times is None or series.step is not None else series.restore(series.times)
+    time_values = None if series.times is None or series.step is not None else series.restore(series.times)
     groups = [hidings] if at_once else [[hiding] for hiding in hidings]
-    n_runs, done = len(groups) * len(seeds) * len(methods), 0
+    n_runs, n_done = len(groups) * len(seeds) * len(methods), 0
     comparisons = []
     for group in groups:
         runs: list[dict[str, list[Score]]] = [{name: [] for name in names} for _ in group]
@@ -160,25 +160,25 @@ def compare_methods(
             pattern = np.full(series.values.shape, -1)  # of each hidden value
             for i, hiding in enumerate(group):
                 pattern[hiding.choose(series.values, seed)] = i
-            seen = series.restore(without_hidden(series.values, pattern >= 0))
+            observed = series.restore(without_hidden(series.values, pattern >= 0))
             # A pattern is scored by its own values; the true values of other patterns are NaN.
             others = [(pattern >= 0) & (pattern != i) for i in range(len(group))]
             truths = [series.restore(np.where(other, np.nan, series.values)) for other in others]
             filled = {}
             for method in methods:
                 if progress is not None:
-                    progress(done, n_runs, method.name)
-                begin = time.perf_counter()
-                result = method.fill(seen, times=when)
-                seconds = time.perf_counter() - begin
+                    progress(n_done, n_runs, method.name)
+                start_time = time.perf_counter()
+                result = method.fill(observed, times=time_values)
+                seconds = time.perf_counter() - start_time
                 for truth, of_pattern in zip(truths, runs, strict=True):
-                    errors = errors_of(truth, seen, result, method.name)
+                    errors = errors_of(truth, observed, result, method.name)
                     of_pattern[method.name].append(Score(method.name, *errors, seconds))
                 filled[method.name] = result
-                done += 1
+                n_done += 1
         for hiding, of_pattern in zip(group, runs, strict=True):
             scores = tuple(average(run) for run in of_pattern.values())
-            comparisons.append(Comparison(hiding.name, scores, seen, filled))
+            comparisons.append(Comparison(hiding.name, scores, observed, filled))
     return comparisons
 
 
@@ -221,25 +221,25 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
         raise ValueError(f"{name} left values missing; each hidden value must be imputed.")
     scales = np.nanstd(seen, axis=0)
     scales = np.where(scales > 0.0, scales, 1.0)
-    covered = None
+    is_covered = None
     if filled.std is not None:
-        covered = metrics.coverage(truth, values, _joined(filled.std, "std"), LEVEL, mask=hidden)
+        is_covered = metrics.coverage(truth, values, _joined(filled.std, "std"), LEVEL, mask=hidden)
     return Errors(
         metrics.rmse(truth, values, mask=hidden, scale=scales),
         metrics.mae(truth, values, mask=hidden, scale=scales),
-        covered,
+        is_covered,
     )
 
 
 def average(scores: Iterable[Score]) -> Score:
     """Return the mean of the scores of one method; coverage is averaged over runs with intervals."""
     scores = list(scores)
-    covered = [each.coverage for each in scores if each.coverage is not None]
+    coverages = [each.coverage for each in scores if each.coverage is not None]
     return Score(
         scores[0].method,
         float(np.mean([each.rmse for each in scores])),
         float(np.mean([each.mae for each in scores])),
-        float(np.mean(covered)) if covered else None,
+        float(np.mean(coverages)) if coverages else None,
         float(np.mean([each.seconds for each in scores])),
     )
 

@@ -12,7 +12,7 @@ from probsfa.datasets import hide_blocks, hide_cells
 
 __all__ = ["HiddenBlocks", "HiddenCells", "Hiding", "without_hidden"]
 
-_FEWEST = 2  # minimum number of observed values left in a column
+_MIN_OBSERVED = 2  # minimum number of observed values left in a column
 
 
 class Hiding(Protocol):
@@ -51,7 +51,7 @@ class HiddenCells:
     @property
     def name(self) -> str:
         """Description of the pattern."""
-        return f"{_part(self.fraction)}, single values"
+        return f"{_percentage_text(self.fraction)}, single values"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
         """Select values with a random seed; returns an array of bool in the shape of X."""
@@ -87,7 +87,7 @@ class HiddenBlocks:
     @property
     def name(self) -> str:
         """Description of the pattern."""
-        return f"{_part(self.fraction)}, in blocks of {self.length} rows"
+        return f"{_percentage_text(self.fraction)}, in blocks of {self.length} rows"
 
     def choose(self, X: NDArray[np.float64], seed: int) -> BoolArray:
         """Select values with a random seed; returns an array of bool in the shape of X."""
@@ -122,11 +122,11 @@ def without_hidden(X: ArrayLike, hidden: ArrayLike) -> NDArray[np.float64]:
     [[nan, 1.0], [2.0, 2.0], [3.0, 3.0]]
     """
     values = as_float_array(X, "X")
-    seen = np.where(hidden, np.nan, values)
-    bare = np.count_nonzero(~np.isnan(seen), axis=0) < _FEWEST
-    seen[:, bare] = values[:, bare]
-    return seen
+    observed = np.where(hidden, np.nan, values)
+    has_too_few = np.count_nonzero(~np.isnan(observed), axis=0) < _MIN_OBSERVED
+    observed[:, has_too_few] = values[:, has_too_few]
+    return observed
 
 
-def _part(fraction: float) -> str:
+def _percentage_text(fraction: float) -> str:
     return f"{100.0 * fraction:g} % of the observed values hidden"

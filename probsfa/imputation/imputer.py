@@ -238,8 +238,8 @@ class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
         kept = names[self._kept]
         if self.indicator_ is None:
             return kept
-        of = [f"missingindicator_{name}" for name in names[self.indicator_.features_]]
-        return np.concatenate([kept, np.array(of, dtype=object)])
+        indicator_names = [f"missingindicator_{name}" for name in names[self.indicator_.features_]]
+        return np.concatenate([kept, np.array(indicator_names, dtype=object)])
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the model is fitted."""
@@ -349,11 +349,11 @@ def _by_group(groups: Any, n_rows: int) -> tuple[NDArray[np.intp], list[int]]:
     labels = pd.Series(np.asarray(groups))
     if len(labels) != n_rows:
         raise ValueError(f"groups must have one label for each of the {n_rows} rows of X; got {len(labels)}.")
-    codes, found = pd.factorize(labels)
+    codes, group_labels = pd.factorize(labels)
     if (codes < 0).any():
         row = int(np.argmax(codes < 0))
         raise ValueError(f"groups[{row}] is missing. Pass a label for every row of X.")
-    return np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(found)).tolist()
+    return np.argsort(codes, kind="stable"), np.bincount(codes, minlength=len(group_labels)).tolist()
 
 
 def _in_order(times: Any, order: NDArray[np.intp]) -> Any:

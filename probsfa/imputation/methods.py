@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-_ROUNDS = 5
+_N_ITERATIONS = 5
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class IterativeRegression:
         # For small matrices more threads are slower.
         with one_blas_thread(), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # few rounds are intended
-            guesses = IterativeImputer(max_iter=_ROUNDS, random_state=0).fit_transform(series.values)
-        return fill_missing(X, series, np.asarray(guesses))
+            imputed = IterativeImputer(max_iter=_N_ITERATIONS, random_state=0).fit_transform(series.values)
+        return fill_missing(X, series, np.asarray(imputed))
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class EstimatorImputation:
         with warnings.catch_warnings():
             # Comparisons already include linear interpolation.
             warnings.filterwarnings("ignore", message="Observed values left out one at a time")
-            values, std = fitted.impute(X, return_std=True, **_only_given(times=times))
+            values, std = fitted.impute(X, return_std=True, **_given_arguments(times=times))
         return Filled(values, std, fitted)
 
 
@@ -270,7 +270,7 @@ def fit_quietly(estimator: Any, X: Any, *, times: Any = None) -> Any:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return estimator.fit(X, **_only_given(times=times))
+        return estimator.fit(X, **_given_arguments(times=times))
 
 
 def _interpolated(series: Sequences) -> FloatArray:
@@ -290,6 +290,6 @@ def _interpolated(series: Sequences) -> FloatArray:
     return lines
 
 
-def _only_given(**arguments: Any) -> dict[str, Any]:
+def _given_arguments(**arguments: Any) -> dict[str, Any]:
     """Omit arguments that are None, for estimators without these arguments."""
     return {name: value for name, value in arguments.items() if value is not None}

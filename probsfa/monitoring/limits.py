@@ -10,17 +10,17 @@ __all__ = [
     "contiguous_folds",
     "control_limits",
     "empirical_limits",
-    "rows_with_a_value",
+    "is_evaluated",
     "tail_limits",
     "trailing_means",
 ]
 
 # Expected number of exceedances for which a quantile is sufficiently accurate.
-_MANY_EVENTS = 20
+_MIN_EXCESSES_OF_FIT = 20
 # Share of the rows in the tail, and minimum number of rows in it.
-_TAIL, _FEWEST_EXCESSES = 0.1, 20
+_TAIL, _MIN_EXCESSES = 0.1, 20
 # Shape parameters below which the tail is numerically exponential.
-_NO_SHAPE = 1e-8
+_MIN_SHAPE = 1e-8
 
 
 def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[int, int, int]]]:
@@ -56,18 +56,18 @@ def trailing_means(values: FloatArray, window: int) -> FloatArray:
     means = np.full(values.shape, np.nan)
     if len(values) < window:
         return means
-    seen = ~np.isnan(values)
-    known = np.where(seen, values, 0.0)
+    observed = ~np.isnan(values)
+    observed_values = np.where(observed, values, 0.0)
     n = len(values) - window + 1
     counts, totals = np.zeros((n, *values.shape[1:]), dtype=np.intp), np.zeros((n, *values.shape[1:]))
-    for first in range(window):  # an array of all windows would be `window` copies of the values
-        counts += seen[first : first + n]
-        totals += known[first : first + n]
+    for offset in range(window):  # an array of all windows would be `window` copies of the values
+        counts += observed[offset : offset + n]
+        totals += observed_values[offset : offset + n]
     np.divide(totals, counts, out=means[window - 1 :], where=counts > 0)
     return means
 
 
-def rows_with_a_value(statistics: FloatArray) -> BoolArray:
+def is_evaluated(statistics: FloatArray) -> BoolArray:
     """Return a mask (N,) of the rows with at least one statistic (N, S)."""
     return np.asarray(~np.isnan(statistics).all(axis=1))
 
@@ -99,12 +99,12 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     UserWarning
         If there are too few rows for the rate; limits are then at least the largest values.
     """
-    n, n_statistics = int(np.count_nonzero(rows_with_a_value(held_out))), held_out.shape[1]
-    limits, beyond = empirical_limits(held_out, alpha, joint=joint)
-    if alpha * n < _MANY_EVENTS:
+    n, n_statistics = int(np.count_nonzero(is_evaluated(held_out))), held_out.shape[1]
+    limits, excess_counts = empirical_limits(held_out, alpha, joint=joint)
+    if alpha * n < _MIN_EXCESSES_OF_FIT:
         rate = alpha / n_statistics if joint else alpha
         limits = np.maximum(limits, tail_limits(held_out, rate))
-    if beyond == 0:
+    if excess_counts == 0:
         warnings.warn(
             f"{n} normal rows are too few for alpha={alpha:g} with {n_statistics} statistics: limits are "
             "the largest values or above. Use more rows or a larger alpha.",
@@ -133,18 +133,18 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     k : int
         Number of values of a statistic above its limit.
     """
-    judged = values[rows_with_a_value(values)]
-    n = len(judged)
-    descending = np.sort(np.where(np.isnan(judged), -np.inf, judged), axis=0)[::-1]
+    tested = values[is_evaluated(values)]
+    n = len(tested)
+    descending = np.sort(np.where(np.isnan(tested), -np.inf, tested), axis=0)[::-1]
     k = int(np.floor(alpha * n + 1e-9))
     if joint:
         # The rank of a value is the number of values at least as large. A row exceeds a limit if its smallest
         # rank is at most k.
         ranks = np.stack(
-            [np.searchsorted(-descending[:, s], -judged[:, s], side="right") for s in range(judged.shape[1])],
+            [np.searchsorted(-descending[:, s], -tested[:, s], side="right") for s in range(tested.shape[1])],
             axis=1,
         )
-        best = np.sort(np.where(np.isnan(judged), n + 1, ranks).min(axis=1))
+        best = np.sort(np.where(np.isnan(tested), n + 1, ranks).min(axis=1))
         k = int(best[k]) - 1
     limits = descending[k]
     return np.where(np.isneginf(limits), np.inf, limits), k
@@ -181,14 +181,14 @@ def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     for s, column in enumerate(values.T):
         descending = np.sort(column[~np.isnan(column)])[::-1]
         n = len(descending)
-        n_above = max(_FEWEST_EXCESSES, round(_TAIL * n))
-        if n < 2 * _FEWEST_EXCESSES or rate * n >= n_above:
+        n_above = max(_MIN_EXCESSES, round(_TAIL * n))
+        if n < 2 * _MIN_EXCESSES or rate * n >= n_above:
             continue
         threshold = descending[n_above]
         excesses = descending[:n_above] - threshold
         mean, variance = float(np.mean(excesses)), float(np.var(excesses))
         shape = max(0.5 * (1.0 - mean**2 / variance), 0.0) if variance > 0.0 else 0.0
         times_rarer = n_above / (rate * n)
-        growth = np.log(times_rarer) if shape < _NO_SHAPE else (times_rarer**shape - 1.0) / shape
+        growth = np.log(times_rarer) if shape < _MIN_SHAPE else (times_rarer**shape - 1.0) / shape
         limits[s] = threshold + (1.0 - shape) * mean * growth
     return limits

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._saving import Saved
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
-from probsfa.monitoring.limits import contiguous_folds, control_limits, rows_with_a_value, trailing_means
+from probsfa.monitoring.limits import contiguous_folds, control_limits, is_evaluated, trailing_means
 from probsfa.monitoring.statistics import (
     Chart,
     charts_of_latents,
@@ -200,8 +200,8 @@ class ProcessMonitor(Saved, BaseEstimator):
                 )
             parts.append(self._statistics(held_out, charts))
         values = np.concatenate(parts)
-        judged = rows_with_a_value(values)
-        if not judged.any():
+        tested = is_evaluated(values)
+        if not tested.any():
             raise ValueError(
                 f"window={self.window} leaves no row with a statistic: all segments of the "
                 f"n_folds={self.n_folds} folds are shorter. Use a shorter window or longer sequences."
@@ -209,7 +209,7 @@ class ProcessMonitor(Saved, BaseEstimator):
         limits = control_limits(values, self.alpha, joint=self.joint)
         self.limits_ = dict(zip(self.statistics_, limits.tolist(), strict=True))
         self._held_out = values
-        self.false_alarm_rate_ = float(np.mean(np.any(values[judged] > limits, axis=1)))
+        self.false_alarm_rate_ = float(np.mean(np.any(values[tested] > limits, axis=1)))
         return self
 
     @property
@@ -286,15 +286,15 @@ class ProcessMonitor(Saved, BaseEstimator):
         charts = self._charts(self.model_, rows)
         ratios = self._statistics(rows, charts) / np.array(list(self.limits_.values()))
         if statistic is None:
-            chosen = np.argmax(np.where(np.isnan(ratios), -np.inf, ratios), axis=1)
+            selected = np.argmax(np.where(np.isnan(ratios), -np.inf, ratios), axis=1)
         else:
-            chosen = np.full(len(ratios), self.statistics_.index(statistic))
+            selected = np.full(len(ratios), self.statistics_.index(statistic))
         out = np.full(rows.sequences.values.shape, np.nan)
-        for s in np.unique(chosen):
+        for s in np.unique(selected):
             name = self.statistics_[s]
             reductions = np.concatenate([trailing_means(c[name].reductions(), self.window) for c in charts])
-            judged = (chosen == s) & ~np.isnan(ratios[:, s])
-            out[judged] = reductions[judged]
+            tested = (selected == s) & ~np.isnan(ratios[:, s])
+            out[tested] = reductions[tested]
         return rows.restore(out, getattr(self, "feature_names_in_", range(self.n_features_in_)))
 
     def plot(
@@ -359,19 +359,20 @@ class ProcessMonitor(Saved, BaseEstimator):
     def _count_slow(self, model: Any) -> int:
         """Return the number of slow features of the fitted model."""
         if isinstance(model, ProbabilisticSFA):
-            most = model.params_.n_components
+            maximum = model.params_.n_components
             by_rule = slow_latents(model.params_)
         else:
-            most = len(model.components_)
+            maximum = len(model.components_)
             moments = (model.moments_.covariance, model.moments_.difference_moment)
             variance, change = (np.diagonal(moment) for moment in moments)
-            varies = variance > 0.0
-            by_rule = slower_than_columns(model.delta_values_, change[varies] / variance[varies])
-        if self.n_slow is not None and self.n_slow > most:
+            is_varying = variance > 0.0
+            by_rule = slower_than_columns(model.delta_values_, change[is_varying] / variance[is_varying])
+        if self.n_slow is not None and self.n_slow > maximum:
             raise ValueError(
-                f"n_slow={self.n_slow} is more than the {most} features of the model. Use at most {most}."
+                f"n_slow={self.n_slow} is more than the {maximum} features of the model. "
+                f"Use at most {maximum}."
             )
-        return min(by_rule, most) if self.n_slow is None else self.n_slow
+        return min(by_rule, maximum) if self.n_slow is None else self.n_slow
 
     def _check(self, X: Any, lengths: Any, times: Any) -> "_Rows":
         check_is_fitted(self)
@@ -388,8 +389,8 @@ class ProcessMonitor(Saved, BaseEstimator):
                 slow = np.arange(model.params_.n_states) < self.n_slow_
                 slow[model.params_.n_components :] = True  # cycles and smooth factors
                 result = cast(FilterResult, model.filter(x, times=times)).arrays
-                lacking: BoolArray = np.asarray(np.isnan(values).all(axis=1))
-                charts.append(charts_of_latents(result, slow, lacking))
+                missing: BoolArray = np.asarray(np.isnan(values).all(axis=1))
+                charts.append(charts_of_latents(result, slow, missing))
             else:
                 features = np.asarray(model.transform(x), dtype=np.float64)
                 charts.append(charts_of_slow_features(model, features, values, self.n_slow_))
@@ -424,39 +425,39 @@ class _Rows:
         values = [sequences.values[s] for s in sequences.slices]
         if sequences.is_list:
             pieces = [x if hasattr(x, "iloc") else array for x, array in zip(X, values, strict=True)]
-            when = [None] * len(pieces) if times is None else list(times)
+            time_values = [None] * len(pieces) if times is None else list(times)
         else:
             pieces = [X.iloc[s] for s in sequences.slices] if hasattr(X, "iloc") else values
-            when = [None if times is None else times[s] for s in sequences.slices]
-        made = cls(pieces, values, when)
-        made.X, made.sequences = X, sequences
-        return made
+            time_values = [None if times is None else times[s] for s in sequences.slices]
+        rows = cls(pieces, values, time_values)
+        rows.X, rows.sequences = X, sequences
+        return rows
 
     def take(self, segments: list[tuple[int, int, int]]) -> "_Rows":
         """Return segments, each as a sequence."""
         pieces: list[Any] = []
         values, times = [], []
         for i, a, b in segments:
-            x, when = self.pieces[i], self.times[i]
+            x, time_values = self.pieces[i], self.times[i]
             pieces.append(x.iloc[a:b] if hasattr(x, "iloc") else x[a:b])
             values.append(self.values[i][a:b])
-            times.append(None if when is None else when[a:b])
+            times.append(None if time_values is None else time_values[a:b])
         return _Rows(pieces, values, times)
 
     def without(self, segments: list[tuple[int, int, int]]) -> "_Rows":
         """Return the sequences without some segments, at most one in each sequence."""
-        left_out = {i: (a, b) for i, a, b in segments}
-        rest = []
+        excluded = {i: (a, b) for i, a, b in segments}
+        remaining = []
         for i, x in enumerate(self.values):
-            a, b = left_out.get(i, (0, 0))
-            rest += [(i, first, last) for first, last in ((0, a), (b, len(x))) if first < last]
-        return self.take(rest)
+            a, b = excluded.get(i, (0, 0))
+            remaining += [(i, first, last) for first, last in ((0, a), (b, len(x))) if first < last]
+        return self.take(remaining)
 
     def fit(self, model: Any) -> Any:
         """Fit a model to all sequences."""
-        several = len(self.pieces) > 1
-        given = {} if self.times[0] is None else {"times": self.times if several else self.times[0]}
-        return model.fit(self.pieces if several else self.pieces[0], **given)
+        has_several = len(self.pieces) > 1
+        given = {} if self.times[0] is None else {"times": self.times if has_several else self.times[0]}
+        return model.fit(self.pieces if has_several else self.pieces[0], **given)
 
     def restore(self, values: FloatArray, columns: Any) -> Any:
         """Return values (N, S) as one DataFrame, or one for each sequence of a list."""
@@ -465,11 +466,13 @@ class _Rows:
         return [_frame(values[s], columns, x) for x, s in zip(self.X, self.sequences.slices, strict=True)]
 
 
-def _frame(values: FloatArray, columns: Any, like: Any = None) -> Any:
+def _frame(values: FloatArray, columns: Any, template: Any = None) -> Any:
     """Return a DataFrame with the index of another one, if that is a DataFrame."""
     import pandas as pd
 
-    return pd.DataFrame(values, index=like.index if hasattr(like, "iloc") else None, columns=list(columns))
+    return pd.DataFrame(
+        values, index=template.index if hasattr(template, "iloc") else None, columns=list(columns)
+    )
 
 
 def _takes_missing(model: Any) -> bool:

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 # Variance below which a direction is not determined by the rows so far.
-_LEAST_VARIANCE = 1e-9
+_MIN_VARIANCE = 1e-9
 
 
 class Chart(NamedTuple):
@@ -109,14 +109,16 @@ def charts_of_slow_features(
     changes = changes / np.sqrt(np.maximum(model.delta_values_, np.finfo(float).tiny))
     weights = None if model.expansion_ is not None else model.components_
     charts = {}
-    for name, which in (("", slice(0, n_slow)), (" fast", slice(n_slow, None))):
-        if features[:, which].shape[1] == 0:
+    for name, columns in (("", slice(0, n_slow)), (" fast", slice(n_slow, None))):
+        if features[:, columns].shape[1] == 0:
             continue
-        response = None if weights is None else weights[which]
-        charts["T2" + name] = _chart(features[:, which], response)
+        response = None if weights is None else weights[columns]
+        charts["T2" + name] = _chart(features[:, columns], response)
         if response is not None:
-            response = response / np.sqrt(np.maximum(model.delta_values_[which, None], np.finfo(float).tiny))
-        charts["S2" + name] = _chart(changes[:, which], response)
+            response = response / np.sqrt(
+                np.maximum(model.delta_values_[columns, None], np.finfo(float).tiny)
+            )
+        charts["S2" + name] = _chart(changes[:, columns], response)
     if weights is not None and len(weights) < model.rank_:
         scale = np.sqrt(np.diagonal(model.moments_.covariance))
         units = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0.0)
@@ -128,7 +130,7 @@ def charts_of_slow_features(
 _ORDER = ["T2", "T2 fast", "S2", "S2 fast", "residual"]
 
 
-def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray) -> dict[str, Chart]:
+def charts_of_latents(result: FilterResult, slow: BoolArray, missing: BoolArray) -> dict[str, Chart]:
     """Compute the statistics of one sequence by the probabilistic model.
 
     Parameters
@@ -137,7 +139,7 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray)
         Filtered distributions of the factors of a sequence.
     slow : ndarray of bool of shape (K,)
         Slow states.
-    lacking : ndarray of bool of shape (T,)
+    missing : ndarray of bool of shape (T,)
         Rows without observations, which have no statistic.
 
     Returns
@@ -145,22 +147,29 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray)
     dict of Chart
         As from :func:`charts_of_slow_features`, always with ``"residual"``.
     """
-    known = np.eye(len(slow)) - result.covariances
+    predicted_covariances = np.eye(len(slow)) - result.covariances
     step = transition_matrices(result)
-    before = np.concatenate([np.zeros_like(known[:1]), known[:-1]])
-    crossed = step @ before
-    moving = known + before - crossed - np.swapaxes(crossed, 1, 2)
+    previous_covariances = np.concatenate(
+        [np.zeros_like(predicted_covariances[:1]), predicted_covariances[:-1]]
+    )
+    cross_covariances = step @ previous_covariances
+    moving = (
+        predicted_covariances
+        + previous_covariances
+        - cross_covariances
+        - np.swapaxes(cross_covariances, 1, 2)
+    )
     means = result.means
     changes = means - np.concatenate([np.zeros_like(means[:1]), means[:-1]])
     changes[0] = np.nan
     gain = gains(result)
     charts = {}
-    for name, which in (("", np.flatnonzero(slow)), (" fast", np.flatnonzero(~slow))):
-        if which.size == 0:
+    for name, columns in (("", np.flatnonzero(slow)), (" fast", np.flatnonzero(~slow))):
+        if columns.size == 0:
             continue
-        for letter, vectors, spread in (("T2", means, known), ("S2", changes, moving)):
-            within = spread[:, which[:, None], which]
-            charts[letter + name] = _whitened(vectors[:, which], within, gain[:, which], lacking)
+        for letter, vectors, spread in (("T2", means, predicted_covariances), ("S2", changes, moving)):
+            covariances = spread[:, columns[:, None], columns]
+            charts[letter + name] = _whitened(vectors[:, columns], covariances, gain[:, columns], missing)
     errors = row_errors(result)
     d = errors.cell_errors.shape[1]
     charts["residual"] = Chart(
@@ -169,18 +178,18 @@ def charts_of_latents(result: FilterResult, slow: BoolArray, lacking: BoolArray)
     return {name: charts[name] for name in sorted(charts, key=_ORDER.index)}
 
 
-def equal_tails(values: FloatArray, degrees: NDArray[Any], wanted: int) -> FloatArray:
+def equal_tails(values: FloatArray, degrees: NDArray[Any], target_degrees: int) -> FloatArray:
     """Map chi-squared values to other degrees of freedom with the same tail probability.
 
     By the cube root of Wilson & Hilferty (1931), which is monotone and accurate in the tail. Values with the
     requested degrees are unchanged; values with zero degrees are NaN.
     """
-    few = np.maximum(degrees, 1).astype(np.float64)
-    spread = 2.0 / (9.0 * few)
-    score = (np.cbrt(np.maximum(values, 0.0) / few) - (1.0 - spread)) / np.sqrt(spread)
-    aimed = 2.0 / (9.0 * wanted)
-    moved = wanted * np.maximum(1.0 - aimed + score * np.sqrt(aimed), 0.0) ** 3
-    return np.where(degrees == wanted, values, np.where(degrees > 0, moved, np.nan))
+    safe_degrees = np.maximum(degrees, 1).astype(np.float64)
+    spread = 2.0 / (9.0 * safe_degrees)
+    score = (np.cbrt(np.maximum(values, 0.0) / safe_degrees) - (1.0 - spread)) / np.sqrt(spread)
+    target_variance = 2.0 / (9.0 * target_degrees)
+    scaled = target_degrees * np.maximum(1.0 - target_variance + score * np.sqrt(target_variance), 0.0) ** 3
+    return np.where(degrees == target_degrees, values, np.where(degrees > 0, scaled, np.nan))
 
 
 def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
@@ -198,19 +207,19 @@ def _chart(vectors: FloatArray, response: FloatArray | None) -> Chart:
     return Chart(np.sum(vectors**2, axis=1), reductions)
 
 
-def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, lacking: BoolArray) -> Chart:
+def _whitened(vectors: FloatArray, covariances: FloatArray, gain: FloatArray, missing: BoolArray) -> Chart:
     """Return a chart of Mahalanobis distances of vectors (T, F); `gain` (T, F, D): change by column."""
     variance, axes = np.linalg.eigh(covariances)
-    told = variance > _LEAST_VARIANCE
-    scale = np.where(told, 1.0 / np.sqrt(np.where(told, variance, 1.0)), 0.0)
+    is_determined = variance > _MIN_VARIANCE
+    scale = np.where(is_determined, 1.0 / np.sqrt(np.where(is_determined, variance, 1.0)), 0.0)
     white = scale[:, :, None] * np.swapaxes(axes, 1, 2)
-    long = np.einsum("tfk,tk->tf", white, vectors)
+    whitened = np.einsum("tfk,tk->tf", white, vectors)
 
     def reductions() -> FloatArray:
         response = white @ gain
         power = np.sum(response**2, axis=1)
-        along = np.einsum("tf,tfd->td", long, response) ** 2
+        along = np.einsum("tf,tfd->td", whitened, response) ** 2
         return np.divide(along, power, out=np.zeros_like(along), where=power > 0.0)
 
-    values = equal_tails(np.sum(long**2, axis=1), told.sum(axis=1), vectors.shape[1])
-    return Chart(np.where(lacking, np.nan, values), reductions)
+    values = equal_tails(np.sum(whitened**2, axis=1), is_determined.sum(axis=1), vectors.shape[1])
+    return Chart(np.where(missing, np.nan, values), reductions)

@@ -28,8 +28,8 @@ __all__ = [
 
 def check_feature(feature: Any, n_features: int) -> int:
     """Return the number of a column, or raise a ValueError with the valid numbers."""
-    known = isinstance(feature, numbers.Integral) and not isinstance(feature, bool)
-    if not known or not 0 <= feature < n_features:
+    is_valid = isinstance(feature, numbers.Integral) and not isinstance(feature, bool)
+    if not is_valid or not 0 <= feature < n_features:
         given = repr(feature) if np.isscalar(feature) else f"{type(feature).__name__}"
         raise ValueError(f"feature must be an integer from 0 to {n_features - 1}; got {given:.80}.")
     return int(feature)
@@ -60,10 +60,10 @@ def check_same_length(n_rows: int, **arrays: FloatArray) -> None:
 
 def check_axes(axes: "Sequence[Axes] | NDArray[Any]", n: int, purpose: str) -> "list[Axes]":
     """Return the axes as a list, or raise a ValueError if there are not n."""
-    listed = list(axes)
-    if len(listed) != n:
-        raise ValueError(f"axes must be {n}, {purpose}, got {len(listed)}.")
-    return listed
+    listing = list(axes)
+    if len(listing) != n:
+        raise ValueError(f"axes must be {n}, {purpose}, got {len(listing)}.")
+    return listing
 
 
 def check_level(level: float) -> float:
@@ -90,10 +90,10 @@ def row_times(times: Any, n_rows: int) -> NDArray[Any]:
         return np.arange(n_rows)
     if getattr(times, "tz", None) is not None:
         times = times.tz_convert(None)
-    when = np.asarray(times)
-    if when.shape != (n_rows,):
-        raise ValueError(f"times must have shape ({n_rows},), one for each row, got {when.shape}.")
-    return when
+    time_values = np.asarray(times)
+    if time_values.shape != (n_rows,):
+        raise ValueError(f"times must have shape ({n_rows},), one for each row, got {time_values.shape}.")
+    return time_values
 
 
 def missing_and_adjacent(missing: BoolArray) -> BoolArray:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa.plots.arguments import check_axes
-from probsfa.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALETTE, figure, tidy
+from probsfa.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE, PALETTE, figure, format_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_diagnostics"]
 
-_KINDS = {"one step": (BLUE, "o"), "cells": (ORANGE, "s"), "rows": (GREEN, "^"), "blocks": (PALETTE[3], "D")}
+_STYLES = {"one step": (BLUE, "o"), "cells": (ORANGE, "s"), "rows": (GREEN, "^"), "blocks": (PALETTE[3], "D")}
 # Maximum number of columns whose names are shown below each other.
-_MOST_NAMES = 40
+_MAX_NAMES = 40
 
 
 def plot_diagnostics(
@@ -62,7 +62,7 @@ def plot_diagnostics(
     """
     d = len(diagnostics.feature_names)
     if axes is None:
-        height = 3.0 + 0.16 * min(d, _MOST_NAMES)
+        height = 3.0 + 0.16 * min(d, _MAX_NAMES)
         axes = figure(10.0, 2.0 * height).subplots(2, 2).ravel()
     axes = check_axes(axes, 4, "for autocorrelations, quantiles, calibration and coverage by column")
     _draw_autocorrelation(diagnostics, axes[0])
@@ -105,45 +105,45 @@ def _draw_quantiles(diagnostics: "Diagnostics", ax: "Axes") -> None:
     ax.set_title("tails", fontsize="medium")
     if heaviest >= 0:
         ax.legend(loc="best", frameon=False, fontsize="small")
-    tidy(ax)
+    format_axes(ax)
 
 
 def _draw_calibration(diagnostics: "Diagnostics", ax: "Axes") -> None:
     ax.plot([0.0, 1.0], [0.0, 1.0], color=BLACK, lw=0.8, ls="--")
-    at = int(np.flatnonzero(np.isclose(diagnostics.levels, 0.9))[0])
+    level_index = int(np.flatnonzero(np.isclose(diagnostics.levels, 0.9))[0])
     for kind, curves in diagnostics.coverage.items():
-        there = ~np.isnan(curves[at])
-        if not there.any():
+        has_value = ~np.isnan(curves[level_index])
+        if not has_value.any():
             continue
-        color, marker = _KINDS.get(kind, (GREY, "x"))
-        mean = curves[:, there].mean(axis=1)
+        color, marker = _STYLES.get(kind, (GREY, "x"))
+        mean = curves[:, has_value].mean(axis=1)
         ax.plot(diagnostics.levels, mean, marker=marker, color=color, lw=1.2, ms=4.0, label=kind)
-        worst = int(np.flatnonzero(there)[np.argmin(curves[at, there])])
+        worst = int(np.flatnonzero(has_value)[np.argmin(curves[level_index, has_value])])
         ax.plot(diagnostics.levels, curves[:, worst], color=color, lw=0.7, ls=":")
     ax.plot([], [], color=GREY, lw=0.7, ls=":", label="worst column")
     ax.set_xlabel("nominal")
     ax.set_ylabel("covered")
     ax.set_title("calibration of intervals", fontsize="medium")
     ax.legend(loc="upper left", frameon=False, fontsize="small")
-    tidy(ax)
+    format_axes(ax)
 
 
 def _draw_coverage(diagnostics: "Diagnostics", ax: "Axes") -> None:
     rows = np.arange(len(diagnostics.feature_names))
-    for kind, covered in diagnostics.covered(0.9).items():  # in the colours of the calibration curves
-        color, marker = _KINDS.get(kind, (GREY, "x"))
-        ax.plot(covered, rows, marker, color=color, ms=4.0, alpha=0.8)
+    for kind, coverages in diagnostics.covered(0.9).items():  # in the colours of the calibration curves
+        color, marker = _STYLES.get(kind, (GREY, "x"))
+        ax.plot(coverages, rows, marker, color=color, ms=4.0, alpha=0.8)
     ax.axvline(0.9, color=GREY, lw=0.8, ls="--", zorder=0)
     _name_columns(diagnostics, ax)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.set_xlabel("covered by 90 % intervals")
     ax.set_title("by column", fontsize="medium")
-    tidy(ax)
+    format_axes(ax)
 
 
 def _name_columns(diagnostics: "Diagnostics", ax: "Axes") -> None:
     names = diagnostics.feature_names
-    if len(names) <= _MOST_NAMES:
+    if len(names) <= _MAX_NAMES:
         ax.set_yticks(range(len(names)), list(names), fontsize="small")
 
 

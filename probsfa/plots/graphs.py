@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
 from probsfa.plots.arguments import vector
-from probsfa.plots.style import BLUE, GREY, ORANGE, PALETTE, axes_or_new, tidy
+from probsfa.plots.style import BLUE, GREY, ORANGE, PALETTE, axes_or_new, format_axes
 from probsfa.sfa.spectral.clustering import eigengap
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_eigengap", "plot_embedding", "plot_graph"]
 
-_MOST_VERTICES = 2000  # more vertices are not distinguishable
-_WIDEST_EDGE, _LARGEST_VERTEX = 2.0, 60.0  # points, and points squared
+_MAX_VERTICES = 2000  # more vertices are not distinguishable
+_MAX_EDGE_WIDTH, _MAX_VERTEX = 2.0, 60.0  # points, and points squared
 
 
 def plot_embedding(
@@ -60,8 +60,8 @@ def plot_embedding(
     points = as_float_array(embedding, "embedding")
     if points.ndim != 2 or 0 in points.shape:
         raise ValueError(f"embedding must have two dimensions, one row per point, got shape {points.shape}.")
-    alone = points.shape[1] == 1
-    x, y = (np.arange(len(points)), points[:, 0]) if alone else points[:, :2].T
+    is_one_dimensional = points.shape[1] == 1
+    x, y = (np.arange(len(points)), points[:, 0]) if is_one_dimensional else points[:, :2].T
     ax = axes_or_new(ax, 5.0, 4.2)
     size = float(np.clip(4000.0 / len(points), 3.0, 20.0))
     if labels is None:
@@ -71,9 +71,9 @@ def plot_embedding(
         if values.shape != (len(points),):
             raise ValueError(f"labels must have {len(points)} values, one per row, got shape {values.shape}.")
         _colored(ax, x, y, values, size)
-    ax.set_xlabel("row" if alone else "coordinate 1")
-    ax.set_ylabel("coordinate 1" if alone else "coordinate 2")
-    tidy(ax)
+    ax.set_xlabel("row" if is_one_dimensional else "coordinate 1")
+    ax.set_ylabel("coordinate 1" if is_one_dimensional else "coordinate 2")
+    format_axes(ax)
     return ax
 
 
@@ -132,7 +132,7 @@ def plot_eigengap(
     ax.set_xlabel("number of the eigenvalue")
     ax.set_ylabel("eigenvalue")
     ax.legend(loc="best", frameon=False, fontsize="small")
-    tidy(ax)
+    format_axes(ax)
     return ax
 
 
@@ -180,37 +180,43 @@ def plot_graph(
     from matplotlib.collections import LineCollection
 
     n = graph.n_vertices
-    if n > _MOST_VERTICES:
+    if n > _MAX_VERTICES:
         raise ValueError(
-            f"graph has {n} vertices; at most {_MOST_VERTICES} can be drawn. Draw a subset of the rows."
+            f"graph has {n} vertices; at most {_MAX_VERTICES} can be drawn. Draw a subset of the rows."
         )
-    places = _circle(n) if positions is None else as_float_array(positions, "positions")
-    if places.shape != (n, 2):
-        raise ValueError(f"positions must have shape ({n}, 2), one row per vertex, got {places.shape}.")
+    vertex_positions = _circle(n) if positions is None else as_float_array(positions, "positions")
+    if vertex_positions.shape != (n, 2):
+        raise ValueError(
+            f"positions must have shape ({n}, 2), one row per vertex, got {vertex_positions.shape}."
+        )
     values = None if labels is None else np.asarray(labels)
     if values is not None and values.shape != (n,):
         raise ValueError(f"labels must have {n} values, one per vertex, got shape {values.shape}.")
     ax = axes_or_new(ax, 5.0, 5.0)
     edges = graph.to_sparse().tocoo()
-    once = (edges.coords[0] < edges.coords[1]) & (edges.data > 0.0)
-    ends = np.stack([places[edges.coords[0][once]], places[edges.coords[1][once]]], axis=1)
+    is_upper = (edges.coords[0] < edges.coords[1]) & (edges.data > 0.0)
+    ends = np.stack(
+        [vertex_positions[edges.coords[0][is_upper]], vertex_positions[edges.coords[1][is_upper]]], axis=1
+    )
     if len(ends):
-        share = edges.data[once] / edges.data[once].max()
+        relative_weights = edges.data[is_upper] / edges.data[is_upper].max()
         faint = float(
             np.clip(6.0 * n / len(ends), 0.1, 1.0)
         )  # transparent edges, so that vertices below many edges are visible
-        lines = LineCollection(list(ends), linewidths=_WIDEST_EDGE * share, colors=GREY, zorder=1)
-        lines.set_alpha(faint * share)
+        lines = LineCollection(
+            list(ends), linewidths=_MAX_EDGE_WIDTH * relative_weights, colors=GREY, zorder=1
+        )
+        lines.set_alpha(faint * relative_weights)
         ax.add_collection(lines)
-    size = np.clip(1500.0 / n, 4.0, _LARGEST_VERTEX) * graph.node_weights / graph.node_weights.max()
+    size = np.clip(1500.0 / n, 4.0, _MAX_VERTEX) * graph.node_weights / graph.node_weights.max()
     if values is None:
-        ax.scatter(places[:, 0], places[:, 1], s=size, color=BLUE, linewidths=0, zorder=2)
+        ax.scatter(vertex_positions[:, 0], vertex_positions[:, 1], s=size, color=BLUE, linewidths=0, zorder=2)
     else:
-        _colored(ax, places[:, 0], places[:, 1], values, size)
+        _colored(ax, vertex_positions[:, 0], vertex_positions[:, 1], values, size)
     if positions is None:
         ax.set_axis_off()
         ax.set_aspect("equal")
-    tidy(ax)
+    format_axes(ax)
     return ax
 
 
@@ -225,13 +231,21 @@ def _colored(
                 f"labels have {len(kinds)} different values; at most {len(PALETTE)} colours are "
                 "distinguishable. Merge some labels, or use numbers."
             )
-        drawn = ax.scatter(x, y, s=size, c=values.astype(np.float64), cmap="viridis", linewidths=0, zorder=2)
-        ax.figure.colorbar(drawn, ax=ax)
+        points = ax.scatter(x, y, s=size, c=values.astype(np.float64), cmap="viridis", linewidths=0, zorder=2)
+        ax.figure.colorbar(points, ax=ax)
         return
     sizes = np.broadcast_to(np.asarray(size, dtype=np.float64), len(values))
     for k, kind in enumerate(kinds):
-        mine = group == k
-        ax.scatter(x[mine], y[mine], s=sizes[mine], color=PALETTE[k], linewidths=0, label=str(kind), zorder=2)
+        is_member = group == k
+        ax.scatter(
+            x[is_member],
+            y[is_member],
+            s=sizes[is_member],
+            color=PALETTE[k],
+            linewidths=0,
+            label=str(kind),
+            zorder=2,
+        )
     legend = ax.legend(loc="best", frameon=False, fontsize="small")
     for handle in legend.legend_handles:
         handle.set_sizes([25.0])  # type: ignore[union-attr]

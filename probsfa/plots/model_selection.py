@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa.plots.arguments import check_axes
-from probsfa.plots.style import BLUE, GREY, ORANGE, figure, tidy
+from probsfa.plots.style import BLUE, GREY, ORANGE, figure, format_axes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,23 +55,23 @@ def plot_model_selection(
     >>> [ax.get_xlabel() for ax in axes]
     ['score behind the best', 'RMSE (standard deviations)']
     """
-    asked = [row for row in selection.records if np.isfinite(row["score"])]
-    last = {row["model"]: row for row in asked or selection.records}
+    scored = [row for row in selection.records if np.isfinite(row["score"])]
+    last = {row["model"]: row for row in scored or selection.records}
     rows = sorted(last.values(), key=lambda row: (-row["round"], row["behind"]))
     if axes is None:
         axes = figure(8.0, 1.2 + 0.28 * len(rows)).subplots(1, 2, sharey=True)
     axes = check_axes(axes, 2, "for scores and errors")
-    where = np.arange(len(rows))
+    positions = np.arange(len(rows))
     colors = [ORANGE if row["verdict"] == "selected" else BLUE for row in rows]
-    for y, row, color in zip(where, rows, colors, strict=True):
+    for y, row, color in zip(positions, rows, colors, strict=True):
         error = 2.0 * row["standard_error"]
         axes[0].errorbar(row["behind"], y, xerr=error, fmt="o", color=color, ms=4.0, lw=0.8, capsize=2.0)
         axes[1].plot(row["rmse"], y, "o", color=color, ms=4.0)
     axes[0].axvline(0.0, color=GREY, lw=0.8, ls="--", zorder=0)
-    axes[0].set_yticks(where, [row["model"] for row in rows], fontsize="small")
+    axes[0].set_yticks(positions, [row["model"] for row in rows], fontsize="small")
     axes[0].set_ylim(len(rows) - 0.5, -0.5)
     axes[0].set_xlabel("score behind the best")
     axes[1].set_xlabel("RMSE (standard deviations)")
     for ax in axes:
-        tidy(ax)
+        format_axes(ax)
     return axes

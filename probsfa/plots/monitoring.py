@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa.plots.arguments import check_axes, row_times
-from probsfa.plots.style import BLUE, GREY, ORANGE, figure, tidy
+from probsfa.plots.style import BLUE, GREY, ORANGE, figure, format_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +68,7 @@ def plot_control_charts(
     if absent:
         raise ValueError(f"limits has no entry for {absent}. Pass one for each statistic.")
     n = len(statistics)
-    when = row_times(statistics.index if times is None else times, n)
+    time_values = row_times(statistics.index if times is None else times, n)
     if axes is None:
         axes = np.atleast_1d(figure(8.0, 1.0 + 1.3 * len(names)).subplots(len(names), 1, sharex=True))
     axes = check_axes(axes, len(names), "one for each statistic")
@@ -79,20 +79,20 @@ def plot_control_charts(
         values, limit = statistics[name].to_numpy(dtype=np.float64), float(limits[name])
         if faulty is not None:
             for first, last in _runs(faulty):
-                ax.axvspan(when[first], when[last], color=GREY, alpha=0.2, lw=0.0)
-        ax.plot(when, values, color=BLUE, lw=0.8)
+                ax.axvspan(time_values[first], time_values[last], color=GREY, alpha=0.2, lw=0.0)
+        ax.plot(time_values, values, color=BLUE, lw=0.8)
         with np.errstate(invalid="ignore"):
-            above = values > limit
-        ax.plot(when[above], values[above], ls="none", marker=".", ms=3.5, color=ORANGE)
+            is_above = values > limit
+        ax.plot(time_values[is_above], values[is_above], ls="none", marker=".", ms=3.5, color=ORANGE)
         ax.axhline(limit, color=ORANGE, lw=1.0, ls="--")
         ax.set_yscale("log")
         ax.set_ylabel(name)
         # Statistics near zero are not informative, and would dominate a logarithmic scale.
-        told = values[np.isfinite(values)]
-        top = max(np.max(told, initial=limit), limit)
+        finite = values[np.isfinite(values)]
+        top = max(np.max(finite, initial=limit), limit)
         ax.set_ylim(limit / 30.0, 2.0 * top)
-        tidy(ax, when)
-    axes[-1].set_xlabel("row" if when.dtype.kind in "iu" else "")
+        format_axes(ax, time_values)
+    axes[-1].set_xlabel("row" if time_values.dtype.kind in "iu" else "")
     return axes
 
 

@@ -17,7 +17,7 @@ from probsfa.plots.arguments import (
     row_times,
     vector,
 )
-from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, PALETTE, axes_or_new, figure, tidy
+from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, PALETTE, axes_or_new, figure, format_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     ax.set_xlabel(_time_scale_label(model))
     ax.set_ylabel("density of its logarithm")
     ax.legend(frameon=False, fontsize="small")
-    tidy(ax)
+    format_axes(ax)
     return ax
 
 
@@ -144,14 +144,14 @@ def plot_loadings(
     axes = check_axes(axes, k, "one for each component")
     names = getattr(model, "feature_names_in_", [str(j) for j in range(d)])
     rows = np.arange(d)
-    wide, narrow = _central(flat, level), _central(flat, 0.5)
+    outer_interval, inner_interval = _central(flat, level), _central(flat, 0.5)
     for j, ax in enumerate(axes):
         ax.axvline(0.0, color=GREY, lw=0.5, zorder=0)
-        ax.hlines(rows, wide[0][:, j], wide[1][:, j], color=BLUE, lw=1.0)
-        ax.hlines(rows, narrow[0][:, j], narrow[1][:, j], color=BLUE, lw=3.0)
+        ax.hlines(rows, outer_interval[0][:, j], outer_interval[1][:, j], color=BLUE, lw=1.0)
+        ax.hlines(rows, inner_interval[0][:, j], inner_interval[1][:, j], color=BLUE, lw=3.0)
         ax.plot(np.median(flat[:, :, j], axis=0), rows, "o", color=BLACK, ms=3.0)
         ax.set_title(f"component {j + 1}", fontsize="medium")
-        tidy(ax)
+        format_axes(ax)
     axes[0].set_yticks(rows, [str(name) for name in names])
     if not axes[0].yaxis_inverted():  # the axis is common to all panels
         axes[0].invert_yaxis()
@@ -205,12 +205,12 @@ def plot_latents(
     low, high = _central(flat, level)
     for j, ax in enumerate(axes):
         for rows in model.fitted_.sequences.slices:  # no line from one sequence to the next
-            when = model.fitted_.time_index[rows]
-            ax.fill_between(when, low[rows, j], high[rows, j], color=BLUE, alpha=0.25, lw=0)
-            ax.plot(when, np.median(flat[:, rows, j], axis=0), color=BLUE, lw=1.0)
+            time_values = model.fitted_.time_index[rows]
+            ax.fill_between(time_values, low[rows, j], high[rows, j], color=BLUE, alpha=0.25, lw=0)
+            ax.plot(time_values, np.median(flat[:, rows, j], axis=0), color=BLUE, lw=1.0)
         ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
         ax.set_ylabel(f"component {j + 1}")
-        tidy(ax, model.fitted_.time_index)
+        format_axes(ax, model.fitted_.time_index)
     return axes
 
 
@@ -280,7 +280,7 @@ def plot_predictive_check(
     ax.set_xlabel("lag (rows)")
     ax.set_ylabel(f"autocorrelation of {feature if names is None else names[feature]}")
     ax.legend(frameon=False, fontsize="small")
-    tidy(ax)
+    format_axes(ax)
     return ax
 
 
@@ -342,29 +342,31 @@ def plot_imputation_fan(
     'feature 0'
     """
     rows = slice(None) if rows is None else rows
-    whole = matrix(X, "X")
-    feature = check_feature(feature, whole.shape[1])
-    observed = whole[:, feature]
+    values = matrix(X, "X")
+    feature = check_feature(feature, values.shape[1])
+    observed = values[:, feature]
     missing = np.isnan(observed)
-    when = row_times(getattr(X, "index", None) if times is None else times, len(observed))
+    time_values = row_times(getattr(X, "index", None) if times is None else times, len(observed))
     ax = axes_or_new(ax, 8.0, 3.2)
     # With adjacent rows, because a block of one row would have no width.
-    near = missing_and_adjacent(missing)
+    is_shown = missing_and_adjacent(missing)
     for level in sorted(levels, reverse=True):
         filled, low, high = (np.asarray(part)[:, feature] for part in model.impute(X, interval=level))
-        ax.fill_between(when[rows], low[rows], high[rows], where=near[rows], color=BLUE, alpha=0.2, lw=0)
+        ax.fill_between(
+            time_values[rows], low[rows], high[rows], where=is_shown[rows], color=BLUE, alpha=0.2, lw=0
+        )
     ax.plot(
         [], [], color=BLUE, lw=5.0, alpha=0.5, label=", ".join(f"{100 * x:.0f} %" for x in sorted(levels))
     )
-    ax.plot(when[rows], np.where(near, filled, np.nan)[rows], color=BLUE, lw=1.0, label="filled")
-    ax.plot(when[rows], observed[rows], color=BLACK, lw=0.8, label="observed")
+    ax.plot(time_values[rows], np.where(is_shown, filled, np.nan)[rows], color=BLUE, lw=1.0, label="filled")
+    ax.plot(time_values[rows], observed[rows], color=BLACK, lw=0.8, label="observed")
     if truth is not None:
         hidden = np.where(missing, vector(truth, "truth"), np.nan)
-        ax.plot(when[rows], hidden[rows], ".", color=ORANGE, ms=4.0, label="truth")
+        ax.plot(time_values[rows], hidden[rows], ".", color=ORANGE, ms=4.0, label="truth")
     names = getattr(model, "feature_names_in_", None)
     ax.set_ylabel(f"feature {feature}" if names is None else str(names[feature]))
     ax.legend(frameon=False, fontsize="small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, 1.15))
-    tidy(ax, when[rows])
+    format_axes(ax, time_values[rows])
     return ax
 
 

@@ -15,7 +15,7 @@ from probsfa.plots.arguments import (
     row_times,
     vector,
 )
-from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, axes_or_new, figure, tidy
+from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, axes_or_new, figure, format_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,8 +80,8 @@ def plot_slow_features(
     ['slow', 'less slow']
     """
     means = matrix(means, "means")
-    spread = None if std is None else half_widths(std, means.shape, level)
-    when = row_times(times, len(means))
+    half_width = None if std is None else half_widths(std, means.shape, level)
+    time_values = row_times(times, len(means))
     n = means.shape[1]
     if names is not None and len(names) != n:
         raise ValueError(f"names must have {n} entries, one for each column; got {len(names)}.")
@@ -89,14 +89,19 @@ def plot_slow_features(
         axes = figure(8.0, 0.6 + 1.3 * n).subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     axes = check_axes(axes, n, "one for each feature")
     for k, ax in enumerate(axes):
-        if spread is not None:
+        if half_width is not None:
             ax.fill_between(
-                when, means[:, k] - spread[:, k], means[:, k] + spread[:, k], color=BLUE, alpha=0.25, lw=0
+                time_values,
+                means[:, k] - half_width[:, k],
+                means[:, k] + half_width[:, k],
+                color=BLUE,
+                alpha=0.25,
+                lw=0,
             )
-        ax.plot(when, means[:, k], color=BLUE, lw=1.0)
+        ax.plot(time_values, means[:, k], color=BLUE, lw=1.0)
         ax.axhline(0.0, color=GREY, lw=0.5, zorder=0)
         ax.set_ylabel(f"feature {k + 1}" if names is None else names[k])
-        tidy(ax, when)
+        format_axes(ax, time_values)
     _label_time(axes[-1], times)
     return axes
 
@@ -152,22 +157,27 @@ def plot_imputation(
     """
     observed, filled = vector(observed, "observed"), vector(filled, "filled")
     check_same_length(len(observed), filled=filled)
-    when = row_times(times, len(observed))
+    time_values = row_times(times, len(observed))
     missing = np.isnan(observed)
     ax = axes_or_new(ax, 8.0, 3.0)
-    ax.plot(when, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
+    ax.plot(time_values, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
     # The line and the band through a missing block begin and end at adjacent observations.
-    reach = missing_and_adjacent(missing)
-    ax.plot(when, np.where(reach, filled, np.nan), color=BLUE, lw=1.4, label="filled")
+    is_shown = missing_and_adjacent(missing)
+    ax.plot(time_values, np.where(is_shown, filled, np.nan), color=BLUE, lw=1.4, label="filled")
     if std is not None:
-        spread = np.where(missing, half_widths(vector(std, "std"), observed.shape, level), 0.0)
-        low, high = np.where(reach, filled - spread, np.nan), np.where(reach, filled + spread, np.nan)
-        ax.fill_between(when, low, high, color=BLUE, alpha=0.25, lw=0, label=f"{100.0 * level:g} % interval")
+        half_width = np.where(missing, half_widths(vector(std, "std"), observed.shape, level), 0.0)
+        low, high = (
+            np.where(is_shown, filled - half_width, np.nan),
+            np.where(is_shown, filled + half_width, np.nan),
+        )
+        ax.fill_between(
+            time_values, low, high, color=BLUE, alpha=0.25, lw=0, label=f"{100.0 * level:g} % interval"
+        )
     if truth is not None:
-        known = vector(truth, "truth")
-        check_same_length(len(observed), truth=known)
-        ax.plot(when, np.where(missing, known, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
-    tidy(ax, when)
+        true_values = vector(truth, "truth")
+        check_same_length(len(observed), truth=true_values)
+        ax.plot(time_values, np.where(missing, true_values, np.nan), ".", color=ORANGE, ms=4.0, label="truth")
+    format_axes(ax, time_values)
     _label_time(ax, times)
     ax.legend(loc="best", frameon=False, ncols=4, fontsize="small")
     return ax
@@ -219,10 +229,10 @@ def plot_delta_values(delta_values: ArrayLike, *, ax: "Axes | None" = None) -> "
         ha="right",
     )
     ax.set_yscale("log")
-    _whole_numbers(ax)
+    _integer_ticks(ax)
     ax.set_xlabel("feature")
     ax.set_ylabel("delta value")
-    tidy(ax)
+    format_axes(ax)
     return ax
 
 
@@ -261,10 +271,10 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     gap = values[-1] - values
     ax.plot(np.arange(len(values)), np.where(gap > 0.0, gap, np.nan), ".-", color=BLUE, lw=0.8, ms=4.0)
     ax.set_yscale("log")
-    _whole_numbers(ax)
+    _integer_ticks(ax)
     ax.set_xlabel("iteration")
     ax.set_ylabel("nats below the end")
-    tidy(ax)
+    format_axes(ax)
     return ax
 
 
@@ -311,9 +321,9 @@ def plot_selection(
         for kind, label, color, style in kinds:
             ax.plot(n, getattr(selection, f"{score}_{kind}"), style, color=color, lw=0.8, ms=4.0, label=label)
         ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="choice")
-        _whole_numbers(ax)
+        _integer_ticks(ax)
         ax.set_xlabel("number of factors")
-        tidy(ax)
+        format_axes(ax)
     band = 2.0 * selection.standard_error
     middle = selection.log_density
     axes[0].errorbar(n, middle, band, color=BLACK, lw=0.8, ms=3.0, fmt=".-", capsize=2.0, label="all")
@@ -323,7 +333,7 @@ def plot_selection(
     return axes
 
 
-def _whole_numbers(ax: "Axes") -> None:
+def _integer_ticks(ax: "Axes") -> None:
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

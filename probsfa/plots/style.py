@@ -24,7 +24,7 @@ def axes_or_new(ax: "Axes | None", width: float, height: float) -> "Axes":
     return figure(width, height).subplots() if ax is None else ax
 
 
-def tidy(ax: "Axes", when: NDArray[Any] | None = None) -> None:
+def format_axes(ax: "Axes", when: NDArray[Any] | None = None) -> None:
     """Remove upper and right spines; with times, set the limits and label dates briefly."""
     ax.spines[["top", "right"]].set_visible(False)
     if when is None or len(when) < 2:

@@ -6,8 +6,8 @@ which use only :class:`SFA`, therefore do not import the dependencies of the oth
 
 import os
 
-from probsfa._lazy import homes_in_stub, looked_up
+from probsfa._lazy import import_name, modules_in_stub
 
-_HOMES = homes_in_stub(os.path.splitext(__file__)[0] + ".pyi")
-__all__ = list(_HOMES)
-__getattr__, __dir__ = looked_up(globals(), _HOMES)
+_MODULES = modules_in_stub(os.path.splitext(__file__)[0] + ".pyi")
+__all__ = list(_MODULES)
+__getattr__, __dir__ = import_name(globals(), _MODULES)

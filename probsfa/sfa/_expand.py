@@ -18,7 +18,7 @@ from probsfa.metrics import timescale
 __all__ = [
     "Expander",
     "check_overfitting",
-    "cut",
+    "split_into_folds",
     "extend_stream",
     "held_out_delta",
     "noise_delta",
@@ -27,7 +27,7 @@ __all__ = [
     "warn_of_overfitting",
 ]
 
-_LEAST_SHARE = 1e-8  # eight digits remain
+_MIN_VARIANCE_SHARE = 1e-8  # eight digits remain
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +125,16 @@ def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
     from probsfa.expansions import Polynomial
 
     # With a range of degrees, the expansion may not contain all functions that centring requires.
-    whole = isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
-    if not whole:
+    is_polynomial = isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(
+        expansion.degree, int
+    )
+    if not is_polynomial:
         return expansion
     mean = rows[0] + (rows - rows[0]).mean(axis=0)
     spread = (rows - mean).std(axis=0)
     varying = spread > 0
     ratio = float(np.max(np.abs(mean[varying]) / spread[varying], initial=0.0))
-    if ratio ** (2 * max(expansion.degree, 1) - 2) * _LEAST_SHARE < 1:
+    if ratio ** (2 * max(expansion.degree, 1) - 2) * _MIN_VARIANCE_SHARE < 1:
         return expansion
     return make_pipeline(StandardScaler(), expansion)
 
@@ -252,19 +254,19 @@ def outputs_from(
 
 
 _N_FOLDS = 5
-_LEAST_SQUARE = (
+_MIN_MEAN_SQUARE = (
     0.1  # smallest mean square of an output on a fold, relative to its variance over the training rows
 )
 # White noise has a delta value of 2 with standard deviation 2 / sqrt(n); an output above 1.8 is not slow.
-_NOISE, _LEAST_NOISE, _DEVIATIONS = 1.8, 1.0, 2.0
+_NOISE_DELTA, _MIN_NOISE, _DEVIATIONS = 1.8, 1.0, 2.0
 # An output overfits if its time scale on held-out rows is below this share of that in training and below this
 # number of rows.
-_SHARE, _SHORT = 1 / 4, 3.0
+_MAX_TIMESCALE_RATIO, _MAX_SHORT_TIMESCALE = 1 / 4, 3.0
 _ROWS_PER_DIRECTION = 20  # white noise then has a delta value of 1.1 in training
-_MOST_DIRECTIONS = 300  # above this, two folds are used instead of five
+_MAX_DIRECTIONS = 300  # above this, two folds are used instead of five
 
 
-def cut(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[slice]:
+def split_into_folds(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[slice]:
     """Divide rows into consecutive folds of about equal length.
 
     Parameters
@@ -281,18 +283,18 @@ def cut(lengths: tuple[int, ...], n_folds: int = _N_FOLDS) -> list[slice]:
 
     Examples
     --------
-    >>> cut((40, 60), 2)
+    >>> split_into_folds((40, 60), 2)
     [slice(0, 40, None), slice(40, 100, None)]
     """
     n = sum(lengths)
     n_folds = min(n_folds, n)
-    begins = np.cumsum([0, *lengths])
+    starts = np.cumsum([0, *lengths])
     borders = [0]
     for border in np.linspace(0, n, n_folds + 1)[1:-1]:
-        nearest = int(begins[np.argmin(np.abs(begins - border))])
-        moved = nearest if abs(nearest - border) <= n / n_folds / 4 else int(round(border))
-        if moved > borders[-1]:
-            borders.append(moved)
+        nearest = int(starts[np.argmin(np.abs(starts - border))])
+        border_of_fold = nearest if abs(nearest - border) <= n / n_folds / 4 else int(round(border))
+        if border_of_fold > borders[-1]:
+            borders.append(border_of_fold)
     if borders[-1] < n:
         borders.append(n)
     return [slice(a, b) for a, b in zip(borders[:-1], borders[1:], strict=True)]
@@ -315,14 +317,14 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
     noise is therefore added such that the mean square is at least a tenth of the training variance.
     """
     changes, squares = np.asarray(changes, dtype=np.float64), np.asarray(squares, dtype=np.float64)
-    lacking = np.maximum(_LEAST_SQUARE - squares, 0.0)
-    deltas: FloatArray = ((changes + 2.0 * lacking) / (squares + lacking)).mean(axis=0)
+    regularizer = np.maximum(_MIN_MEAN_SQUARE - squares, 0.0)
+    deltas: FloatArray = ((changes + 2.0 * regularizer) / (squares + regularizer)).mean(axis=0)
     return deltas
 
 
 def noise_delta(n_rows: int) -> float:
     """Return the delta value above which an output of `n_rows` rows is not slower than white noise."""
-    return float(np.clip(2.0 - 2.0 * _DEVIATIONS / np.sqrt(n_rows), _LEAST_NOISE, _NOISE))
+    return float(np.clip(2.0 - 2.0 * _DEVIATIONS / np.sqrt(n_rows), _MIN_NOISE, _NOISE_DELTA))
 
 
 def check_overfitting(
@@ -359,29 +361,29 @@ def check_overfitting(
     """
     if not rank < sequences.n_rows - 1 < _ROWS_PER_DIRECTION * rank:
         return
-    folds = cut(sequences.lengths)
-    moments = [_moments(_part(sequences, fold), expander, lag, skip_incomplete) for fold in folds]
-    tested = range(len(folds)) if rank <= _MOST_DIRECTIONS else (0, len(folds) // 2)
+    folds = split_into_folds(sequences.lengths)
+    moments = [_moments(_rows_of_fold(sequences, fold), expander, lag, skip_incomplete) for fold in folds]
+    tested = range(len(folds)) if rank <= _MAX_DIRECTIONS else (0, len(folds) // 2)
     changes, squares = [], []
-    for at in tested:
+    for index in tested:
         train = Moments.empty(expander.n_features_out, lag)
         for number, part in enumerate(moments):
-            if number != at:
+            if number != index:
                 train = train.merge(part)
         try:
-            found = slow_directions(
+            directions = slow_directions(
                 train.difference_moment,
                 train.covariance,
                 len(training),
                 rank_tol,
                 variance_floor=train.variance_floor,
             )
-            change, spread = moments[at].difference_moment, moments[at].covariance
+            difference_moment, covariance = moments[index].difference_moment, moments[index].covariance
         except (RankError, ValueError):  # too little variation or no difference in training or held-out rows
             continue
-        W = found.weights
-        changes.append(np.sum(W * (change @ W), axis=0))
-        squares.append(np.sum(W * (spread @ W), axis=0) + ((moments[at].mean - train.mean) @ W) ** 2)
+        W = directions.weights
+        changes.append(np.sum(W * (difference_moment @ W), axis=0))
+        squares.append(np.sum(W * (covariance @ W), axis=0) + ((moments[index].mean - train.mean) @ W) ** 2)
     if changes:
         held_out = held_out_delta(changes, squares)
         n_rows = sum(part.n_rows for part in moments)
@@ -406,23 +408,25 @@ def warn_of_overfitting(
     """
     noise = held_out > noise_delta(n_rows)
     noise[1:] &= held_out[1:] > training[1:]  # fast outputs may be intended if the first outputs are slow
-    there = np.nan_to_num(timescale(held_out))
-    faster = (there < _SHARE * timescale(training)) & (there < _SHORT)
+    held_out_timescales = np.nan_to_num(timescale(held_out))
+    faster = (held_out_timescales < _MAX_TIMESCALE_RATIO * timescale(training)) & (
+        held_out_timescales < _MAX_SHORT_TIMESCALE
+    )
     if not (noise | faster).any():
         return
     j = int(np.argmax(noise | faster))
-    found = "is no slower than white noise" if noise[j] else "changes much faster than in training"
+    comparison = "is no slower than white noise" if noise[j] else "changes much faster than in training"
     warnings.warn(
-        f"Output {j} {found} on held-out rows: its delta value is {held_out[j]:.3g} there and "
+        f"Output {j} {comparison} on held-out rows: its delta value is {held_out[j]:.3g} there and "
         f"{training[j]:.3g} on the training rows. {remedy}",
         stacklevel=stacklevel + 1,
     )
 
 
-def _part(sequences: Sequences, fold: slice) -> Sequences:
+def _rows_of_fold(sequences: Sequences, fold: slice) -> Sequences:
     """Return the rows of a fold, divided into sequences."""
-    begins = np.cumsum([0, *sequences.lengths])
-    borders = np.unique(np.clip(begins, fold.start, fold.stop))
+    starts = np.cumsum([0, *sequences.lengths])
+    borders = np.unique(np.clip(starts, fold.start, fold.stop))
     return Sequences(sequences.values[fold], tuple(np.diff(borders).tolist()))
 
 

@@ -86,10 +86,10 @@ def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
     if labels.ndim == 1 and 1 < len(lengths) == len(labels) != n_rows:
         return np.repeat(labels, lengths)
     if labels.ndim == 0 or len(labels) != n_rows:
-        came = f"shape {labels.shape}" if labels.ndim else repr(y)
+        received = f"shape {labels.shape}" if labels.ndim else repr(y)
         raise ValueError(
             f"y must have one label per row of X, {n_rows}, or be a list of one array or label per sequence; "
-            f"got {came}."
+            f"got {received}."
         )
     return labels
 
@@ -99,7 +99,7 @@ def labels_of_rows(y: Any, lengths: Sequence[int]) -> Any:
 
 TARGETS = ("diagonal", "identity")
 
-_MOST = 0.99  # columns may be uncorrelated, but their differences still distinguish slow from fast
+_MAX_SHRINKAGE = 0.99  # columns may be uncorrelated, but their differences still distinguish slow from fast
 
 
 def check_shrinkage(shrinkage: Any, target: Any) -> None:
@@ -160,7 +160,7 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
     lengths = np.einsum("nd,nd->n", residuals, residuals)
     error = float(p**2 @ (lengths**2 - 2 * np.einsum("nd,nd->n", residuals @ S, residuals) + squared))
     distance = squared - float(np.trace(S)) ** 2 / max(len(S), 1)
-    return _MOST if distance <= 1e-12 * squared else min(error / distance, _MOST)
+    return _MAX_SHRINKAGE if distance <= 1e-12 * squared else min(error / distance, _MAX_SHRINKAGE)
 
 
 def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> GraphMoments:
@@ -222,11 +222,11 @@ def slowest_of_shrunk(
     unit = np.eye(len(B))
     for s in map(float, intensities):
         whitening = 1.0 / np.sqrt((1 - s) * np.maximum(eigenvalues, 0.0) + s * variance)
-        inner = whitening[:, None] * ((1 - s) * rotated + 2 * s * variance * unit) * whitening
-        deltas, V = scipy.linalg.eigh(inner, subset_by_index=(0, K - 1))
+        whitened = whitening[:, None] * ((1 - s) * rotated + 2 * s * variance * unit) * whitening
+        deltas, V = scipy.linalg.eigh(whitened, subset_by_index=(0, K - 1))
         A_s, B_s = (1 - s) * A + 2 * s * variance * unit, (1 - s) * B + s * variance * unit
-        found = (U * whitening) @ V
-        solution = canonical_directions(A_s, B_s, deltas, found, np.sqrt(np.diagonal(B_s)), K)
+        directions = (U * whitening) @ V
+        solution = canonical_directions(A_s, B_s, deltas, directions, np.sqrt(np.diagonal(B_s)), K)
         weights = np.zeros((len(varying), K), dtype=np.float64)
         weights[varying] = solution.weights
         yield solution._replace(weights=weights)

@@ -182,8 +182,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
     def _outputs(self, values: FloatArray) -> FloatArray:
         slow = np.asarray(self.gsfa_.transform(values))[:, : self.n_slow_]
         outputs = (slow - self._slow_means) @ self._scaling
-        rest = values - self.mean_ - outputs @ self.slow_loadings_.T
-        return np.hstack([outputs, rest @ self.residual_components_.T])
+        residuals = values - self.mean_ - outputs @ self.slow_loadings_.T
+        return np.hstack([outputs, residuals @ self.residual_components_.T])
 
     def _inputs(self, outputs: FloatArray) -> FloatArray:
         slow, rest = outputs[:, : self.n_slow_], outputs[:, self.n_slow_ :]
@@ -201,9 +201,9 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         """Return the maps of slow features and of the residual; the weights `p` sum to 1."""
         mean = rows[0] + p @ (rows - rows[0])
         X = rows - mean
-        below = int(np.sum(self.gsfa_.delta_values_ < self.delta_threshold))
-        most = X.shape[1] if self.scaling == "qr" else below
-        J = min(below, most if self.n_components is None else min(most, self.n_components))
+        n_slow = int(np.sum(self.gsfa_.delta_values_ < self.delta_threshold))
+        maximum = X.shape[1] if self.scaling == "qr" else n_slow
+        J = min(n_slow, maximum if self.n_components is None else min(maximum, self.n_components))
         slow_means = p @ slow[:, :J]
         S = slow[:, :J] - slow_means
         weighted = S * p[:, None]
@@ -216,22 +216,24 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         outputs = S @ scaling
         gram = (outputs * p[:, None]).T @ outputs
         loadings = np.linalg.lstsq(gram, (outputs * p[:, None]).T @ X, rcond=1e-12)[0].T
-        rest = X - outputs @ loadings.T
-        values, vectors = np.linalg.eigh((rest * p[:, None]).T @ rest)
+        residuals = X - outputs @ loadings.T
+        values, vectors = np.linalg.eigh((residuals * p[:, None]).T @ residuals)
         values, vectors = values[::-1], vectors[:, ::-1].copy()
         unit = np.ones(X.shape[1], dtype=np.float64)
-        apart = np.append(-np.diff(values) > default_rank_tol(X.shape[1]) * total, True)
-        for block in blocks_of(apart):  # for decorrelated columns, for example
+        is_distinct = np.append(-np.diff(values) > default_rank_tol(X.shape[1]) * total, True)
+        for block in blocks_of(is_distinct):  # for decorrelated columns, for example
             vectors[:, block] = vectors[:, block] @ canonical_axes(vectors[:, block], unit)
         rank = int(np.sum(values > default_rank_tol(X.shape[1]) * total))
-        wanted = rank if self.n_components is None else self.n_components - J
-        if wanted > rank:
+        n_residual = rank if self.n_components is None else self.n_components - J
+        if n_residual > rank:
             raise RankError(
                 f"n_components={self.n_components} is more than available: {J} slow features below "
                 f"delta_threshold={self.delta_threshold:g}, and the residual of the input has rank {rank}."
             )
-        signs = canonical_signs(vectors[:, :wanted], unit)
-        return _Split(mean, slow_means, scaling, loadings, (vectors[:, :wanted] * signs).T, values[:wanted])
+        signs = canonical_signs(vectors[:, :n_residual], unit)
+        return _Split(
+            mean, slow_means, scaling, loadings, (vectors[:, :n_residual] * signs).T, values[:n_residual]
+        )
 
 
 class _Split(NamedTuple):

@@ -31,8 +31,8 @@ from probsfa.sfa._expand import Expander, check_overfitting, extend_stream
 
 __all__ = ["XSFA"]
 
-_HIGHEST_DEGREE = 7  # of the paper
-_MOST_MONOMIALS = 500
+_MAX_DEGREE = 7  # of the paper
+_MAX_MONOMIALS = 500
 _ROWS_PER_MONOMIAL = 4
 
 
@@ -279,30 +279,30 @@ class XSFA(RowTransformer):
         """
         rank = W.shape[1]
         powers = self._powers(sources[:1]).shape[1]
-        both = _WithSources(expander, W, self.expansion_mean_, scaled.shape[1], self)
+        combined = _WithSources(expander, W, self.expansion_mean_, scaled.shape[1], self)
         joined = np.hstack([scaled, sources])
-        moments = self._moments(joined, sequences, Expander(both, rank + powers))
+        moments = self._moments(joined, sequences, Expander(combined, rank + powers))
         B, A = moments.covariance, moments.difference_moment
         G = np.zeros((powers, rank), dtype=np.float64)
         if powers:
             floor = moments.variance_floor[rank:]
             V = whiten(B[rank:, rank:], rank_tol=self.rank_tol, variance_floor=floor).matrix
             G = V @ (V.T @ B[rank:, :rank])
-        left = np.vstack([np.eye(rank), -G])
-        variances, U = scipy.linalg.eigh(left.T @ B @ left)
-        kept = variances > max(self.least_variance, rank * np.finfo(np.float64).eps)
-        if not kept.any():
+        complement = np.vstack([np.eye(rank), -G])
+        variances, U = scipy.linalg.eigh(complement.T @ B @ complement)
+        retained = variances > max(self.least_variance, rank * np.finfo(np.float64).eps)
+        if not retained.any():
             raise ValueError(
                 f"n_components={self.n_components} sources cannot be extracted: no variance remains in the "
                 f"{rank} directions of the expansion after polynomials of {sources.shape[1]} sources are "
                 f"removed. Use a larger expansion, a lower source_degree, or fewer sources."
             )
-        white = left @ (U[:, kept] / np.sqrt(variances[kept]))
+        white = complement @ (U[:, retained] / np.sqrt(variances[retained]))
         inner = white.T @ A @ white
         delta, rotation = scipy.linalg.eigh((inner + inner.T) / 2, subset_by_index=(0, 0))
         weights = white @ rotation[:, 0]
         extraction = Extraction(W @ weights[:rank], -weights[rank:], moments.mean[rank:])
-        return extraction, max(float(delta[0]), 0.0), int(kept.sum())
+        return extraction, max(float(delta[0]), 0.0), int(retained.sum())
 
     def _powers(self, sources: FloatArray) -> FloatArray:
         """Return the monomials of the sources; an array without columns if there is no source."""
@@ -338,8 +338,8 @@ class _WithSources:
 
 def _default_degree(n_features: int, n_rows: int) -> int:
     """Return the highest degree of polynomials within the bounds, at least 1."""
-    most = min(_MOST_MONOMIALS, n_rows // _ROWS_PER_MONOMIAL)
+    maximum = min(_MAX_MONOMIALS, n_rows // _ROWS_PER_MONOMIAL)
     degree = 1
-    while degree < _HIGHEST_DEGREE and math.comb(n_features + degree + 1, degree + 1) - 1 <= most:
+    while degree < _MAX_DEGREE and math.comb(n_features + degree + 1, degree + 1) - 1 <= maximum:
         degree += 1
     return degree

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._like_input import like_array, like_input, rows_of
+from probsfa._like_input import like_array, like_input, select_rows
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
@@ -251,7 +251,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             return results
         names, whole = self.get_feature_names_out(), [slice(0, sequences.n_rows)]
         parts = sequences.slices if len(results) > 1 else whole
-        frames = X if sequences.is_list else [rows_of(X, rows) for rows in parts]
+        frames = X if sequences.is_list else [select_rows(X, rows) for rows in parts]
         return [_like(one, x, names) for one, x in zip(results, frames, strict=True)]
 
     def filter(

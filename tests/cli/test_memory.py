@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probsfa.cli._memory import give_back
+from probsfa.cli._memory import release_memory
 
 
 def resident():
@@ -19,7 +19,7 @@ def test_memory_below_what_is_still_used_is_given_back():
     last = pieces[-1]
     full = resident()
     del pieces
-    give_back()
+    release_memory()
     assert full - resident() > 60e6
     assert len(last) == 4_000
 
@@ -27,4 +27,4 @@ def test_memory_below_what_is_still_used_is_given_back():
 def test_elsewhere_nothing_is_done(monkeypatch):
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setattr("ctypes.CDLL", None)
-    give_back()
+    release_memory()

@@ -10,7 +10,7 @@ import pytest
 
 from probsfa import ProbabilisticSFA
 from probsfa.cli._model import make_estimator, timescales
-from probsfa.cli._parser import ENOUGH, make_parser
+from probsfa.cli._parser import DEFAULT_MAX_ITER, make_parser
 
 
 def test_time_scales_of_a_model_in_seconds_are_reported_in_steps():
@@ -42,8 +42,8 @@ def test_impute_imports_no_pictures_unless_they_are_asked_for():
 
 def test_defaults_of_the_options_are_those_of_the_package():
     # Written twice, as help must not load what the package needs.
-    assert inspect.signature(ProbabilisticSFA).parameters["max_iter"].default == ENOUGH
+    assert inspect.signature(ProbabilisticSFA).parameters["max_iter"].default == DEFAULT_MAX_ITER
     commands = (["compare", "a.csv"], ["demo"], ["impute", "a.csv", "-o", "b"], ["fit", "a.csv", "-o", "b"])
     for command in commands:
         args = make_parser().parse_args(command)
-        assert (args.max_iter, args.seed, args.n_components) == (ENOUGH, 0, None)
+        assert (args.max_iter, args.seed, args.n_components) == (DEFAULT_MAX_ITER, 0, None)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from probsfa.cli import main
-from probsfa.cli._signals import GRACE, Stopped, stopping
+from probsfa.cli._signals import GRACE_SECONDS, Stopped, raise_stopped_on_signals
 from tests.sampling import sparsely
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -107,7 +107,7 @@ def test_a_signal_leaves_the_old_file_and_no_other(folder, verb, number, fit, sa
     assert err.strip() == f"probsfa: error: {said}; nothing was written."
     assert (folder / "out").read_text() == "old"
     assert sorted(path.name for path in folder.iterdir()) == ["data.csv", "out"]
-    assert seconds < GRACE + 10.0
+    assert seconds < GRACE_SECONDS + 10.0
 
 
 def test_a_fit_that_reports_an_interrupt_is_an_interrupt(command, tmp_path, stand_in, monkeypatch):
@@ -129,7 +129,7 @@ def test_a_fit_that_reports_an_interrupt_is_an_interrupt(command, tmp_path, stan
 
 def test_handlers_are_restored():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(Stopped) as stopped, stopping():
+    with pytest.raises(Stopped) as stopped, raise_stopped_on_signals():
         signal.raise_signal(signal.SIGTERM)
     assert (stopped.value.exit_code, stopped.value.sentence) == (143, "terminated; nothing was written.")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

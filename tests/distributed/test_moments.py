@@ -102,7 +102,7 @@ def test_graphs(rng, X, kind):
 
 
 def test_graph_moments_by_panels_of_columns(rng, X, monkeypatch):
-    monkeypatch.setattr("probsfa.distributed._graph_moments._PANEL_CELLS", 400)  # one column at a time
+    monkeypatch.setattr("probsfa.distributed._graph_moments._BLOCK_SIZE", 400)  # one column at a time
     y = rng.integers(0, 3, len(X))
     graph = graphs.clustered(y)
     found = distributed_graph_moments(graph, [da.from_array(X[:50]), da.from_array(X[50:], chunks=(99, 4))])

@@ -43,7 +43,7 @@ def test_tasks_keep_to_one_thread(monkeypatch):
     """Workers have the threads that they were given: tasks beside each other would wait for one another."""
     seen = []
     monkeypatch.setattr(_sequences, "expected_statistics", lambda *args, **options: seen.append(n_cores()))
-    _sequences._sums_for_a_step(None, None)
+    _sequences._em_sums(None, None)
     assert seen == [1]
 
 
@@ -77,7 +77,7 @@ def test_an_array_chunked_anyhow(X, near):
 
 
 def test_a_list_of_sequences_some_to_a_task(X, near, monkeypatch):
-    monkeypatch.setattr("probsfa.distributed._sequences._MOST_PARTS", 3)
+    monkeypatch.setattr("probsfa.distributed._sequences._MAX_PARTS", 3)
     pieces = np.split(X, np.cumsum(LENGTHS)[:-1])
     far = [dask.delayed(pieces[0]), da.from_array(pieces[1], chunks=(7, 2)), *pieces[2:]]
     assert_same(distributed.fit(ProbabilisticSFA(2), far), near)
@@ -92,7 +92,7 @@ def test_other_noise(X, noise):
 
 
 def test_starts_from_a_sample_lead_to_the_same_optimum(X, monkeypatch):
-    monkeypatch.setattr("probsfa.distributed._sequences._START_CELLS", 1500)
+    monkeypatch.setattr("probsfa.distributed._sequences._MAX_START_VALUES", 1500)
     found = distributed.fit(ProbabilisticSFA(2, tol=1e-4), da.from_array(X, chunks=(100, 5)), lengths=LENGTHS)
     assert found.converged_
     near = ProbabilisticSFA(2, tol=1e-4).fit(X, lengths=LENGTHS)

@@ -45,9 +45,9 @@ def test_of_the_temporal_graph_are_cosines(n):
 def test_are_the_generalised_eigenvectors(monkeypatch, kind, k, sparse):
     graph = KINDS[kind]
     if sparse != "dense":
-        monkeypatch.setattr(_free_responses, "_DENSE", 0)
+        monkeypatch.setattr(_free_responses, "_MAX_DENSE_VERTICES", 0)
         work = {"inverse": np.inf, "Lanczos": 0}[sparse]
-        monkeypatch.setattr(_free_responses, "_MOST_FACTOR_WORK", work)
+        monkeypatch.setattr(_free_responses, "_MAX_FACTOR_WORK", work)
     W, v = graph.to_sparse().toarray(), graph.node_weights / graph.Q
     L = np.diag(W.sum(axis=1)) - W
     expected = 2 * scipy.linalg.eigh(L, np.diag(v), eigvals_only=True)[1 : k + 1] / W.sum()

@@ -59,7 +59,7 @@ def test_blocks_change_nothing(monkeypatch, rng, kind, size):
 def test_panels_change_nothing(monkeypatch, rng, cells):
     X, y = rng.standard_normal((100, 7)), rng.random(100)
     graph = graphs.nearest_neighbors(y[:, None], 5)
-    monkeypatch.setattr(training_graph, "_PANEL_CELLS", cells)
+    monkeypatch.setattr(training_graph, "_BLOCK_SIZE", cells)
     A = expected_moment(graph, X)
     found = graph_moments(graph, X).difference_moment
     np.testing.assert_allclose(found, A, atol=STREAM * np.abs(A).max())
@@ -69,7 +69,7 @@ def test_panels_change_nothing(monkeypatch, rng, cells):
 def test_memory_is_that_of_a_few_panels(monkeypatch, rng, kind):
     X, y = rng.standard_normal((50_000, 40)), rng.random(50_000)
     graph = KINDS[kind](y)
-    monkeypatch.setattr(training_graph, "_PANEL_CELLS", 2**18)  # 2 MiB, an eighth of X
+    monkeypatch.setattr(training_graph, "_BLOCK_SIZE", 2**18)  # 2 MiB, an eighth of X
     tracemalloc.start()
     graph_moments(graph, X)
     peak = tracemalloc.get_traced_memory()[1]

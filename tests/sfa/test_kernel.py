@@ -12,7 +12,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from probsfa._validation import Sequences
 from probsfa.graphs import clustered
 from probsfa.sfa import SFA, GraphSFA
-from probsfa.sfa._expand import cut, noise_delta
+from probsfa.sfa._expand import noise_delta, split_into_folds
 from probsfa.sfa.kernel import estimator as kernel
 from probsfa.sfa.kernel import problem
 from probsfa.sfa.kernel.estimator import KernelSFA, PreImage
@@ -329,7 +329,7 @@ def held_out_by_hand(X, lengths, folds, n_components, gamma, regularizations, la
 def test_held_out_slowness_is_that_of_separate_fits(rng, lengths, lag):
     X = series(rng, 60)
     values = [1e-4, 1e-2, 1e-1]
-    folds = cut(lengths, 5)
+    folds = split_into_folds(lengths, 5)
     assert folds[0].start == 0 and folds[-1].stop == 60 and len(folds) == 5
     path = KernelSFA(2, gamma=0.8, lag=lag).regularization_path(X, regularizations=values, lengths=lengths)
     expected = held_out_by_hand(X, lengths, folds, 2, 0.8, values, lag)
@@ -459,7 +459,7 @@ def test_no_other_solution_is_reported_where_held_out_rows_decide(rng):
 
 
 def test_the_default_support_is_limited(rng, monkeypatch):
-    monkeypatch.setattr(kernel, "_MOST_SUPPORT", 30)
+    monkeypatch.setattr(kernel, "_MAX_SUPPORT", 30)
     X = series(rng, 80)
     for selection in ("mp_mah", "mp_kpca", "random"):
         model = KernelSFA(2, gamma=0.5, selection=selection, random_state=0, regularization=1e-3).fit(X)

@@ -96,7 +96,7 @@ def test_too_few_landmarks_say_so():
 def test_very_many_points_take_landmarks_by_themselves(monkeypatch):
     X = moons(200)[0]
     assert isinstance(LaplacianEigenmaps(affinity="rbf").fit(X).affinity_matrix_, np.ndarray)
-    monkeypatch.setattr(affinity, "_MOST_PAIRWISE", 199)
+    monkeypatch.setattr(affinity, "_MAX_PAIRWISE_POINTS", 199)
     assert isinstance(LaplacianEigenmaps(affinity="rbf").fit(X).affinity_matrix_, LowRankAffinity)
     everything = LaplacianEigenmaps(affinity="rbf", n_landmarks=None).fit(X)
     assert isinstance(everything.affinity_matrix_, np.ndarray)

@@ -17,7 +17,7 @@ METHODS = ["dense", "elimination", "lanczos"]
 @pytest.fixture(autouse=True)
 def no_shortcut(monkeypatch):
     """Let the sparse methods run on graphs small enough for an oracle."""
-    monkeypatch.setattr(laplacian, "_DENSE_ROWS", 5)
+    monkeypatch.setattr(laplacian, "_MAX_DENSE_ROWS", 5)
 
 
 def random_graph(rng, n, density=0.2):

@@ -12,18 +12,20 @@ from probsfa.sfa import IGSFA, SFA, XSFA, GraphSFA, GraphSFARegressor, _expand
 from probsfa.sfa._expand import (
     Expander,
     check_overfitting,
-    cut,
     held_out_delta,
     noise_delta,
+    split_into_folds,
     warn_of_overfitting,
 )
 
 
 def test_folds_are_consecutive_and_begin_with_sequences_where_these_are_near():
-    assert cut((10,), 2) == [slice(0, 5), slice(5, 10)]
-    assert cut((9, 11), 2) == [slice(0, 9), slice(9, 20)]
-    assert cut((24, 76))[0] == slice(0, 24) and cut((30, 70))[0] == slice(0, 20)  # a quarter of a fold is 5
-    assert cut((3,)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
+    assert split_into_folds((10,), 2) == [slice(0, 5), slice(5, 10)]
+    assert split_into_folds((9, 11), 2) == [slice(0, 9), slice(9, 20)]
+    assert split_into_folds((24, 76))[0] == slice(0, 24) and split_into_folds((30, 70))[0] == slice(
+        0, 20
+    )  # a quarter of a fold is 5
+    assert split_into_folds((3,)) == [slice(0, 1), slice(1, 2), slice(2, 3)]
 
 
 def test_a_delta_value_is_the_mean_over_folds_and_lacking_variance_counts_as_noise():
@@ -54,10 +56,10 @@ def test_held_out_delta_values_are_those_of_separate_fits(rng, monkeypatch, leng
     ours = found["d"]
     changes, squares = [], []
     start = np.cumsum([0, *lengths])
-    for fold in cut(lengths):
+    for fold in split_into_folds(lengths):
         pieces = [X[a:b] for a, b in zip(start[:-1], start[1:], strict=True)]
         kept, tested = [], []
-        for fold_of_piece in cut(lengths):
+        for fold_of_piece in split_into_folds(lengths):
             for a, piece in zip(start[:-1], pieces, strict=True):
                 first, last = max(a, fold_of_piece.start), min(a + len(piece), fold_of_piece.stop)
                 if first < last:

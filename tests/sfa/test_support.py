@@ -21,7 +21,7 @@ def walk(rng, n, d=3):
 
 @pytest.mark.parametrize(("candidates", "block"), [(1024, 64), (10, 4), (1, 1), (25, 64)])
 def test_mp_mah_is_greedy_whatever_the_blocks(rng, monkeypatch, candidates, block):
-    monkeypatch.setattr(support, "_CANDIDATES", candidates)
+    monkeypatch.setattr(support, "_N_CANDIDATES", candidates)
     monkeypatch.setattr(support, "_PIVOT_BLOCK", block)
     X = walk(rng, 60)
     assert mp_mah(columns(X), 25).tolist() == oracle.mp_mah(oracle.gaussian(X, X, 0.5), 25)

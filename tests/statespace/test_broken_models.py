@@ -216,7 +216,7 @@ def npy_that_claims(shape, n_bytes):
 
 
 def test_a_bomb_is_not_unpacked(saved, tmp_path, monkeypatch):
-    monkeypatch.setattr(_saving, "_MOST_BYTES", 2**22)
+    monkeypatch.setattr(_saving, "_MAX_BYTES", 2**22)
     bombs = {
         "claims": with_array(saved[0], "loadings", npy_that_claims((10**9, 300), 16)),
         "zeros": with_array(saved[0], "loadings", npy_that_claims((2**23,), 2**26)),

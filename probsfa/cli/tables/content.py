@@ -16,7 +16,7 @@ from probsfa.cli._outputs import is_standard_stream
 
 __all__ = ["Content", "read_content", "write_content"]
 
-_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 
 @dataclass(frozen=True)
@@ -77,19 +77,26 @@ def write_content(path: Path, pieces: Iterable[bytes]) -> None:
 
 def _decoded(source: str, data: bytes) -> Content:
     """Decode the bytes of a file: by its byte order mark, else as UTF-8, else as Latin-1."""
-    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    byte_order_mark, encoding = next(
+        (
+            (byte_order_mark, name)
+            for byte_order_mark, name in _BYTE_ORDER_MARKS
+            if data.startswith(byte_order_mark)
+        ),
+        (b"", "utf-8"),
+    )
     try:
-        text = data[len(mark) :].decode(encoding)
+        text = data[len(byte_order_mark) :].decode(encoding)
     except UnicodeError:
         if encoding != "utf-8":
             raise CommandError(
                 f"{source}: has a byte order mark of UTF-16 but is not UTF-16; save it as UTF-8."
             ) from None
-        mark, encoding = b"", "latin-1"  # decodes any bytes, and encoding restores them
+        byte_order_mark, encoding = b"", "latin-1"  # decodes any bytes, and encoding restores them
         text = data.decode(encoding)
     if "\0" in text:
         raise CommandError(f"{source}: not a text file; save the table as CSV.")
-    return Content(source, text, encoding, mark)
+    return Content(source, text, encoding, byte_order_mark)
 
 
 def _unzipped(source: str, data: bytes) -> bytes:

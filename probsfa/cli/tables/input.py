@@ -22,8 +22,8 @@ from probsfa.cli.tables.times import Clock, Rows, read_clock
 __all__ = ["Input", "read_input"]
 
 # Squares of larger numbers overflow.
-_LARGEST = 1e150
-_MOST_NAMES = 20
+_MAX_ABSOLUTE_VALUE = 1e150
+_MAX_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,19 @@ class Input:
         lines = [
             f"{table.source}: {_count(n_rows, 'row')} of {_count(n_columns, 'column')}, "
             f"{100.0 * np.isnan(self.values).mean():.1f} % of the values missing; {self.clock.note}",
-            f"data: {_some(self.names)}",
+            f"data: {_shortened_list(self.names)}",
             f"time: {self._time()}",
         ]
         if plan.group is not None:
             lines.append(f"group: {table.names[plan.group]}; {_count(len(self.clock.sequences), 'sequence')}")
         reasons: dict[str, list[str]] = {}
-        for name, (role, why) in zip(table.names, plan.roles, strict=True):
+        for name, (role, reason) in zip(table.names, plan.roles, strict=True):
             if role == "left out":
-                reasons.setdefault(why, []).append(name or "(no name)")
+                reasons.setdefault(reason, []).append(name or "(no name)")
         if reasons:
-            lines.append("left out: " + "; ".join(f"{_some(n)} ({why})" for why, n in reasons.items()))
+            lines.append(
+                "left out: " + "; ".join(f"{_shortened_list(n)} ({reason})" for reason, n in reasons.items())
+            )
         remarks = [(table.names[j], plan.roles[j][1].partition(", ")[2]) for j in plan.data]
         lines += [f"{name}: {remark}" for name, remark in remarks if remark]
         if not table.named:
@@ -129,9 +131,11 @@ class Input:
             missing = "" if column["missing"] is None else str(column["missing"])
             rows.append((column["name"] or "(no name)", column["role"], missing, column["why"]))
         widths = [max(len(row[j]) for row in rows) for j in range(3)]
-        lines = [f"  {n:{widths[0]}}  {r:{widths[1]}}  {m:>{widths[2]}}  {why}" for n, r, m, why in rows]
-        written = [(key, str(plan[key])) for key in ("rows", "delimiter", "decimal", "encoding")]
-        return "\n".join([*lines, "", align([*written, ("time", self._time())])])
+        lines = [
+            f"  {n:{widths[0]}}  {r:{widths[1]}}  {m:>{widths[2]}}  {reason}" for n, r, m, reason in rows
+        ]
+        formats = [(key, str(plan[key])) for key in ("rows", "delimiter", "decimal", "encoding")]
+        return "\n".join([*lines, "", align([*formats, ("time", self._time())])])
 
     def plan_as_dict(self) -> dict[str, Any]:
         """Return the interpretation of the file, and likely errors in it, in types of JSON."""
@@ -146,8 +150,8 @@ class Input:
             "thousands": table.thousands or None,
             "encoding": table.content.encoding,
             "columns": [
-                {"name": name, "role": role, "why": why, "missing": counts.get(j)}
-                for j, (name, (role, why)) in enumerate(zip(table.names, self.plan.roles, strict=True))
+                {"name": name, "role": role, "why": reason, "missing": counts.get(j)}
+                for j, (name, (role, reason)) in enumerate(zip(table.names, self.plan.roles, strict=True))
             ],
             "time": {
                 "columns": [table.names[j] for j in self.plan.time],
@@ -182,8 +186,8 @@ class Input:
     @cached_property
     def _slices(self) -> list[Any]:
         """Return the rows of each sequence, as slices if that avoids a copy."""
-        whole = np.arange(len(self.values))
-        return [slice(None) if np.array_equal(rows, whole) else rows for rows in self.clock.sequences]
+        all_rows = np.arange(len(self.values))
+        return [slice(None) if np.array_equal(rows, all_rows) else rows for rows in self.clock.sequences]
 
 
 @np.errstate(over="ignore", invalid="ignore")  # differences of numbers such as 1e308 overflow
@@ -243,18 +247,19 @@ def _check_values(table: Table, plan: Plan) -> None:
             raise CommandError(
                 f"{table.source}: column {table.names[j]!r} has no values. Exclude it with --exclude."
             )
-    too_large = np.argwhere(np.abs(plan.values) > _LARGEST)
+    too_large = np.argwhere(np.abs(plan.values) > _MAX_ABSOLUTE_VALUE)
     if len(too_large):
         row, i = map(int, too_large[0])
         raise CommandError(
             f"{table.where(row, plan.data[i])}: {plan.values[row, i]:g} overflows when it is squared (limit "
-            f"{_LARGEST:g}). Rescale the column, or use --missing-code if the number means missing."
+            f"{_MAX_ABSOLUTE_VALUE:g}). Rescale the column, or use --missing-code if the number means "
+            "missing."
         )
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    return shown if len(names) <= _MOST_NAMES else f"{shown} and {len(names) - _MOST_NAMES} more"
+def _shortened_list(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MAX_NAMES])
+    return shown if len(names) <= _MAX_NAMES else f"{shown} and {len(names) - _MAX_NAMES} more"
 
 
 def _count(n: int, what: str) -> str:

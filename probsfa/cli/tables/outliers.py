@@ -13,17 +13,17 @@ __all__ = ["check_codes", "codes_of", "outlier_warnings"]
 
 # Customary codes for missing values: 99 to 999999 and 99.9 to 9999.99 with both signs, other round numbers,
 # and limits of number types.
-_NINES = [10.0**n - 1.0 for n in range(2, 7)] + [
+_CODES_OF_NINES = [10.0**n - 1.0 for n in range(2, 7)] + [
     round(10.0**n - 10.0**-m, m) for n, m in ((2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2), (2, 3), (3, 3))
 ]
-_OTHERS = [-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 65535.0]
-_CUSTOMARY = np.array(
-    [*_OTHERS, *(sign * code for code in (*_NINES, 1e20, 1e30, 1e34, 1e36) for sign in (1, -1))]
+_OTHER_CODES = [-200.0, -777.0, -7777.0, -888.0, -8888.0, -32768.0, 32767.0, 65535.0]
+_COMMON_CODES = np.array(
+    [*_OTHER_CODES, *(sign * code for code in (*_CODES_OF_NINES, 1e20, 1e30, 1e34, 1e36) for sign in (1, -1))]
 )
 # Share of the rows above which a likely code for missing values is an error, below it a warning.
-_RARE = 0.01
+_MAX_RARE_SHARE = 0.01
 # Standard deviations of all other values beyond which a single value is reported; minimum number of values.
-_FAR, _FEWEST = 10.0, 10
+_MIN_DEVIATIONS, _MIN_VALUES = 10.0, 10
 
 
 def codes_of(values: FloatArray) -> list[float]:
@@ -38,16 +38,18 @@ def codes_of(values: FloatArray) -> list[float]:
     >>> codes_of(np.array([999.0, 1000.0, 1010.0, 1020.0]))
     []
     """
-    known = np.unique(values[~np.isnan(values)])
-    customary = np.isin(known, _CUSTOMARY)
-    rest = known[~customary]
-    if len(rest) < 2:
+    distinct = np.unique(values[~np.isnan(values)])
+    customary = np.isin(distinct, _COMMON_CODES)
+    other_values = distinct[~customary]
+    if len(other_values) < 2:
         return []
-    low, high = rest[0], rest[-1]
-    codes = known[customary]
+    low, high = other_values[0], other_values[-1]
+    codes = distinct[customary]
     with np.errstate(over="ignore"):  # of numbers such as 1e308
-        half = 0.5 * (high - low)
-        return codes[(codes < low - half) | (codes > high + half) | ((codes < 0.0) & (low >= 0.0))].tolist()
+        half_range = 0.5 * (high - low)
+        return codes[
+            (codes < low - half_range) | (codes > high + half_range) | ((codes < 0.0) & (low >= 0.0))
+        ].tolist()
 
 
 def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[str]:
@@ -57,15 +59,19 @@ def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[s
     """
     if any(text.strip() == "" for text in missing_code):
         return []
-    found: dict[float, dict[str, int]] = {}
+    counts_by_code: dict[float, dict[str, int]] = {}
     for j, column in zip(plan.data, plan.values.T, strict=True):
         for code in codes_of(column):
-            found.setdefault(code, {})[table.names[j]] = int(np.count_nonzero(column == code))
+            counts_by_code.setdefault(code, {})[table.names[j]] = int(np.count_nonzero(column == code))
     shown = {
         code: f"{code:g} in " + ", ".join(f"{name!r} ({n} row{'s' * (n > 1)})" for name, n in counts.items())
-        for code, counts in found.items()
+        for code, counts in counts_by_code.items()
     }
-    frequent = [code for code in found if max(found[code].values()) > _RARE * len(plan.values)]
+    frequent = [
+        code
+        for code in counts_by_code
+        if max(counts_by_code[code].values()) > _MAX_RARE_SHARE * len(plan.values)
+    ]
     if frequent:
         codes = split_codes(missing_code, table.decimal)
         codes += [f"{code:g}".replace(".", table.decimal) for code in frequent]
@@ -76,7 +82,7 @@ def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[s
         )
     return [
         f"{shown[code]} is far from all other values; if it means missing, use --missing-code={code:g}"
-        for code in found
+        for code in counts_by_code
     ]
 
 
@@ -85,12 +91,12 @@ def outlier_warnings(table: Table, plan: Plan) -> list[str]:
     warnings = []
     for j, column in zip(plan.data, plan.values.T, strict=True):
         rows = np.flatnonzero(~np.isnan(column) & ~np.isin(column, codes_of(column)))
-        if len(rows) <= _FEWEST:
+        if len(rows) <= _MIN_VALUES:
             continue
         for row in (rows[np.argmin(column[rows])], rows[np.argmax(column[rows])]):
-            rest = column[rows[rows != row]]
-            spread, distance = float(np.std(rest)), float(np.min(np.abs(rest - column[row])))
-            if distance > _FAR * spread > 0.0:
+            other_values = column[rows[rows != row]]
+            spread, distance = float(np.std(other_values)), float(np.min(np.abs(other_values - column[row])))
+            if distance > _MIN_DEVIATIONS * spread > 0.0:
                 warnings.append(
                     f"{table.where(int(row), j)}: {table.texts[j][row]} lies {distance / spread:.3g} "
                     "standard deviations beyond all other values of the column; if it is an error, leave the "

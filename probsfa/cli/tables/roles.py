@@ -13,7 +13,7 @@ import numpy as np
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.table import Table
-from probsfa.cli.tables.times import CLOCK, PARTS, compact_dates, increases, is_date
+from probsfa.cli.tables.times import CALENDAR_FIELDS, CLOCK_PATTERN, compact_dates, increases, is_date
 
 __all__ = ["Plan", "make_plan"]
 
@@ -23,11 +23,13 @@ Reason = tuple[Role, str]
 
 # Names of time columns, whose values must increase; and names of numeric columns that are times if their
 # values increase.
-_TIMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
-_RISING = frozenset({*PARTS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"})
-_CALENDAR = frozenset({*PARTS, "dayofyear", "weekday", "week", "quarter"})
-_IDENTIFIERS = frozenset({"id", "ids", "code", "station", "site", "no", "nr", "row", "record", "number"})
-_TIME = CLOCK + r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*"
+_TIME_NAMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
+_ELAPSED_TIME_NAMES = frozenset(
+    {*CALENDAR_FIELDS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"}
+)
+_CALENDAR_NAMES = frozenset({*CALENDAR_FIELDS, "dayofyear", "weekday", "week", "quarter"})
+_IDENTIFIER_NAMES = frozenset({"id", "ids", "code", "station", "site", "no", "nr", "row", "record", "number"})
+_TIME_PATTERN = CLOCK_PATTERN + r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*"
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,22 @@ def make_plan(table: Table, args: argparse.Namespace, model_columns: Sequence[st
 
     Columns of a fitted model are data if the file has all of them and no option names others.
     """
-    asked = _split_names(args.columns, table.names)
-    if asked is None and model_columns and set(model_columns) <= set(table.names):
-        asked = list(model_columns)
+    requested = _split_names(args.columns, table.names)
+    if requested is None and model_columns and set(model_columns) <= set(table.names):
+        requested = list(model_columns)
     time = _split_names(args.time, table.names)
     read = [table.numbers(j) for j in range(len(table.names))]
-    given = _given_roles(table, asked or [], time or [], args)
-    free = [j for j in range(len(table.names)) if j not in given]
-    found = {} if time is not None else _times(table, read, free, args)
-    roles = [given.get(j) or found.get(j) or _other_role(table, j, *read[j]) for j in range(len(read))]
+    given = _given_roles(table, requested or [], time or [], args)
+    undecided = [j for j in range(len(table.names)) if j not in given]
+    time_roles = {} if time is not None else _times(table, read, undecided, args)
+    roles = [given.get(j) or time_roles.get(j) or _other_role(table, j, *read[j]) for j in range(len(read))]
     data = [j for j, (role, _) in enumerate(roles) if role == "data"]
-    if asked is not None:
-        data = [_place(table, name) for name in dict.fromkeys(asked)]
+    if requested is not None:
+        data = [_column_index(table, name) for name in dict.fromkeys(requested)]
     if not data:
         reasons = "; ".join(
-            f"{name or '(no name)'!r}: {role}, {why}"
-            for name, (role, why) in zip(table.names[:8], roles, strict=False)
+            f"{name or '(no name)'!r}: {role}, {reason}"
+            for name, (role, reason) in zip(table.names[:8], roles, strict=False)
         )
         raise CommandError(
             f"{table.source}: no column of numbers is data ({reasons}). Name some with --columns."
@@ -85,19 +87,19 @@ def make_plan(table: Table, args: argparse.Namespace, model_columns: Sequence[st
     return Plan(
         roles,
         data,
-        [_place(table, name) for name in time or ()]
+        [_column_index(table, name) for name in time or ()]
         or [j for j, (role, _) in enumerate(roles) if role == "time"],
         next((j for j, (role, _) in enumerate(roles) if role == "group"), None),
         np.column_stack([read[j][0] for j in data]),
     )
 
 
-def _split_names(given: Sequence[str] | None, known: Sequence[str]) -> list[str] | None:
+def _split_names(given: Sequence[str] | None, existing_names: Sequence[str]) -> list[str] | None:
     """Split names at commas, unless a column has the whole name."""
     if given is None:
         return None
-    split = (([text] if text and text in known else text.split(",")) for text in given)
-    return [name.strip() for names in split for name in names if name.strip()]
+    parts = (([text] if text and text in existing_names else text.split(",")) for text in given)
+    return [name.strip() for names in parts for name in names if name.strip()]
 
 
 def _given_roles(
@@ -113,13 +115,13 @@ def _given_roles(
     )
     for role, option, names in options:
         for name in names:
-            other = roles.setdefault(_place(table, name), (role, option))[1]
+            other = roles.setdefault(_column_index(table, name), (role, option))[1]
             if other != option:
                 raise CommandError(f"column {name!r} is named by both {other} and {option}.")
     return roles
 
 
-def _place(table: Table, name: str) -> int:
+def _column_index(table: Table, name: str) -> int:
     """Return the number of the only column with that name."""
     n = table.names.count(name)
     if n == 0:
@@ -132,21 +134,21 @@ def _place(table: Table, name: str) -> int:
 
 
 def _times(
-    table: Table, read: list[tuple[FloatArray, BoolArray]], free: list[int], args: argparse.Namespace
+    table: Table, read: list[tuple[FloatArray, BoolArray]], undecided: list[int], args: argparse.Namespace
 ) -> dict[int, Reason]:
     """Recognize columns of times: dates, parts of dates, or numbers with a name of time."""
-    names = {j: re.sub(r"\s*[(\[].*", "", table.names[j]).lower() for j in free}
-    numeric = [j for j in free if not read[j][1].any() and not np.isnan(read[j][0]).all()]
+    names = {j: re.sub(r"\s*[(\[].*", "", table.names[j]).lower() for j in undecided}
+    numeric = [j for j in undecided if not read[j][1].any() and not np.isnan(read[j][0]).all()]
     named = [
         j
         for j in numeric
-        if names[j] in _TIMES
+        if names[j] in _TIME_NAMES
         or table.names[j] == "t"
         or (j == 0 and names[j] in ("", "unnamed: 0"))
-        or (names[j] in _RISING and increases(read[j][0]))
+        or (names[j] in _ELAPSED_TIME_NAMES and increases(read[j][0]))
     ]
     dates, clocks = [], []
-    for j in free:
+    for j in undecided:
         if j in numeric:
             reading = compact_dates(read[j][0][~np.isnan(read[j][0])])
             if reading is not None and (j in named or reading.how != "YYYYMM"):
@@ -155,72 +157,78 @@ def _times(
         texts = table.texts[j][~table.missing(j)]
         if len(texts) and is_date(texts, args):
             dates.append(j)
-        elif texts.str.fullmatch(CLOCK).sum() > 0.5 * len(table.rows):
+        elif texts.str.fullmatch(CLOCK_PATTERN).sum() > 0.5 * len(table.rows):
             clocks.append(j)
     if len(dates) > 1:
         shown = ", ".join(repr(table.names[j]) for j in dates)
         raise CommandError(f"{table.source}: {shown} have dates; name the time of the rows with --time.")
-    parts = {names[j]: j for j in numeric if names[j] in PARTS}
+    parts = {names[j]: j for j in numeric if names[j] in CALENDAR_FIELDS}
     if dates:
         return {j: ("time", "dates" if j in dates else "times of the day") for j in dates + clocks[:1]}
     if {"year", "month"} <= set(parts):
-        return {j: ("time", "parts of dates") for j in [parts[p] for p in PARTS if p in parts] + clocks[:1]}
+        return {
+            j: ("time", "parts of dates")
+            for j in [parts[p] for p in CALENDAR_FIELDS if p in parts] + clocks[:1]
+        }
     return {j: ("time", "name of a time") for j in named[:1]}
 
 
 def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Reason:
     """Return the role of a column that is not a time."""
     name, texts = table.names[j], table.texts[j]
-    known = values[~np.isnan(values)]
+    observed = values[~np.isnan(values)]
     words = re.findall(r"[a-z]+\d*", re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()) or [""]
-    if not name and not bad.any() and not len(known):
+    if not name and not bad.any() and not len(observed):
         return "left out", "empty"
     if bad.any():
-        if not len(known) and texts[bad].str.fullmatch(_TIME).mean() > 0.5:
+        if not len(observed) and texts[bad].str.fullmatch(_TIME_PATTERN).mean() > 0.5:
             return "left out", "times; --time uses them"
         # Texts that begin with a letter, or have no digit, are not numbers.
-        is_text = not len(known) and texts[bad].str.match(r"[^\W\d]|\D*$").all()
+        is_text = not len(observed) and texts[bad].str.match(r"[^\W\d]|\D*$").all()
         return ("left out", "text") if is_text else ("data", "numbers and texts")
-    whole = len(known) > 0 and bool(np.all(known % 1 == 0))
-    if whole and "".join(words) in _CALENDAR:
+    is_integer = len(observed) > 0 and bool(np.all(observed % 1 == 0))
+    if is_integer and "".join(words) in _CALENDAR_NAMES:
         return "left out", "part of the calendar; --columns makes it data"
-    counts = len(known) == len(values) > 1 and bool(np.all(np.diff(values) == 1))
+    counts = len(observed) == len(values) > 1 and bool(np.all(np.diff(values) == 1))
     if counts and j == 0:
         return "left out", "counts the rows; --columns makes it data"
-    if whole and words[-1] in _IDENTIFIERS:
+    if is_integer and words[-1] in _IDENTIFIER_NAMES:
         return "left out", "an identifier; --columns makes it data, --group makes it names of sequences"
-    if len(known) > 2 and np.all(known == known[0]):
+    if len(observed) > 2 and np.all(observed == observed[0]):
         return "data", "numbers, constant"
-    if len(known) > 2 and np.all((known == 0.0) | (known == 1.0)):
+    if len(observed) > 2 and np.all((observed == 0.0) | (observed == 1.0)):
         return "data", "numbers, only zeros and ones (filled values lie between them)"
     return "data", "numbers"
 
 
 def _check_numbers(table: Table, bad: dict[int, BoolArray]) -> None:
     """Raise an error with all values of columns that are neither numbers nor missing, with counts."""
-    found: list[str] = []
+    problems: list[str] = []
     tokens: list[str] = []
-    for j, wrong in bad.items():
-        texts = table.texts[j][wrong]
+    for j, invalid_texts in bad.items():
+        texts = table.texts[j][invalid_texts]
         counts = Counter(texts)
-        listed = [
+        listing = [
             f"{text[:40]!r} ({n}, first in row {table.rows[int((texts == text).idxmax())] + 1})"
             for text, n in counts.most_common(8)
         ]
         tokens += [text for text, _ in counts.most_common()]
         if counts:
             more = f" and {len(counts) - 8} more" if len(counts) > 8 else ""
-            found.append(f"column {table.names[j]!r}: {', '.join(listed)}{more}")
-    if not found:
+            problems.append(f"column {table.names[j]!r}: {', '.join(listing)}{more}")
+    if not problems:
         return
-    more = f"; and {len(found) - 5} more columns" if len(found) > 5 else ""
-    mark = ";" if table.decimal == "," else ","
-    codes = mark.join(token for token in tokens[:8] if mark not in token and token.isprintable())
+    more = f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
+    separator = ";" if table.decimal == "," else ","
+    codes = separator.join(token for token in tokens[:8] if separator not in token and token.isprintable())
     given = f" {shlex.quote(f'--missing-code={codes}')} if they mean missing;" if codes else ""
-    alone = len(table.names) == 1
-    other = f" If {table.delimiter!r} is not the delimiter, name it with --delimiter." if alone else ""
+    is_single_column = len(table.names) == 1
+    other = (
+        f" If {table.delimiter!r} is not the delimiter, name it with --delimiter." if is_single_column else ""
+    )
     raise CommandError(
-        f"{table.source}: values that are not numbers: {'; '.join(found[:5])}{more}. Give{given} --decimal "
+        f"{table.source}: values that are not numbers: {'; '.join(problems[:5])}{more}. Give{given} "
+        "--decimal "
         f"or --thousands if they are numbers written in another way; or leave the column out with --exclude."
         f"{other}"
     )

@@ -19,11 +19,11 @@ __all__ = ["MISSING", "Table", "as_numbers", "make_table", "split_codes"]
 MISSING = frozenset({"", "na", "n/a", "<na>", "nan", "null", "none"})
 
 _DELIMITERS = (",", ";", "\t", "|")
-_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
-_WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-_IN_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
+_DATE_PATTERN = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ].*)?")
+_DECIMAL_COMMA_PATTERN = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_THOUSANDS_PATTERN = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
 # Rows from which the decimal mark is inferred.
-_SAMPLE = 2000
+_SAMPLE_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -87,17 +87,17 @@ class Table:
         values[missing | bad] = np.nan
         return values, bad
 
-    def filled(self, new: Callable[[int], Iterable[tuple[int, str]]]) -> Iterator[str]:
+    def filled(self, new_texts: Callable[[int], Iterable[tuple[int, str]]]) -> Iterator[str]:
         """Return the text of the file with some values replaced, in pieces.
 
-        All other characters are unchanged: digits, quotes, blanks, line ends. `new` returns pairs of column
-        and text for the replaced values of a row.
+        All other characters are unchanged: digits, quotes, blanks, line ends. `new_texts` returns pairs of
+        column and text for the replaced values of a row.
         """
         preamble, body = _split_lines(self.content.text, self.n_skipped)
         yield preamble
         row_of_record = {place: row for row, place in enumerate(self.rows)}
         for place, (record, _) in enumerate(_records(self.source, body, self.delimiter), self.n_skipped):
-            changes = dict(new(row_of_record[place])) if place in row_of_record else {}
+            changes = dict(new_texts(row_of_record[place])) if place in row_of_record else {}
             yield _replaced(record, changes, self.delimiter) if changes else record
 
 
@@ -110,8 +110,8 @@ def as_numbers(texts: pd.Series, decimal: str = ".", thousands: str = "") -> Flo
     [1234.5, nan]
     """
     if thousands:
-        mark = "[ \u00a0\u2009\u202f]" if thousands == " " else re.escape(thousands)
-        texts = texts.str.replace(rf"(?<=\d){mark}(?=\d{{3}}(?!\d))", "", regex=True)
+        separator = "[ \u00a0\u2009\u202f]" if thousands == " " else re.escape(thousands)
+        texts = texts.str.replace(rf"(?<=\d){separator}(?=\d{{3}}(?!\d))", "", regex=True)
     if decimal == ",":
         texts = texts.str.replace(".", "?", regex=False).str.replace(",", ".", regex=False)
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, copy=True)
@@ -127,8 +127,8 @@ def split_codes(given: Iterable[str], decimal: str | None = ".") -> list[str]:
     >>> split_codes(["-999,-99.9", "?"]), split_codes(["-99,9; bad"], ",")
     (['-999', '-99.9', '?'], ['-99,9', 'bad'])
     """
-    mark = ";" if decimal == "," else ","
-    return [code.strip() for text in given for code in text.split(mark) if code.strip()]
+    separator = ";" if decimal == "," else ","
+    return [code.strip() for text in given for code in text.split(separator) if code.strip()]
 
 
 def make_table(
@@ -150,21 +150,21 @@ def make_table(
     source, body = content.source, _split_lines(content.text, skip_rows)[1]
     if not body.strip():
         raise CommandError(f"{source}: the file is empty{' behind --skip-rows' * bool(skip_rows)}.")
-    delimiter = delimiter or _guess_delimiter(body)
+    delimiter = delimiter or _infer_delimiter(body)
     records = [[value.strip() for value in values] for _, values in _records(source, body, delimiter)]
-    written = [place for place, values in enumerate(records) if any(values)]
-    if not written:
+    nonempty = [record_index for record_index, values in enumerate(records) if any(values)]
+    if not nonempty:
         raise CommandError(f"{source}: the file has only delimiters.")
-    top, last = written[0], written[-1]
-    names = records[top]
+    header_index, last = nonempty[0], nonempty[-1]
+    names = records[header_index]
     if decimal is None:
-        decimal = "." if thousands else _guess_decimal(records[top : top + _SAMPLE])
-    below = [values for values in records[top + 1 : top + 21] if values]
-    named = header == "yes" or (header == "auto" and _is_header(names, below, decimal, thousands))
+        decimal = "." if thousands else _infer_decimal(records[header_index : header_index + _SAMPLE_ROWS])
+    rows_below = [values for values in records[header_index + 1 : header_index + 21] if values]
+    named = header == "yes" or (header == "auto" and _is_header(names, rows_below, decimal, thousands))
     if max(map(len, records)) <= 1:  # a blank line is a missing value of the only column
-        rows = list(range(top + named, last + 1))
+        rows = list(range(header_index + named, last + 1))
     else:
-        rows = [i for i in range(top + named, last + 1) if any(records[i]) or len(records[i]) > 1]
+        rows = [i for i in range(header_index + named, last + 1) if any(records[i]) or len(records[i]) > 1]
     if not rows:
         raise CommandError(f"{source}: the file has a header and no data.")
     width = len(records[rows[0]])
@@ -178,7 +178,8 @@ def make_table(
         if len(records[i]) != len(names):
             raise CommandError(
                 f"{source}: row {i + skip_rows + 1} has {len(records[i])} values and row "
-                f"{top + skip_rows + 1} has {len(names)}. If {delimiter!r} is not the delimiter, name it "
+                f"{header_index + skip_rows + 1} has {len(names)}. If {delimiter!r} is not the delimiter, "
+                "name it "
                 "with --delimiter; skip lines in front of the table with --skip-rows."
             )
     return Table(
@@ -227,18 +228,19 @@ def _records(source: str, text: str, delimiter: str) -> Iterator[tuple[str, list
             raise CommandError(f"{source}: line {reader.line_num}: {error}.") from None
 
 
-def _is_header(first: list[str], below: list[list[str]], decimal: str, thousands: str) -> bool:
+def _is_header(names: list[str], rows_below: list[list[str]], decimal: str, thousands: str) -> bool:
     """Whether the first record has names: a text, or an empty first value as in files of pandas."""
-    numbers = np.isfinite(as_numbers(pd.Series(first, dtype=str), decimal, thousands))
+    numbers = np.isfinite(as_numbers(pd.Series(names, dtype=str), decimal, thousands))
     if not all(
-        n or text.lower() in MISSING or _DATE.fullmatch(text) for n, text in zip(numbers, first, strict=True)
+        n or text.lower() in MISSING or _DATE_PATTERN.fullmatch(text)
+        for n, text in zip(numbers, names, strict=True)
     ):
         return True
-    corner = len(first) > 1 and first[0] == "" and all(first[1:])
-    return corner and bool(below) and all(values[0] for values in below)
+    corner = len(names) > 1 and names[0] == "" and all(names[1:])
+    return corner and bool(rows_below) and all(values[0] for values in rows_below)
 
 
-def _guess_delimiter(text: str) -> str:
+def _infer_delimiter(text: str) -> str:
     """Return the delimiter that splits the first lines into the same number of values.
 
     If there are several, delimiters that split the header too are preferred (decimal commas are in numbers
@@ -248,19 +250,24 @@ def _guess_delimiter(text: str) -> str:
 
     def plausibility(delimiter: str) -> tuple[bool, bool, bool, int]:
         counts = [re.sub(r'"[^"]*"', "", line).count(delimiter) for line in head]
-        header, usual = counts[0], counts[-1]
-        same = usual > 0 and sum(n == usual for n in counts) >= 0.8 * len(counts)
-        return same, header in (usual, usual - 1) and header > 0, delimiter != ",", usual
+        header, typical_count = counts[0], counts[-1]
+        is_constant = typical_count > 0 and sum(n == typical_count for n in counts) >= 0.8 * len(counts)
+        return (
+            is_constant,
+            header in (typical_count, typical_count - 1) and header > 0,
+            delimiter != ",",
+            typical_count,
+        )
 
     best = max(_DELIMITERS, key=plausibility)
     return best if plausibility(best)[-1] > 0 else ","
 
 
-def _guess_decimal(records: list[list[str]]) -> str:
+def _infer_decimal(records: list[list[str]]) -> str:
     """Return a comma if numbers have commas and no points, unless all commas may separate thousands."""
     values = [text for record in records for text in record if "," in text or "." in text]
-    commas = [text for text in values if _WITH_COMMA.fullmatch(text)]
-    if not commas or all(map(_IN_THOUSANDS.fullmatch, commas)):
+    commas = [text for text in values if _DECIMAL_COMMA_PATTERN.fullmatch(text)]
+    if not commas or all(map(_THOUSANDS_PATTERN.fullmatch, commas)):
         return "."
     return "." if np.isfinite(as_numbers(pd.Series(values, dtype=str))).any() else ","
 
@@ -272,13 +279,13 @@ def _replaced(record: str, new: dict[int, str], delimiter: str) -> str:
     pieces: list[str] = []
     end = column = 0
     while match := value.match(record, end):
-        raw, end = match[0], match.end()
+        text, end = match[0], match.end()
         if column in new:
-            core = raw.strip()
-            before, _, after = raw.partition(core) if core else ("", "", raw)
+            core = text.strip()
+            prefix, _, suffix = text.partition(core) if core else ("", "", text)
             quote = '"' if core.startswith('"') or delimiter in new[column] else ""
-            raw = f"{before}{quote}{new[column]}{quote}{after}"
-        pieces.append(raw)
+            text = f"{prefix}{quote}{new[column]}{quote}{suffix}"
+        pieces.append(text)
         if not record.startswith(delimiter, end):
             break
         end, column = end + 1, column + 1

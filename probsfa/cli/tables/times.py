@@ -18,19 +18,28 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.table import Table
 
-__all__ = ["CLOCK", "PARTS", "Clock", "Reading", "compact_dates", "increases", "is_date", "read_clock"]
+__all__ = [
+    "CLOCK_PATTERN",
+    "CALENDAR_FIELDS",
+    "Clock",
+    "Reading",
+    "compact_dates",
+    "increases",
+    "is_date",
+    "read_clock",
+]
 
 Rows = NDArray[np.intp]
 
 # Names of columns that are parts of dates, and of columns with times of the day.
-PARTS = ("year", "month", "day", "hour", "minute", "second")
-CLOCK = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2}(?:\.\d+)?)?(?:\s*[AaPp][Mm])?"
-_QUARTER = re.compile(r"^(\d{4})[- ]?[Qq]([1-4])$")
+CALENDAR_FIELDS = ("year", "month", "day", "hour", "minute", "second")
+CLOCK_PATTERN = r"\d{1,2}[:.]\d{2}(?:[:.]\d{2}(?:\.\d+)?)?(?:\s*[AaPp][Mm])?"
+_QUARTER_PATTERN = re.compile(r"^(\d{4})[- ]?[Qq]([1-4])$")
 # 31.1.20 and 31-Jan-20
-_SHORT_YEAR = re.compile(r"^(\d\d?([-/. ])(?:\d\d?|[A-Za-z]{3,9})\2)(?=\d\d(?!\d))")
+_SHORT_YEAR_PATTERN = re.compile(r"^(\d\d?([-/. ])(?:\d\d?|[A-Za-z]{3,9})\2)(?=\d\d(?!\d))")
 # Minimum number of rows for which even spacing determines the order of day and month.
-_MANY = 5
-_COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+_MIN_ROWS_FOR_DAY_ORDER = 5
+_COMPACT_FORMATS = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
 class Reading(NamedTuple):
@@ -80,30 +89,34 @@ def read_dates(texts: pd.Series, dayfirst: bool | None = None) -> list[Reading]:
     # pandas reads "10:30" as a time of today, "now" as the time of the call, and "3 May" as a day of year 1.
     texts = texts.where(texts.str.contains(r"\d") & ~texts.str.match(r"\d\d?:"), "")
     texts = texts.str.replace(
-        _QUARTER, lambda quarter: f"{quarter[1]}-{3 * int(quarter[2]) - 2:02d}", regex=True
+        _QUARTER_PATTERN, lambda quarter: f"{quarter[1]}-{3 * int(quarter[2]) - 2:02d}", regex=True
     )
     iso = _parsed(texts, format="ISO8601")
     if np.isnat(iso).mean() <= 0.5:
         return [Reading(iso, "year-month-day")]
     first = next((text for text in texts if text), "")
     orders = (True, False) if dayfirst is None else (dayfirst,)
-    forms = dict.fromkeys(_infer_format(first, order) for order in orders)
-    readings = [Reading(_parsed(texts, format=form), form) for form in forms]
-    fewest = min(reading.unread.sum() for reading in readings)
-    return [reading for reading in readings if reading.unread.sum() == fewest]
+    date_formats = dict.fromkeys(_infer_format(first, order) for order in orders)
+    readings = [Reading(_parsed(texts, format=date_format), date_format) for date_format in date_formats]
+    minimum = min(reading.unread.sum() for reading in readings)
+    return [reading for reading in readings if reading.unread.sum() == minimum]
 
 
 def _infer_format(text: str, dayfirst: bool) -> str:
     """Return the format of a date by pandas, also for years of two digits and times such as 10:30 PM."""
-    full = re.sub(_SHORT_YEAR, r"\g<1>20", text)
-    date = re.sub(r" ?[AaPp][Mm]$", "", full)
+    text_with_full_year = re.sub(_SHORT_YEAR_PATTERN, r"\g<1>20", text)
+    date = re.sub(r" ?[AaPp][Mm]$", "", text_with_full_year)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pandas, that 31/1/2020 begins with the day
-        form = guess_datetime_format(date, dayfirst=dayfirst) if date else None
-    if form is None or re.match("%Y.%d", form):
+        date_format = guess_datetime_format(date, dayfirst=dayfirst) if date else None
+    if date_format is None or re.match("%Y.%d", date_format):
         return "%b %Y" if re.match(r"[A-Za-z]{3}\b", text) else "%B %Y"
-    form = form.replace("%Y", "%y") if full != text else form
-    return form.replace("%H", "%I") + full[len(date) : -2] + "%p" if date != full else form
+    date_format = date_format.replace("%Y", "%y") if text_with_full_year != text else date_format
+    return (
+        date_format.replace("%H", "%I") + text_with_full_year[len(date) : -2] + "%p"
+        if date != text_with_full_year
+        else date_format
+    )
 
 
 def _parsed(texts: pd.Series, **options: Any) -> NDArray[np.datetime64]:
@@ -117,9 +130,9 @@ def compact_dates(values: FloatArray) -> Reading | None:
     if not len(values) or not np.all((values >= 150_000) & (values < 1e15) & (values % 1 == 0)):
         return None
     digits = len(str(int(values[0])))
-    if digits not in _COMPACT:
+    if digits not in _COMPACT_FORMATS:
         return None
-    stamps = _parsed(pd.Series(values).astype("int64").astype(str), format=_COMPACT[digits])
+    stamps = _parsed(pd.Series(values).astype("int64").astype(str), format=_COMPACT_FORMATS[digits])
     years = stamps.astype("datetime64[Y]").astype(int) + 1970
     # Seconds since 1970 have ten digits, too.
     if np.isnat(stamps).any() or not np.all((years >= (1900 if digits == 10 else 1500)) & (years <= 2500)):
@@ -159,10 +172,11 @@ def _read(
 ) -> Reading:
     """Read the columns of times together."""
     for j in columns:
-        empty = np.flatnonzero(table.missing(j))
-        if len(empty):
+        missing_rows = np.flatnonzero(table.missing(j))
+        if len(missing_rows):
             raise CommandError(
-                f"{table.where(int(empty[0]), j)}: the row has no time. Fill it in, remove the row, or use "
+                f"{table.where(int(missing_rows[0]), j)}: the row has no time. Fill it in, remove the row, "
+                "or use "
                 "the rows as evenly spaced with --even."
             )
     numbers, bad = table.numbers(columns[0])
@@ -191,16 +205,16 @@ def _read_texts(texts: pd.Series, args: argparse.Namespace) -> list[Reading]:
 
 def _joined(table: Table, columns: Sequence[int], args: argparse.Namespace) -> pd.Series:
     """Join columns such as date and time of the day, or year, month, day and hour, to one text by row."""
-    marks = {"month": "-", "day": "-", "minute": ":", "second": ":"}
+    separators = {"month": "-", "day": "-", "minute": ":", "second": ":"}
     joined = pd.Series("", index=table.texts.index, dtype=str)
-    for place, j in enumerate(columns):
-        texts, mark = table.texts[j], " "
+    for position, j in enumerate(columns):
+        texts, separator = table.texts[j], " "
         if args.date_format is None:
-            mark = marks.get(table.names[j].lower(), " ")
+            separator = separators.get(table.names[j].lower(), " ")
             texts = texts.str.replace(r"\.0*$", "", regex=True).str.replace(r"^(\d)$", r"0\1", regex=True)
-            if place > 0:
+            if position > 0:
                 texts = texts.str.replace(".", ":", n=2, regex=False)  # 18.00.00
-        joined = joined + mark * (place > 0) + texts
+        joined = joined + separator * (position > 0) + texts
     return joined
 
 
@@ -211,9 +225,10 @@ def _check_read(table: Table, columns: Sequence[int], reading: Reading, args: ar
     counts = Counter(table.texts[list(columns)][reading.unread].agg(" ".join, axis=1))
     shown = ", ".join(f"{text[:40]!r}" + f" ({n} rows)" * (n > 1) for text, n in counts.most_common(5))
     more = f" and {len(counts) - 5} more" if len(counts) > 5 else ""
-    what = "not read as times" if args.date_format is None else f"not of the format {args.date_format!r}"
+    problem = "not read as times" if args.date_format is None else f"not of the format {args.date_format!r}"
     raise CommandError(
-        f"{table.where(int(np.argmax(reading.unread)), columns[0])}: {what}: {shown}{more}. Set the format "
+        f"{table.where(int(np.argmax(reading.unread)), columns[0])}: {problem}: {shown}{more}. Set the "
+        "format "
         "of all times with --date-format, name another column with --time, or use the rows as evenly "
         "spaced with --even."
     )
@@ -230,9 +245,9 @@ def _choose(
     if len(readings) > 1 and not args.sort:
         in_order = [r for r in readings if all(increases(r.values[rows]) for rows in sequences)]
         readings = in_order or readings
-        if len(in_order) > 1 and min(map(len, sequences)) >= _MANY:
-            even = [r for r in in_order if _make_clock(table, r, sequences).times is None]
-            readings = even if len(even) == 1 else readings
+        if len(in_order) > 1 and min(map(len, sequences)) >= _MIN_ROWS_FOR_DAY_ORDER:
+            evenly_spaced = [r for r in in_order if _make_clock(table, r, sequences).times is None]
+            readings = evenly_spaced if len(evenly_spaced) == 1 else readings
     if len(readings) == 1:
         return readings[0]
     row = int(np.argmax(readings[0].values != readings[1].values))
@@ -249,19 +264,21 @@ def _in_order(
     values = reading.values
     if args.sort:
         rows = rows[np.argsort(values[rows], kind="stable")]
-    late = np.flatnonzero(~(values[rows[1:]] > values[rows[:-1]]))
-    if not late.size:
+    not_increasing = np.flatnonzero(~(values[rows[1:]] > values[rows[:-1]]))
+    if not not_increasing.size:
         return rows
-    row, before = int(rows[late[0] + 1]), int(rows[late[0]])
-    found = f"{table.where(row, columns[0])}: {' '.join(table.texts[j][row] for j in columns)!r}"
+    row, previous_row = int(rows[not_increasing[0] + 1]), int(rows[not_increasing[0]])
+    time_text = f"{table.where(row, columns[0])}: {' '.join(table.texts[j][row] for j in columns)!r}"
     group = "" if args.group is not None else " name a column of independent sequences with --group,"
     if np.any(values[rows[1:]] < values[rows[:-1]]):
         raise CommandError(
-            f"{found} is not later than the previous row. Sort the rows with --sort,{group} or use the rows "
+            f"{time_text} is not later than the previous row. Sort the rows with --sort,{group} or use the "
+            "rows "
             "as evenly spaced with --even."
         )
     raise CommandError(
-        f"{found} is the time of row {table.rows[before] + 1}, too. Remove one of them, name all columns of "
+        f"{time_text} is the time of row {table.rows[previous_row] + 1}, too. Remove one of them, name all "
+        "columns of "
         f"the time of a row with --time,{group} or use the rows as evenly spaced with --even."
     )
 

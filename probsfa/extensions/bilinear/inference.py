@@ -49,9 +49,9 @@ __all__ = [
 ]
 
 # Maximum number of chains for joint inference of a start.
-MOST_CHAINS_TOGETHER = 5
-_MOST_SWEEPS = 200
-_ENOUGH = 1e-3  # gain of a sweep in nats, below which the sweeps end
+MAX_JOINT_CHAINS = 5
+_MAX_SWEEPS = 200
+_MIN_GAIN = 1e-3  # gain of a sweep in nats, below which the sweeps end
 
 
 class BilinearPosterior(NamedTuple):
@@ -105,7 +105,7 @@ class _Rows(NamedTuple):
     is_row: Array
 
 
-class _Found(NamedTuple):
+class _SweepResult(NamedTuple):
     """Moments of the approximate posterior."""
 
     means: Array
@@ -129,55 +129,55 @@ class Inferred(NamedTuple):
     statistics: Statistics
 
 
-def _chain(log_odds: Array, on: Array, off: Array, starts: Array) -> tuple[Array, Array, Array]:
+def _chain(log_odds: Array, switch_on: Array, switch_off: Array, starts: Array) -> tuple[Array, Array, Array]:
     """Forward-backward recursion of a chain: probabilities, expected transitions, log normalizer.
 
     ``log_odds`` (T,) is the log likelihood ratio of active and inactive for each row; probabilities are those
     of being active. The expected transitions (T, 2, 2) are those from the previous row; those of first rows
     are not used.
     """
-    log_transition = jnp.log(jnp.array([[1.0 - on, on], [off, 1.0 - off]]))
-    log_first = jnp.log(jnp.array([off, on])) - jnp.log(on + off)
+    log_transition = jnp.log(jnp.array([[1.0 - switch_on, switch_on], [switch_off, 1.0 - switch_off]]))
+    log_first = jnp.log(jnp.array([switch_off, switch_on])) - jnp.log(switch_on + switch_off)
     evidence = jnp.stack([jnp.zeros_like(log_odds), log_odds], axis=1)
 
-    def forward(before: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        start, said = row
-        moved = jnp.logaddexp(before[0] + log_transition[0], before[1] + log_transition[1])
-        joint = jnp.where(start, log_first, moved) + said
+    def forward(previous: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        start, log_likelihoods = row
+        predicted = jnp.logaddexp(previous[0] + log_transition[0], previous[1] + log_transition[1])
+        joint = jnp.where(start, log_first, predicted) + log_likelihoods
         norm = jnp.logaddexp(joint[0], joint[1])
         return joint - norm, (joint - norm, norm)
 
     _, (filtered, norms) = jax.lax.scan(forward, log_first, (starts, evidence))
 
-    def backward(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        start, said, norm = row
-        weighed = after + said - norm
-        told = jnp.logaddexp(log_transition[:, 0] + weighed[0], log_transition[:, 1] + weighed[1])
+    def backward(next_message: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        start, log_likelihoods, norm = row
+        weighted = next_message + log_likelihoods - norm
+        message = jnp.logaddexp(log_transition[:, 0] + weighted[0], log_transition[:, 1] + weighted[1])
         # Message from each row to the previous one; zero at the start of a sequence.
-        return jnp.where(start, 0.0, told), after
+        return jnp.where(start, 0.0, message), next_message
 
-    _, later = jax.lax.scan(backward, jnp.zeros(2), (starts, evidence, norms), reverse=True)
-    marginals = jnp.exp(filtered + later)
-    earlier = jnp.concatenate([filtered[:1], filtered[:-1]])
-    weighed = later + evidence - norms[:, None]
-    pairs = jnp.exp(earlier[:, :, None] + log_transition + weighed[:, None, :])
+    _, backward_messages = jax.lax.scan(backward, jnp.zeros(2), (starts, evidence, norms), reverse=True)
+    marginals = jnp.exp(filtered + backward_messages)
+    previous_filtered = jnp.concatenate([filtered[:1], filtered[:-1]])
+    weighted = backward_messages + evidence - norms[:, None]
+    pairs = jnp.exp(previous_filtered[:, :, None] + log_transition + weighted[:, None, :])
     return marginals[:, 1], pairs, jnp.sum(norms)
 
 
 def _second_moments(gates: Array) -> Array:
     """Return ``E[s_m s_n]`` (T, M, M) of chains that are independent given the data."""
-    spread = gates * (1.0 - gates)
-    return gates[:, :, None] * gates[:, None, :] + spread[:, :, None] * jnp.eye(gates.shape[1])
+    variances = gates * (1.0 - gates)
+    return gates[:, :, None] * gates[:, None, :] + variances[:, :, None] * jnp.eye(gates.shape[1])
 
 
-def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool) -> _Found:
+def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool) -> _SweepResult:
     """Update the continuous factors, then each chain; return moments, bound and statistics."""
     n_features, n_chains, n_components = params.loadings.shape
     n_products = n_chains * n_components
     loadings = params.loadings.reshape(n_features, n_products)
     scaled = loadings / params.noise_variance[:, None]
-    outer = (scaled[:, :, None] * loadings[:, None, :]).reshape(n_features, n_products**2)
-    precision = (rows.mask @ outer).reshape(-1, n_chains, n_components, n_chains, n_components)
+    outer_products = (scaled[:, :, None] * loadings[:, None, :]).reshape(n_features, n_products**2)
+    precision = (rows.mask @ outer_products).reshape(-1, n_chains, n_components, n_chains, n_components)
     centred = rows.mask * (rows.values - params.offset)
     information = (centred @ scaled).reshape(-1, n_chains, n_components)
 
@@ -185,32 +185,34 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     J = jnp.einsum("tmn,tmknl->tkl", _second_moments(gates), precision)
     h = jnp.einsum("tm,tmk->tk", gates, information)
     steps = Transition(jnp.where(rows.starts[:, None], 0.0, params.decay))
-    nothing = steps.at(0).starting()
+    no_dynamics = steps.at(0).starting()
     edge = stationary(n_components, J.dtype)
     filtered, _ = filter_pass(update_with_information, Collapsed(J, h), steps, edge)
-    moments = smoother_pass(filtered, steps.followed_by(nothing), edge, full=False)
+    moments = smoother_pass(filtered, steps.followed_by(no_dynamics), edge, full=False)
     means, covariances = moments.means, moments.covariances
-    second = covariances + means[:, :, None] * means[:, None, :]
+    second_moments = covariances + means[:, :, None] * means[:, None, :]
     m = filtered.means
     log_normaliser = jnp.sum(h * m) - 0.5 * jnp.einsum("tk,tkl,tl->", m, J, m)
     log_normaliser -= 0.5 * jnp.sum(filtered.log_dets + filtered.distances)
-    divergence = jnp.sum(h * means) - 0.5 * jnp.sum(J * second) - log_normaliser
+    divergence = jnp.sum(h * means) - 0.5 * jnp.sum(J * second_moments) - log_normaliser
 
     # ---- the chains
-    A = jnp.einsum("tmknl,tkl->tmn", precision, second)
+    A = jnp.einsum("tmknl,tkl->tmn", precision, second_moments)
     b = jnp.einsum("tmk,tk->tm", information, means)
     initial, pairs = [], []
-    first = rows.starts & rows.is_row
-    inside = ~rows.starts
+    is_first_row = rows.starts & rows.is_row
+    is_transition = ~rows.starts
     for n in range(n_chains):
-        others = jnp.sum(A[:, :, n] * gates, axis=1) - A[:, n, n] * gates[:, n]
-        log_odds = b[:, n] - 0.5 * A[:, n, n] - others
-        on, expected, normaliser = _chain(log_odds, params.switch_on[n], params.switch_off[n], rows.starts)
-        gates = gates.at[:, n].set(on)
-        divergence += jnp.sum(on * log_odds) - normaliser
-        number_on = jnp.sum(jnp.where(first, on, 0.0))
-        initial.append(jnp.stack([jnp.sum(first) - number_on, number_on]))
-        pairs.append(jnp.sum(jnp.where(inside[:, None, None], expected, 0.0), axis=0))
+        other_chains = jnp.sum(A[:, :, n] * gates, axis=1) - A[:, n, n] * gates[:, n]
+        log_odds = b[:, n] - 0.5 * A[:, n, n] - other_chains
+        active, expected, normaliser = _chain(
+            log_odds, params.switch_on[n], params.switch_off[n], rows.starts
+        )
+        gates = gates.at[:, n].set(active)
+        divergence += jnp.sum(active * log_odds) - normaliser
+        n_active = jnp.sum(jnp.where(is_first_row, active, 0.0))
+        initial.append(jnp.stack([jnp.sum(is_first_row) - n_active, n_active]))
+        pairs.append(jnp.sum(jnp.where(is_transition[:, None, None], expected, 0.0), axis=0))
 
     # ---- the bound
     fit = jnp.sum(gates * b) - 0.5 * jnp.sum(_second_moments(gates) * A)
@@ -218,16 +220,16 @@ def _sweep(params: BilinearParameters, rows: _Rows, gates: Array, complete: bool
     fit -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
     flat: Any = loadings
     offset: Any = params.offset
-    statistics = _statistics(rows, flat, offset, means, second, gates, complete)._replace(
-        previous=jnp.sum(jnp.where(inside[1:, None], _diagonal(second)[:-1], 0.0), axis=0),
+    statistics = _statistics(rows, flat, offset, means, second_moments, gates, complete)._replace(
+        previous=jnp.sum(jnp.where(is_transition[1:, None], _diagonal(second_moments)[:-1], 0.0), axis=0),
         cross=jnp.sum(
-            jnp.where(inside[1:, None], moments.lag_one[:-1] + means[1:] * means[:-1], 0.0), axis=0
+            jnp.where(is_transition[1:, None], moments.lag_one[:-1] + means[1:] * means[:-1], 0.0), axis=0
         ),
-        current=jnp.sum(jnp.where(inside[:, None], _diagonal(second), 0.0), axis=0),
+        current=jnp.sum(jnp.where(is_transition[:, None], _diagonal(second_moments), 0.0), axis=0),
         initial=jnp.stack(initial),
         pairs=jnp.stack(pairs),
     )
-    return _Found(means, covariances, gates, fit - divergence, statistics)
+    return _SweepResult(means, covariances, gates, fit - divergence, statistics)
 
 
 def _diagonal(matrices: Array) -> Array:
@@ -235,36 +237,46 @@ def _diagonal(matrices: Array) -> Array:
 
 
 def _statistics(
-    rows: _Rows, loadings: Array, offset: Array, means: Array, second: Array, gates: Array, complete: bool
+    rows: _Rows,
+    loadings: Array,
+    offset: Array,
+    means: Array,
+    second_moments: Array,
+    gates: Array,
+    complete: bool,
 ) -> Statistics:
     """Return the sums of the observation model for a factorized posterior."""
     n_rows, n_products = means.shape[0], loadings.shape[1]
     products = (gates[:, :, None] * means[:, None, :]).reshape(n_rows, n_products)
-    raw = jnp.einsum("tmn,tkl->tmknl", _second_moments(gates), second).reshape(n_rows, n_products, n_products)
-    return _sums(rows, loadings, offset, products, raw, complete)
+    product_moments = jnp.einsum("tmn,tkl->tmknl", _second_moments(gates), second_moments).reshape(
+        n_rows, n_products, n_products
+    )
+    return _sums(rows, loadings, offset, products, product_moments, complete)
 
 
 def _sums(
-    rows: _Rows, loadings: Array, offset: Array, products: Array, raw: Array, complete: bool
+    rows: _Rows, loadings: Array, offset: Array, products: Array, product_moments: Array, complete: bool
 ) -> Statistics:
     """Return the sums of the observation model from ``E[w]`` (T, P) and ``E[w w']`` (T, P, P)."""
     n_rows, n_products = products.shape
-    spread = raw - products[:, :, None] * products[:, None, :]
+    product_covariances = product_moments - products[:, :, None] * products[:, None, :]
     residuals = rows.mask * (rows.values - offset - products @ loadings.T)
     extended = jnp.concatenate([products, jnp.ones((n_rows, 1))], axis=1)
-    moments = jnp.concatenate([raw, products[:, None, :]], axis=1)
+    moments = jnp.concatenate([product_moments, products[:, None, :]], axis=1)
     moments = jnp.concatenate([moments, extended[:, :, None]], axis=2)
-    seen = rows.is_row[None, :].astype(products.dtype) if complete else rows.mask.T
+    observed = rows.is_row[None, :].astype(products.dtype) if complete else rows.mask.T
     width = n_products + 1
-    latent_moments = (seen @ moments.reshape(n_rows, width**2)).reshape(-1, width, width)
-    spreads = (seen @ spread.reshape(n_rows, n_products**2)).reshape(-1, n_products, n_products)
+    latent_moments = (observed @ moments.reshape(n_rows, width**2)).reshape(-1, width, width)
+    spreads = (observed @ product_covariances.reshape(n_rows, n_products**2)).reshape(
+        -1, n_products, n_products
+    )
     spreads = jnp.broadcast_to(spreads, (loadings.shape[0], n_products, n_products))
     loaded = jnp.einsum("dij,dj->di", spreads, loadings)
-    crossed = residuals.T @ extended
-    crossed = crossed.at[:, :-1].add(-loaded)
+    cross_products = residuals.T @ extended
+    cross_products = cross_products.at[:, :-1].add(-loaded)
     power = jnp.sum(residuals**2, axis=0) + jnp.sum(loaded * loadings, axis=1)
     empty = jnp.zeros(0)
-    return Statistics(power, crossed, latent_moments, empty, empty, empty, empty, empty)
+    return Statistics(power, cross_products, latent_moments, empty, empty, empty, empty, empty)
 
 
 def configurations(n_chains: int) -> FloatArray:
@@ -273,7 +285,7 @@ def configurations(n_chains: int) -> FloatArray:
 
 
 def _joint_chain(
-    evidence: Array, transition: Array, first: Array, starts: Array
+    evidence: Array, transition: Array, initial: Array, starts: Array
 ) -> tuple[Array, Array, Array]:
     """Forward-backward recursion over the joint states of all chains.
 
@@ -283,25 +295,27 @@ def _joint_chain(
     largest = jnp.max(evidence, axis=1, keepdims=True)
     weights = jnp.exp(evidence - largest)
 
-    def forward(before: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
-        start, said = row
-        joint = jnp.where(start, first, before @ transition) * said
+    def forward(previous: Array, row: tuple[Array, Array]) -> tuple[Array, tuple[Array, Array]]:
+        start, likelihoods = row
+        joint = jnp.where(start, initial, previous @ transition) * likelihoods
         norm = jnp.sum(joint)
         return joint / norm, (joint / norm, norm)
 
-    _, (filtered, norms) = jax.lax.scan(forward, first, (starts, weights))
+    _, (filtered, norms) = jax.lax.scan(forward, initial, (starts, weights))
 
-    def backward(after: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-        start, said, norm = row
-        return jnp.where(start, 1.0, transition @ (after * said / norm)), after
+    def backward(next_message: Array, row: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+        start, likelihoods, norm = row
+        return jnp.where(start, 1.0, transition @ (next_message * likelihoods / norm)), next_message
 
-    _, later = jax.lax.scan(backward, jnp.ones_like(first), (starts, weights, norms), reverse=True)
-    weighed = jnp.where(starts[1:, None], 0.0, later[1:] * weights[1:] / norms[1:, None])
-    pairs = transition * (filtered[:-1].T @ weighed)
-    return filtered * later, pairs, jnp.sum(jnp.log(norms)) + jnp.sum(largest)
+    _, backward_messages = jax.lax.scan(
+        backward, jnp.ones_like(initial), (starts, weights, norms), reverse=True
+    )
+    weighted = jnp.where(starts[1:, None], 0.0, backward_messages[1:] * weights[1:] / norms[1:, None])
+    pairs = transition * (filtered[:-1].T @ weighted)
+    return filtered * backward_messages, pairs, jnp.sum(jnp.log(norms)) + jnp.sum(largest)
 
 
-def _without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _Found:
+def _without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _SweepResult:
     """Exact posterior of the model in which the continuous factors are independent between rows.
 
     The gates are then a hidden Markov model of their joint states with Gaussian emissions.
@@ -310,65 +324,71 @@ def _without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -
     states = jnp.asarray(configurations(n_chains))
     loadings = jnp.einsum("sm,dmk->sdk", states, params.loadings)
     scaled = loadings / params.noise_variance[:, None]
-    outer = jnp.einsum("sdk,sdl->sdkl", scaled, loadings)
-    J = jnp.einsum("td,sdkl->tskl", rows.mask, outer) + jnp.eye(n_components)
+    outer_products = jnp.einsum("sdk,sdl->sdkl", scaled, loadings)
+    J = jnp.einsum("td,sdkl->tskl", rows.mask, outer_products) + jnp.eye(n_components)
     centred = rows.mask * (rows.values - params.offset)
     h = jnp.einsum("td,sdk->tsk", centred, scaled)
     covariances = jnp.linalg.inv(J)
     means = jnp.einsum("tskl,tsl->tsk", covariances, h)
     evidence = 0.5 * jnp.sum(h * means, axis=2) + 0.5 * jnp.linalg.slogdet(covariances)[1]
 
-    first, transition = jnp.ones(1), jnp.ones((1, 1))
+    initial_probabilities, transition = jnp.ones(1), jnp.ones((1, 1))
     for m in reversed(range(n_chains)):
-        on, off = params.switch_on[m], params.switch_off[m]
-        one = jnp.array([[1.0 - on, on], [off, 1.0 - off]])
-        transition = jnp.kron(transition, one)
-        first = jnp.kron(first, jnp.array([off, on]) / (on + off))
-    probabilities, pairs, normaliser = _joint_chain(evidence, transition, first, rows.starts)
+        switch_on, switch_off = params.switch_on[m], params.switch_off[m]
+        chain_transition = jnp.array([[1.0 - switch_on, switch_on], [switch_off, 1.0 - switch_off]])
+        transition = jnp.kron(transition, chain_transition)
+        initial_probabilities = jnp.kron(
+            initial_probabilities, jnp.array([switch_off, switch_on]) / (switch_on + switch_off)
+        )
+    probabilities, pairs, normaliser = _joint_chain(evidence, transition, initial_probabilities, rows.starts)
     bound = normaliser - 0.5 * jnp.sum(rows.mask @ jnp.log(2.0 * jnp.pi * params.noise_variance))
     bound -= 0.5 * jnp.sum(centred**2 @ (1.0 / params.noise_variance))
 
     # ---- sums, state by state
     n_products = n_chains * n_components
-    second = covariances + means[..., :, None] * means[..., None, :]
-    weighed = probabilities[:, :, None, None] * second
-    raw = jnp.einsum("sm,sn,tskl->tmknl", states, states, weighed).reshape(-1, n_products, n_products)
+    second_moments = covariances + means[..., :, None] * means[..., None, :]
+    weighted = probabilities[:, :, None, None] * second_moments
+    product_moments = jnp.einsum("sm,sn,tskl->tmknl", states, states, weighted).reshape(
+        -1, n_products, n_products
+    )
     of_states = probabilities[:, :, None] * means
     products = jnp.einsum("sm,tsk->tmk", states, of_states).reshape(-1, n_products)
     flat: Any = params.loadings.reshape(n_features, n_products)
     offset: Any = params.offset
-    statistics = _sums(rows, flat, offset, products, raw, complete)
+    statistics = _sums(rows, flat, offset, products, product_moments, complete)
     gates = probabilities @ states
-    begins = jnp.sum(jnp.where((rows.starts & rows.is_row)[:, None], probabilities, 0.0), axis=0)
+    starts = jnp.sum(jnp.where((rows.starts & rows.is_row)[:, None], probabilities, 0.0), axis=0)
     sides = jnp.stack([1.0 - states, states])  # (2, S, M)
     empty = jnp.zeros(n_components)
     statistics = statistics._replace(
         previous=empty,
         cross=empty,
         current=empty,
-        initial=jnp.einsum("asm,s->ma", sides, begins),
+        initial=jnp.einsum("asm,s->ma", sides, starts),
         pairs=jnp.einsum("aim,bjm,ij->mab", sides, sides, pairs),
     )
     total = jnp.sum(of_states, axis=1)
-    spread = jnp.sum(weighed, axis=1) - total[:, :, None] * total[:, None, :]
-    return _Found(total, spread, gates, bound, statistics)
+    spread = jnp.sum(weighted, axis=1) - total[:, :, None] * total[:, None, :]
+    return _SweepResult(total, spread, gates, bound, statistics)
 
 
 @partial(jax.jit, static_argnames=("complete",))
-def _batch_without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _Found:
+def _batch_without_dynamics(params: BilinearParameters, rows: _Rows, complete: bool) -> _SweepResult:
     return jax.vmap(lambda one: _without_dynamics(one, rows, complete))(params)
 
 
 @partial(jax.jit, static_argnames=("n_sweeps", "complete"))
-def _sweeps(params: BilinearParameters, rows: _Rows, gates: Array, n_sweeps: int, complete: bool) -> _Found:
+def _sweeps(
+    params: BilinearParameters, rows: _Rows, gates: Array, n_sweeps: int, complete: bool
+) -> _SweepResult:
     """Run sweeps for each of a batch of parameters and gates, (R, ...)."""
 
-    def one(params: BilinearParameters, gates: Array) -> _Found:
+    def run_sweeps(params: BilinearParameters, gates: Array) -> _SweepResult:
         for _ in range(n_sweeps - 1):
             gates = _sweep(params, rows, gates, complete).gates
         return _sweep(params, rows, gates, complete)
 
-    return jax.vmap(one)(params, gates)
+    return jax.vmap(run_sweeps)(params, gates)
 
 
 def _pack(panel: Panel) -> _Rows:
@@ -436,9 +456,9 @@ def _engine() -> Iterator[None]:
         yield
 
 
-def _as_numpy(found: _Found) -> Inferred:
-    statistics = Statistics(*(np.asarray(part) for part in found.statistics))
-    means, covariances, gates, bounds = (np.asarray(part) for part in found[:-1])
+def _as_numpy(result: _SweepResult) -> Inferred:
+    statistics = Statistics(*(np.asarray(part) for part in result.statistics))
+    means, covariances, gates, bounds = (np.asarray(part) for part in result[:-1])
     return Inferred(means, covariances, gates, bounds, statistics)
 
 
@@ -460,19 +480,19 @@ def infer(params: BilinearParameters, panel: Panel) -> BilinearPosterior:
     batch = BilinearParameters(*(part[None] for part in params))
     shape = (1, len(panel.gap_index), len(params.switch_on))
     starts = [np.broadcast_to(params.probability, shape)]
-    if shape[2] <= MOST_CHAINS_TOGETHER:
+    if shape[2] <= MAX_JOINT_CHAINS:
         gates = without_dynamics(batch, panel).gates
         starts += [gates, 0.5 * (gates + starts[0])]
     best: Inferred | None = None
     for gates in starts:
-        reached, before = sweeps(batch, panel, gates), -np.inf
-        for _ in range(_MOST_SWEEPS):
-            if reached.bounds[0] - before <= _ENOUGH:
+        result, previous_bound = sweeps(batch, panel, gates), -np.inf
+        for _ in range(_MAX_SWEEPS):
+            if result.bounds[0] - previous_bound <= _MIN_GAIN:
                 break
-            before = reached.bounds[0]
-            reached = sweeps(batch, panel, reached.gates)
-        if best is None or reached.bounds[0] > best.bounds[0]:
-            best = reached
+            previous_bound = result.bounds[0]
+            result = sweeps(batch, panel, result.gates)
+        if best is None or result.bounds[0] > best.bounds[0]:
+            best = result
     assert best is not None
     n = panel.n_rows
     return BilinearPosterior(

@@ -12,21 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.extensions.bilinear.inference import MOST_CHAINS_TOGETHER, Statistics, sweeps, without_dynamics
+from probsfa.extensions.bilinear.inference import MAX_JOINT_CHAINS, Statistics, sweeps, without_dynamics
 from probsfa.extensions.bilinear.parameters import BilinearParameters
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.processes.ar1 import cubic_decay
 
-__all__ = ["LEAST_SWITCHING", "Optimization", "optimize", "learn", "maximize", "random_starts", "switching"]
+__all__ = ["MIN_SWITCHING", "Optimization", "optimize", "learn", "maximize", "random_starts", "switching"]
 
 #: Called with the number of iterations and the best bound.
 Report = Callable[[int, float], None]
 
 #: Minimum distance of switching probabilities from 0 and 1.
-LEAST_SWITCHING = 1e-6
-_ROUNDS_WITHOUT_DYNAMICS = 40
-_ROUNDS_OF_STARTS = 40  # iterations of all runs, before only the best is continued
-_SMALLEST_EIGENVALUE = 1e-12  # relative eigenvalue of moments below which a direction is not identified
+MIN_SWITCHING = 1e-6
+_ITERATIONS_WITHOUT_DYNAMICS = 40
+_ITERATIONS_OF_STARTS = 40  # iterations of all runs, before only the best is continued
+_MIN_EIGENVALUE = 1e-12  # relative eigenvalue of moments below which a direction is not identified
 
 
 class Optimization(NamedTuple):
@@ -82,8 +82,8 @@ def random_starts(
             )
         )
         switched = rng.uniform(size=(n_rows, n_chains)) < 0.03
-        on = (np.cumsum(switched, axis=0) + rng.integers(2, size=n_chains)) % 2
-        gates.append(0.5 + 0.3 * (on - 0.5) * 2)
+        is_active = (np.cumsum(switched, axis=0) + rng.integers(2, size=n_chains)) % 2
+        gates.append(0.5 + 0.3 * (is_active - 0.5) * 2)
     return BilinearParameters(*(np.stack(part) for part in zip(*starts, strict=True))), np.stack(gates)
 
 
@@ -114,12 +114,12 @@ def maximize(
     change = _regress(stats.latent_moments, stats.residual_moments)
     power = np.maximum(stats.residual_power - np.sum(change * stats.residual_moments, axis=2), 0.0)
     if noise == "isotropic":
-        common = power.sum(axis=1, keepdims=True) / counts.sum()
-        variance = np.broadcast_to(common, power.shape)
+        shared_variance = power.sum(axis=1, keepdims=True) / counts.sum()
+        variance = np.broadcast_to(shared_variance, power.shape)
     else:
         variance = power / np.maximum(counts, 1.0)
     n_transitions = panel.n_rows - len(panel.lengths)
-    decay, on, off = params.decay.copy(), params.switch_on.copy(), params.switch_off.copy()
+    decay, switch_on, switch_off = params.decay.copy(), params.switch_on.copy(), params.switch_off.copy()
     for r in range(n_starts):
         if n_transitions and np.any(stats.current[r]):
             for k in range(n_components):
@@ -127,29 +127,35 @@ def maximize(
                     float(n_transitions), stats.previous[r, k], stats.cross[r, k], stats.current[r, k]
                 )
         for m in range(n_chains):
-            on[r, m], off[r, m] = switching(stats.initial[r, m], stats.pairs[r, m], on[r, m], off[r, m])
+            switch_on[r, m], switch_off[r, m] = switching(
+                stats.initial[r, m], stats.pairs[r, m], switch_on[r, m], switch_off[r, m]
+            )
     return BilinearParameters(
         decay,
-        on,
-        off,
+        switch_on,
+        switch_off,
         params.loadings + change[:, :, :-1].reshape(params.loadings.shape),
         np.maximum(variance, floor),
         params.offset + change[:, :, -1],
     )
 
 
-def _regress(moments: FloatArray, crossed: FloatArray) -> FloatArray:
+def _regress(moments: FloatArray, cross_products: FloatArray) -> FloatArray:
     """Return minimum-norm solutions (R, D, P) of normal equations (R, D or 1, P, P), (R, D, P)."""
     # With regressors of unit mean square, the numerical rank includes rarely active chains.
     size = np.sqrt(np.maximum(np.diagonal(moments, axis1=2, axis2=3), 1e-300))
     eigenvalues, vectors = np.linalg.eigh(moments / (size[..., :, None] * size[..., None, :]))
-    kept = eigenvalues > _SMALLEST_EIGENVALUE * np.maximum(eigenvalues[..., -1:], 1e-300)
-    inverse = np.where(kept, 1.0 / np.where(kept, eigenvalues, 1.0), 0.0)
+    retained = eigenvalues > _MIN_EIGENVALUE * np.maximum(eigenvalues[..., -1:], 1e-300)
+    inverse = np.where(retained, 1.0 / np.where(retained, eigenvalues, 1.0), 0.0)
     rotated = np.einsum(
-        "rdij,rdi->rdj", np.broadcast_to(vectors, (*crossed.shape, crossed.shape[2])), crossed / size
+        "rdij,rdi->rdj",
+        np.broadcast_to(vectors, (*cross_products.shape, cross_products.shape[2])),
+        cross_products / size,
     )
     solved = np.einsum(
-        "rdij,rdj->rdi", np.broadcast_to(vectors, (*crossed.shape, crossed.shape[2])), rotated * inverse
+        "rdij,rdj->rdi",
+        np.broadcast_to(vectors, (*cross_products.shape, cross_products.shape[2])),
+        rotated * inverse,
     )
     return np.asarray(solved / size)
 
@@ -179,20 +185,20 @@ def switching(initial: FloatArray, pairs: FloatArray, on: float, off: float) -> 
     """
     total = float(initial.sum())
     for _ in range(100):
-        before = on, off
+        previous = on, off
         on = _one_probability(pairs[0, 1] + initial[1], pairs[0, 0], total, off)
         off = _one_probability(pairs[1, 0] + initial[0], pairs[1, 1], total, on)
-        if abs(on - before[0]) + abs(off - before[1]) < 1e-12:
+        if abs(on - previous[0]) + abs(off - previous[1]) < 1e-12:
             break
     return on, off
 
 
-def _one_probability(gone: float, stayed: float, total: float, other: float) -> float:
+def _one_probability(left_state: float, kept_state: float, total: float, other: float) -> float:
     """Return the p that maximizes ``gone log p + stayed log(1 - p) - total log(p + other)`` within bounds."""
     # gone (1 - p) (p + q) - stayed p (p + q) - total p (1 - p) = 0
-    a = total - gone - stayed
-    b = gone * (1.0 - other) - stayed * other - total
-    c = gone * other
+    a = total - left_state - kept_state
+    b = left_state * (1.0 - other) - kept_state * other - total
+    c = left_state * other
     if abs(a) < 1e-12 * (abs(b) + abs(c)):
         p = -c / b if b != 0.0 else 0.5
     else:
@@ -200,8 +206,8 @@ def _one_probability(gone: float, stayed: float, total: float, other: float) -> 
         root = np.sqrt(max(b * b - 4.0 * a * c, 0.0))
         half = -0.5 * (b + (root if b >= 0.0 else -root))
         options = [x for x in (half / a, c / half if half != 0.0 else np.inf) if -1e-12 <= x <= 1.0 + 1e-12]
-        p = options[0] if options else (1.0 if gone > stayed else 0.0)
-    return float(np.clip(p, LEAST_SWITCHING, 1.0 - LEAST_SWITCHING))
+        p = options[0] if options else (1.0 if left_state > kept_state else 0.0)
+    return float(np.clip(p, MIN_SWITCHING, 1.0 - MIN_SWITCHING))
 
 
 def learn(
@@ -245,17 +251,17 @@ def learn(
     options: Any = {"noise": noise, "floor": floor}
     params, gates = random_starts(panel, n_components, n_chains, n_init, rng)
     interrupted = False
-    if n_chains <= MOST_CHAINS_TOGETHER:
-        params, gates, interrupted = _settle_gates(panel, params, **options)
-        params, gates = _with_doubts(params, gates)
+    if n_chains <= MAX_JOINT_CHAINS:
+        params, gates, interrupted = _reassign_uncertain_gates(panel, params, **options)
+        params, gates = _with_randomized_gates(params, gates)
     if interrupted:
-        params, gates = _take(params, slice(0, 1)), gates[:1]
-    rounds = 1 if interrupted else min(_ROUNDS_OF_STARTS, max_iter)
+        params, gates = _select(params, slice(0, 1)), gates[:1]
+    rounds = 1 if interrupted else min(_ITERATIONS_OF_STARTS, max_iter)
     race = optimize(panel, params, gates, **options, max_iter=rounds, tol=tol, report=report)
     if interrupted or race.status == "interrupted" or rounds == max_iter or not race.history:
         return race._replace(status="interrupted") if interrupted else race
     batch = BilinearParameters(*(part[None] for part in race.params))
-    last = optimize(
+    final_run = optimize(
         panel,
         batch,
         race.gates[None],
@@ -265,17 +271,17 @@ def learn(
         report=report,
         history=race.history,
     )
-    return last._replace(bounds=race.bounds)
+    return final_run._replace(bounds=race.bounds)
 
 
-def _settle_gates(
+def _reassign_uncertain_gates(
     panel: Panel, params: BilinearParameters, noise: str, floor: float
 ) -> tuple[BilinearParameters, FloatArray, bool]:
     """Run EM without dynamics; return the starts, the best first, and whether it was interrupted."""
     inferred = without_dynamics(params, panel)
     interrupted = False
     try:
-        for _ in range(_ROUNDS_WITHOUT_DYNAMICS):
+        for _ in range(_ITERATIONS_WITHOUT_DYNAMICS):
             proposal = maximize(params, inferred.statistics, panel, noise, floor)
             inferred, params = without_dynamics(proposal, panel), proposal
     except KeyboardInterrupt:
@@ -284,18 +290,20 @@ def _settle_gates(
     return BilinearParameters(*(part[order] for part in params)), inferred.gates[order], interrupted
 
 
-def _with_doubts(params: BilinearParameters, gates: FloatArray) -> tuple[BilinearParameters, FloatArray]:
+def _with_randomized_gates(
+    params: BilinearParameters, gates: FloatArray
+) -> tuple[BilinearParameters, FloatArray]:
     """Return variants of the best starts: gates shrunk to 0.5 by half, gates unchanged, and prior gates.
 
     If the rows hardly determine the gates, bounds after overconfident starts are lower.
     """
-    which = np.arange(len(gates)) // 3
-    chosen = BilinearParameters(*(part[which] for part in params))
-    doubtful = gates[which].copy()
-    prior = np.broadcast_to(chosen.probability[:, None, :], doubtful.shape)
-    doubtful[0::3] = 0.5 + 0.5 * (doubtful[0::3] - 0.5)
-    doubtful[2::3] = prior[2::3]
-    return chosen, doubtful
+    index = np.arange(len(gates)) // 3
+    selected = BilinearParameters(*(part[index] for part in params))
+    randomized = gates[index].copy()
+    prior = np.broadcast_to(selected.probability[:, None, :], randomized.shape)
+    randomized[0::3] = 0.5 + 0.5 * (randomized[0::3] - 0.5)
+    randomized[2::3] = prior[2::3]
+    return selected, randomized
 
 
 def optimize(
@@ -339,33 +347,37 @@ def optimize(
             if course:
                 # Near the maximum only rounding errors remain, and a run without an increase of the bound is
                 # not changed.
-                rose = bounds >= course[-1]
-                bounds = np.where(rose, bounds, course[-1])
-                kept = [
-                    np.where(rose.reshape(-1, *[1] * (new.ndim - 1)), new, old)
+                has_increased = bounds >= course[-1]
+                bounds = np.where(has_increased, bounds, course[-1])
+                retained = [
+                    np.where(has_increased.reshape(-1, *[1] * (new.ndim - 1)), new, old)
                     for new, old in zip(proposal, params, strict=True)
                 ]
-                params = BilinearParameters(*kept)
-                gates = np.where(rose[:, None, None], inferred.gates, gates)
+                params = BilinearParameters(*retained)
+                gates = np.where(has_increased[:, None, None], inferred.gates, gates)
             else:
-                rose = np.ones(len(gates), dtype=bool)
+                has_increased = np.ones(len(gates), dtype=bool)
                 params, gates = proposal, inferred.gates
             course.append(bounds)
             if report is not None:
                 report(len(course), float(bounds.max()))
-            if not rose.any() or (len(course) > 10 and np.all(bounds - course[-11] < tol)):
+            if not has_increased.any() or (len(course) > 10 and np.all(bounds - course[-11] < tol)):
                 status = "converged"
                 break
             proposal = maximize(proposal, inferred.statistics, panel, noise, floor)
     except KeyboardInterrupt:
         status = "interrupted"
     if not course:
-        return Optimization(_take(params, 0), gates[0], (), status, np.full(len(gates), -np.inf))
+        return Optimization(_select(params, 0), gates[0], (), status, np.full(len(gates), -np.inf))
     best = int(np.argmax(course[-1]))
     return Optimization(
-        _take(params, best), gates[best], tuple(float(values[best]) for values in course), status, course[-1]
+        _select(params, best),
+        gates[best],
+        tuple(float(values[best]) for values in course),
+        status,
+        course[-1],
     )
 
 
-def _take(params: BilinearParameters, which: int | slice) -> BilinearParameters:
-    return BilinearParameters(*(part[which] for part in params))
+def _select(params: BilinearParameters, index: int | slice) -> BilinearParameters:
+    return BilinearParameters(*(part[index] for part in params))

@@ -89,24 +89,25 @@ class BilinearModel(FittedModel):
         """
         posterior, params = self.posterior(sequences), self.params
         staying = 1.0 - params.switch_on - params.switch_off
-        found = []
-        for rows, later in zip(sequences.slices, steps, strict=True):
-            last = rows.stop - 1
-            if np.any(later != np.rint(later)):
+        forecasts = []
+        for rows, horizon in zip(sequences.slices, steps, strict=True):
+            last_row = rows.stop - 1
+            if np.any(horizon != np.rint(horizon)):
                 raise ValueError(
-                    f"fh must be integer numbers of rows, because gates switch from row to row; got {later}."
+                    f"fh must be integer numbers of rows, because gates switch from row to row; got "
+                    f"{horizon}."
                 )
-            powers = params.decay ** later[:, None]
-            means = powers * posterior.means[last]
-            covariances = powers[:, :, None] * powers[:, None, :] * posterior.covariances[last]
+            powers = params.decay ** horizon[:, None]
+            means = powers * posterior.means[last_row]
+            covariances = powers[:, :, None] * powers[:, None, :] * posterior.covariances[last_row]
             k = np.arange(len(params.decay))
             covariances[:, k, k] += 1.0 - powers**2
-            gates = params.probability + staying ** later[:, None] * (
-                posterior.gate_probabilities[last] - params.probability
+            gates = params.probability + staying ** horizon[:, None] * (
+                posterior.gate_probabilities[last_row] - params.probability
             )
             values, variances = value_moments(params, means, covariances, gates)
             std = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-            found.append(
+            forecasts.append(
                 Forecast(
                     values,
                     np.sqrt(variances),
@@ -114,7 +115,7 @@ class BilinearModel(FittedModel):
                     np.hstack([std, np.sqrt(np.maximum(gates * (1.0 - gates), 0.0))]),
                 )
             )
-        return found
+        return forecasts
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
@@ -140,12 +141,14 @@ def value_moments(
         Probabilities of the gates.
     """
     n_features = len(params.offset)
-    second = covariances + means[:, :, None] * means[:, None, :]
-    both = gates[:, :, None] * gates[:, None, :]
-    both += (gates * (1.0 - gates))[:, :, None] * np.eye(gates.shape[1])
+    second_moments = covariances + means[:, :, None] * means[:, None, :]
+    joint_gates = gates[:, :, None] * gates[:, None, :]
+    joint_gates += (gates * (1.0 - gates))[:, :, None] * np.eye(gates.shape[1])
     products = np.einsum("tm,tk->tmk", gates, means).reshape(len(means), -1)
-    raw = np.einsum("tmn,tkl->tmknl", both, second).reshape(len(means), products.shape[1], -1)
-    spread = raw - products[:, :, None] * products[:, None, :]
+    product_moments = np.einsum("tmn,tkl->tmknl", joint_gates, second_moments).reshape(
+        len(means), products.shape[1], -1
+    )
+    covariances_of_products = product_moments - products[:, :, None] * products[:, None, :]
     loadings = params.loadings.reshape(n_features, -1)
-    variances = np.einsum("di,tij,dj->td", loadings, spread, loadings, optimize=True)
+    variances = np.einsum("di,tij,dj->td", loadings, covariances_of_products, loadings, optimize=True)
     return params.offset + products @ loadings.T, np.maximum(variances, 0.0) + params.noise_variance

@@ -38,9 +38,9 @@ __all__ = [
 EMISSIONS = ("auto", *(name for name in FAMILIES if name not in LINKS), "categorical")
 
 # Maximum number of levels of a categorical column.
-_MOST_LEVELS = 100
+_MAX_LEVELS = 100
 # Larger counts are not exact in double precision.
-_LARGEST_COUNT = 2.0**53
+_MAX_COUNT = 2.0**53
 
 
 class Column(NamedTuple):
@@ -98,11 +98,11 @@ def read_emission(emission: Any, n_features: int, names: Any) -> list[str]:
     ValueError
         If an emission or a column is not valid.
     """
-    asked = _by_column("emission", emission, "auto", n_features, names)
-    for value in asked:
+    requested = _by_column("emission", emission, "auto", n_features, names)
+    for value in requested:
         if not isinstance(value, str) or value not in EMISSIONS:
             raise ValueError(f"emission must be one of {', '.join(map(repr, EMISSIONS))}; got {value!r}.")
-    return asked
+    return requested
 
 
 def read_link(link: Any, n_features: int, names: Any) -> list[str]:
@@ -123,16 +123,16 @@ def read_link(link: Any, n_features: int, names: Any) -> list[str]:
     ValueError
         If a link or a column is not valid.
     """
-    asked = _by_column("link", "identity" if link is None else link, "identity", n_features, names)
-    known = ("identity", *LINKS)
-    for value in asked:
-        if not isinstance(value, str) or value not in known:
-            raise ValueError(f"link must be one of {', '.join(map(repr, known))}; got {value!r}.")
-    return asked
+    requested = _by_column("link", "identity" if link is None else link, "identity", n_features, names)
+    known_links = ("identity", *LINKS)
+    for value in requested:
+        if not isinstance(value, str) or value not in known_links:
+            raise ValueError(f"link must be one of {', '.join(map(repr, known_links))}; got {value!r}.")
+    return requested
 
 
-def with_links(columns: Sequence[Column], links: Sequence[str], *, for_all: bool) -> tuple[Column, ...]:
-    """Return columns with links; `for_all` skips columns that are not Gaussian.
+def with_links(columns: Sequence[Column], links: Sequence[str], *, is_shared: bool) -> tuple[Column, ...]:
+    """Return columns with links; `is_shared` skips columns that are not Gaussian.
 
     Raises
     ------
@@ -142,37 +142,37 @@ def with_links(columns: Sequence[Column], links: Sequence[str], *, for_all: bool
     out = []
     for d, (column, link) in enumerate(zip(columns, links, strict=True)):
         fits = column.emission == "gaussian"
-        if link != "identity" and not fits and not for_all:
+        if link != "identity" and not fits and not is_shared:
             raise ValueError(
                 f"link={link!r} is for columns of emission 'gaussian', and column {d} is {column.emission!r}."
             )
         out.append(column._replace(link=link) if fits else column)
-    if for_all and links and links[0] != "identity" and all(column.link == "identity" for column in out):
+    if is_shared and links and links[0] != "identity" and all(column.link == "identity" for column in out):
         raise ValueError(f"link={links[0]!r} is for columns of emission 'gaussian', but no column has it.")
     return tuple(out)
 
 
-def _by_column(what: str, given: Any, other: str, n_features: int, names: Any) -> list[Any]:
-    """Return an entry for each column, from one word, a list, or a mapping with the default `other`."""
+def _by_column(kind: str, given: Any, default: str, n_features: int, names: Any) -> list[Any]:
+    """Return an entry for each column, from one word, a list, or a mapping with the default `default`."""
     if isinstance(given, str):
         return [given] * n_features
     if isinstance(given, Mapping):
-        asked = [other] * n_features
-        known = [] if names is None else list(names)
+        requested = [default] * n_features
+        known_names = [] if names is None else list(names)
         for key, value in given.items():
-            if key in known:
-                asked[known.index(key)] = value
+            if key in known_names:
+                requested[known_names.index(key)] = value
             elif isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < n_features:
-                asked[int(key)] = value
+                requested[int(key)] = value
             else:
-                raise ValueError(f"{what} names column {key!r}, which X does not have.")
-        return asked
+                raise ValueError(f"{kind} names column {key!r}, which X does not have.")
+        return requested
     if isinstance(given, (Sequence, np.ndarray)):
         if len(given) != n_features:
-            raise ValueError(f"{what} has {len(given)} entries, and X has {n_features} columns.")
+            raise ValueError(f"{kind} has {len(given)} entries, and X has {n_features} columns.")
         return list(given)
     raise ValueError(
-        f"{what} must be a name, a list with one name for each column, or a mapping from "
+        f"{kind} must be a name, a list with one name for each column, or a mapping from "
         f"columns; got {given!r}."
     )
 
@@ -184,25 +184,25 @@ def _auto(cells: FloatArray) -> str:
     return "bernoulli" if np.all(cells <= 1.0) else "negative_binomial"
 
 
-def make_columns(sequences: Sequences, asked: Sequence[str]) -> tuple[Column, ...]:
+def make_columns(sequences: Sequences, requested: Sequence[str]) -> tuple[Column, ...]:
     """Return the encoding of each column from emissions and data; :func:`encode` validates the values."""
     columns: list[Column] = []
     first = 0
-    for d, emission in enumerate(asked):
+    for d, emission in enumerate(requested):
         cells = sequences.values[:, d]
         cells = cells[~np.isnan(cells)]
         emission = _auto(cells) if emission == "auto" else emission
         shift, scale, levels, n_cells = 0.0, 1.0, np.zeros(0), 1
         if emission == "categorical":
             levels = np.unique(cells)
-            if len(levels) > _MOST_LEVELS:
+            if len(levels) > _MAX_LEVELS:
                 raise ValueError(
-                    f"X has {len(levels)} different values in column {_called(sequences, d)}; "
-                    f"emission='categorical' supports at most {_MOST_LEVELS}."
+                    f"X has {len(levels)} different values in column {_column_label(sequences, d)}; "
+                    f"emission='categorical' supports at most {_MAX_LEVELS}."
                 )
             if len(levels) < 2:
                 raise ValueError(
-                    f"X has a single value in column {_called(sequences, d)}; emission='categorical' "
+                    f"X has a single value in column {_column_label(sequences, d)}; emission='categorical' "
                     "requires at least two levels. Remove the column."
                 )
             n_cells = len(levels) - 1
@@ -224,24 +224,25 @@ def _units(cells: FloatArray, emission: str) -> tuple[float, float]:
     return shift, scale if scale > 8.0 * np.finfo(np.float64).eps * abs(shift) else 1.0
 
 
-def _called(sequences: Sequences, d: int) -> str:
+def _column_label(sequences: Sequences, d: int) -> str:
     names = sequences.feature_names
     return f"{d}" if names is None else f"{d} ({names[d]!r})"
 
 
-def _refuse(sequences: Sequences, d: int, bad: Any, emission: str, wanted: str) -> None:
+def _raise_for_values(sequences: Sequences, d: int, bad: Any, emission: str, expected: str) -> None:
     """Raise a ValueError that names the first invalid value, if there is one."""
     if not np.any(bad):
         return
     row = int(np.argmax(bad))
     value = sequences.values[row, d]
-    where = f"row {row}"
+    location = f"row {row}"
     if sequences.is_list:
         which = int(np.searchsorted(np.cumsum(sequences.lengths), row, side="right"))
-        where = f"row {row - sequences.slices[which].start} of X[{which}]"
+        location = f"row {row - sequences.slices[which].start} of X[{which}]"
     raise ValueError(
-        f"X has {value:g} in column {_called(sequences, d)}, {where}, and emission={emission!r} requires "
-        f"{wanted}."
+        f"X has {value:g} in column {_column_label(sequences, d)}, {location}, and emission={emission!r} "
+        "requires "
+        f"{expected}."
     )
 
 
@@ -256,21 +257,25 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
     values = np.full((sequences.n_rows, sum(column.n_cells for column in columns)), np.nan)
     for d, column in enumerate(columns):
         cells = sequences.values[:, d]
-        seen = ~np.isnan(cells)
+        observed = ~np.isnan(cells)
         if column.emission == "bernoulli":
-            _refuse(
-                sequences, d, seen & (cells != 0.0) & (cells != 1.0), column.emission, "zeros and ones only"
+            _raise_for_values(
+                sequences,
+                d,
+                observed & (cells != 0.0) & (cells != 1.0),
+                column.emission,
+                "zeros and ones only",
             )
         elif column.emission in ("poisson", "negative_binomial"):
-            bad = seen & ~((cells >= 0.0) & (cells == np.rint(cells)) & (cells <= _LARGEST_COUNT))
-            _refuse(sequences, d, bad, column.emission, "nonnegative integers")
+            bad = observed & ~((cells >= 0.0) & (cells == np.rint(cells)) & (cells <= _MAX_COUNT))
+            _raise_for_values(sequences, d, bad, column.emission, "nonnegative integers")
         if column.emission == "categorical":
-            bad = seen & ~np.isin(cells, column.levels)
-            _refuse(sequences, d, bad, column.emission, "the levels of the fit")
+            bad = observed & ~np.isin(cells, column.levels)
+            _raise_for_values(sequences, d, bad, column.emission, "the levels of the fit")
             for j in range(column.n_cells):
-                asked = seen & ~np.isin(cells, column.levels[:j])
-                answer = (cells == column.levels[j]).astype(np.float64)
-                values[:, column.first + j] = np.where(asked, answer, np.nan)
+                is_reached = observed & ~np.isin(cells, column.levels[:j])
+                is_equal = (cells == column.levels[j]).astype(np.float64)
+                values[:, column.first + j] = np.where(is_reached, is_equal, np.nan)
         else:
             values[:, column.first] = (cells - column.shift) / column.scale
     return replace(sequences, values=values, feature_names=None)

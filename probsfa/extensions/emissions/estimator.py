@@ -23,9 +23,9 @@ from probsfa.statespace.progress import Progress
 __all__ = ["EmissionSFA"]
 
 # Maximum number of factors for n_components=None.
-_MOST_LATENTS = 5
+_MAX_LATENTS = 5
 # Maximum number of posterior evaluations of the initial Gaussian model.
-_MOST_START_EVALUATIONS = 40
+_MAX_START_EVALUATIONS = 40
 
 
 class EmissionSFA(Saved, StateSpaceMethods):
@@ -225,16 +225,16 @@ class EmissionSFA(Saved, StateSpaceMethods):
             self, X, reset=True, allow_nan=True, lengths=lengths, times=times, min_rows=2, index="use"
         )
         names = getattr(self, "feature_names_in_", None)
-        asked = read_emission(self.emission, sequences.n_features, names)
+        requested = read_emission(self.emission, sequences.n_features, names)
         links = read_link(self.link, sequences.n_features, names)
         n_components = self.n_components
         if n_components is None:
-            n_components = min(sequences.n_features, _MOST_LATENTS)
+            n_components = min(sequences.n_features, _MAX_LATENTS)
         options = FitOptions(
             n_components,
             rhythms=self.rhythms,  # type: ignore[arg-type]
             smooth=self.smooth,  # type: ignore[arg-type]
-            max_iter=min(self.max_iter, _MOST_START_EVALUATIONS),
+            max_iter=min(self.max_iter, _MAX_START_EVALUATIONS),
         ).check()
         if n_components == 0 and not options.n_others:
             raise ValueError(
@@ -243,7 +243,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         with Progress(self.max_iter) if self.verbose else nullcontext() as report:
             fit = fit_model(
                 sequences,
-                asked,
+                requested,
                 options.with_times(sequences.axis),
                 links=links,
                 one_link=self.link is None or isinstance(self.link, str),
@@ -338,10 +338,10 @@ class EmissionSFA(Saved, StateSpaceMethods):
         and 82 to 90 % by default, because other uncertainty of loadings and decays is not included.
         """
         sequences = self._check(X, lengths, times, exog)
-        whole = self._model.posterior(sequences, level_and_scale=bool(level_and_scale))
+        result = self._model.posterior(sequences, level_and_scale=bool(level_and_scale))
         if sequences.is_list:
-            return self._labelled(whole.split(sequences.slices), X, sequences)
-        return self._labelled([whole], X, sequences)[0]
+            return self._labelled(result.split(sequences.slices), X, sequences)
+        return self._labelled([result], X, sequences)[0]
 
     def filter(
         self,
@@ -417,12 +417,12 @@ class EmissionSFA(Saved, StateSpaceMethods):
         if not {"bernoulli", "categorical"} & set(self.emissions_):
             raise ValueError("no column is 'bernoulli' or 'categorical'; only these have levels.")
         names = getattr(self, "feature_names_in_", None)
-        whole = {
+        probabilities = {
             (d if names is None else names[d]): p for d, p in self._model.probabilities(sequences).items()
         }
         if not sequences.is_list:
-            return whole
-        return [{name: p[s] for name, p in whole.items()} for s in sequences.slices]
+            return probabilities
+        return [{name: p[s] for name, p in probabilities.items()} for s in sequences.slices]
 
     def column_mean(self, column: Any, predictor: Any) -> FloatArray:
         """Return the mean of a column's values at given values of its predictor.
@@ -446,8 +446,8 @@ class EmissionSFA(Saved, StateSpaceMethods):
         """
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", None)
-        known = range(self.n_features_in_) if names is None else [*range(self.n_features_in_), *names]
-        if column not in known:
+        known_columns = range(self.n_features_in_) if names is None else [*range(self.n_features_in_), *names]
+        if column not in known_columns:
             raise ValueError(f"column must be the name or the number of a column of X; got {column!r}.")
         which = column if isinstance(column, (int, np.integer)) else list(names).index(column)  # type: ignore[arg-type]
         if self.emissions_[which] == "categorical":

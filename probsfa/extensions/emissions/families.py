@@ -25,7 +25,7 @@ from scipy import special, stats
 
 from probsfa._typing import FloatArray
 from probsfa.extensions.emissions.family import (
-    LEAST_NOISE,
+    MIN_NOISE,
     WEAK_PRIOR,
     Expectation,
     Family,
@@ -39,11 +39,11 @@ __all__ = ["FAMILIES"]
 # Value at which the log prior of the inverse size of a negative binomial falls off.
 _WEAK_DISPERSION = 1e-3
 # Largest predictor that is exponentiated; larger ones are clipped.
-_LARGEST_EXPONENT = 600.0
+_MAX_EXPONENT = 600.0
 
 
 def _exp(x: FloatArray) -> FloatArray:
-    return np.exp(np.minimum(x, _LARGEST_EXPONENT))
+    return np.exp(np.minimum(x, _MAX_EXPONENT))
 
 
 class Gaussian(Family):
@@ -115,11 +115,11 @@ class Gaussian(Family):
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """See :class:`Family`."""
-        return np.log(np.maximum(noise, 10.0 * LEAST_NOISE))[None]
+        return np.log(np.maximum(noise, 10.0 * MIN_NOISE))[None]
 
     def least_shape(self) -> FloatArray:
         """See :class:`Family`."""
-        return np.log(np.array([LEAST_NOISE]))
+        return np.log(np.array([MIN_NOISE]))
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
         """See :class:`Family`; the weak noise prior."""
@@ -189,15 +189,15 @@ class StudentT(Family):
         if np.all(np.exp(shape[1]) > 2.0):
             return super().quantile(p, mean, variance, shape)
         # The variance may be infinite: find the width with at least three degrees of freedom.
-        wide = shape.copy()
-        wide[1] = np.maximum(shape[1], np.log(3.0))
-        low, high = (super(StudentT, self).quantile(q, mean, variance, wide) for q in (0.25, 0.75))
-        reach = high - low
-        low, high = low - 1e3 * reach, high + 1e3 * reach
+        step_size = shape.copy()
+        step_size[1] = np.maximum(shape[1], np.log(3.0))
+        low, high = (super(StudentT, self).quantile(q, mean, variance, step_size) for q in (0.25, 0.75))
+        width = high - low
+        low, high = low - 1e3 * width, high + 1e3 * width
         for _ in range(60):
             middle = 0.5 * (low + high)
-            reached = self.predictive_cdf(middle, mean, variance, shape) >= p
-            high, low = np.where(reached, middle, high), np.where(reached, low, middle)
+            is_above = self.predictive_cdf(middle, mean, variance, shape) >= p
+            high, low = np.where(is_above, middle, high), np.where(is_above, low, middle)
         return np.asarray(high)
 
     def draw(self, eta: FloatArray, shape: FloatArray, rng: np.random.Generator) -> FloatArray:
@@ -222,13 +222,11 @@ class StudentT(Family):
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """See :class:`Family`."""
-        return np.stack(
-            [np.log(np.maximum(0.5 * noise, 10.0 * LEAST_NOISE)), np.full_like(noise, np.log(6.0))]
-        )
+        return np.stack([np.log(np.maximum(0.5 * noise, 10.0 * MIN_NOISE)), np.full_like(noise, np.log(6.0))])
 
     def least_shape(self) -> FloatArray:
         """See :class:`Family`."""
-        return np.log(np.array([LEAST_NOISE, self._LEAST_DF]))
+        return np.log(np.array([MIN_NOISE, self._LEAST_DF]))
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
         """See :class:`Family`; ``nu ~ Gamma(2, 0.1)`` (Juarez & Steel 2010)."""
@@ -312,7 +310,7 @@ class Poisson(Family):
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`."""
         rate = _exp(mean + 0.5 * variance)
-        return rate, rate + rate**2 * np.expm1(np.minimum(variance, 0.5 * _LARGEST_EXPONENT))
+        return rate, rate + rate**2 * np.expm1(np.minimum(variance, 0.5 * _MAX_EXPONENT))
 
     def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
@@ -408,8 +406,8 @@ class NegativeBinomial(Poisson):
         """See :class:`Family`; from twice the square roots, whose variance is ``1 + mean / size``."""
         counts = np.maximum(mask.sum(axis=0), 1.0)
         mean = np.maximum((mask * x).sum(axis=0) / counts, 0.5 / counts)
-        excess = np.maximum(4.0 * noise - 1.0, 0.05)
-        return np.clip(np.log(mean / excess), -3.0, 6.0)[None]
+        overdispersion = np.maximum(4.0 * noise - 1.0, 0.05)
+        return np.clip(np.log(mean / overdispersion), -3.0, 6.0)[None]
 
     def least_shape(self) -> FloatArray:
         """See :class:`Family`."""

@@ -13,10 +13,10 @@ from scipy import special
 from probsfa._typing import FloatArray
 from probsfa.extensions.emissions.quadrature import N_NODES, over_nodes
 
-__all__ = ["LEAST_NOISE", "WEAK_PRIOR", "Expectation", "Family", "weak_prior"]
+__all__ = ["MIN_NOISE", "WEAK_PRIOR", "Expectation", "Family", "weak_prior"]
 
 #: Minimum relative variance of Gaussian and Student-t noise, and value at which its log prior falls off.
-LEAST_NOISE, WEAK_PRIOR = 1e-9, 1e-4
+MIN_NOISE, WEAK_PRIOR = 1e-9, 1e-4
 
 
 class Expectation(NamedTuple):
@@ -161,29 +161,29 @@ class Family(ABC):
         # Double the steps to either side until the quantile is between the ends.
         step = np.maximum(spread, 1.0 if self.counts else 0.0)
         for _ in range(60):
-            short = self.predictive_cdf(high, mean, variance, shape) < p
-            if not short.any():
+            is_too_low = self.predictive_cdf(high, mean, variance, shape) < p
+            if not is_too_low.any():
                 break
-            high = np.where(short, high + np.ceil(step) if self.counts else high + step, high)
+            high = np.where(is_too_low, high + np.ceil(step) if self.counts else high + step, high)
             step = 2.0 * step
         step = spread
         for _ in range(0 if self.counts else 60):
-            beyond = self.predictive_cdf(low, mean, variance, shape) >= p
-            if not beyond.any():
+            is_too_low_bound = self.predictive_cdf(low, mean, variance, shape) >= p
+            if not is_too_low_bound.any():
                 break
-            low, step = np.where(beyond, low - step, low), 2.0 * step
+            low, step = np.where(is_too_low_bound, low - step, low), 2.0 * step
         for _ in range(200):
             if self.counts:
                 middle = np.floor(0.5 * (low + high))
-                done = high - low <= 1.0
+                is_done = high - low <= 1.0
             else:
                 middle = 0.5 * (low + high)
-                done = high - low <= 1e-10 * (spread + np.abs(centre))
-            if done.all():
+                is_done = high - low <= 1e-10 * (spread + np.abs(centre))
+            if is_done.all():
                 break
-            reached = self.predictive_cdf(middle, mean, variance, shape) >= p
-            high = np.where(reached & ~done, middle, high)
-            low = np.where(~reached & ~done, middle, low)
+            is_above = self.predictive_cdf(middle, mean, variance, shape) >= p
+            high = np.where(is_above & ~is_done, middle, high)
+            low = np.where(~is_above & ~is_done, middle, low)
         return high
 
 

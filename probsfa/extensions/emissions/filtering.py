@@ -34,7 +34,7 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["EmissionFilter", "filter_cells", "filter_sequence", "quantile_residuals"]
 
 # Maximum number of steps of the sites of a row, and the gain in nats at which they stop.
-_MOST_STEPS, _TOL = 50, 1e-10
+_MAX_STEPS, _TOL = 50, 1e-10
 
 
 class EmissionFilter(NamedTuple):
@@ -105,13 +105,13 @@ def filter_cells(
     """
     n, k = len(cells.values), params.n_states
     means, covariances, bounds = np.empty((n, k)), np.empty((n, k, k)), np.zeros(n)
-    ahead, spreads = np.empty_like(means), np.empty_like(covariances)
+    predicted_means, spreads = np.empty_like(means), np.empty_like(covariances)
     for t in range(n):
         step = steps.at(t)
         mean = np.asarray(step.move(mean))
         state: Any = covariance
         covariance = np.asarray(step.predict_covariance(state))
-        ahead[t], spreads[t] = mean, covariance
+        predicted_means[t], spreads[t] = mean, covariance
         row = cells._replace(
             values=cells.values[t : t + 1],
             mask=cells.mask[t : t + 1],
@@ -120,7 +120,7 @@ def filter_cells(
         if row.mask.any():
             mean, covariance, bounds[t] = _updated(params, row, shapes, mean, covariance)
         means[t], covariances[t] = mean, covariance
-    return Filtering(means, covariances, bounds), ahead, spreads
+    return Filtering(means, covariances, bounds), predicted_means, spreads
 
 
 def _updated(
@@ -129,35 +129,51 @@ def _updated(
     """Return mean and covariance of the latent factors after a row, and the row's bound."""
     loadings, k = params.loadings, len(mean)
     root = np.linalg.cholesky(covariance)
-    seen_by = loadings @ root
-    before = params.offset + loadings @ mean
+    projected_root = loadings @ root
+    predicted = params.offset + loadings @ mean
 
-    def at(sites: Sites) -> tuple[FloatArray, FloatArray, float, Sites]:
+    def posterior_at(sites: Sites) -> tuple[FloatArray, FloatArray, float, Sites]:
         precision, information = sites.precision[0], sites.information[0]
-        inner = np.linalg.inv(np.eye(k) + (seen_by.T * precision) @ seen_by)
-        moved = inner @ (seen_by.T @ (information - precision * before))
-        eta = (before + seen_by @ moved)[None]
-        spread = np.maximum(np.einsum("dk,kl,dl->d", seen_by, inner, seen_by), 0.0)[None]
-        value, slope, asked = expectation(row, eta, spread, shapes)
-        divergence = 0.5 * (np.trace(inner) + moved @ moved - k - np.linalg.slogdet(inner)[1])
+        whitened_covariance = np.linalg.inv(np.eye(k) + (projected_root.T * precision) @ projected_root)
+        correction = whitened_covariance @ (projected_root.T @ (information - precision * predicted))
+        eta = (predicted + projected_root @ correction)[None]
+        spread = np.maximum(
+            np.einsum("dk,kl,dl->d", projected_root, whitened_covariance, projected_root), 0.0
+        )[None]
+        value, slope, precisions = expectation(row, eta, spread, shapes)
+        divergence = 0.5 * (
+            np.trace(whitened_covariance)
+            + correction @ correction
+            - k
+            - np.linalg.slogdet(whitened_covariance)[1]
+        )
         bound = float(value.sum() - divergence)
-        return moved, inner, bound if np.isfinite(bound) else -np.inf, Sites(asked, slope + asked * eta)
+        return (
+            correction,
+            whitened_covariance,
+            bound if np.isfinite(bound) else -np.inf,
+            Sites(precisions, slope + precisions * eta),
+        )
 
-    nothing = Sites(np.zeros_like(row.values), np.zeros_like(row.values))
-    sites, current, share = nothing, at(nothing), 1.0
-    for _ in range(_MOST_STEPS):
-        proposed = sites.moved(current[3], share)
-        there = at(proposed) if all(np.all(np.isfinite(part)) for part in proposed) else None
-        if there is None or not there[2] >= current[2]:
-            share *= 0.5
+    empty_sites = Sites(np.zeros_like(row.values), np.zeros_like(row.values))
+    sites, current, step_size = empty_sites, posterior_at(empty_sites), 1.0
+    for _ in range(_MAX_STEPS):
+        proposed = sites.moved(current[3], step_size)
+        candidate = posterior_at(proposed) if all(np.all(np.isfinite(part)) for part in proposed) else None
+        if candidate is None or not candidate[2] >= current[2]:
+            step_size *= 0.5
             continue
-        gain = there[2] - current[2]
-        sites, current = proposed, there
-        if gain < _TOL * share:
+        gain = candidate[2] - current[2]
+        sites, current = proposed, candidate
+        if gain < _TOL * step_size:
             break
-        share = min(1.0, 2.0 * share)
-    moved, inner, bound, _ = current
-    return mean + root @ moved, root @ (0.5 * (inner + inner.T)) @ root.T, bound
+        step_size = min(1.0, 2.0 * step_size)
+    correction, whitened_covariance, bound, _ = current
+    return (
+        mean + root @ correction,
+        root @ (0.5 * (whitened_covariance + whitened_covariance.T)) @ root.T,
+        bound,
+    )
 
 
 def filter_sequence(
@@ -189,28 +205,28 @@ def filter_sequence(
         Random numbers of the residuals of counts.
     """
     cells = make_cells(cells_of, blocks_of(columns))
-    ahead: list[FloatArray] = []
+    predicted: list[FloatArray] = []
 
     def rows(
-        known: StateSpace,
+        model: StateSpace,
         panel: Panel,
         mean: FloatArray,
         covariance: FloatArray,
         onward: Transition | None,
     ) -> Filtering:
-        steps = transition_table(known, panel.gaps).at(panel.gap_index)
+        steps = transition_table(model, panel.gaps).at(panel.gap_index)
         if onward is not None:
             steps = steps.with_first(onward.at(0))
-        filtering, means, covariances = filter_cells(known, cells, shapes, steps, mean, covariance)
-        ahead.extend((means, covariances))
+        filtering, means, covariances = filter_cells(model, cells, shapes, steps, mean, covariance)
+        predicted.extend((means, covariances))
         return filtering
 
-    known = engine_params(params)
-    result = run_filter(known, cells_of, state, filter_rows=rows)
-    moments = predict(params, columns, shapes, ahead[0], ahead[1])
+    engine_parameters = engine_params(params)
+    result = run_filter(engine_parameters, cells_of, state, filter_rows=rows)
+    moments = predict(params, columns, shapes, predicted[0], predicted[1])
     scales = np.log([column.scale for column in columns])
     bounds = result.row_log_likelihoods - sequence.mask @ scales
-    eta, spread = predictor_moments(params, ahead[0], ahead[1])
+    eta, spread = predictor_moments(params, predicted[0], predicted[1])
     residuals = quantile_residuals(columns, shapes, cells_of.values, eta, spread, rng)
     return EmissionFilter(
         result.means, result.covariances, bounds, result.state, moments.means, moments.std, residuals
@@ -230,14 +246,14 @@ def quantile_residuals(
     out = np.full((len(values), len(columns)), np.nan)
     for d, column in enumerate(columns):
         x = values[:, column.first]
-        seen = ~np.isnan(x)
-        if column.emission == "categorical" or not seen.any():
+        observed = ~np.isnan(x)
+        if column.emission == "categorical" or not observed.any():
             continue
         family = FAMILIES[column.family]
-        parts = mean[seen, column.first], variance[seen, column.first], by_cell[column.first]
-        high = family.predictive_cdf(x[seen], *parts)
+        parts = mean[observed, column.first], variance[observed, column.first], by_cell[column.first]
+        high = family.predictive_cdf(x[observed], *parts)
         if family.counts:
-            low = family.predictive_cdf(x[seen] - 1.0, *parts)
+            low = family.predictive_cdf(x[observed] - 1.0, *parts)
             high = low + rng.random(len(low)) * (high - low)
-        out[seen, d] = special.ndtri(np.clip(high, 1e-16, 1.0 - 1e-16))
+        out[observed, d] = special.ndtri(np.clip(high, 1e-16, 1.0 - 1e-16))
     return out

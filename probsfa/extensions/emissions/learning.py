@@ -50,11 +50,11 @@ __all__ = ["BoundObjective", "Fit", "Layout", "Prior", "maximize_bound"]
 # Standard deviations of the priors of loadings and offsets of columns without a scale.
 _LOADINGS_PRIOR, _OFFSET_PRIOR = 3.0, 10.0
 # Longest step of one iteration: in the loadings, offsets and shape parameters.
-_LONGEST_STEPS = (1.0, 3.0, 2.0)
+_MAX_STEPS = (1.0, 3.0, 2.0)
 # Tolerance of the sites at each set of parameters, relative to the smallest gain of an optimizer step.
 _SITES_TOL = 1e-2
 # Maximum number of posteriors for one set of parameters; optimizer steps that need more are rejected.
-_MOST_SITE_STEPS = 100
+_MAX_SITE_STEPS = 100
 # Step of the finite differences for the curvature of the bound in the shape parameters.
 _SHAPE_STEP = 1e-4
 
@@ -80,8 +80,8 @@ class Layout(NamedTuple):
     def from_vector(self, vector: FloatArray, template: StateSpace) -> tuple[StateSpace, Shapes]:
         """Return the parameters at given coordinates."""
         linear = self.linear.size
-        cuts = np.cumsum([0, *(rows * columns for rows, columns in self.shapes)]) + linear
-        parts = zip(self.shapes, cuts[:-1], cuts[1:], strict=True)
+        boundaries = np.cumsum([0, *(rows * columns for rows, columns in self.shapes)]) + linear
+        parts = zip(self.shapes, boundaries[:-1], boundaries[1:], strict=True)
         shapes = tuple(vector[i:j].reshape(shape) for shape, i, j in parts)
         return from_vector(self.linear, vector[:linear], template), shapes
 
@@ -104,9 +104,11 @@ class Prior(NamedTuple):
         """Return the log density up to a constant, and gradients by the observed loadings and the offset."""
         weight = self.bounded.astype(np.float64)
         by_loadings = -weight[:, None] * params.seen_loadings / _LOADINGS_PRIOR**2
-        away = weight * (params.offset - self.centre)
-        value = 0.5 * np.sum(by_loadings * params.seen_loadings) - 0.5 * np.sum(away**2) / _OFFSET_PRIOR**2
-        return float(value), by_loadings, -away / _OFFSET_PRIOR**2
+        deviations = weight * (params.offset - self.centre)
+        value = (
+            0.5 * np.sum(by_loadings * params.seen_loadings) - 0.5 * np.sum(deviations**2) / _OFFSET_PRIOR**2
+        )
+        return float(value), by_loadings, -deviations / _OFFSET_PRIOR**2
 
     @property
     def precision(self) -> FloatArray:
@@ -114,7 +116,7 @@ class Prior(NamedTuple):
         return self.bounded / _LOADINGS_PRIOR**2
 
 
-class _Detail(NamedTuple):
+class _BoundTerms(NamedTuple):
     """Inputs of the metric besides the gradient."""
 
     inference: Inference
@@ -128,11 +130,11 @@ class _Metric:
     def __init__(self, linear: Metric, size: int, shapes: FloatArray) -> None:
         self._linear, self._size, self._shapes = linear, size, shapes
 
-    def solve(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
+    def solve(self, gradient: FloatArray, is_free: BoolArray, damping: float) -> FloatArray:
         """See :class:`~probsfa.statespace.learning.quasi_newton.Curvature`."""
         n = self._size
-        linear = self._linear.solve(gradient[:n], free[:n], damping)
-        return np.concatenate([linear, free[n:] * gradient[n:] / ((1.0 + damping) * self._shapes)])
+        linear = self._linear.solve(gradient[:n], is_free[:n], damping)
+        return np.concatenate([linear, is_free[n:] * gradient[n:] / ((1.0 + damping) * self._shapes)])
 
 
 class BoundObjective:
@@ -189,9 +191,9 @@ class BoundObjective:
         """Return bound and gradient."""
         params, shapes = self.layout.from_vector(vector, self.template)
         sites: Sites | None = None if self.best is None else self.best[3].sites
-        inference, _ = infer(params, self.cells, shapes, sites, tol=self.tol, max_iter=_MOST_SITE_STEPS)
+        inference, _ = infer(params, self.cells, shapes, sites, tol=self.tol, max_iter=_MAX_SITE_STEPS)
         if not np.isfinite(inference.bound) and sites is not None:
-            inference, _ = infer(params, self.cells, shapes, tol=self.tol, max_iter=_MOST_SITE_STEPS)
+            inference, _ = infer(params, self.cells, shapes, tol=self.tol, max_iter=_MAX_SITE_STEPS)
         self.count += 1
         value, gradient, detail = self._at(params, shapes, inference)
         if np.isfinite(value) and (self.best is None or value > self.best[0]):
@@ -202,30 +204,30 @@ class BoundObjective:
 
     def _at(
         self, params: StateSpace, shapes: Shapes, inference: Inference
-    ) -> tuple[float, FloatArray, _Detail | None]:
+    ) -> tuple[float, FloatArray, _BoundTerms | None]:
         if not np.isfinite(inference.bound):
             return -np.inf, np.full(self.layout.size, np.nan), None
-        known, panel = engine_params(params), site_panel(self.cells, inference.sites)
-        stats = expected_statistics(known, panel)
+        engine_parameters, panel = engine_params(params), site_panel(self.cells, inference.sites)
+        stats = expected_statistics(engine_parameters, panel)
         log_prior, prior_by_loadings, prior_by_offset = self.prior(params)
-        seen = params.latents.seen
+        is_observed_state = params.latents.seen
         _, slope, precision = inference.expectation
         by_loadings = slope.T @ inference.means
         n, k = inference.means.shape
         # sum_t lambda_td Cov[z_t] C_d: the covariances, summed for each column, are applied to its loadings.
         summed = (precision.T @ inference.covariances.reshape(n, k * k)).reshape(-1, k, k)
         by_loadings -= np.einsum("djk,dk->dj", summed, params.loadings)
-        even = self.layout.linear.evenly_sampled
+        evenly_sampled = self.layout.linear.evenly_sampled
         by_shapes, curvature, shape_prior = self._by_shapes(shapes, inference)
         gradient = np.concatenate(
             [
-                dynamics_score(params, self.cells.panel.gaps, stats, evenly_sampled=even),
-                (by_loadings[:, seen] + prior_by_loadings).ravel(),
+                dynamics_score(params, self.cells.panel.gaps, stats, evenly_sampled=evenly_sampled),
+                (by_loadings[:, is_observed_state] + prior_by_loadings).ravel(),
                 slope.sum(axis=0) + prior_by_offset,
                 by_shapes,
             ]
         )
-        return inference.bound + log_prior + shape_prior, gradient, _Detail(inference, stats, curvature)
+        return inference.bound + log_prior + shape_prior, gradient, _BoundTerms(inference, stats, curvature)
 
     def _by_shapes(self, shapes: Shapes, inference: Inference) -> tuple[FloatArray, FloatArray, float]:
         """Return gradient and diagonal curvature by all shape parameters, and the log density of priors."""
@@ -240,28 +242,28 @@ class BoundObjective:
             )
             mask = self.cells.mask[:, columns]
 
-            def slope(
+            def gradient_at(
                 at: FloatArray, family: Any = family, block: Any = block, mask: Any = mask
             ) -> FloatArray:
                 by_cell = family.by_shape(*block, at)
                 return np.stack([(mask * each).sum(axis=0) for each in by_cell]) + family.log_prior(at)[1]
 
-            here = slope(shape)
+            gradient = gradient_at(shape)
             log_prior += family.log_prior(shape)[0]
-            bent = np.empty_like(here)
+            differences = np.empty_like(gradient)
             for i in range(len(shape)):
-                ahead = shape.copy()
-                ahead[i] += _SHAPE_STEP
-                bent[i] = (here[i] - slope(ahead)[i]) / _SHAPE_STEP
-            gradients.append(here.ravel())
+                shifted = shape.copy()
+                shifted[i] += _SHAPE_STEP
+                differences[i] = (gradient[i] - gradient_at(shifted)[i]) / _SHAPE_STEP
+            gradients.append(gradient.ravel())
             # If the bound is not concave, the curvature is bounded relative to the gradient.
-            curvatures.append(np.maximum(np.maximum(bent, 0.3 * np.abs(here)), 0.1).ravel())
+            curvatures.append(np.maximum(np.maximum(differences, 0.3 * np.abs(gradient)), 0.1).ravel())
         return np.concatenate(gradients), np.concatenate(curvatures), log_prior
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> _Metric:
         """Return the expected information of Gaussian noise of the mean precision of the sites."""
         params, _ = self.layout.from_vector(vector, self.template)
-        detail: _Detail = evaluation.detail
+        detail: _BoundTerms = evaluation.detail
         linear = self.layout.linear
         complete = complete_data_of(detail.stats, params)
         complete = CompleteData(complete.counts + self.prior.precision, complete.moments, complete.n_rows)
@@ -331,9 +333,9 @@ def maximize_bound(
     Fit
         After a keyboard interrupt it has the best parameters so far.
     """
-    even = cells.panel.evenly_sampled
-    params = within_range(engine_params(params), evenly_sampled=even)
-    linear = Coordinates(params.latents, NoiseVariances.known(params.n_features), even)
+    evenly_sampled = cells.panel.evenly_sampled
+    params = within_range(engine_params(params), evenly_sampled=evenly_sampled)
+    linear = Coordinates(params.latents, NoiseVariances.known(params.n_features), evenly_sampled)
     layout = Layout(linear, tuple((shape.shape[0], shape.shape[1]) for shape in shapes))
     objective = BoundObjective(cells, layout, params, prior, max_iter, min(_SITES_TOL, 0.01 * tol), report)
     lower = np.full(layout.size, -np.inf)
@@ -342,7 +344,7 @@ def maximize_bound(
         for (family, _), shape in zip(cells.blocks, shapes, strict=True)
     ]
     lower[linear.size :] = np.concatenate(floors)
-    loadings, offset, of_shapes = _LONGEST_STEPS
+    loadings, offset, of_shapes = _MAX_STEPS
     longest = np.concatenate(
         [
             longest_steps(params.latents),

@@ -21,12 +21,12 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 
-__all__ = ["MOST_MIXED", "level_and_scale_variances", "mixture_variances"]
+__all__ = ["MAX_MIXTURE_VARIANCE", "level_and_scale_variances", "mixture_variances"]
 
 # Bounds of decays within which powers of decays and their derivatives are finite.
-_SMALLEST, _LARGEST = 1e-6, 0.9999
+_MIN_DECAY, _MAX_DECAY = 1e-6, 0.9999
 #: Largest variance of an entry of the mixture, that of the sine of a uniform angle.
-MOST_MIXED = 0.5
+MAX_MIXTURE_VARIANCE = 0.5
 
 
 def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
@@ -51,9 +51,11 @@ def level_and_scale_variances(decay: FloatArray, sequences: Sequences) -> FloatA
     q = r * slope / (1.0 - r**2)
     of_scale = 2.0 * n_sequences + 2.0 * gaps.size
     of_decay = np.sum(slope**2 / (1.0 - r**2) + 2.0 * q**2, axis=1)
-    both = -2.0 * np.sum(q, axis=1)
-    known = of_scale - both**2 / of_decay if gaps.size else np.full_like(level, of_scale)
-    return np.stack([1.0 / level, np.minimum(1.0 / known, 1.0)])
+    cross_information = -2.0 * np.sum(q, axis=1)
+    conditional_information = (
+        of_scale - cross_information**2 / of_decay if gaps.size else np.full_like(level, of_scale)
+    )
+    return np.stack([1.0 / level, np.minimum(1.0 / conditional_information, 1.0)])
 
 
 def mixture_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
@@ -67,33 +69,35 @@ def mixture_variances(decay: FloatArray, sequences: Sequences) -> FloatArray:
     Returns
     -------
     ndarray (2, K, K)
-        Variances of ``M[i, j]``, at most `MOST_MIXED`, and covariances of ``M[i, j]`` and ``M[j, i]``. The
-        diagonal is zero.
+        Variances of ``M[i, j]``, at most `MAX_MIXTURE_VARIANCE`, and covariances of ``M[i, j]`` and ``M[j,
+        i]``. The diagonal is zero.
     """
     gaps, n_sequences = _gaps(sequences)
     r = _clipped(decay)[:, None] ** gaps
     steps = (1.0 + r[:, None] ** 2 - 2.0 * r[:, None] * r) / (1.0 - r[:, None] ** 2)
-    own, count = n_sequences + np.sum(steps, axis=2), n_sequences + gaps.size
+    information, count = n_sequences + np.sum(steps, axis=2), n_sequences + gaps.size
     # In units of one row, so that the determinant for equal decays is zero up to rounding errors.
-    determinant = np.maximum((own / count) * (own.T / count) - 1.0, np.finfo(float).eps) * count**2
-    found = np.stack([own.T, np.full_like(own, -count)]) / determinant
-    largest = np.maximum(found[0], found[0].T)
-    found *= np.minimum(1.0, MOST_MIXED / largest)
-    found[:, np.arange(len(decay)), np.arange(len(decay))] = 0.0
-    return found
+    determinant = (
+        np.maximum((information / count) * (information.T / count) - 1.0, np.finfo(float).eps) * count**2
+    )
+    variances = np.stack([information.T, np.full_like(information, -count)]) / determinant
+    largest = np.maximum(variances[0], variances[0].T)
+    variances *= np.minimum(1.0, MAX_MIXTURE_VARIANCE / largest)
+    variances[:, np.arange(len(decay)), np.arange(len(decay))] = 0.0
+    return variances
 
 
 def _clipped(decay: FloatArray) -> FloatArray:
-    size = np.clip(np.abs(decay), _SMALLEST, _LARGEST)
+    size = np.clip(np.abs(decay), _MIN_DECAY, _MAX_DECAY)
     return np.where(decay < 0.0, -size, size)
 
 
 def _gaps(sequences: Sequences) -> tuple[FloatArray, int]:
     """Return times between rows with observed values (n,), and the number of sequences with such rows."""
     times = np.arange(sequences.n_rows, dtype=np.float64) if sequences.times is None else sequences.times
-    seen, gaps, count = np.asarray(sequences.mask.any(axis=1)), [np.zeros(0)], 0
+    observed, gaps, count = np.asarray(sequences.mask.any(axis=1)), [np.zeros(0)], 0
     for rows in sequences.slices:
-        own = times[rows][seen[rows]]
-        count += len(own) > 0
-        gaps.append(np.diff(own))
+        observed_times = times[rows][observed[rows]]
+        count += len(observed_times) > 0
+        gaps.append(np.diff(observed_times))
     return np.concatenate(gaps), count

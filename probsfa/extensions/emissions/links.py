@@ -22,15 +22,15 @@ import numpy as np
 from scipy import special
 
 from probsfa._typing import FloatArray
-from probsfa.extensions.emissions.family import LEAST_NOISE, WEAK_PRIOR, Expectation, Family, weak_prior
+from probsfa.extensions.emissions.family import MIN_NOISE, WEAK_PRIOR, Expectation, Family, weak_prior
 from probsfa.extensions.emissions.quadrature import over_nodes
 
 __all__ = ["LINKS", "Linked", "Monotone", "Quadratic"]
 
 # Minimum precision of a site, relative to that of the noise.
-_LEAST_PRECISION = 1e-3
+_MIN_PRECISION = 1e-3
 # Nodes of the expectations during optimization, whose integrands are nearly polynomials.
-_N_LEARNED = 24
+_N_NODES = 24
 
 
 class Linked(Family):
@@ -62,12 +62,12 @@ class Linked(Family):
         """See :class:`Family`; the precision is negative if the log density is not concave."""
         precision = np.exp(-shape[0])
         square, slope, curvature = (np.zeros_like(mean) for _ in range(3))
-        for weight, eta in over_nodes(mean, variance, _N_LEARNED):
-            value, first, second = self.derivatives(eta, shape[1:])
+        for weight, eta in over_nodes(mean, variance, _N_NODES):
+            value, first, second_derivative = self.derivatives(eta, shape[1:])
             residual = x - value
             square += weight * residual**2
             slope += weight * residual * first
-            curvature += weight * (first**2 - residual * second)
+            curvature += weight * (first**2 - residual * second_derivative)
         value = -0.5 * (np.log(2.0 * np.pi) + shape[0] + precision * square)
         return Expectation(value, precision * slope, precision * curvature)
 
@@ -78,7 +78,7 @@ class Linked(Family):
         precision = np.exp(-shape[0])
         square = np.zeros_like(mean)
         slopes = [np.zeros_like(mean) for _ in shape[1:]]
-        for weight, eta in over_nodes(mean, variance, _N_LEARNED):
+        for weight, eta in over_nodes(mean, variance, _N_NODES):
             residual = x - self.function(eta, shape[1:])
             square += weight * residual**2
             for slope, part in zip(slopes, self.by_link(eta, shape[1:]), strict=True):
@@ -87,19 +87,19 @@ class Linked(Family):
 
     def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
-        away = x - self.function(eta, shape[1:])
-        return -0.5 * (np.log(2.0 * np.pi) + shape[0] + np.exp(-shape[0]) * away**2)
+        deviations = x - self.function(eta, shape[1:])
+        return -0.5 * (np.log(2.0 * np.pi) + shape[0] + np.exp(-shape[0]) * deviations**2)
 
     def moments(
         self, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`."""
-        first, second = np.zeros_like(mean), np.zeros_like(mean)
+        first, second_moment = np.zeros_like(mean), np.zeros_like(mean)
         for weight, eta in over_nodes(mean, variance, self.n_nodes):
             value = self.function(eta, shape[1:])
             first += weight * value
-            second += weight * value**2
-        return first, np.maximum(second - first**2, 0.0) + np.exp(shape[0])
+            second_moment += weight * value**2
+        return first, np.maximum(second_moment - first**2, 0.0) + np.exp(shape[0])
 
     def cdf(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
@@ -123,16 +123,16 @@ class Linked(Family):
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
         """See :class:`Family`."""
         shape = np.zeros((self.n_shapes, x.shape[1]))
-        shape[0] = np.log(np.maximum(noise, 10.0 * LEAST_NOISE))
+        shape[0] = np.log(np.maximum(noise, 10.0 * MIN_NOISE))
         return shape
 
     def least_shape(self) -> FloatArray:
         """See :class:`Family`."""
-        return np.append(np.log(LEAST_NOISE), np.full(self.n_shapes - 1, -np.inf))
+        return np.append(np.log(MIN_NOISE), np.full(self.n_shapes - 1, -np.inf))
 
     def least_precision(self, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
-        return _LEAST_PRECISION * np.exp(-shape[0])
+        return _MIN_PRECISION * np.exp(-shape[0])
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
         """See :class:`Family`; the weak noise prior and the prior of the function."""
@@ -181,27 +181,32 @@ class Monotone(Linked):
         """Return the value of each unit, zero at zero, and its slope between zero and one."""
         out = []
         for knot in self.KNOTS:
-            at = self._SHARPNESS * (eta - knot)
-            here = np.logaddexp(0.0, -self._SHARPNESS * knot)
-            out.append(((np.logaddexp(0.0, at) - here) / self._SHARPNESS, special.expit(at)))
+            scaled_distance = self._SHARPNESS * (eta - knot)
+            value_at_zero = np.logaddexp(0.0, -self._SHARPNESS * knot)
+            out.append(
+                (
+                    (np.logaddexp(0.0, scaled_distance) - value_at_zero) / self._SHARPNESS,
+                    special.expit(scaled_distance),
+                )
+            )
         return out
 
     def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
         out = link[0] + slopes[0] * eta
-        for rise, (value, _) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
-            out = out + rise * value
+        for slope_change, (value, _) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
+            out = out + slope_change * value
         return out
 
     def derivatives(self, eta: FloatArray, link: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
         out, first, second = link[0] + slopes[0] * eta, slopes[0] + 0.0 * eta, np.zeros_like(eta)
-        for rise, (value, share) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
-            out = out + rise * value
-            first = first + rise * share
-            second = second + rise * self._SHARPNESS * share * (1.0 - share)
+        for slope_change, (value, share) in zip(np.diff(slopes, axis=0), self._units(eta), strict=True):
+            out = out + slope_change * value
+            first = first + slope_change * share
+            second = second + slope_change * self._SHARPNESS * share * (1.0 - share)
         return out, first, second
 
     def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
@@ -209,7 +214,7 @@ class Monotone(Linked):
         slopes = np.exp(link[1:])
         values = [eta, *(value for value, _ in self._units(eta)), np.zeros_like(eta)]
         # Each slope starts at its unit and ends at the next one.
-        parts = [here - there for here, there in zip(values[:-1], values[1:], strict=True)]
+        parts = [lower - upper for lower, upper in zip(values[:-1], values[1:], strict=True)]
         return [np.ones_like(eta), *(slope * part for slope, part in zip(slopes, parts, strict=True))]
 
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:

@@ -46,9 +46,9 @@ __all__ = ["EmissionFit", "EmissionModel", "fit_model"]
 
 # Tolerance of the sites for known parameters, in nats of the bound.
 _SITES_TOL = 1e-9
-_MOST_SITE_STEPS = 1000
+_MAX_SITE_STEPS = 1000
 
-_ENDINGS = {
+_STATUS_SENTENCES = {
     "converged": "Converged: a further step is expected to gain less than tol nats of the lower bound.",
     "flat": "Converged: changes of the lower bound are below the tolerance of its sites.",
     "max_iter": (
@@ -138,7 +138,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def infer(self, sequences: Sequences) -> tuple[Cells, Inference]:
         """Return encoded rows, and the Gaussian distribution of their latent factors."""
         cells = self.cells(sequences)
-        inference, _ = infer(self.params, cells, self.shapes, tol=_SITES_TOL, max_iter=_MOST_SITE_STEPS)
+        inference, _ = infer(self.params, cells, self.shapes, tol=_SITES_TOL, max_iter=_MAX_SITE_STEPS)
         if not np.isfinite(inference.bound):
             raise ValueError(
                 "X cannot be inferred by this model in double precision: its values are too far from the "
@@ -154,16 +154,16 @@ class EmissionModel(_EmissionParameters, FittedModel):
         lag_one = inference.lag_one_covariances
         if level_and_scale and self.level_and_scale is not None:
             k = self.level_and_scale.shape[1]
-            own, before, after = means[:, :k], means[:-1, :k], means[1:, :k]
+            factor_means, previous_means, next_means = means[:, :k], means[:-1, :k], means[1:, :k]
             covariances, lag_one = covariances.copy(), lag_one.copy()
-            covariances[:, :k, :k] += _mixed(self.level_and_scale, own, own)
-            lag_one[:, :k, :k] += _mixed(self.level_and_scale, before, after)
+            covariances[:, :k, :k] += _mixed(self.level_and_scale, factor_means, factor_means)
+            lag_one[:, :k, :k] += _mixed(self.level_and_scale, previous_means, next_means)
         return Posterior(means, covariances, lag_one, bounds)
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and standard deviations that include estimated level and loadings."""
-        whole = self.posterior(sequences, level_and_scale=True)
-        return whole.means, whole.std
+        full = self.posterior(sequences, level_and_scale=True)
+        return full.means, full.std
 
     @property
     def n_states(self) -> int:
@@ -223,8 +223,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
         """Return standardized errors of values, predicted in ten folds; of levels by probability."""
         scores = np.full_like(sequences.values, np.nan)
         levels = np.array([column.emission in ("bernoulli", "categorical") for column in self.columns])
-        for hidden, rest in parts_without(sequences):
-            cells = self.cell_distribution(rest)
+        for hidden, remaining in parts_without(sequences):
+            cells = self.cell_distribution(remaining)
             means, std, _ = cells.moments()
             log_density = log_predictive(*cells[:5], values=sequences.values)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -241,10 +241,10 @@ class EmissionModel(_EmissionParameters, FittedModel):
         for d, column in enumerate(self.columns):
             if column.emission == "bernoulli":
                 block = blocks_of((column._replace(first=0),))[0]
-                one = block.family.moments(
+                block_moments = block.family.moments(
                     mean[:, column.cells], variance[:, column.cells], np.zeros((0, 1))
                 )[0]
-                out[d] = np.concatenate([1.0 - one, one], axis=1)
+                out[d] = np.concatenate([1.0 - block_moments, block_moments], axis=1)
             elif column.emission == "categorical":
                 out[d] = level_probabilities(self.params, column, inference.means, inference.covariances)
         return out
@@ -279,10 +279,10 @@ class EmissionModel(_EmissionParameters, FittedModel):
         """Return distributions at the given times after the end of each sequence."""
         _, inference = self.infer(sequences)
         out: list[Forecast] = []
-        for rows, later in zip(sequences.slices, steps, strict=True):
+        for rows, horizon in zip(sequences.slices, steps, strict=True):
             last = rows.stop - 1
             means, covariances = propagate(
-                self.params, inference.means[last], inference.covariances[last], later
+                self.params, inference.means[last], inference.covariances[last], horizon
             )
             cells = CellDistribution(self.params, self.columns, self.shapes, means, covariances)
             moments = cells.moments()
@@ -300,14 +300,14 @@ class EmissionModel(_EmissionParameters, FittedModel):
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw trajectories of the states (n_draws, N, K) from their joint distribution given the data."""
         cells, inference = self.infer(sequences)
-        known, panel = engine_params(self.params), site_panel(cells, inference.sites)
-        return draw_latents(known, panel, n_draws, rng)
+        engine_parameters, panel = engine_params(self.params), site_panel(cells, inference.sites)
+        return draw_latents(engine_parameters, panel, n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Return values (n_draws, N, D), missing ones drawn jointly given the observed ones."""
         latents = self.draw_latents(sequences, n_draws, rng)
-        drawn = draw_cells(self.params, self.columns, self.shapes, latents, rng)
-        return np.where(sequences.mask, sequences.values, drawn)
+        draws = draw_cells(self.params, self.columns, self.shapes, latents, rng)
+        return np.where(sequences.mask, sequences.values, draws)
 
 
 def _mixed(uncertainty: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
@@ -317,9 +317,9 @@ def _mixed(uncertainty: FloatArray, first: FloatArray, second: FloatArray) -> Fl
     out = np.zeros((len(first), k, k))
     diagonal = level + scale * first * second
     if len(uncertainty) > 2:
-        variances, crossed = uncertainty[2:].reshape(2, k, k)
+        variances, cross_products = uncertainty[2:].reshape(2, k, k)
         diagonal = diagonal + (first * second) @ variances.T
-        out += crossed * first[:, None, :] * second[:, :, None]
+        out += cross_products * first[:, None, :] * second[:, :, None]
     out[:, np.arange(k), np.arange(k)] += diagonal
     return out
 
@@ -369,7 +369,7 @@ def predictor_scales(columns: Sequence[Column], cells: Cells, params: StateSpace
 
 def fit_model(
     sequences: Sequences,
-    asked: Sequence[str],
+    requested: Sequence[str],
     options: FitOptions,
     *,
     links: Sequence[str] = (),
@@ -384,7 +384,7 @@ def fit_model(
     ----------
     sequences : Sequences
         Rows in data units, NaN where missing.
-    asked : sequence of str
+    requested : sequence of str
         The emission of each column, or "auto".
     options : FitOptions
         Options of the Gaussian start model; its processes are those of the model.
@@ -399,9 +399,9 @@ def fit_model(
     report : callable, optional
         Called with the number of evaluations and the best bound so far.
     """
-    columns = make_columns(sequences, asked)
+    columns = make_columns(sequences, requested)
     if links:
-        columns = with_links(columns, links, for_all=one_link)
+        columns = with_links(columns, links, is_shared=one_link)
     encoded = encode(sequences, columns)
     blocks = blocks_of(columns)
     start = start_of(encoded, blocks, options)
@@ -418,7 +418,7 @@ def fit_model(
         tol=float(tol),
         report=report,
     )
-    ending = "interrupted" if start.interrupted else fit.ending
+    status = "interrupted" if start.interrupted else fit.ending
     scale = predictor_scales(columns, cells, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
     rows = encoded.retimed(start.time_unit)
@@ -442,5 +442,5 @@ def fit_model(
     if len(history):
         history = history - history[-1] + bound
     return EmissionFit(
-        model, bound, history, fit.n_evaluations, ending in ("converged", "flat"), _ENDINGS[ending]
+        model, bound, history, fit.n_evaluations, status in ("converged", "flat"), _STATUS_SENTENCES[status]
     )

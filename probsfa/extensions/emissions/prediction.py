@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 # Points over which the probabilities of levels are averaged, and rows processed together.
-_N_POINTS, _CHUNK = 256, 1024
+_N_POINTS, _CHUNK_ROWS = 256, 1024
 
 
 class EmissionForecast(Forecast):
@@ -87,7 +87,7 @@ def predict(
     means: FloatArray,
     covariances: FloatArray,
     probabilities: Sequence[float] = (),
-    wanted: BoolArray | None = None,
+    selected: BoolArray | None = None,
 ) -> CellMoments:
     """Return the distribution of values from that of the latent factors.
 
@@ -105,7 +105,7 @@ def predict(
         Their covariances.
     probabilities : sequence of float
         Probabilities of the quantiles.
-    wanted : ndarray of bool of shape (N, D), optional
+    selected : ndarray of bool of shape (N, D), optional
         Values for which quantiles are computed; others are NaN. All by default.
     """
     eta, spread = predictor_moments(params, means, covariances)
@@ -118,15 +118,15 @@ def predict(
             p = level_probabilities(params, column, means, covariances)
             best = np.argmax(p, axis=1)
             out[:, j] = column.levels[best]
-            top = p[np.arange(n), best]
-            std[:, j] = np.sqrt(np.maximum(top * (1.0 - top), 0.0))
+            largest_probability = p[np.arange(n), best]
+            std[:, j] = np.sqrt(np.maximum(largest_probability * (1.0 - largest_probability), 0.0))
             continue
         family, shape = FAMILIES[column.family], by_cell[column.first]
         m, v = eta[:, column.first], spread[:, column.first]
         centre, variance = family.moments(m, v, shape)
         out[:, j] = column.shift + column.scale * centre
         std[:, j] = column.scale * np.sqrt(variance)
-        rows = np.ones(n, dtype=bool) if wanted is None else wanted[:, j]
+        rows = np.ones(n, dtype=bool) if selected is None else selected[:, j]
         if rows.any():
             for level, result in zip(probabilities, quantiles, strict=True):
                 result[rows, j] = column.shift + column.scale * family.quantile(
@@ -147,8 +147,8 @@ def level_probabilities(
     uniform = qmc.Sobol(column.n_cells, seed=0).random(_N_POINTS)
     normal = special.ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12))
     out = np.empty((len(means), column.n_cells + 1))
-    for start in range(0, len(means), _CHUNK):
-        rows = slice(start, start + _CHUNK)
+    for start in range(0, len(means), _CHUNK_ROWS):
+        rows = slice(start, start + _CHUNK_ROWS)
         centre = offset + means[rows] @ loadings.T
         values, vectors = np.linalg.eigh(loadings @ covariances[rows] @ loadings.T)
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
@@ -160,8 +160,10 @@ def level_probabilities(
 def _by_level(eta: FloatArray) -> FloatArray:
     """Return probabilities (..., L) of the levels given predictors (..., L - 1)."""
     log_left = np.cumsum(special.log_expit(-eta), axis=-1)  # that it is none of the levels so far
-    before = np.concatenate([np.zeros_like(log_left[..., :1]), log_left[..., :-1]], axis=-1)
-    return np.concatenate([np.exp(before + special.log_expit(eta)), np.exp(log_left[..., -1:])], axis=-1)
+    log_left_before = np.concatenate([np.zeros_like(log_left[..., :1]), log_left[..., :-1]], axis=-1)
+    return np.concatenate(
+        [np.exp(log_left_before + special.log_expit(eta)), np.exp(log_left[..., -1:])], axis=-1
+    )
 
 
 def log_predictive(
@@ -207,6 +209,6 @@ def draw_cells(
             which = np.sum(rng.random(p.shape[:-1])[..., None] > p[..., :-1], axis=-1)
             out[..., j] = column.levels[which]
             continue
-        drawn = FAMILIES[column.family].draw(eta[..., column.first], by_cell[column.first], rng)
-        out[..., j] = column.shift + column.scale * drawn
+        draws = FAMILIES[column.family].draw(eta[..., column.first], by_cell[column.first], rng)
+        out[..., j] = column.shift + column.scale * draws
     return out

@@ -27,9 +27,9 @@ def over_nodes(
     mean: FloatArray, variance: FloatArray, n: int = N_NODES
 ) -> Iterator[tuple[float, FloatArray]]:
     """Yield weights, and the values of the variable at the nodes (in the shape of `mean`)."""
-    spread = np.sqrt(variance)
+    std = np.sqrt(variance)
     for node, weight in zip(*gauss_hermite(n), strict=True):
-        yield float(weight), mean + node * spread
+        yield float(weight), mean + node * std
 
 
 def expected_softplus(mean: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -49,8 +49,8 @@ def expected_softplus(mean: FloatArray, variance: FloatArray) -> tuple[FloatArra
     for weight, eta in over_nodes(mean, variance):
         tail = np.exp(-np.abs(eta))
         logistic = 1.0 / (1.0 + tail)
-        away = tail * logistic  # 1 - s on the positive side, s on the other
+        complement = tail * logistic  # 1 - s on the positive side, s on the other
         value += weight * (np.maximum(eta, 0.0) + np.log1p(tail))
-        slope += weight * np.where(eta >= 0.0, logistic, away)
-        curvature += weight * logistic * away
+        slope += weight * np.where(eta >= 0.0, logistic, complement)
+        curvature += weight * logistic * complement
     return value, slope, curvature

@@ -51,9 +51,9 @@ __all__ = [
 Shapes = tuple[FloatArray, ...]
 
 # Number of values processed together.
-_CELLS_AT_ONCE = 32_768
+_BLOCK_SIZE = 32_768
 # Maximum number of halvings of a step of the sites.
-_MOST_HALVINGS = 12
+_MAX_HALVINGS = 12
 
 
 class Block(NamedTuple):
@@ -95,7 +95,12 @@ class Sites(NamedTuple):
 
     def moved(self, towards: "Sites", by: float) -> "Sites":
         """Return sites a fraction ``by`` of the way towards others."""
-        return Sites(*(here + by * (there - here) for here, there in zip(self, towards, strict=True)))
+        return Sites(
+            *(
+                own_values + by * (target_values - own_values)
+                for own_values, target_values in zip(self, towards, strict=True)
+            )
+        )
 
     @property
     def values(self) -> FloatArray:
@@ -172,11 +177,11 @@ def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Sh
         # Rows are processed in blocks whose arrays fit the cache.
         for rows in _runs(*cells.values.shape):
             for (family, columns), shape, constant in zip(cells.blocks, shapes, cells.constants, strict=True):
-                here = rows, _as_slice(columns)
-                part = family.expectation(cells.values[here], mean[here], variance[here], shape)
-                value[here] = part.value + constant[rows]
-                slope[here] = part.slope
-                precision[here] = np.maximum(part.precision, family.least_precision(shape))
+                block = rows, _as_slice(columns)
+                part = family.expectation(cells.values[block], mean[block], variance[block], shape)
+                value[block] = part.value + constant[rows]
+                slope[block] = part.slope
+                precision[block] = np.maximum(part.precision, family.least_precision(shape))
             unseen = cells.mask[rows] == 0.0
             value[rows][unseen] = slope[rows][unseen] = 0.0
             precision[rows][unseen] = 0.0
@@ -185,7 +190,7 @@ def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Sh
 
 def _runs(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Yield blocks of rows with a limited number of values."""
-    step = max(1, _CELLS_AT_ONCE // n_columns)
+    step = max(1, _BLOCK_SIZE // n_columns)
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
@@ -218,8 +223,8 @@ def predictor_moments(
 def _distribution(params: StateSpace, cells: Cells, sites: Sites, shapes: Shapes) -> Inference:
     """Return the distribution for given sites, and its bound."""
     panel = site_panel(cells, sites)
-    known = engine_params(params)
-    posterior = smooth(known, panel)
+    engine_parameters = engine_params(params)
+    posterior = smooth(engine_parameters, panel)
     mean, variance = predictor_moments(params, posterior.means, posterior.covariances)
     expected = expectation(cells, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
@@ -276,17 +281,17 @@ def infer(
     sites = first_sites(cells, params.offset, shapes) if start is None else start
     current = _distribution(params, cells, sites, shapes)
     history = [current.bound]
-    step, used = 1.0, 1
-    while used < max_iter:
-        asked = current.asked
-        if not all(np.all(np.isfinite(part)) for part in asked):
+    step, n_iterations = 1.0, 1
+    while n_iterations < max_iter:
+        optimal_sites = current.asked
+        if not all(np.all(np.isfinite(part)) for part in optimal_sites):
             break
         gain = -np.inf
-        for _ in range(_MOST_HALVINGS):
-            proposed = _distribution(params, cells, current.sites.moved(asked, step), shapes)
-            used += 1
+        for _ in range(_MAX_HALVINGS):
+            proposed = _distribution(params, cells, current.sites.moved(optimal_sites, step), shapes)
+            n_iterations += 1
             gain = proposed.bound - current.bound if np.isfinite(proposed.bound) else -np.inf
-            if gain >= 0.0 or used >= max_iter:
+            if gain >= 0.0 or n_iterations >= max_iter:
                 break
             step *= 0.5
         if not gain >= 0.0:

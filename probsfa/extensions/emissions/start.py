@@ -20,9 +20,9 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["Start", "start_of"]
 
 # Maximum norm of the initial loadings of a column without a scale, in units of the predictor.
-_LONGEST_LOADINGS = 2.0
+_MAX_LOADING_NORM = 2.0
 # Maximum absolute value of an initial decay.
-_SLOWEST = 0.9999
+_MAX_DECAY = 0.9999
 
 
 class Start(NamedTuple):
@@ -90,7 +90,7 @@ def start_of(
         if family.has_scale:
             continue
         length = np.linalg.norm(loadings[columns], axis=1, keepdims=True)
-        loadings[columns] *= np.minimum(1.0, _LONGEST_LOADINGS / np.maximum(length, 1e-300))
+        loadings[columns] *= np.minimum(1.0, _MAX_LOADING_NORM / np.maximum(length, 1e-300))
         centre[columns] = family.predictor_of(means[columns])
         offset[columns] = centre[columns]
         if family.counts and family.name != "bernoulli":
@@ -98,7 +98,7 @@ def start_of(
             offset[columns] -= 0.5 * np.sum(loadings[columns] ** 2, axis=1)
         bounded[columns] = True
     params = params.replace(
-        decay=np.clip(params.decay, -_SLOWEST, _SLOWEST),
+        decay=np.clip(params.decay, -_MAX_DECAY, _MAX_DECAY),
         loadings=loadings,
         offset=offset,
         noise_variance=np.ones(len(means)),

@@ -34,12 +34,12 @@ from probsfa.statespace.progress import Progress
 __all__ = ["ProductOfExpertsSFA"]
 
 # Maximum number of likelihood evaluations for the linear model of expanded rows, the start of learning.
-_MOST_START_EVALUATIONS = 60
+_MAX_START_EVALUATIONS = 60
 # Largest initial decay.
-_SLOWEST = 0.9999
+_MAX_DECAY = 0.9999
 # Distance in standard deviations at which the expansion must exceed a value, so that the density can be
 # normalized.
-_FAR, _GROWN = 1e4, 1e2
+_FAR_DISTANCE, _MIN_FAR_VALUE = 1e4, 1e2
 
 
 class ProductOfExpertsSFA(Saved, StateSpaceMethods):
@@ -295,21 +295,21 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         """Return the linear model of expanded rows, and whether its fit was interrupted."""
         expanded = np.full((sequences.n_rows, len(features.scale)), np.nan)
         expanded[complete] = features(sequences.values[complete])
-        options = FitOptions(self.n_components, max_iter=_MOST_START_EVALUATIONS)
+        options = FitOptions(self.n_components, max_iter=_MAX_START_EVALUATIONS)
         linear = maximum_likelihood(
             InMemory(replace(sequences, values=expanded, feature_names=None)), options
         )
-        params = linear.params.replace(decay=np.clip(linear.params.decay, -_SLOWEST, _SLOWEST))
+        params = linear.params.replace(decay=np.clip(linear.params.decay, -_MAX_DECAY, _MAX_DECAY))
         return params, linear.interrupted
 
     def _linear(self, sequences: Sequences, noise: FloatArray, columns: Columns) -> tuple[LinearRows, bool]:
         """Return the linear model of the rows, and whether its fit was interrupted."""
-        options = FitOptions(min(self.n_components, sequences.n_features), max_iter=_MOST_START_EVALUATIONS)
+        options = FitOptions(min(self.n_components, sequences.n_features), max_iter=_MAX_START_EVALUATIONS)
         fit = maximum_likelihood(InMemory(sequences), options)
-        decay = np.clip(fit.params.decay, -_SLOWEST, _SLOWEST)
-        least = float(self.noise_floor) * columns.variance
-        own = np.maximum(fit.params.noise_variance - noise**2, least)
-        return LinearRows(decay, fit.params.loadings, own, fit.params.offset), fit.interrupted
+        decay = np.clip(fit.params.decay, -_MAX_DECAY, _MAX_DECAY)
+        minimum = float(self.noise_floor) * columns.variance
+        noise_variance = np.maximum(fit.params.noise_variance - noise**2, minimum)
+        return LinearRows(decay, fit.params.loadings, noise_variance, fit.params.offset), fit.interrupted
 
     def _set_fitted(self, learned: Learned, features: Features, columns: Columns, linear: LinearRows) -> None:
         params = canonical(learned.params, np.ones(len(features.scale)))
@@ -434,11 +434,11 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         check_count("n_steps", n_steps)
         check_count("n_moves", n_moves)
         rng, experts = self._generator(random_state), self._experts
-        drawn = experts.draw_series(n_steps, n_moves, rng)
-        rows = drawn.rows[0] + experts.noise * rng.standard_normal(drawn.rows[0].shape)
+        draws = experts.draw_series(n_steps, n_moves, rng)
+        rows = draws.rows[0] + experts.noise * rng.standard_normal(draws.rows[0].shape)
         if not expanded:
-            return rows, drawn.latents[0]
-        return rows, drawn.latents[0], experts.expanded(drawn, rng)[0]
+            return rows, draws.latents[0]
+        return rows, draws.latents[0], experts.expanded(draws, rng)[0]
 
     # -------------------------------------------------------------------- scores
 
@@ -516,10 +516,10 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         if n_temperatures is not None:
             check_count("n_temperatures", n_temperatures)
         sequences = self._check(X, lengths, times, exog)
-        found = self._experts.log_likelihood(
+        result = self._experts.log_likelihood(
             sequences.values, sequences.lengths, n_chains, n_temperatures, self._repeatable(random_state)
         )
-        return (found.value, found.error) if return_error else found.value
+        return (result.value, result.error) if return_error else result.value
 
     # ------------------------------------------------------------------ scikit-learn
 
@@ -538,9 +538,9 @@ def _check_growth(features: Features, columns: Columns, rng: np.random.Generator
     directions = rng.standard_normal((64, len(columns.mean)))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     with np.errstate(all="ignore"):
-        far = features(columns.mean + _FAR * np.sqrt(columns.variance) * directions)
-        size = np.max(np.abs(far), axis=1)
-    if np.any(size < _GROWN):
+        far_features = features(columns.mean + _FAR_DISTANCE * np.sqrt(columns.variance) * directions)
+        size = np.max(np.abs(far_features), axis=1)
+    if np.any(size < _MIN_FAR_VALUE):
         raise ValueError(
             f"expansion must be unbounded; {type(features.transformer).__name__} is bounded, so that "
             "distant rows would be as probable as those of X. Add the rows themselves: "

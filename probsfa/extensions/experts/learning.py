@@ -33,13 +33,13 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["Data", "Learned", "Settings", "from_vector", "learn", "to_vector"]
 
 # Decay rates of Adam for means and squares, and the constant in its denominator.
-_FORGET, _FORGET_SQUARES, _TINY = 0.9, 0.99, 1e-8
+_MEAN_DECAY, _SQUARE_DECAY, _ADAM_EPSILON = 0.9, 0.99, 1e-8
 # Rate at the last step, relative to the first.
-_LAST_RATE = 0.1
+_FINAL_LEARNING_RATE = 0.1
 # Largest inverse hyperbolic tangent of a decay, that of 0.99998.
-_LARGEST_DECAY = 6.0
+_MAX_ATANH_DECAY = 6.0
 # Largest logarithm of a noise variance, of rows of unit variance.
-_LARGEST_NOISE = 4.0
+_MAX_LOG_NOISE = 4.0
 
 #: Called with the number of steps, and the contrast of data and samples.
 Report = Callable[[int, float], None]
@@ -85,9 +85,11 @@ class Data(NamedTuple):
 
     def everything(self, features: Features, expert: GlobalExpert) -> tuple[CellDensity, Reference]:
         """Return the density of the same number of unobserved rows, and its reference."""
-        free = np.ones(self.values.shape, dtype=bool)
+        is_free = np.ones(self.values.shape, dtype=bool)
         zeros = np.zeros(self.values.shape)
-        return CellDensity(features, expert, zeros, free), Reference(self.columns, self.lengths, zeros, free)
+        return CellDensity(features, expert, zeros, is_free), Reference(
+            self.columns, self.lengths, zeros, is_free
+        )
 
 
 class Settings(NamedTuple):
@@ -170,9 +172,9 @@ def learn(
     """
     k, e = start.n_components, start.n_features
     lower, upper = np.full((2, k * (e + 1) + 2 * e), np.array([[-np.inf], [np.inf]]))
-    lower[:k], upper[:k] = -_LARGEST_DECAY, _LARGEST_DECAY
+    lower[:k], upper[:k] = -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY
     noises = slice(k * (e + 1), k * (e + 1) + e)
-    lower[noises], upper[noises] = np.log(settings.least_noise), _LARGEST_NOISE
+    lower[noises], upper[noises] = np.log(settings.least_noise), _MAX_LOG_NOISE
     vector = np.clip(to_vector(start), lower, upper)
     path, contrast = [vector], []
     chains = _Chains(features, data, from_vector(vector, k), settings, rng)
@@ -180,17 +182,17 @@ def learn(
     interrupted = False
     try:
         for i in range(settings.max_iter):
-            gradient, apart = chains.contrast(from_vector(vector, k))
-            mean += (1.0 - _FORGET) * (gradient - mean)
-            square += (1.0 - _FORGET_SQUARES) * (gradient**2 - square)
-            direction = mean / (1.0 - _FORGET ** (i + 1))
-            direction /= np.sqrt(square / (1.0 - _FORGET_SQUARES ** (i + 1))) + _TINY
-            rate = settings.learning_rate * (1.0 - (1.0 - _LAST_RATE) * i / settings.max_iter)
+            gradient, mean_difference = chains.contrast(from_vector(vector, k))
+            mean += (1.0 - _MEAN_DECAY) * (gradient - mean)
+            square += (1.0 - _SQUARE_DECAY) * (gradient**2 - square)
+            direction = mean / (1.0 - _MEAN_DECAY ** (i + 1))
+            direction /= np.sqrt(square / (1.0 - _SQUARE_DECAY ** (i + 1))) + _ADAM_EPSILON
+            rate = settings.learning_rate * (1.0 - (1.0 - _FINAL_LEARNING_RATE) * i / settings.max_iter)
             vector = np.clip(vector + rate * direction, lower, upper)
             path.append(vector)
-            contrast.append(apart)
+            contrast.append(mean_difference)
             if report is not None:
-                report(i + 1, apart)
+                report(i + 1, mean_difference)
     except KeyboardInterrupt:
         interrupted = True
     quarters = np.array_split(np.array(path), 4)
@@ -239,9 +241,9 @@ class _Chains:
         self._drawn = self._moved(self._all.at(expert), self._drawn, self._all_reference, self.step)
         of_samples = expert.evaluate(self._features(self._all.rows(self._drawn)))
         gradient = expert.by_parameters(of_data) - expert.by_parameters(of_samples)
-        apart = float(np.mean(of_data.log_density) - np.mean(of_samples.log_density))
+        mean_difference = float(np.mean(of_data.log_density) - np.mean(of_samples.log_density))
         n_rows = len(self._data.values)
-        return gradient / n_rows, apart / n_rows
+        return gradient / n_rows, mean_difference / n_rows
 
     def _moved(
         self, density: CellDensity, cells: FloatArray, reference: Reference, step: Stepsize

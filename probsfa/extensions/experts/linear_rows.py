@@ -56,29 +56,35 @@ class LinearBase:
     ) -> None:
         params, d = StateSpace(*rows), len(rows.offset)
         observed = ~np.isnan(values)
-        away = np.where(observed, values - params.offset, 0.0)
-        seen = observed / noise**2 if noise.any() else None
+        deviations = np.where(observed, values - params.offset, 0.0)
+        observation_precision = observed / noise**2 if noise.any() else None
         total = params.noise_variance + noise**2
         identity = Features(Identity().fit(np.zeros((2, d))), np.zeros(d), np.ones(d), np.ones(d))
-        known = np.where(observed, values, 0.0)
-        self._density = CellDensity(identity, GlobalExpert(params, lengths), known, free, seen)
+        observed_values = np.where(observed, values, 0.0)
+        self._density = CellDensity(
+            identity, GlobalExpert(params, lengths), observed_values, free, observation_precision
+        )
         # Latent factors given the observations.
         weights = observed / total
         self._root, log_constant = precision_root(params, lengths, weights)
-        information = ((weights * away) @ params.loadings).ravel()
+        information = ((weights * deviations) @ params.loadings).ravel()
         mean = cho_solve_banded((self._root, False), information, check_finite=False)
         log_observed = (
             log_constant
             - 0.5 * float(np.sum(observed * np.log(2.0 * np.pi * total)))
-            + 0.5 * float(information @ mean - np.sum(weights * away**2))
+            + 0.5 * float(information @ mean - np.sum(weights * deviations**2))
         )
         if noise.any():  # add the normalizer of the noisy observations
             log_observed += float(np.sum(observed * np.log(np.sqrt(2.0 * np.pi) * noise)))
         self._log_integral, self._mean, self._params = log_observed, mean, params
         # Rows given the latent factors.
-        precision = 1.0 / params.noise_variance + (0.0 if seen is None else seen)
+        precision = 1.0 / params.noise_variance + (
+            0.0 if observation_precision is None else observation_precision
+        )
         self._spread = 1.0 / np.sqrt(np.broadcast_to(precision, values.shape))
-        self._share = (0.0 if seen is None else seen) / precision * away
+        self._share = (
+            (0.0 if observation_precision is None else observation_precision) / precision * deviations
+        )
 
     def cells(self, n: int, rng: np.random.Generator) -> FloatArray:
         """Return independent draws (F, n) of the free values."""
@@ -86,8 +92,8 @@ class LinearBase:
         normals = rng.standard_normal((n_rows * k, n))
         latents = self._mean[:, None] + solve_banded((0, k), self._root, normals, check_finite=False)
         by_latents = latents.T.reshape(n, n_rows, k) @ self._params.loadings.T
-        kept = self._spread**2 / self._params.noise_variance
-        centre = self._params.offset + kept * by_latents + self._share
+        shrinkage = self._spread**2 / self._params.noise_variance
+        centre = self._params.offset + shrinkage * by_latents + self._share
         return self._density.cells(centre + self._spread * rng.standard_normal(centre.shape))
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:

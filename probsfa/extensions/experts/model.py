@@ -24,11 +24,11 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["Drawn", "ExpertModel", "LatentMoments"]
 
 # Number of chains, of burn-in moves, and of moves between two draws.
-_N_CHAINS, _N_FIRST, _N_BETWEEN = 8, 200, 3
+_N_CHAINS, _N_BURN_IN, _N_MOVES_PER_DRAW = 8, 200, 3
 # Standard error of each integral, in nats, below which the number of temperatures is not increased;
 # differences below one nat are not relevant. Minimum and maximum number of temperatures; the maximum takes
 # minutes for a thousand rows.
-_ERROR, _FEWEST_TEMPERATURES, _MOST_TEMPERATURES = 0.5, 50, 400
+_MAX_STANDARD_ERROR, _MIN_TEMPERATURES, _MAX_TEMPERATURES = 0.5, 50, 400
 
 
 class LatentMoments(NamedTuple):
@@ -124,14 +124,14 @@ class ExpertModel(NamedTuple):
         if reference.n_free == 0:
             return np.repeat(density.rows(np.zeros((0, 1))), n_draws, axis=0)
         n_chains = min(_N_CHAINS, n_draws)
-        state, step = self._mixed(density, reference, n_chains, _N_FIRST, rng)
-        kept = []
+        state, step = self._mixed(density, reference, n_chains, _N_BURN_IN, rng)
+        draws = []
         for _ in range(-(-n_draws // n_chains)):
-            for _ in range(_N_BETWEEN):
+            for _ in range(_N_MOVES_PER_DRAW):
                 state, _ = move(density, state, reference, step, self.n_leaps, rng)
                 state = reflect(density, state, reference, rng)
-            kept.append(density.rows(state.cells))
-        return np.concatenate(kept)[:n_draws]
+            draws.append(density.rows(state.cells))
+        return np.concatenate(draws)[:n_draws]
 
     def _mixed(
         self,
@@ -165,11 +165,11 @@ class ExpertModel(NamedTuple):
         on_manifold = self.features(drawn.rows)
         total = self.params.noise_variance
         width = self.width**2
-        own = np.maximum(total - width, 0.0)
+        own_variance = np.maximum(total - width, 0.0)
         by_latents = self.params.offset + drawn.latents @ self.params.loadings.T
         centre = on_manifold + width / total * (by_latents - on_manifold)
-        spread = np.sqrt(own * width / total)
-        rows = centre + spread * rng.standard_normal(centre.shape)
+        std = np.sqrt(own_variance * width / total)
+        rows = centre + std * rng.standard_normal(centre.shape)
         return self.features.shift + self.features.scale * rows
 
     def log_likelihood(
@@ -185,16 +185,16 @@ class ExpertModel(NamedTuple):
         By default the number of temperatures is doubled until the error is small or the maximum is reached.
         """
         data, expert = self.data(values, lengths), GlobalExpert(self.params, lengths)
-        nothing, exactly = np.full_like(values, np.nan), np.zeros_like(self.noise)
-        parts = []
+        all_missing, no_noise = np.full_like(values, np.nan), np.zeros_like(self.noise)
+        log_integrals = []
         for given, noise, (density, reference) in (
             (values, self.noise, data.hidden(self.features, expert)),
-            (nothing, exactly, data.everything(self.features, expert)),
+            (all_missing, no_noise, data.everything(self.features, expert)),
         ):
             base = None
             if self.linear is not None:
                 base = LinearBase(self.linear, lengths, given, density.free, noise)
-            n = _FEWEST_TEMPERATURES if n_temperatures is None else n_temperatures
+            n = _MIN_TEMPERATURES if n_temperatures is None else n_temperatures
             while True:
                 part = log_integral(
                     density,
@@ -205,17 +205,17 @@ class ExpertModel(NamedTuple):
                     n_leaps=self.n_leaps,
                     rng=rng,
                 )
-                if n_temperatures is not None or part.error <= _ERROR or n >= _MOST_TEMPERATURES:
+                if n_temperatures is not None or part.error <= _MAX_STANDARD_ERROR or n >= _MAX_TEMPERATURES:
                     break
                 n *= 2
-            parts.append(part)
-        hidden, everything = parts
+            log_integrals.append(part)
+        hidden, all_values = log_integrals
         constant = 0.0
         if self.noise.any():
             constant = float(data.mask.sum(axis=0) @ np.log(np.sqrt(2.0 * np.pi) * self.noise))
         return LogIntegral(
-            hidden.value - everything.value - constant,
-            float(np.hypot(hidden.error, everything.error)),
-            hidden.lower - everything.upper - constant,
-            hidden.upper - everything.lower - constant,
+            hidden.value - all_values.value - constant,
+            float(np.hypot(hidden.error, all_values.error)),
+            hidden.lower - all_values.upper - constant,
+            hidden.upper - all_values.lower - constant,
         )

@@ -30,7 +30,7 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["CellDensity", "Expanded", "Features", "GlobalExpert", "precision_root", "starts_of"]
 
 # Steps of finite differences for derivatives of an expansion, in standard deviations of the columns.
-_STEP = 1e-5
+_DIFFERENCE_STEP = 1e-5
 
 
 def starts_of(lengths: Sequence[int]) -> BoolArray:
@@ -122,12 +122,14 @@ class GlobalExpert:
     def evaluate(self, rows: FloatArray) -> Expanded:
         """Return the log density, its gradient and the means of the factors at expanded rows (c, N, E)."""
         loadings, noise = self.params.loadings, self.params.noise_variance
-        away = rows - self.params.offset
-        c, n, _ = away.shape
-        told = (away @ self._weights).reshape(c, -1).T
-        means = cho_solve_banded((self._root, False), told, check_finite=False).T.reshape(c, n, -1)
-        gradient = (means @ loadings.T - away) / noise
-        return Expanded(self.log_constant + 0.5 * np.einsum("cne,cne->c", away, gradient), gradient, means)
+        deviations = rows - self.params.offset
+        c, n, _ = deviations.shape
+        projections = (deviations @ self._weights).reshape(c, -1).T
+        means = cho_solve_banded((self._root, False), projections, check_finite=False).T.reshape(c, n, -1)
+        gradient = (means @ loadings.T - deviations) / noise
+        return Expanded(
+            self.log_constant + 0.5 * np.einsum("cne,cne->c", deviations, gradient), gradient, means
+        )
 
     def draw_latents(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Draw factors (c, N, K) given expanded rows, from their posterior means (c, N, K)."""
@@ -143,10 +145,13 @@ class GlobalExpert:
         """
         decay, noise = self.params.decay, self.params.noise_variance
         c = len(at.means)
-        inner = ~starts_of(self.lengths)
-        now, before = at.means[:, inner], at.means[:, np.flatnonzero(inner) - 1]
-        jumps = now - decay * before
-        by_decay = np.sum(jumps * before, axis=(0, 1)) - decay * np.sum(jumps**2, axis=(0, 1)) / (
+        is_transition = ~starts_of(self.lengths)
+        current_means, previous_means = (
+            at.means[:, is_transition],
+            at.means[:, np.flatnonzero(is_transition) - 1],
+        )
+        jumps = current_means - decay * previous_means
+        by_decay = np.sum(jumps * previous_means, axis=(0, 1)) - decay * np.sum(jumps**2, axis=(0, 1)) / (
             1.0 - decay**2
         )
         by_loadings = -np.einsum("cne,cnk->ek", at.gradient, at.means)
@@ -195,22 +200,24 @@ class Features(NamedTuple):
         if isinstance(self.transformer, Identity):
             return gradient / self.scale
         n_columns = rows.shape[-1]
-        ahead = rows + (self.steps * np.eye(n_columns)).reshape(n_columns, *[1] * (rows.ndim - 1), n_columns)
-        behind = 2.0 * rows - ahead
-        slopes = self.raw(ahead) - self.raw(behind)
+        forward = rows + (self.steps * np.eye(n_columns)).reshape(
+            n_columns, *[1] * (rows.ndim - 1), n_columns
+        )
+        backward = 2.0 * rows - forward
+        slopes = self.raw(forward) - self.raw(backward)
         out = np.einsum("d...e,...e->...d", slopes, gradient / self.scale)
         return np.asarray(out / (2.0 * self.steps))
 
     @classmethod
     def of(cls, transformer: Any, rows: FloatArray) -> "Features":
         """Return the expansion, standardized on complete rows (N, D)."""
-        spread = rows.std(axis=0)
-        made = cls(transformer, np.zeros(1), np.ones(1), _STEP * np.where(spread > 0.0, spread, 1.0))
-        expanded = made.raw(rows)
+        std = rows.std(axis=0)
+        features = cls(transformer, np.zeros(1), np.ones(1), _DIFFERENCE_STEP * np.where(std > 0.0, std, 1.0))
+        expanded = features.raw(rows)
         scale = expanded.std(axis=0)
         size = np.max(np.abs(expanded), axis=0)
         scale = np.where(scale > 1e-12 * size, scale, 1.0)
-        return made._replace(shift=expanded.mean(axis=0), scale=scale)
+        return features._replace(shift=expanded.mean(axis=0), scale=scale)
 
 
 class CellDensity:
@@ -249,10 +256,10 @@ class CellDensity:
 
     def at(self, expert: GlobalExpert) -> "CellDensity":
         """Return the density of the same values for another global expert."""
-        other = object.__new__(CellDensity)
-        other.__dict__.update(self.__dict__)
-        other.expert = expert
-        return other
+        copy = object.__new__(CellDensity)
+        copy.__dict__.update(self.__dict__)
+        copy.expert = expert
+        return copy
 
     def rows(self, cells: FloatArray) -> FloatArray:
         """Return rows (c, N, D) with free values (F, c)."""
@@ -269,12 +276,12 @@ class CellDensity:
         """Return log density (c,) and derivative (F, c) at values (F, c); minus infinity after overflow."""
         rows = self.rows(cells)
         with np.errstate(all="ignore"):
-            at = self.expert.evaluate(self.features(rows))
-            gradient = self.cells(self.features.pulled_back(rows, at.gradient))
-            value = at.log_density
+            expansion = self.expert.evaluate(self.features(rows))
+            gradient = self.cells(self.features.pulled_back(rows, expansion.gradient))
+            value = expansion.log_density
             if self._precision is not None:
-                away = cells - self._seen
-                value = value - 0.5 * np.sum(self._precision * away**2, axis=0)
-                gradient = gradient - self._precision * away
+                deviations = cells - self._seen
+                value = value - 0.5 * np.sum(self._precision * deviations**2, axis=0)
+                gradient = gradient - self._precision * deviations
         usable = np.isfinite(value) & np.all(np.isfinite(gradient), axis=0)
         return np.where(usable, value, -np.inf), np.where(usable, gradient, 0.0)

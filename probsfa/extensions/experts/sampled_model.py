@@ -68,8 +68,8 @@ class SampledModel(FittedModel):
         if self.experts.is_known(sequences.values):
             means = self.experts.means(sequences.values, sequences.lengths)
             return means, np.zeros_like(means)
-        each = self.draws(sequences, self.n_draws, self.generator()).latent_means
-        return each.mean(axis=0), each.var(axis=0)
+        latent_means = self.draws(sequences, self.n_draws, self.generator()).latent_means
+        return latent_means.mean(axis=0), latent_means.var(axis=0)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
         """Return posterior means of the factors: exact for known rows, else means over draws."""
@@ -77,12 +77,12 @@ class SampledModel(FittedModel):
 
     def posterior(self, sequences: Sequences) -> LatentMoments:
         """Means and standard deviations of the factors."""
-        means, spread = self.moments(sequences)
+        means, std = self.moments(sequences)
         # Covariances given the rows do not depend on the rows.
         zeros = np.zeros((sequences.n_rows, len(self.experts.offset)))
         panel = make_panel(replace(sequences, values=zeros, feature_names=None))
         given = np.diagonal(smooth(self.experts.params, panel).covariances, axis1=1, axis2=2)
-        return LatentMoments(means, np.sqrt(given + spread))
+        return LatentMoments(means, np.sqrt(given + std))
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values by means over draws."""

@@ -37,11 +37,11 @@ __all__ = [
 ]
 
 # Target acceptance probability.
-_ACCEPTANCE = 0.8
+_TARGET_ACCEPTANCE = 0.8
 # Smallest and largest step size, in standard deviations of the reference.
-_SMALLEST, _LARGEST = 1e-6, 1.0
+_MIN_STEP_SIZE, _MAX_STEP_SIZE = 1e-6, 1.0
 # Largest lag-one correlation of a column of the reference.
-_SLOWEST = 0.995
+_MAX_DECAY = 0.995
 # Number of bisection steps, from hundreds of nats to far below a thousandth of a nat.
 _BISECTIONS = 50
 
@@ -60,14 +60,14 @@ class Columns(NamedTuple):
     def of(cls, values: FloatArray, lengths: Sequence[int]) -> "Columns":
         """Return the processes of rows (N, D), NaN where missing, with observations in each column."""
         mean = np.nanmean(values, axis=0)
-        away = values - mean
-        variance = np.nanmean(away**2, axis=0)
+        deviations = values - mean
+        variance = np.nanmean(deviations**2, axis=0)
         variance = np.where(variance > 0.0, variance, 1.0)
         later = np.flatnonzero(~starts_of(lengths))
-        products = away[later] * away[later - 1]
+        products = deviations[later] * deviations[later - 1]
         counts = np.sum(~np.isnan(products), axis=0)
         decay = np.nansum(products, axis=0) / (np.maximum(counts, 1) * variance)
-        return cls(mean, variance, np.clip(decay, 0.0, _SLOWEST))
+        return cls(mean, variance, np.clip(decay, 0.0, _MAX_DECAY))
 
 
 class Reference:
@@ -106,28 +106,28 @@ class Reference:
         diagonal = np.where(starts[:, None], 1.0, 1.0 / innovation)
         diagonal = (diagonal + np.where(ends[:, None], 0.0, columns.decay**2 / innovation)) / columns.variance
         # Correlation of each row with the previous row, zero where a sequence begins.
-        before = -np.where(starts[:, None], 0.0, columns.decay / innovation) / columns.variance
-        held = np.where(free, 0.0, values - columns.mean)
-        pull = -diagonal * held
-        pull[1:] -= before[1:] * held[:-1]
-        pull[:-1] -= before[1:] * held[1:]
+        off_diagonal = -np.where(starts[:, None], 0.0, columns.decay / innovation) / columns.variance
+        fixed_values = np.where(free, 0.0, values - columns.mean)
+        information = -diagonal * fixed_values
+        information[1:] -= off_diagonal[1:] * fixed_values[:-1]
+        information[:-1] -= off_diagonal[1:] * fixed_values[1:]
         if seen_precision is not None:
             diagonal = diagonal + seen_precision
-            away = np.where(seen_precision > 0.0, values - columns.mean, 0.0)
-            pull = pull + seen_precision * away
-        places = np.flatnonzero(free.T)
-        self.n_free = len(places)
-        self._diagonal = diagonal.T.ravel()[places, None]
-        self._before = before.T.ravel()[places, None]
-        self._before[1:][np.diff(places) != 1] = 0.0
+            deviations = np.where(seen_precision > 0.0, values - columns.mean, 0.0)
+            information = information + seen_precision * deviations
+        positions = np.flatnonzero(free.T)
+        self.n_free = len(positions)
+        self._diagonal = diagonal.T.ravel()[positions, None]
+        self._off_diagonal = off_diagonal.T.ravel()[positions, None]
+        self._off_diagonal[1:][np.diff(positions) != 1] = 0.0
         if self.n_free:
-            self._before[0] = 0.0
-            bands = np.stack([self._before[:, 0], self._diagonal[:, 0]])
+            self._off_diagonal[0] = 0.0
+            bands = np.stack([self._off_diagonal[:, 0], self._diagonal[:, 0]])
             self._root = cholesky_banded(bands, check_finite=False)
         else:
             self._root = np.ones((2, 0))
-        centre = np.repeat(columns.mean, len(starts))[places, None]
-        self.mean = centre + self.solve(pull.T.ravel()[places, None])
+        centre = np.repeat(columns.mean, len(starts))[positions, None]
+        self.mean = centre + self.solve(information.T.ravel()[positions, None])
 
     def solve(self, vectors: FloatArray) -> FloatArray:
         """Return the product of the covariance and vectors (F, c)."""
@@ -148,17 +148,17 @@ class Reference:
 
     def half_square(self, vectors: FloatArray) -> FloatArray:
         """Return half the squared norms (c,) of vectors (F, c) in the metric of the precision."""
-        products = self._before[1:] * vectors[1:] * vectors[:-1]
+        products = self._off_diagonal[1:] * vectors[1:] * vectors[:-1]
         return np.sum(0.5 * self._diagonal * vectors**2, axis=0) + np.sum(products, axis=0)
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the normalized log density (c,) and its derivative (F, c) at values (F, c)."""
-        away = cells - self.mean
-        gradient = -self._diagonal * away
-        gradient[1:] -= self._before[1:] * away[:-1]
-        gradient[:-1] -= self._before[1:] * away[1:]
+        deviations = cells - self.mean
+        gradient = -self._diagonal * deviations
+        gradient[1:] -= self._off_diagonal[1:] * deviations[:-1]
+        gradient[:-1] -= self._off_diagonal[1:] * deviations[1:]
         constant = float(np.sum(np.log(self._root[1]))) - 0.5 * self.n_free * np.log(2.0 * np.pi)
-        return constant - self.half_square(away), gradient
+        return constant - self.half_square(deviations), gradient
 
 
 class State(NamedTuple):
@@ -191,13 +191,17 @@ class Stepsize:
     """
 
     def __init__(self, size: float = 0.3) -> None:
-        self.size, self.acceptance, self._count = size, _ACCEPTANCE, 0
+        self.size, self.acceptance, self._count = size, _TARGET_ACCEPTANCE, 0
 
     def adapt(self, acceptance: float) -> None:
         """Increase the size if most moves are accepted, otherwise decrease it, by decreasing amounts."""
         self._count += 1
         rate = max(self._count**-0.5, 0.05)
-        self.size = float(np.clip(self.size * np.exp(rate * (acceptance - _ACCEPTANCE)), _SMALLEST, _LARGEST))
+        self.size = float(
+            np.clip(
+                self.size * np.exp(rate * (acceptance - _TARGET_ACCEPTANCE)), _MIN_STEP_SIZE, _MAX_STEP_SIZE
+            )
+        )
         self.acceptance += max(1.0 / self._count, 0.02) * (acceptance - self.acceptance)
 
 
@@ -245,10 +249,15 @@ def move(
     with np.errstate(invalid="ignore", over="ignore"):
         gain = log_density - reference.half_square(velocity) - energy
     gain = np.where(np.isnan(gain), -np.inf, np.minimum(gain, 0.0))
-    taken = np.log(rng.random(n_chains)) < gain
+    is_accepted = np.log(rng.random(n_chains)) < gain
     proposed = State(cells, log_density, gradient)
-    chosen = State(*(np.where(taken, there, here) for there, here in zip(proposed, state, strict=True)))
-    return chosen, float(np.mean(np.exp(gain)))
+    next_state = State(
+        *(
+            np.where(is_accepted, proposed_array, current)
+            for proposed_array, current in zip(proposed, state, strict=True)
+        )
+    )
+    return next_state, float(np.mean(np.exp(gain)))
 
 
 def reflect(density: Density, state: State, reference: Reference, rng: np.random.Generator) -> State:
@@ -272,14 +281,19 @@ def reflect(density: Density, state: State, reference: Reference, rng: np.random
     if reference.n_free == 0:
         return state
     n_chains = state.cells.shape[1]
-    chains, chosen = np.arange(n_chains), rng.integers(reference.n_free, size=n_chains)
+    chains, selected = np.arange(n_chains), rng.integers(reference.n_free, size=n_chains)
     cells = state.cells.copy()
-    cells[chosen, chains] = 2.0 * reference.mean[chosen, 0] - cells[chosen, chains]
+    cells[selected, chains] = 2.0 * reference.mean[selected, 0] - cells[selected, chains]
     proposed = State.at(density, cells)
     with np.errstate(invalid="ignore"):
         gain = proposed.log_density - state.log_density
-    taken = np.log(rng.random(n_chains)) < gain  # False if the gain is NaN
-    return State(*(np.where(taken, there, here) for there, here in zip(proposed, state, strict=True)))
+    is_accepted = np.log(rng.random(n_chains)) < gain  # False if the gain is NaN
+    return State(
+        *(
+            np.where(is_accepted, proposed_array, current)
+            for proposed_array, current in zip(proposed, state, strict=True)
+        )
+    )
 
 
 class LogIntegral(NamedTuple):
@@ -302,7 +316,7 @@ class LogIntegral(NamedTuple):
     upper: float
 
     @classmethod
-    def of_weights(cls, up: FloatArray, down: FloatArray) -> "LogIntegral":
+    def of_weights(cls, forward_work: FloatArray, backward_work: FloatArray) -> "LogIntegral":
         """Estimate from logarithms of weights (n,) of chains from the base to the target, and back.
 
         ``E exp(up)`` and ``1 / E exp(-down)`` both equal the integral. Bennett's acceptance ratio is their
@@ -310,23 +324,27 @@ class LogIntegral(NamedTuple):
         the logistic function ``s``. Chain ``i`` down starts at the end of chain ``i`` up, so that the
         jackknife standard error leaves out pairs.
         """
-        n = len(up)
-        lower = float(logsumexp(up)) - np.log(n)
-        upper = np.log(n) - float(logsumexp(-down))
+        n = len(forward_work)
+        lower = float(logsumexp(forward_work)) - np.log(n)
+        upper = np.log(n) - float(logsumexp(-backward_work))
         if not np.isfinite(lower):
             return cls(lower, np.inf, lower, upper)
-        counted = np.ones((n + 1, n))
-        counted[1:][np.diag_indices(n)] = 0.0
+        bootstrap_counts = np.ones((n + 1, n))
+        bootstrap_counts[1:][np.diag_indices(n)] = 0.0
         low, high = (np.full(n + 1, end) for end in (min(lower, upper) - 50.0, max(lower, upper) + 50.0))
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high)
-            above = np.sum(counted * (expit(up - middle[:, None]) - expit(middle[:, None] - down)), axis=1)
-            low, high = np.where(above > 0.0, middle, low), np.where(above > 0.0, high, middle)
+            excess = np.sum(
+                bootstrap_counts
+                * (expit(forward_work - middle[:, None]) - expit(middle[:, None] - backward_work)),
+                axis=1,
+            )
+            low, high = np.where(excess > 0.0, middle, low), np.where(excess > 0.0, high, middle)
         roots = 0.5 * (low + high)
-        spread = np.sqrt((n - 1) * np.mean((roots[1:] - roots[1:].mean()) ** 2)) if n > 1 else np.inf
+        std = np.sqrt((n - 1) * np.mean((roots[1:] - roots[1:].mean()) ** 2)) if n > 1 else np.inf
         # A uniform number between two bounds has the standard deviation distance / sqrt(12).
         between = max(upper - lower, 0.0) / np.sqrt(12.0)
-        return cls(float(roots[0]), float(np.hypot(spread, between)), lower, upper)
+        return cls(float(roots[0]), float(np.hypot(std, between)), lower, upper)
 
 
 class Base(Protocol):
@@ -381,11 +399,11 @@ def log_integral(
     ramp = np.linspace(-1.0, 1.0, n_temperatures + 1)
     shares = 0.5 + 0.25 * ramp * (3.0 - ramp**2)
     step, sizes = Stepsize(), np.zeros(n_temperatures + 1)
-    up, down = np.zeros(n_chains), np.zeros(n_chains)
+    forward_work, backward_work = np.zeros(n_chains), np.zeros(n_chains)
     for i in range(n_temperatures):
         path = _Path(density, base, shares[i + 1])
         gain, state = path.begin(cells)
-        up += (shares[i + 1] - shares[i]) * gain
+        forward_work += (shares[i + 1] - shares[i]) * gain
         sizes[i + 1] = step.size
         state, acceptance = move(path, state, reference, step.size, n_leaps, rng)
         step.adapt(acceptance)
@@ -399,23 +417,27 @@ def log_integral(
     for i in range(n_temperatures, 0, -1):
         path = _Path(density, base, shares[i - 1])
         gain, state = path.begin(cells)
-        down += (shares[i] - shares[i - 1]) * gain
+        backward_work += (shares[i] - shares[i - 1]) * gain
         if i > 1:
             cells = move(path, state, reference, sizes[i - 1], n_leaps, rng)[0].cells
-    return LogIntegral.of_weights(up, down)
+    return LogIntegral.of_weights(forward_work, backward_work)
 
 
 class _Path:
     """Geometric path from the base to the density, ``density^share base^(1 - share)``."""
 
-    def __init__(self, density: Density, base: Density, share: float) -> None:
-        self._density, self._base, self._share = density, base, share
+    def __init__(self, density: Density, base: Density, inverse_temperature: float) -> None:
+        self._density, self._base, self._inverse_temperature = density, base, inverse_temperature
 
     def begin(self, cells: FloatArray) -> tuple[FloatArray, State]:
         """Return the log density minus that of the base (c,), and chains at the values."""
         (value, gradient), (normal, slope) = self._density(cells), self._base(cells)
-        here = self._share * value + (1.0 - self._share) * normal
-        return value - normal, State(cells, here, self._share * gradient + (1.0 - self._share) * slope)
+        log_density = self._inverse_temperature * value + (1.0 - self._inverse_temperature) * normal
+        return value - normal, State(
+            cells,
+            log_density,
+            self._inverse_temperature * gradient + (1.0 - self._inverse_temperature) * slope,
+        )
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
         _, state = self.begin(cells)

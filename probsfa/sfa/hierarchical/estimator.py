@@ -28,10 +28,10 @@ from probsfa.sfa.hierarchical.stack import (
     ArraySource,
     SlownessObjective,
     StreamSource,
+    check_first_piece,
     check_stream_lengths,
     default_chunk_rows,
     outputs,
-    peek,
     train_stages,
 )
 from probsfa.sfa.supervised.common import flat_images, image_shape
@@ -269,7 +269,7 @@ class HierarchicalSFA(ScoredOnGraph):
         if callable(X):
             self._arrangement = self.input_shape, self.n_channels
             sizes = check_stream_lengths(lengths)
-            peek(self, X)
+            check_first_piece(self, X)
         elif isinstance(X, Iterator):
             raise ValueError(
                 "X is an iterator, which allows only one pass; training requires several. Use a callable "
@@ -342,15 +342,15 @@ class HierarchicalSFA(ScoredOnGraph):
         self.banks_ = banks
         self.grids_ = [bank.stage.grid for bank in last.values()]
         self.layer_delta_values_ = [bank.values for bank in last.values()]
-        top = self.layer_delta_values_[-1]
-        self.delta_values_ = top[0] if len(top) == 1 else top
+        delta_values = self.layer_delta_values_[-1]
+        self.delta_values_ = delta_values[0] if len(delta_values) == 1 else delta_values
 
 
 def _warn(banks: list[NodeBank], n_rows: int) -> None:
     """Warn of nodes whose inputs have a rank so high that outputs can fit any values on the training rows."""
     for bank in banks:
-        seen = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
-        if bank.stage.method != "pca" and bank.rank.max() >= seen - 1:
+        n_samples = n_rows * bank.stage.n_nodes if bank.stage.share_weights else n_rows
+        if bank.stage.method != "pca" and bank.rank.max() >= n_samples - 1:
             warnings.warn(
                 f"The {n_rows} rows have rank {bank.rank.max()} in a node of {bank.stage.name}, so that its "
                 "outputs can fit any values, and are too slow. Use smaller fields or expansions, or more "

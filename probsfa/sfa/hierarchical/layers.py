@@ -75,8 +75,8 @@ def receptive_fields(grid: Grid, field: Any, stride: Any, name: str) -> tuple[ND
         _check_fit(n, f, s, axis, name)
     nodes = tuple((n - f) // s + 1 for n, f, s in zip(grid, fields, strides, strict=True))
     corners = itertools.product(*(range(0, m * s, s) for m, s in zip(nodes, strides, strict=True)))
-    inside = np.array(list(np.ndindex(*fields)), dtype=np.intp)
-    positions = [np.ravel_multi_index(tuple((inside + corner).T), grid) for corner in corners]
+    offsets = np.array(list(np.ndindex(*fields)), dtype=np.intp)
+    positions = [np.ravel_multi_index(tuple((offsets + corner).T), grid) for corner in corners]
     return np.array(positions, dtype=np.intp), nodes
 
 
@@ -251,9 +251,9 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
         )
     if layer.expansion is not None and not hasattr(layer.expansion, "transform"):
         raise ValueError(f"{name}.expansion must be a transformer or None; got {layer.expansion!r}.")
-    for word, count in (("n_components", layer.n_components), ("pca", layer.pca)):
+    for name_of_option, count in (("n_components", layer.n_components), ("pca", layer.pca)):
         if count is not None:
-            check_count(f"{name}.{word}", count)
+            check_count(f"{name}.{name_of_option}", count)
     expansion = None if layer.expansion is None else clone(layer.expansion)  # the trained nodes keep it
     positions, nodes = receptive_fields(grid, layer.field, layer.stride, name)
     n_inputs = positions.shape[1] * n_channels
@@ -276,12 +276,12 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     if layer.pca > n_inputs:
         raise ValueError(f"{name}.pca is {layer.pca}, more than the {n_inputs} inputs of a node.")
     first = Stage(index, positions, nodes, n_inputs, layer.pca, None, "pca", layer.share_weights, None)
-    own = np.arange(len(positions), dtype=np.intp)[:, None]
-    second = Stage(
-        index, own, nodes, layer.pca, layer.n_components, expansion, layer.method, layer.share_weights,
-        layer.clip, layer.delta_threshold,
+    identity_fields = np.arange(len(positions), dtype=np.intp)[:, None]
+    sfa_stage = Stage(
+        index, identity_fields, nodes, layer.pca, layer.n_components, expansion, layer.method,
+        layer.share_weights, layer.clip, layer.delta_threshold,
     )  # fmt: skip
-    return [first, second]
+    return [first, sfa_stage]
 
 
 def _check_inputs_first(expansion: Any, n_inputs: int, name: str) -> None:
@@ -325,9 +325,9 @@ def _check_clip(clip: Any, name: str) -> None:
 
 # Escalante-B. & Wiskott (2013), table 1: outputs of a node by layer; the last number is that of all further
 # layers.
-_TABLE_1 = {"sfa": (13, 20, 35, 60), "igsfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
-_FIRST_FIELD = 4  # pixels along each axis
-_FIRST_PCA = 13  # principal components of the 16 pixels of a node in the first layer
+_PAPER_COMPONENTS = {"sfa": (13, 20, 35, 60), "igsfa": (13, 20, 35, 60), "pca": (13, 20, 35, 60, 100, 120)}
+_FIRST_FIELD_SIZE = 4  # pixels along each axis
+_N_FIRST_PCA = 13  # principal components of the 16 pixels of a node in the first layer
 
 
 def escalante_wiskott_layers(
@@ -381,17 +381,17 @@ def escalante_wiskott_layers(
     """
     check_option("method", method, ("sfa", "igsfa", "pca"))
     shape = tuple(image_shape)
-    if len(shape) != 2 or not all(n >= _FIRST_FIELD and n % _FIRST_FIELD == 0 for n in shape):
-        raise ValueError(f"image_shape must be two multiples of {_FIRST_FIELD}; got {image_shape!r}.")
+    if len(shape) != 2 or not all(n >= _FIRST_FIELD_SIZE and n % _FIRST_FIELD_SIZE == 0 for n in shape):
+        raise ValueError(f"image_shape must be two multiples of {_FIRST_FIELD_SIZE}; got {image_shape!r}.")
     if method == "pca" and expansion is not None:
         raise ValueError("expansion is for slow features only; set expansion=None for principal components.")
-    outputs = _TABLE_1[method]
+    outputs = _PAPER_COMPONENTS[method]
     pca = None
     if method != "pca":
         expansion = Power() if expansion is None else expansion
-        pca = _FIRST_PCA
+        pca = _N_FIRST_PCA
     layers = [Layer(outputs[0], field=(4, 4), pca=pca, expansion=expansion, method=method)]
-    for field, stride in _merges([n // _FIRST_FIELD for n in shape]):
+    for field, stride in _merges([n // _FIRST_FIELD_SIZE for n in shape]):
         n = outputs[min(len(layers), len(outputs) - 1)]
         layers.append(Layer(n, field=field, stride=stride, expansion=expansion, method=method))
     return layers

@@ -37,7 +37,7 @@ __all__ = [
 # ---- many small independent computations in parallel
 
 
-_TASK_CELLS = 2**18  # 2 MiB of float64 in one task, so that its blocks fit the cache of a core
+_TASK_SIZE = 2**18  # 2 MiB of float64 in one task, so that its blocks fit the cache of a core
 
 
 class Workers:
@@ -85,7 +85,7 @@ def start_workers(n_jobs: int | None) -> Iterator[Workers]:
 
 def slices(n_nodes: int, cells_per_node: int) -> list[slice]:
     """Divide nodes into groups whose values fit the cache; at least one node in each."""
-    size = max(1, _TASK_CELLS // max(cells_per_node, 1))
+    size = max(1, _TASK_SIZE // max(cells_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 
 
@@ -314,23 +314,23 @@ def solve_sfa(
     inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
     R = _symmetric(B * inverse[:, :, None] * inverse[:, None, :])
     eigenvalues, vectors = np.linalg.eigh(R)
-    kept = eigenvalues > tol * eigenvalues[:, -1:]
-    root = np.sqrt(eigenvalues, out=np.ones_like(eigenvalues), where=kept)
-    W = inverse[:, :, None] * vectors * (kept / root)[:, None, :]
+    retained = eigenvalues > tol * eigenvalues[:, -1:]
+    root = np.sqrt(eigenvalues, out=np.ones_like(eigenvalues), where=retained)
+    W = inverse[:, :, None] * vectors * (retained / root)[:, None, :]
     inner = _symmetric(W.mT @ A @ W)
     # Discarded directions have zero rows in `inner`; a diagonal above every eigenvalue sorts them to the end.
-    above = 2 * np.trace(inner, axis1=1, axis2=2) + 1
+    upper_bound = 2 * np.trace(inner, axis1=1, axis2=2) + 1
     diagonal = np.arange(n_features)
-    inner[:, diagonal, diagonal] += np.where(kept, 0.0, above[:, None])
+    inner[:, diagonal, diagonal] += np.where(retained, 0.0, upper_bound[:, None])
     deltas, rotation = np.linalg.eigh(inner)
-    rank = kept.sum(axis=1)
+    rank = retained.sum(axis=1)
     alive = np.arange(n_components) < rank[:, None]
     values = np.full(alive.shape, np.nan, dtype=np.float64)
     weights = np.zeros((*W.shape[:2], n_components), dtype=np.float64)
     for m, (r, K) in enumerate(zip(rank.tolist(), alive.sum(axis=1).tolist(), strict=True)):
         if K:
-            found = W[m] @ rotation[m, :, :r]
-            node = canonical_directions(A[m], B[m], deltas[m, :r], found, scales[m], K)
+            directions = W[m] @ rotation[m, :, :r]
+            node = canonical_directions(A[m], B[m], deltas[m, :r], directions, scales[m], K)
             values[m, :K], weights[m, :, :K] = node.delta_values, node.weights
     return NodeSolution(values, weights, rank)
 
@@ -388,18 +388,20 @@ def solve_igsfa(
         J = int(np.sum(slow.values[m] < delta_threshold))
         S = slow.weights[m, :, :J]
         M = B[m, :n_inputs] @ S  # regression of the inputs on outputs of unit variance
-        left = B[m, :n_inputs, :n_inputs] - M @ M.T
+        residual = B[m, :n_inputs, :n_inputs] - M @ M.T
         floor = np.maximum(
             variance_floor[m, :n_inputs], default_rank_tol(n_inputs) * np.diag(B[m])[:n_inputs]
         )
-        rest = solve_pca(left[None], min(n_components - J, n_inputs), variance_floor=floor[None])
-        kept = int(rest.rank[0]) if J < n_components else 0
-        kept = min(kept, n_components - J)
-        V = rest.weights[0][:, :kept]
+        residual_solution = solve_pca(
+            residual[None], min(n_components - J, n_inputs), variance_floor=floor[None]
+        )
+        n_residual = int(residual_solution.rank[0]) if J < n_components else 0
+        n_residual = min(n_residual, n_components - J)
+        V = residual_solution.weights[0][:, :n_residual]
         weights[m, :, :J] = S * np.sqrt(np.trace(B[m, :n_inputs, :n_inputs]) / n_inputs)
-        weights[m, :n_inputs, J : J + kept] = V
-        weights[m, :, J : J + kept] -= S @ (M.T @ V)
-        rank[m] = J + (int(rest.rank[0]) if J < n_components else 0)
+        weights[m, :n_inputs, J : J + n_residual] = V
+        weights[m, :, J : J + n_residual] -= S @ (M.T @ V)
+        rank[m] = J + (int(residual_solution.rank[0]) if J < n_components else 0)
     variances = np.einsum("mek,mek->mk", weights, B @ weights)
     changes = np.einsum("mek,mek->mk", weights, A @ weights)
     values = np.divide(changes, variances, out=np.full_like(changes, np.nan), where=variances > 0)
@@ -470,11 +472,11 @@ class NodeBank:
 
         def task(nodes: slice) -> None:
             Z = expand_nodes(gather(chunk, stage.positions[nodes]), stage, self.expanders, nodes)
-            own = slice(0, 1) if stage.share_weights else nodes
-            Z -= self.mean[own, None]
-            np.matmul(Z, self.weights[own], out=out[nodes])
+            expander_index = slice(0, 1) if stage.share_weights else nodes
+            Z -= self.mean[expander_index, None]
+            np.matmul(Z, self.weights[expander_index], out=out[nodes])
             if self.low is not None and self.high is not None:
-                limits = own if len(self.low) == len(self.mean) else nodes
+                limits = expander_index if len(self.low) == len(self.mean) else nodes
                 np.clip(out[nodes], self.low[limits, None], self.high[limits, None], out=out[nodes])
 
         workers.run(task, slices(stage.n_nodes, rows * self.n_expanded))
@@ -510,8 +512,8 @@ def expand_nodes(
         return inputs
     if expanders is None:
         return _check_expanded(stage.expansion.expand(inputs), stage)
-    own = expanders * len(inputs) if stage.share_weights else expanders[nodes]
-    return np.stack([expander(x) for expander, x in zip(own, inputs, strict=True)])
+    node_expanders = expanders * len(inputs) if stage.share_weights else expanders[nodes]
+    return np.stack([expander(x) for expander, x in zip(node_expanders, inputs, strict=True)])
 
 
 def _check_expanded(expanded: Any, stage: Stage) -> FloatArray:

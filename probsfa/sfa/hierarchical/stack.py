@@ -40,7 +40,7 @@ __all__ = [
     "check_stream_lengths",
     "default_chunk_rows",
     "outputs",
-    "peek",
+    "check_first_piece",
     "stage_moments",
     "train_stage",
     "train_stages",
@@ -72,7 +72,7 @@ class ArraySource:
 
     def chunks(self) -> Iterator[FloatArray]:
         """Yield chunks (positions, rows, channels), views of the array."""
-        yield from _cut(self.values, self.n_positions, self.chunk_rows)
+        yield from _pieces_of_array(self.values, self.n_positions, self.chunk_rows)
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -85,7 +85,7 @@ class StreamSource:
     Parameters
     ----------
     estimator : scikit-learn estimator
-        Its number of columns is used; see :func:`peek`.
+        Its number of columns is used; see :func:`check_first_piece`.
     factory : callable
         Returns an iterable of array-likes (rows, D), the same at each call.
     n_rows : int, optional
@@ -118,7 +118,7 @@ class StreamSource:
             before.
         """
         for values in self._pieces():
-            yield from _cut(values, self.n_positions, self.chunk_rows)
+            yield from _pieces_of_array(values, self.n_positions, self.chunk_rows)
 
     def count_rows(self) -> int:
         """Return the number of rows; the first call reads all rows."""
@@ -127,16 +127,16 @@ class StreamSource:
         return self.n_rows
 
     def _pieces(self) -> Iterator[FloatArray]:
-        seen = 0
+        n_read = 0
         for i, piece in enumerate(_iterate(self.factory)):
             values = _check_piece(self.estimator, piece, i, reset=False)
-            seen += len(values)
+            n_read += len(values)
             yield values
         if self.n_rows is None:
-            self.n_rows = seen
-        if seen != self.n_rows:
+            self.n_rows = n_read
+        if n_read != self.n_rows:
             raise ValueError(
-                f"X is a callable that yielded {seen} rows; {self._expected} {self.n_rows}. It is called "
+                f"X is a callable that yielded {n_read} rows; {self._expected} {self.n_rows}. It is called "
                 "for every pass over the data and must yield the same rows at each call."
             )
 
@@ -173,7 +173,7 @@ class MappedSource:
         return self.below.count_rows()
 
 
-def _cut(values: FloatArray, n_positions: int, chunk_rows: int) -> Iterator[FloatArray]:
+def _pieces_of_array(values: FloatArray, n_positions: int, chunk_rows: int) -> Iterator[FloatArray]:
     for start in range(0, len(values), chunk_rows):
         rows = values[start : start + chunk_rows]
         yield rows.reshape(len(rows), n_positions, -1).transpose(1, 0, 2)
@@ -190,7 +190,7 @@ def _iterate(factory: Callable[[], Iterable[Any]]) -> Iterator[Any]:
         ) from None
 
 
-def peek(estimator: Any, factory: Callable[[], Iterable[Any]]) -> None:
+def check_first_piece(estimator: Any, factory: Callable[[], Iterable[Any]]) -> None:
     """Set the number of columns and their names from the first array that a callable yields.
 
     Raises
@@ -228,7 +228,7 @@ def check_stream_lengths(lengths: Any) -> tuple[int, ...] | None:
 
 
 # 512 MiB of float64 for the moments or the gathered columns of nodes that are trained together
-_BUDGET_CELLS = 2**26
+_MAX_STORED_SIZE = 2**26
 
 # Moments of consecutive nodes, and their expansions if these are fitted.
 StageMoments = tuple[NodeMoments, list[Expander]]
@@ -258,8 +258,8 @@ class SlownessObjective:
     def valid_differences(self, start: int, n_rows: int) -> NDArray[np.bool_]:
         """Return True for rows of a chunk whose partner `lag` rows earlier is in the same sequence."""
         index = np.arange(start, start + n_rows)
-        begins = np.concatenate([[0], np.cumsum(self.lengths)[:-1]]) if self.lengths else np.zeros(1, int)
-        return index - begins[np.searchsorted(begins, index, side="right") - 1] >= self.lag
+        starts = np.concatenate([[0], np.cumsum(self.lengths)[:-1]]) if self.lengths else np.zeros(1, int)
+        return index - starts[np.searchsorted(starts, index, side="right") - 1] >= self.lag
 
 
 def stage_moments(
@@ -323,15 +323,17 @@ def _by_columns(
         inputs = _columns(stage, source, group, n_rows)
 
         def task(nodes: slice, inputs: FloatArray = inputs) -> StageMoments:
-            some = inputs[:, nodes]
+            node_inputs = inputs[:, nodes]
             if stage.stateless:
-                return _moments_of(_expanded(stage, some), objective, stage), []
-            fitted = [_fit_expansion(stage, some[:, i], n_expanded) for i in range(some.shape[1])]
-            Z = np.stack([expander(some[:, i]) for i, expander in enumerate(fitted)], axis=1)
+                return _moments_of(_expanded(stage, node_inputs), objective, stage), []
+            fitted = [
+                _fit_expansion(stage, node_inputs[:, i], n_expanded) for i in range(node_inputs.shape[1])
+            ]
+            Z = np.stack([expander(node_inputs[:, i]) for i, expander in enumerate(fitted)], axis=1)
             return _moments_of(Z, objective, stage), fitted
 
-        done = workers.run(task, slices(inputs.shape[1], n_rows * n_expanded))
-        yield _concatenate([moments for moments, _ in done]), [e for _, fitted in done for e in fitted]
+        results = workers.run(task, slices(inputs.shape[1], n_rows * n_expanded))
+        yield _concatenate([moments for moments, _ in results]), [e for _, fitted in results for e in fitted]
 
 
 def _by_columns_shared(stage: Stage, source: Source, objective: SlownessObjective) -> StageMoments:
@@ -340,8 +342,8 @@ def _by_columns_shared(stage: Stage, source: Source, objective: SlownessObjectiv
     expander = Expander.fit(stage.expansion, inputs.reshape(-1, stage.n_inputs))
     parts = []
     for group in _groups(stage.n_nodes, len(inputs) * (stage.n_inputs + 3 * expander.n_features_out)):
-        some = inputs[:, group]
-        Z = expander(some.reshape(-1, stage.n_inputs)).reshape(*some.shape[:2], -1)
+        node_inputs = inputs[:, group]
+        Z = expander(node_inputs.reshape(-1, stage.n_inputs)).reshape(*node_inputs.shape[:2], -1)
         parts.append(_moments_of(Z.copy() if expander.is_identity else Z, objective, stage))
     return pool_nodes(_concatenate(parts)), [] if stage.stateless else [expander]
 
@@ -391,7 +393,7 @@ def _moments_of(Z: FloatArray, objective: SlownessObjective, stage: Stage) -> No
 
 
 def _groups(n_nodes: int, cells_per_node: int, spare: int = 0) -> list[slice]:
-    size = max(1, (_BUDGET_CELLS - spare) // max(cells_per_node, 1))
+    size = max(1, (_MAX_STORED_SIZE - spare) // max(cells_per_node, 1))
     return [slice(start, min(start + size, n_nodes)) for start in range(0, n_nodes, size)]
 
 
@@ -443,10 +445,10 @@ def train_stage(
         rank=solution.rank,
     )
     if isinstance(stage.clip, (int, float)):
-        reach = float(stage.clip) * (
+        clip_limit = float(stage.clip) * (
             np.sqrt(bank.values) if stage.method == "pca" else np.ones_like(bank.values)
         )
-        bank = bank.clipped_at(-reach, reach)
+        bank = bank.clipped_at(-clip_limit, clip_limit)
     return bank
 
 
@@ -500,7 +502,7 @@ def _n_outputs(stage: Stage, solution: NodeSolution, top: bool) -> int:
 # ---- all stages: training from the bottom to the top, and evaluation of chunks
 
 
-_CHUNK_CELLS = 2**22  # 32 MiB of float64 for the widest signals of a chunk
+_CHUNK_SIZE = 2**22  # 32 MiB of float64 for the widest signals of a chunk
 _CHUNK_ROWS = (64, 4096)
 
 
@@ -529,7 +531,7 @@ def train_stages(
         else:
             if stage.clip == "range":
                 bank = _learn_limits(bank, (bank.apply(chunk, workers) for chunk in source.chunks()))
-            source = _above(source, bank, workers)
+            source = _source_of_outputs(source, bank, workers)
         banks.append(bank)
     return banks
 
@@ -546,8 +548,8 @@ def outputs(source: Source, banks: Sequence[NodeBank], workers: Workers) -> Iter
 def default_chunk_rows(stages: Sequence[Stage], n_columns: int) -> int:
     """Return the number of rows in a chunk."""
     widest = max(n_columns, *(stage.n_nodes * stage.n_inputs for stage in stages))
-    fewest, most = _CHUNK_ROWS
-    return min(max(_CHUNK_CELLS // widest, fewest), most)
+    minimum, maximum = _CHUNK_ROWS
+    return min(max(_CHUNK_SIZE // widest, minimum), maximum)
 
 
 def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, NodeBank]:
@@ -563,7 +565,7 @@ def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, No
     return StoredSource(held), bank
 
 
-def _above(source: Source, bank: NodeBank, workers: Workers) -> Source:
+def _source_of_outputs(source: Source, bank: NodeBank, workers: Workers) -> Source:
     return MappedSource(source, lambda chunk: bank.apply(chunk, workers))
 
 

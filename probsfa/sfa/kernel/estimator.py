@@ -38,7 +38,7 @@ from probsfa.graphs._named import build_graph
 from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
-from probsfa.sfa._expand import cut, warn_of_overfitting
+from probsfa.sfa._expand import split_into_folds, warn_of_overfitting
 from probsfa.sfa._shrinkage import labels_of_rows
 from probsfa.sfa.graph import GraphTransformer
 from probsfa.sfa.kernel.held_out import Held, HeldOutPath, held_out_path, splits_of_graph, splits_of_time
@@ -70,8 +70,8 @@ __all__ = ["KernelSFA", "PreImage", "RegularizationPath"]
 # Systems 16: a regression from the outputs of known points to these points.
 
 
-_WIDTHS = (0.1, 1.0, 10.0)  # gamma times the number of outputs, which have unit variance
-_RIDGES = 10.0 ** np.arange(-10, 1)
+_RELATIVE_GAMMAS = (0.1, 1.0, 10.0)  # gamma times the number of outputs, which have unit variance
+_RIDGE_PENALTIES = 10.0 ** np.arange(-10, 1)
 
 
 class PreImage(NamedTuple):
@@ -116,12 +116,12 @@ class PreImage(NamedTuple):
         mean = points.mean(axis=0)
         centred = points - mean
         best = (np.inf, 0.0, 0.0, np.zeros_like(centred))
-        for width in _WIDTHS:
+        for width in _RELATIVE_GAMMAS:
             gamma = width / outputs.shape[1]
             values, vectors = np.linalg.eigh(rbf_kernel(outputs, gamma=gamma))
             values = np.maximum(values, 0.0)
             rotated = vectors.T @ centred
-            for ridge in _RIDGES:
+            for ridge in _RIDGE_PENALTIES:
                 # (K + ridge)^-1 is (1 - H) / ridge, and the ridge cancels in the residual.
                 inverse = 1.0 / (values + ridge)
                 coefficients = vectors @ (inverse[:, None] * rotated)
@@ -146,14 +146,16 @@ IntArray = NDArray[np.intp]
 _SELECTIONS = ("mp_mah", "online_mah", "mp_kpca", "random")
 _PATH_DECADES = range(-16, 2)
 _HELD_OUT_DECADES = range(-10, 2)
-_UNMEASURED = 1e-3  # relative to the mean of k(z, z): default if no rows can be held out
+_DEFAULT_REGULARIZATION = 1e-3  # relative to the mean of k(z, z): default if no rows can be held out
 _N_FOLDS = 5
-_PRE_IMAGE_POINTS = 1000
-_MOST_SUPPORT = 500  # default limit, with which the choice of the regularization takes seconds
+_N_PRE_IMAGE_POINTS = 1000
+_MAX_SUPPORT = 500  # default limit, with which the choice of the regularization takes seconds
 # A smaller regularization is reported if it halves the delta values in training and at most doubles those on
 # held-out rows, where its outputs are slow: five folds do not resolve a factor of two of an object seen once.
-_CLOSE, _SLOW = 2.0, 0.2
-_CHOICE = 10.0  # cost of the choice, as a multiple of that of the moments and the first whitening
+_MAX_LOSS_RATIO, _MAX_SLOW_DELTA = 2.0, 0.2
+_RELATIVE_COST_OF_CHOICE = (
+    10.0  # cost of the choice, as a multiple of that of the moments and the first whitening
+)
 _REMEDY = (
     "Use fewer components, another kernel or gamma, a larger regularization, or more rows; "
     "regularization_path(X) has the delta values of each regularization on held-out rows."
@@ -390,14 +392,14 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         problem, n_rows = prepared.problem, prepared.sequences.n_rows
         check_rank(problem, self.n_components)
         if self.regularization == "auto":
-            chosen, held_out = self._choose(prepared)
+            selected, held_out = self._choose(prepared)
         else:
-            chosen, held_out = float(self.regularization), None
-        solution = solve(problem, self.n_components, chosen)
+            selected, held_out = float(self.regularization), None
+        solution = solve(problem, self.n_components, selected)
         rank = problem.basis.shape[1]
         if held_out is not None:
             warn_of_overfitting(solution.delta_values, held_out, n_rows, _REMEDY, stacklevel=2)
-        elif chosen == 0 and 2 * rank > n_rows:
+        elif selected == 0 and 2 * rank > n_rows:
             warnings.warn(
                 f"The kernel functions vary in {rank} directions over {n_rows} rows, so that outputs can "
                 "fit nearly any time series. Use regularization='auto' or a number above 0, or fewer "
@@ -411,7 +413,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
                 "rows. Rescale the rows (or set gamma), and subtract their mean.",
                 stacklevel=2,
             )
-        self.regularization_ = chosen
+        self.regularization_ = selected
         self.held_out_delta_values_ = held_out
         self.rank_ = rank
         self.kernel_mean_ = problem.mean
@@ -432,7 +434,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
                 "inverse_transform requires inputs, which are not known with kernel='precomputed'."
             )
         if not hasattr(self, "_pre_image"):
-            points = self.support_vectors_[:_PRE_IMAGE_POINTS]
+            points = self.support_vectors_[:_N_PRE_IMAGE_POINTS]
             self._pre_image = PreImage.fit(self._outputs(points), points)
         return self._pre_image(outputs)
 
@@ -480,13 +482,13 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             raise ValueError(f"tolerance must be positive; got {tolerance!r}.")
         solutions = [solve(prepared.problem, self.n_components, float(value)) for value in values]
         variances = _variances(prepared.functions, prepared.problem, solutions)
-        holds = (np.abs(variances - 1) <= tolerance).all(axis=1)
+        is_valid = (np.abs(variances - 1) <= tolerance).all(axis=1)
         held_out = self._held_out(prepared, values)
         return RegularizationPath(
             regularizations=values,
             delta_values=np.array([solution.delta_values for solution in solutions]),
             variances=variances,
-            chosen=float(values[np.argmax(holds)]) if holds.any() else float("nan"),
+            chosen=float(values[np.argmax(is_valid)]) if is_valid.any() else float("nan"),
             held_out_delta_values=np.full((len(values), self.n_components), np.nan)
             if held_out is None
             else held_out.delta_values,
@@ -515,12 +517,12 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     def _outputs(self, values: FloatArray) -> FloatArray:
         """Return the outputs of validated rows, computed in blocks."""
         outputs = np.empty((len(values), self.coefficients_.shape[1]), dtype=np.float64)
-        ready = self.kernel == "precomputed"
-        points = self.support_vectors_ if ready else self.support_vectors_ - self.origin_
+        is_precomputed = self.kernel == "precomputed"
+        points = self.support_vectors_ if is_precomputed else self.support_vectors_ - self.origin_
         step = rows_at_a_time(len(points))
         for start in range(0, len(values), step):
             rows = values[start : start + step]
-            if ready:
+            if is_precomputed:
                 block = rows[:, self.support_]
             else:
                 block = kernel_block(rows - self.origin_, points, self.kernel, self._kernel_params())
@@ -560,7 +562,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         if of_time:
             self.graph_ = None
             if hold_out:
-                folds = cut(sequences.lengths)
+                folds = split_into_folds(sequences.lengths)
                 parts = fold_moments(functions, sequences, folds, lag=self.lag)
                 borders = border_differences(functions, sequences, folds, lag=self.lag)
                 moments = joined_moments(parts, borders)
@@ -584,33 +586,38 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         values = _path(prepared.gram, _HELD_OUT_DECADES)
         path = self._held_out(prepared, values)
         if path is None:
-            chosen = _UNMEASURED * float(np.mean(np.diagonal(prepared.gram)))
+            selected = _DEFAULT_REGULARIZATION * float(np.mean(np.diagonal(prepared.gram)))
             warnings.warn(
                 f"The {prepared.sequences.n_rows} rows are too few for held-out slowness, so that "
-                f"regularization='auto' selected {chosen:g}. Use more rows, or a number.",
+                f"regularization='auto' selected {selected:g}. Use more rows, or a number.",
                 stacklevel=3,
             )
-            return chosen, None
-        at = path.choose(prepared.sequences.n_rows)
-        self._warn_of_alternative(prepared.problem, values, path.delta_values.mean(axis=1), at)
-        return float(values[at]), path.delta_values[at]
+            return selected, None
+        index = path.choose(prepared.sequences.n_rows)
+        self._warn_of_alternative(prepared.problem, values, path.delta_values.mean(axis=1), index)
+        return float(values[index]), path.delta_values[index]
 
     def _warn_of_alternative(
-        self, problem: KernelProblem, values: FloatArray, held_out: FloatArray, at: int
+        self, problem: KernelProblem, values: FloatArray, held_out: FloatArray, index: int
     ) -> None:
         """Warn if held-out rows hardly distinguish the selected value from one that is slower in training."""
-        close = [int(i) for i in np.flatnonzero(held_out[:at] <= min(_CLOSE * held_out[at], _SLOW))]
+        alternatives = [
+            int(i)
+            for i in np.flatnonzero(
+                held_out[:index] <= min(_MAX_LOSS_RATIO * held_out[index], _MAX_SLOW_DELTA)
+            )
+        ]
         training = {
             i: float(solve(problem, self.n_components, float(values[i])).delta_values.mean())
-            for i in ([*close, at] if close else [])
+            for i in ([*alternatives, index] if alternatives else [])
         }
-        slower = [i for i in close if _CLOSE * training[i] <= training[at]]
+        slower = [i for i in alternatives if _MAX_LOSS_RATIO * training[i] <= training[index]]
         if slower:
             best = min(slower, key=lambda i: held_out[i])
             warnings.warn(
-                f"regularization='auto' selected {values[at]:.2g}, but {values[best]:.2g} has mean delta "
-                f"values of {training[best]:.2g} instead of {training[at]:.2g} in training, and of "
-                f"{held_out[best]:.2g} instead of {held_out[at]:.2g} on held-out rows: these rows cannot "
+                f"regularization='auto' selected {values[index]:.2g}, but {values[best]:.2g} has mean delta "
+                f"values of {training[best]:.2g} instead of {training[index]:.2g} in training, and of "
+                f"{held_out[best]:.2g} instead of {held_out[index]:.2g} on held-out rows: these rows cannot "
                 "distinguish the two. Compare the outputs of both, or use rows in which slow changes recur.",
                 stacklevel=4,
             )
@@ -625,7 +632,8 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         ]
         if self.regularization == "auto":
             lines.append(
-                f"KernelSFA: choosing the regularization by held-out rows, about {_CHOICE * seconds:.1f} s; "
+                "KernelSFA: choosing the regularization by held-out rows, about "
+                f"{_RELATIVE_COST_OF_CHOICE * seconds:.1f} s; "
                 "a number as regularization, or a smaller n_support, is faster."
             )
         sys.stderr.write("\n".join([*lines, ""]))
@@ -693,15 +701,15 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     def _default_support(self, kernel: KernelColumns) -> IntArray:
         """Return all rows, or 500 selected ones if there are more."""
         n = kernel.n_rows
-        if n <= _MOST_SUPPORT or self.selection == "online_mah":
+        if n <= _MAX_SUPPORT or self.selection == "online_mah":
             return np.arange(n)
         if self.selection == "random":
-            return random_support(n, _MOST_SUPPORT, check_random_state(self.random_state))
-        found = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MOST_SUPPORT, 0.0)
+            return random_support(n, _MAX_SUPPORT, check_random_state(self.random_state))
+        pivots = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MAX_SUPPORT, 0.0)
         # Centring the functions on each other reduces the dimension of their span by one.
-        others = np.setdiff1d(np.arange(n), found)
-        more = np.linspace(0, len(others) - 1, _MOST_SUPPORT - len(found)).astype(np.intp)
-        return np.concatenate([found, others[more]])
+        others = np.setdiff1d(np.arange(n), pivots)
+        additional = np.linspace(0, len(others) - 1, _MAX_SUPPORT - len(pivots)).astype(np.intp)
+        return np.concatenate([pivots, others[additional]])
 
     def _check_parameters(self) -> None:
         check_count("n_components", self.n_components)

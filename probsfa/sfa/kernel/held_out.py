@@ -25,7 +25,7 @@ IntArray = NDArray[np.intp]
 
 # Smaller relative differences between delta values are not significant with five folds. Zero is therefore
 # selected if there is no overfitting.
-_AS_SLOW = 1.02
+_MAX_DELTA_RATIO = 1.02
 
 
 class Held(NamedTuple):
@@ -71,7 +71,7 @@ class HeldOutPath(NamedTuple):
         mean = self.delta_values.mean(axis=1)
         if mean.min() > noise_delta(n_rows):
             return len(mean) - 1
-        return int(np.argmax(mean <= _AS_SLOW * mean.min()))
+        return int(np.argmax(mean <= _MAX_DELTA_RATIO * mean.min()))
 
 
 def splits_of_time(
@@ -92,13 +92,13 @@ def splits_of_time(
     """
     if len(folds) < 2:
         return
-    for at, fold in enumerate(folds):
+    for fold_index, fold in enumerate(folds):
         if support.ndim == 1:
             functions = np.flatnonzero((support < fold.start) | (support >= fold.stop))
         else:
             functions = np.arange(len(support))
-        train = joined_moments(parts, borders, without=at, functions=functions)
-        yield Held(train, of_functions(parts[at], functions), functions)
+        train = joined_moments(parts, borders, without=fold_index, functions=functions)
+        yield Held(train, of_functions(parts[fold_index], functions), functions)
 
 
 def held_out_path(
@@ -137,11 +137,11 @@ def held_out_path(
             A = np.array(
                 [solve(problem, n_components, float(value)).coefficients for value in regularizations]
             )
-            moved, spread = test.difference_moment, test.covariance
+            difference_moment, covariance = test.difference_moment, test.covariance
         except (RankError, ValueError):  # no variation or no difference in training or held-out rows
             continue
-        changes.append(np.einsum("pik,pik->pk", A, moved @ A))
-        squares.append(np.einsum("pik,pik->pk", A, spread @ A) + ((test.mean - train.mean) @ A) ** 2)
+        changes.append(np.einsum("pik,pik->pk", A, difference_moment @ A))
+        squares.append(np.einsum("pik,pik->pk", A, covariance @ A) + ((test.mean - train.mean) @ A) ** 2)
     if not changes:
         return None
     return HeldOutPath(np.maximum(changes, 0.0), np.maximum(squares, 0.0))
@@ -150,7 +150,7 @@ def held_out_path(
 # ---- splits of the vertices of a training graph, for slowness on held-out vertices
 
 
-_MOST_VERTICES = 5000  # the number of edges may be its square
+_MAX_VERTICES = 5000  # the number of edges may be its square
 
 
 def splits_of_graph(
@@ -187,10 +187,10 @@ def splits_of_graph(
     ValueError
         If a TrainingGraph has too many vertices for an explicit subgraph.
     """
-    if isinstance(given, TrainingGraph) and graph.n_vertices > _MOST_VERTICES:
+    if isinstance(given, TrainingGraph) and graph.n_vertices > _MAX_VERTICES:
         raise ValueError(
             f"regularization='auto' requires subgraphs, and this graph has {graph.n_vertices} vertices "
-            f"(limit {_MOST_VERTICES}). Pass its name, a function of (X, y) that builds it, or a number as "
+            f"(limit {_MAX_VERTICES}). Pass its name, a function of (X, y) that builds it, or a number as "
             "regularization."
         )
     n = len(X)
@@ -198,24 +198,26 @@ def splits_of_graph(
     order = np.arange(n) if labels is None or labels.ndim != 1 else np.argsort(labels, kind="stable")
     fold = np.empty(n, dtype=np.intp)
     fold[order] = np.arange(n) % n_folds
-    for at in range(n_folds):
-        left, out = np.flatnonzero(fold != at), np.flatnonzero(fold == at)
+    for fold_index in range(n_folds):
+        train_rows, test_rows = np.flatnonzero(fold != fold_index), np.flatnonzero(fold == fold_index)
         if support.ndim == 1:
-            functions = np.flatnonzero(fold[support] != at)
+            functions = np.flatnonzero(fold[support] != fold_index)
         else:
             functions = np.arange(len(support))
         try:
-            graphs = [_part(given, graph, X, labels, rows) for rows in (left, out)]
+            graphs = [_subgraph(given, graph, X, labels, rows) for rows in (train_rows, test_rows)]
         except ValueError:  # too few vertices, or no edge
             continue
         train, test = (
             graph_moments(part, features[np.ix_(rows, functions)])
-            for part, rows in zip(graphs, (left, out), strict=True)
+            for part, rows in zip(graphs, (train_rows, test_rows), strict=True)
         )
         yield Held(train, test, functions)
 
 
-def _part(given: Any, graph: TrainingGraph, X: FloatArray, y: Any, rows: NDArray[np.intp]) -> TrainingGraph:
+def _subgraph(
+    given: Any, graph: TrainingGraph, X: FloatArray, y: Any, rows: NDArray[np.intp]
+) -> TrainingGraph:
     """Return the graph of some of the samples."""
     if isinstance(given, TrainingGraph):
         return from_sparse(graph.to_sparse()[rows][:, rows], node_weights=graph.node_weights[rows])

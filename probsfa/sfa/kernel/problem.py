@@ -50,11 +50,11 @@ IntArray = NDArray[np.intp]
 Metric = str | Callable[..., float]
 
 _DIAGONAL_BLOCK = 32
-_BLOCK_CELLS = 2**21  # 16 MiB: large enough for efficient matrix products, small compared with the moments
+_BLOCK_SIZE = 2**21  # 16 MiB: large enough for efficient matrix products, small compared with the moments
 _BLOCK_ROWS = (256, 8192)
 # Relative to the largest value; rounding errors of symmetry and of zero eigenvalues in single precision are a
 # tenth of it.
-_ASYMMETRY = _INDEFINITE = 1e-6
+_ASYMMETRY_TOL = _INDEFINITE = 1e-6
 # Combinations of linear kernels with coefficients of zero sum are translation invariant too.
 _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
 
@@ -192,7 +192,7 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
     named = "the precomputed kernel" if metric == "precomputed" else f"kernel={metric!r:.80}"
     scale = float(np.abs(gram).max())
     asymmetry = float(np.abs(gram - gram.T).max())
-    if asymmetry > _ASYMMETRY * scale:
+    if asymmetry > _ASYMMETRY_TOL * scale:
         i, j = np.unravel_index(int(np.argmax(np.abs(gram - gram.T))), gram.shape)
         raise ValueError(
             f"{named} is not symmetric: k(z, z') = {gram[i, j]:.6g} and k(z', z) = {gram[j, i]:.6g} for "
@@ -217,8 +217,8 @@ def check_positive_semidefinite(gram: FloatArray, metric: Metric) -> None:
 
 def rows_at_a_time(n_columns: int) -> int:
     """Return the number of rows in a block of a kernel with `n_columns` columns."""
-    fewest, most = _BLOCK_ROWS
-    return int(np.clip(_BLOCK_CELLS // max(n_columns, 1), fewest, most))
+    minimum, maximum = _BLOCK_ROWS
+    return int(np.clip(_BLOCK_SIZE // max(n_columns, 1), minimum, maximum))
 
 
 # ---- second moments of kernel functions over long series, in O(m^2) memory
@@ -229,7 +229,7 @@ def rows_at_a_time(n_columns: int) -> int:
 # are those of :class:`probsfa.graphs.moments.Moments`, added up in place by BLAS because m is large here.
 
 
-_ORIGIN_ROWS = 128
+_N_ORIGIN_ROWS = 128
 
 
 def kernel_moments(functions: KernelFunctions, sequences: Sequences, *, lag: int = 1) -> Moments:
@@ -346,19 +346,19 @@ def joined_moments(
     functions : ndarray (m_f,) of int, optional
         Kernel functions to use; all by default.
     """
-    chosen = np.arange(len(parts[0].offset)) if functions is None else functions
-    whole = Moments.empty(len(chosen), parts[0].lag)
+    selected = np.arange(len(parts[0].offset)) if functions is None else functions
+    full = Moments.empty(len(selected), parts[0].lag)
     for number, part in enumerate(parts):
         if number != without:
-            whole = whole.merge(of_functions(part, chosen))
+            full = full.merge(of_functions(part, selected))
     inside = np.ones(len(borders.values), dtype=bool)
     if without is not None:
         inside = (borders.earlier != without) & (borders.later != without)
-    differences = borders.values[np.ix_(inside, chosen)]
+    differences = borders.values[np.ix_(inside, selected)]
     return replace(
-        whole,
-        n_differences=whole.n_differences + len(differences),
-        difference_scatter=whole.difference_scatter + differences.T @ differences,
+        full,
+        n_differences=full.n_differences + len(differences),
+        difference_scatter=full.difference_scatter + differences.T @ differences,
     )
 
 
@@ -378,8 +378,8 @@ def of_functions(moments: Moments, functions: IntArray) -> Moments:
 
 def _origin(functions: KernelFunctions) -> FloatArray:
     n = functions.n_rows
-    few = np.unique(np.linspace(0, n - 1, min(n, _ORIGIN_ROWS)).astype(np.intp))
-    origin: FloatArray = functions(few).mean(axis=0)
+    sample = np.unique(np.linspace(0, n - 1, min(n, _N_ORIGIN_ROWS)).astype(np.intp))
+    origin: FloatArray = functions(sample).mean(axis=0)
     return origin
 
 
@@ -439,16 +439,16 @@ def _add_scatter(upper: FloatArray, rows: FloatArray) -> None:
 
 
 def _mirrored(upper: FloatArray) -> FloatArray:
-    full: FloatArray = np.triu(upper)
-    full += np.triu(upper, 1).T
-    return full
+    symmetric: FloatArray = np.triu(upper)
+    symmetric += np.triu(upper, 1).T
+    return symmetric
 
 
 # ---- the eigenproblem of regularized sparse kernel SFA, whitened once and solved for each regularization
 
 
 # Eigenvalues of a covariance of independent errors reach (1 + sqrt(m / n))^2 <= 4 times their variance.
-_SPREAD_OF_ROUNDING = 4.0
+_ROUNDING_FACTOR = 4.0
 
 
 class KernelProblem(NamedTuple):
@@ -524,9 +524,9 @@ def make_problem(
     covariance = moments.covariance
     floor = float(moments.variance_floor.max())
     white = whiten(center_support(covariance), rank_tol=rank_tol, variance_floor=floor)
-    rounding = _SPREAD_OF_ROUNDING * floor * np.sum(white.matrix**2, axis=0)
-    kept = white.matrix[:, rounding < 1]
-    basis = kept - kept.mean(axis=0)
+    rounding = _ROUNDING_FACTOR * floor * np.sum(white.matrix**2, axis=0)
+    retained = white.matrix[:, rounding < 1]
+    basis = retained - retained.mean(axis=0)
     return KernelProblem(
         mean=moments.mean,
         basis=basis,
@@ -534,7 +534,7 @@ def make_problem(
         norm=basis.T @ (gram @ basis),
         loadings=covariance @ basis,
         scales=np.sqrt(np.maximum(np.diagonal(covariance), 0.0)),
-        n_rounded=white.rank - kept.shape[1],
+        n_rounded=white.rank - retained.shape[1],
     )
 
 

@@ -27,7 +27,7 @@ __all__ = ["mp_kpca", "mp_mah", "online_mah", "random_support"]
 
 IntArray = NDArray[np.intp]
 
-_CANDIDATES = 256  # rows whose errors are updated after each pivot; all others in blocks
+_N_CANDIDATES = 256  # rows whose errors are updated after each pivot; all others in blocks
 _PIVOT_BLOCK = 64
 _ONLINE_BLOCK = 256
 _KPCA_SLACK = 1e3  # pivots of kernel PCA may be small, which increases rounding errors of the residual
@@ -63,13 +63,13 @@ def mp_mah(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> Int
     L = np.zeros((n, n_support), dtype=np.float64)
     pivots: list[int] = []
     while len(pivots) < n_support and errors.max() > floor:
-        done = len(pivots)
+        n_done = len(pivots)
         candidates, bound = _most_promising(errors)
-        chosen, block = _pursue(kernel, L, candidates, errors, bound, floor, done)
-        pivots += candidates[chosen].tolist()
-        columns = np.array(pivots[done:], dtype=np.intp)
-        _apply_pivots(kernel, L, columns, block[chosen], done)
-        errors -= np.sum(L[:, done : len(pivots)] ** 2, axis=1)
+        selected, block = _pursue(kernel, L, candidates, errors, bound, floor, n_done)
+        pivots += candidates[selected].tolist()
+        columns = np.array(pivots[n_done:], dtype=np.intp)
+        _apply_pivots(kernel, L, columns, block[selected], n_done)
+        errors -= np.sum(L[:, n_done : len(pivots)] ** 2, axis=1)
         errors[pivots] = 0.0
     return np.array(pivots, dtype=np.intp)
 
@@ -100,26 +100,34 @@ def online_mah(kernel: KernelColumns, threshold: float, n_support: int | None = 
     diagonal = kernel.diagonal()
     floor = max(threshold, _rounding(diagonal))
     limit = kernel.n_rows if n_support is None else n_support
-    chosen: list[int] = []
+    selected: list[int] = []
     factor = np.zeros((min(limit, _ONLINE_BLOCK),) * 2, dtype=np.float64)  # Cholesky factor of K_ii
     for start in range(0, kernel.n_rows, _ONLINE_BLOCK):
         rows = np.arange(start, min(start + _ONLINE_BLOCK, kernel.n_rows))
-        size = len(chosen)
-        known = kernel.block(rows, np.array(chosen, dtype=np.intp)) if size else np.zeros((len(rows), 0))
-        known = scipy.linalg.solve_triangular(factor[:size, :size], known.T, lower=True) if size else known.T
-        left = kernel.block(rows, rows) - known.T @ known
-        new = np.zeros((0, len(rows)), dtype=np.float64)
+        size = len(selected)
+        coefficients = (
+            kernel.block(rows, np.array(selected, dtype=np.intp)) if size else np.zeros((len(rows), 0))
+        )
+        coefficients = (
+            scipy.linalg.solve_triangular(factor[:size, :size], coefficients.T, lower=True)
+            if size
+            else coefficients.T
+        )
+        residual = kernel.block(rows, rows) - coefficients.T @ coefficients
+        new_coefficients = np.zeros((0, len(rows)), dtype=np.float64)
         for t in range(len(rows)):
-            if left[t, t] <= floor or len(chosen) == limit:
+            if residual[t, t] <= floor or len(selected) == limit:
                 continue
-            column = left[t] / np.sqrt(left[t, t])
-            factor = _grown(factor, len(chosen) + 1, limit)
-            factor[len(chosen), : len(chosen)] = np.concatenate([known[:, t], new[:, t]])
-            factor[len(chosen), len(chosen)] = column[t]
-            left -= np.outer(column, column)
-            new = np.vstack([new, column])
-            chosen.append(int(rows[t]))
-    return np.array(chosen, dtype=np.intp)
+            column = residual[t] / np.sqrt(residual[t, t])
+            factor = _enlarged(factor, len(selected) + 1, limit)
+            factor[len(selected), : len(selected)] = np.concatenate(
+                [coefficients[:, t], new_coefficients[:, t]]
+            )
+            factor[len(selected), len(selected)] = column[t]
+            residual -= np.outer(column, column)
+            new_coefficients = np.vstack([new_coefficients, column])
+            selected.append(int(rows[t]))
+    return np.array(selected, dtype=np.intp)
 
 
 def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> IntArray:
@@ -161,8 +169,8 @@ def mp_kpca(kernel: KernelColumns, n_support: int, threshold: float = 0.0) -> In
         gain = np.where(errors > usable, lengths / np.where(errors > usable, errors, 1.0), -np.inf)
         pivot = int(np.argmax(gain))
         column = (K[:, pivot] - L[:, :j] @ L[pivot, :j]) / np.sqrt(errors[pivot])
-        moved = K @ column - L[:, :j] @ (L[:, :j].T @ column)
-        lengths = np.maximum(lengths - 2 * column * moved + column**2 * (column @ column), 0.0)
+        residual = K @ column - L[:, :j] @ (L[:, :j].T @ column)
+        lengths = np.maximum(lengths - 2 * column * residual + column**2 * (column @ column), 0.0)
         L[:, j] = column
         errors -= column**2
         pivots.append(pivot)
@@ -182,7 +190,7 @@ def _rounding(diagonal: FloatArray) -> float:
 
 def _most_promising(errors: FloatArray) -> tuple[IntArray, float]:
     """Return the rows of largest error, ascending, and the largest error of the other rows."""
-    count = min(_CANDIDATES, len(errors))
+    count = min(_N_CANDIDATES, len(errors))
     if count == len(errors):
         return np.arange(count), -np.inf
     order = np.argpartition(-errors, count)
@@ -198,7 +206,7 @@ def _pursue(
     errors: FloatArray,
     bound: float,
     floor: float,
-    done: int,
+    n_done: int,
 ) -> tuple[IntArray, FloatArray]:
     """Select pivots among the candidates as long as they have the largest error of all rows.
 
@@ -210,43 +218,43 @@ def _pursue(
         The new columns of L at the candidates.
     """
     errors = errors[candidates]
-    known = L[candidates, :done]
-    most = min(_PIVOT_BLOCK, L.shape[1] - done)
-    block = np.zeros((len(candidates), most), dtype=np.float64)
-    chosen: list[int] = []
-    while len(chosen) < most:
+    coefficients = L[candidates, :n_done]
+    maximum = min(_PIVOT_BLOCK, L.shape[1] - n_done)
+    block = np.zeros((len(candidates), maximum), dtype=np.float64)
+    selected: list[int] = []
+    while len(selected) < maximum:
         best = int(np.argmax(errors))
-        if errors[best] <= floor or (chosen and errors[best] <= bound):
+        if errors[best] <= floor or (selected and errors[best] <= bound):
             break
-        b = len(chosen)
+        b = len(selected)
         column = kernel.block(candidates, candidates[[best]])[:, 0]
-        column = column - known @ known[best] - block[:, :b] @ block[best, :b]
+        column = column - coefficients @ coefficients[best] - block[:, :b] @ block[best, :b]
         block[:, b] = column / np.sqrt(errors[best])
         block[best, b] = np.sqrt(errors[best])
         errors = errors - block[:, b] ** 2
-        chosen.append(best)
-        errors[chosen] = 0.0
-    return np.array(chosen, dtype=np.intp), block[:, : len(chosen)]
+        selected.append(best)
+        errors[selected] = 0.0
+    return np.array(selected, dtype=np.intp), block[:, : len(selected)]
 
 
 def _apply_pivots(
-    kernel: KernelColumns, L: FloatArray, columns: IntArray, triangle: FloatArray, done: int
+    kernel: KernelColumns, L: FloatArray, columns: IntArray, triangle: FloatArray, n_done: int
 ) -> None:
     """Compute the columns of L of new pivots for all rows."""
-    stop = done + len(columns)
-    before = L[columns, :done].T
+    stop = n_done + len(columns)
+    coefficients = L[columns, :n_done].T
     step = rows_at_a_time(len(columns))
     for start in range(0, kernel.n_rows, step):
         rows = slice(start, min(start + step, kernel.n_rows))
-        left = kernel.block(rows, columns) - L[rows, :done] @ before
-        L[rows, done:stop] = scipy.linalg.solve_triangular(triangle, left.T, lower=True).T
-    L[columns, done:stop] = np.tril(triangle)
+        residual = kernel.block(rows, columns) - L[rows, :n_done] @ coefficients
+        L[rows, n_done:stop] = scipy.linalg.solve_triangular(triangle, residual.T, lower=True).T
+    L[columns, n_done:stop] = np.tril(triangle)
 
 
-def _grown(factor: FloatArray, size: int, limit: int) -> FloatArray:
+def _enlarged(factor: FloatArray, size: int, limit: int) -> FloatArray:
     """Return the matrix enlarged to at least `size` rows."""
     if size <= len(factor):
         return factor
-    grown = np.zeros((min(max(2 * len(factor), size), limit),) * 2, dtype=np.float64)
-    grown[: len(factor), : len(factor)] = factor
-    return grown
+    enlarged = np.zeros((min(max(2 * len(factor), size), limit),) * 2, dtype=np.float64)
+    enlarged[: len(factor), : len(factor)] = factor
+    return enlarged

@@ -26,7 +26,7 @@ from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._rows import exact_shift
-from probsfa.graphs._sparse import TREE_FEATURES
+from probsfa.graphs._sparse import MAX_TREE_FEATURES
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa.spectral.edges import (
     DistanceEdges,
@@ -74,7 +74,7 @@ __all__ = [
 
 GAMMA_RULES = ("median", "neighbors", "self_tuning")
 
-_MOST_ROWS = 2000  # maximum number of rows for the rules; of more rows, a fixed random sample is used
+_MAX_ROWS = 2000  # maximum number of rows for the rules; of more rows, a fixed random sample is used
 
 
 def check_gamma(gamma: Any) -> None:
@@ -108,8 +108,8 @@ def choose_gamma(gamma: Any, points: Any) -> float:
     if not isinstance(gamma, str):
         return float(gamma)
     rows = points
-    if points.shape[0] > _MOST_ROWS:
-        rows = points[np.sort(np.random.default_rng(0).choice(points.shape[0], _MOST_ROWS, replace=False))]
+    if points.shape[0] > _MAX_ROWS:
+        rows = points[np.sort(np.random.default_rng(0).choice(points.shape[0], _MAX_ROWS, replace=False))]
     if gamma == "median":
         squared = euclidean_distances(rows, squared=True)[np.triu_indices(rows.shape[0], 1)]
         middle = float(np.median(squared))
@@ -119,8 +119,8 @@ def choose_gamma(gamma: Any, points: Any) -> float:
         squared = distances[:, -1] ** 2  # the first is the point itself
         middle = float(np.mean(squared))
     if middle == 0.0:
-        apart = squared[squared > 0.0]
-        middle = float(np.median(apart)) if len(apart) else points.shape[1] / 2.0
+        positive = squared[squared > 0.0]
+        middle = float(np.median(positive)) if len(positive) else points.shape[1] / 2.0
     return 1.0 / (2.0 * middle)
 
 
@@ -137,11 +137,11 @@ def choose_gamma(gamma: Any, points: Any) -> float:
 # arXiv:2207.06503), and from the pool those of the largest residual are chosen one after the other.
 
 
-_BLOCK = 64  # landmarks chosen together
-_POOL = 4  # candidates for each of them
-_REST = 1e-10  # minimum residual of the kernel diagonal for a landmark
-_PROBES = 200  # number of points whose degrees are compared with the exact kernel
-_WORST_DEGREE = 0.01
+_N_LANDMARKS_PER_BLOCK = 64  # landmarks chosen together
+_N_CANDIDATES_PER_LANDMARK = 4  # candidates for each of them
+_MIN_RESIDUAL = 1e-10  # minimum residual of the kernel diagonal for a landmark
+_N_PROBES = 200  # number of points whose degrees are compared with the exact kernel
+_MAX_DEGREE_ERROR = 0.01
 
 
 class LowRankAffinity:
@@ -242,55 +242,55 @@ class LandmarkEdges:
     def new(self, rows: Any) -> NewEdges:
         """Return the weights of new points; `own` is the approximated kernel of a point with itself."""
         exponent = euclidean_distances(rows, self._landmark_points, squared=True) * self.gamma
-        least = exponent.min(axis=1)
-        kernel = np.exp(least[:, None] - exponent)
+        minimum = exponent.min(axis=1)
+        kernel = np.exp(minimum[:, None] - exponent)
         G: FloatArray = scipy.linalg.solve_triangular(self._root, kernel.T, lower=True).T
         # The kernel of a point with itself is a square, whose exponent is twice that of the row.
-        own = np.einsum("ij,ij->i", G, G) * np.exp(-least)
+        own = np.einsum("ij,ij->i", G, G) * np.exp(-minimum)
         nearest = np.full(rows.shape[0], -1, dtype=np.intp)
-        return NewEdges(LowRankRows(G, self._factor), np.exp(-least), own, nearest)
+        return NewEdges(LowRankRows(G, self._factor), np.exp(-minimum), own, nearest)
 
     def _check_degrees(self, points: Any) -> None:
         """Compare the degrees of some points with those of the kernel itself."""
         n = points.shape[0]
-        probes = np.sort(np.random.default_rng(1).choice(n, min(_PROBES, n), replace=False))
+        probes = np.sort(np.random.default_rng(1).choice(n, min(_N_PROBES, n), replace=False))
         exact = np.exp(-self.gamma * euclidean_distances(points[probes], points, squared=True)).sum(axis=1)
-        ours = self._factor[probes] @ self._factor.sum(axis=0)
-        worst = float(np.abs(ours / exact - 1).max())
-        if worst > _WORST_DEGREE:
+        approximate = self._factor[probes] @ self._factor.sum(axis=0)
+        largest_error = float(np.abs(approximate / exact - 1).max())
+        if largest_error > _MAX_DEGREE_ERROR:
             warnings.warn(
                 f"{len(self.landmarks)} landmarks are too few for this kernel: of {len(probes)} points, one "
-                f"has a sum of edge weights that is off by {100 * worst:.0f} %. Raise n_landmarks, lower "
-                "gamma, or use affinity='nearest_neighbors'.",
+                f"has a sum of edge weights that is off by {100 * largest_error:.0f} %. Raise n_landmarks, "
+                "lower gamma, or use affinity='nearest_neighbors'.",
                 stacklevel=7,
             )
 
 
 def _incomplete_cholesky(
-    points: Any, gamma: float, most: int
+    points: Any, gamma: float, maximum: int
 ) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
     """Return landmarks (m,), the factor ``F`` (n, m), and ``C``, the Cholesky factor of their kernel."""
     n = points.shape[0]
-    most = min(most, n)
+    maximum = min(maximum, n)
     rng = np.random.default_rng(0)
-    factor = np.zeros((n, most), dtype=np.float64)
+    factor = np.zeros((n, maximum), dtype=np.float64)
     rest = np.ones(n)
-    chosen: list[int] = []
-    while len(chosen) < most and rest.max() > _REST:
-        pool = np.unique(_drawn(rest, rng, _POOL * _BLOCK))
-        m = len(chosen)
-        within = _kernel(points[pool], points[pool], gamma) - factor[pool, :m] @ factor[pool, :m].T
-        picked, root = _pivots(within, min(_BLOCK, most - m))
-        block = pool[picked]
+    selected: list[int] = []
+    while len(selected) < maximum and rest.max() > _MIN_RESIDUAL:
+        pool = np.unique(_drawn(rest, rng, _N_CANDIDATES_PER_LANDMARK * _N_LANDMARKS_PER_BLOCK))
+        m = len(selected)
+        residual_kernel = _kernel(points[pool], points[pool], gamma) - factor[pool, :m] @ factor[pool, :m].T
+        pivots, root = _pivots(residual_kernel, min(_N_LANDMARKS_PER_BLOCK, maximum - m))
+        block = pool[pivots]
         columns = _kernel(points, points[block], gamma) - factor[:, :m] @ factor[block, :m].T
         columns = scipy.linalg.solve_triangular(root, columns.T, lower=True).T
         factor[:, m : m + len(block)] = columns
         rest = np.maximum(rest - np.einsum("ij,ij->i", columns, columns), 0.0)
         rest[block] = 0.0
-        chosen.extend(block.tolist())
-    landmarks = np.array(chosen, dtype=np.intp)
-    factor = factor[:, : len(chosen)]
-    if factor.base is not None and len(chosen) < most:
+        selected.extend(block.tolist())
+    landmarks = np.array(selected, dtype=np.intp)
+    factor = factor[:, : len(selected)]
+    if factor.base is not None and len(selected) < maximum:
         factor = factor.copy()
     return landmarks, factor, np.tril(factor[landmarks])
 
@@ -298,25 +298,25 @@ def _incomplete_cholesky(
 def _drawn(rest: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
     """Return points drawn in proportion to `rest`, and the point with the largest `rest`."""
     totals = np.cumsum(rest)
-    places = np.searchsorted(totals, rng.random(count) * totals[-1], side="right")
-    return np.append(np.minimum(places, len(rest) - 1), int(np.argmax(rest)))
+    indices = np.searchsorted(totals, rng.random(count) * totals[-1], side="right")
+    return np.append(np.minimum(indices, len(rest) - 1), int(np.argmax(rest)))
 
 
-def _pivots(kernel: FloatArray, most: int) -> tuple[list[int], FloatArray]:
+def _pivots(kernel: FloatArray, maximum: int) -> tuple[list[int], FloatArray]:
     """Return the pivots of a kernel matrix, the largest residual first, and their Cholesky factor."""
     n = len(kernel)
-    columns = np.zeros((n, most))
+    columns = np.zeros((n, maximum))
     rest = kernel.diagonal().copy()
-    picked: list[int] = []
-    for j in range(most):
+    pivots: list[int] = []
+    for j in range(maximum):
         i = int(np.argmax(rest))
-        if picked and rest[i] <= _REST:
+        if pivots and rest[i] <= _MIN_RESIDUAL:
             break
         columns[:, j] = (kernel[:, i] - columns[:, :j] @ columns[i, :j]) / np.sqrt(rest[i])
         rest = rest - columns[:, j] ** 2
         rest[i] = -np.inf
-        picked.append(i)
-    return picked, columns[picked, : len(picked)]
+        pivots.append(i)
+    return pivots, columns[pivots, : len(pivots)]
 
 
 def _kernel(rows: Any, points: Any, gamma: float) -> FloatArray:
@@ -329,11 +329,13 @@ def _kernel(rows: Any, points: Any, gamma: float) -> FloatArray:
 # ---- edge weights of the points from the input of a graph estimator
 
 
-_DEFAULT_NEIGHBORS = 10
+_DEFAULT_N_NEIGHBORS = 10
 _SYMMETRY_TOL = 1e-10  # relative to the largest weight
 _AFFINITIES = ("nearest_neighbors", "rbf", "precomputed", "precomputed_nearest_neighbors")
-_MOST_PAIRWISE = 20_000  # maximum number of points with all pairs for "auto"; the kernel then takes 3 GB
-_AUTO_LANDMARKS = 1000
+_MAX_PAIRWISE_POINTS = (
+    20_000  # maximum number of points with all pairs for "auto"; the kernel then takes 3 GB
+)
+_DEFAULT_N_LANDMARKS = 1000
 _EXTENSION_BLOCK = 2**22  # numbers in memory at a time for the edges of new points
 
 
@@ -392,23 +394,25 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
     """
     _check_parameters(estimator)
     affinity = estimator.affinity
-    nothing = np.zeros(0, dtype=np.float64)
-    if isinstance(X, TrainingGraph) or _is(affinity, "precomputed"):
-        return AffinityGraph(None, _ready_made(estimator, X), NewPoints(None, nothing, True))
-    if _is(affinity, "precomputed_nearest_neighbors"):
+    zeros = np.zeros(0, dtype=np.float64)
+    if isinstance(X, TrainingGraph) or _is_named(affinity, "precomputed"):
+        return AffinityGraph(None, _ready_made(estimator, X), NewPoints(None, zeros, True))
+    if _is_named(affinity, "precomputed_nearest_neighbors"):
         distances = sp.csr_array(affinity_rows(estimator, X, ensure_min_samples=2, ensure_min_features=2))
         if distances.shape[0] != distances.shape[1]:
             raise ValueError(
                 "X must be a square matrix of distances with affinity='precomputed_nearest_neighbors'; got "
                 f"shape {distances.shape}."
             )
-        ready = DistanceEdges(distances, neighbor_count(estimator, distances.shape[0]))
-        return AffinityGraph(None, ready.training(loops), NewPoints(ready, nothing, loops))
+        edges_of_distances = DistanceEdges(distances, neighbor_count(estimator, distances.shape[0]))
+        return AffinityGraph(
+            None, edges_of_distances.training(loops), NewPoints(edges_of_distances, zeros, loops)
+        )
     if is_sparse(X) and _by_distance(affinity):
         points = _sparse_points(estimator, X, reset=True)
         edges = _edges_of_points(estimator, points)
         with_loops = loops or (heat_loops and affinity == "rbf")
-        return AffinityGraph(None, edges.training(with_loops), NewPoints(edges, nothing, with_loops))
+        return AffinityGraph(None, edges.training(with_loops), NewPoints(edges, zeros, with_loops))
     sequences = check_sequences(estimator, X, reset=True, allow_nan=False, min_rows=2)
     if isinstance(affinity, TrainingGraph):
         if affinity.n_vertices != sequences.n_rows:
@@ -416,11 +420,11 @@ def affinity_graph(estimator: Any, X: Any, *, heat_loops: bool = False, loops: b
                 f"affinity is a graph of {affinity.n_vertices} vertices; X has {sequences.n_rows} rows. Use "
                 "a graph with one vertex for each row."
             )
-        return AffinityGraph(sequences, affinity.to_sparse(), NewPoints(None, nothing, True))
+        return AffinityGraph(sequences, affinity.to_sparse(), NewPoints(None, zeros, True))
     # A function may depend on the origin; distances do not.
     shift = np.zeros(sequences.n_features) if callable(affinity) else exact_shift(sequences.values)
     edges = _edges_of_points(estimator, sequences.values - shift)
-    with_loops = loops or (heat_loops and _is(affinity, "rbf"))
+    with_loops = loops or (heat_loops and _is_named(affinity, "rbf"))
     return AffinityGraph(sequences, edges.training(with_loops), NewPoints(edges, shift, with_loops))
 
 
@@ -451,8 +455,8 @@ def new_edges(
     def blocks() -> Iterator[tuple[slice, NewEdges]]:
         for start in range(0, rows.shape[0], size):
             block = slice(start, start + size)
-            moved = rows[block] - new.shift if len(new.shift) else rows[block]
-            yield block, _joined(edges, moved, new.loops)
+            shifted = rows[block] - new.shift if len(new.shift) else rows[block]
+            yield block, _joined(edges, shifted, new.loops)
 
     return sequences, rows.shape[0], blocks()
 
@@ -523,8 +527,10 @@ class AffinityEstimator(Saved):
     def __sklearn_tags__(self) -> Any:
         """Return scikit-learn tags of the accepted input."""
         tags = super().__sklearn_tags__()  # type: ignore[misc]
-        ready = _is(self.affinity, "precomputed") or _is(self.affinity, "precomputed_nearest_neighbors")
-        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = ready
+        is_precomputed = _is_named(self.affinity, "precomputed") or _is_named(
+            self.affinity, "precomputed_nearest_neighbors"
+        )
+        tags.input_tags.pairwise = tags.input_tags.sparse = tags.input_tags.positive_only = is_precomputed
         if _by_distance(self.affinity):
             tags.input_tags.sparse = True
         return tags
@@ -559,7 +565,7 @@ def neighbor_count(estimator: Any, n: int) -> int:
     """Return the number of neighbours of each of n points, not counting the point itself."""
     count = estimator.n_neighbors
     if count is None:  # a complete graph of few points would have no information on distances
-        count = _DEFAULT_NEIGHBORS if n > _DEFAULT_NEIGHBORS else max(2, (n + 1) // 2)
+        count = _DEFAULT_N_NEIGHBORS if n > _DEFAULT_N_NEIGHBORS else max(2, (n + 1) // 2)
     if count > n:
         raise ValueError(f"n_neighbors={count} is more than the {n} points of X.")
     return int(count) - 1
@@ -600,14 +606,14 @@ def check_affinity(W: Any) -> Any:
     return W * 0.5 + W.T * 0.5  # halves first: the sum of two large weights may overflow
 
 
-def _is(affinity: Any, name: str) -> bool:
+def _is_named(affinity: Any, name: str) -> bool:
     """Return whether an affinity has a given name."""
     return isinstance(affinity, str) and affinity == name
 
 
 def _by_distance(affinity: Any) -> bool:
     """Return whether edges are computed from distances between points, which may be sparse."""
-    return _is(affinity, "nearest_neighbors") or _is(affinity, "rbf")
+    return _is_named(affinity, "nearest_neighbors") or _is_named(affinity, "rbf")
 
 
 def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
@@ -615,16 +621,16 @@ def _sparse_points(estimator: Any, X: Any, *, reset: bool) -> Any:
     points = validate_data(
         estimator, X, reset=reset, accept_sparse="csr", dtype=np.float64, ensure_min_samples=2 if reset else 1
     )
-    few = points.shape[1] <= TREE_FEATURES
-    if is_sparse(points) and few:
+    is_low_dimensional = points.shape[1] <= MAX_TREE_FEATURES
+    if is_sparse(points) and is_low_dimensional:
         return points.toarray()
-    return points if few else sp.csr_array(points)
+    return points if is_low_dimensional else sp.csr_array(points)
 
 
 def _ready_made(estimator: Any, X: Any) -> Any:
     """Return the edge weights of a training graph, or of a validated affinity."""
     if isinstance(X, TrainingGraph):
-        if not _is(estimator.affinity, "precomputed"):
+        if not _is_named(estimator.affinity, "precomputed"):
             raise ValueError(
                 "X is a graph. Set affinity='precomputed', or pass points as X and the graph as affinity."
             )
@@ -640,15 +646,15 @@ def _edges_of_points(estimator: Any, points: Any) -> Edges:
         return FunctionEdges(points, affinity, check_affinity)
     if affinity == "nearest_neighbors":
         return NeighborEdges(points, neighbor_count(estimator, n))
-    wanted = estimator.n_landmarks
+    requested = estimator.n_landmarks
     if isinstance(estimator.gamma, str) and estimator.gamma == "self_tuning":
-        if isinstance(wanted, int):
+        if isinstance(requested, int):
             raise ValueError("gamma='self_tuning' is not supported with landmarks; use n_landmarks=None.")
         return HeatEdges(points, None)
     gamma = choose_gamma(estimator.gamma, points)
-    if wanted == "auto":
-        wanted = _AUTO_LANDMARKS if n > _MOST_PAIRWISE else None
-    return HeatEdges(points, gamma) if wanted is None else LandmarkEdges(points, gamma, wanted)
+    if requested == "auto":
+        requested = _DEFAULT_N_LANDMARKS if n > _MAX_PAIRWISE_POINTS else None
+    return HeatEdges(points, gamma) if requested is None else LandmarkEdges(points, gamma, requested)
 
 
 def _check_parameters(estimator: Any) -> None:
@@ -659,6 +665,6 @@ def _check_parameters(estimator: Any) -> None:
     if estimator.n_neighbors is not None:
         check_count("n_neighbors", estimator.n_neighbors, minimum=2)
     check_gamma(estimator.gamma)
-    wanted = estimator.n_landmarks
-    if wanted is not None and not (isinstance(wanted, str) and wanted == "auto"):
-        check_count("n_landmarks", wanted)
+    requested = estimator.n_landmarks
+    if requested is not None and not (isinstance(requested, str) and requested == "auto"):
+        check_count("n_landmarks", requested)

@@ -27,9 +27,9 @@ from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = ["SpectralClustering", "eigengap"]
 
-_KMEANS_STARTS = 10
-_MOST_BY_GAP = 20  # maximum number of clusters for "eigengap"
-_NO_EIGENVALUE = 1e-8  # of mu; below it rounding errors determine direction and sign
+_N_KMEANS_STARTS = 10
+_MAX_CLUSTERS_BY_GAP = 20  # maximum number of clusters for "eigengap"
+_MIN_EIGENVALUE = 1e-8  # of mu; below it rounding errors determine direction and sign
 
 
 def eigengap(eigenvalues: ArrayLike) -> int:
@@ -232,24 +232,24 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
         by_gap = isinstance(self.n_clusters, str) and self.n_clusters == "eigengap"
         if isinstance(self.n_clusters, str) and not by_gap:
             raise ValueError(f"n_clusters must be an integer or 'eigengap'; got {self.n_clusters!r}.")
-        wanted = _MOST_BY_GAP + 1 if by_gap else check_count("n_clusters", self.n_clusters)
+        n_clusters = _MAX_CLUSTERS_BY_GAP + 1 if by_gap else check_count("n_clusters", self.n_clusters)
         if self.n_components is not None:
             check_count("n_components", self.n_components)
         if self.clusterer is not None:
             check_estimator_type("clusterer", self.clusterer, "fit_predict")
         sequences, W, self._new = affinity_graph(self, X, heat_loops=True)
         n = W.shape[0]
-        if not by_gap and wanted > n:
-            raise ValueError(f"n_clusters={wanted} is more than the {n} samples of X.")
-        count = wanted if self.n_components is None else self.n_components
-        found = min(max(count, wanted), n) if by_gap else count
-        features, mu, self.n_connected_components_ = scaled_eigenvectors(W, found)
-        if by_gap and self.n_connected_components_ >= found:  # there is no gap among these eigenvalues
-            wanted = self.n_connected_components_
-            features, mu, _ = scaled_eigenvectors(W, max(wanted, self.n_components or 0))
+        if not by_gap and n_clusters > n:
+            raise ValueError(f"n_clusters={n_clusters} is more than the {n} samples of X.")
+        count = n_clusters if self.n_components is None else self.n_components
+        n_vectors = min(max(count, n_clusters), n) if by_gap else count
+        features, mu, self.n_connected_components_ = scaled_eigenvectors(W, n_vectors)
+        if by_gap and self.n_connected_components_ >= n_vectors:  # there is no gap among these eigenvalues
+            n_clusters = self.n_connected_components_
+            features, mu, _ = scaled_eigenvectors(W, max(n_clusters, self.n_components or 0))
         elif by_gap:
-            wanted = eigengap(mu)
-        self.n_clusters_ = wanted
+            n_clusters = eigengap(mu)
+        self.n_clusters_ = n_clusters
         if self.n_components is None:
             count = self.n_clusters_
         self.spectrum_ = mu
@@ -291,14 +291,14 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
         Number of eigenvectors, the constant one first. A negative ``mu`` counts as zero, except for the -1 of
         a bipartite graph, whose scale is the root of its absolute value.
     """
-    W = _with_loops_of_isolated(W)
+    W = _with_self_loops_of_isolated(W)
     n = W.shape[0]
     spectrum, degrees = spectrum_of_graph(W, min(max(count - 1, 1), n - 1), "random_walk")
     constant = np.full((n, 1), degrees.sum() ** -0.5)
     mu = np.append(1.0, 1.0 - spectrum.eigenvalues)[:count]
     vectors = np.hstack([constant, spectrum.vectors])[:, :count]
-    if len(mu) > 1 and mu[1] <= _NO_EIGENVALUE:
-        sides = _two_sides(W)
+    if len(mu) > 1 and mu[1] <= _MIN_EIGENVALUE:
+        sides = _bipartition_signs(W)
         if sides is not None:
             # Replace an uninformative eigenvector by that of -1.
             mu[1], vectors[:, 1] = -1.0, constant[:, 0] * sides
@@ -307,11 +307,11 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
 
 def _scales(mu: FloatArray) -> FloatArray:
     """Return the roots of positive eigenvalues, one for -1, and zero for the others."""
-    roots: FloatArray = np.where(mu > _NO_EIGENVALUE, np.sqrt(np.maximum(mu, 0.0)), 0.0)
+    roots: FloatArray = np.where(mu > _MIN_EIGENVALUE, np.sqrt(np.maximum(mu, 0.0)), 0.0)
     return np.where(mu == -1.0, 1.0, roots)
 
 
-def _with_loops_of_isolated(W: Any) -> Any:
+def _with_self_loops_of_isolated(W: Any) -> Any:
     """Add a self-loop of the mean degree to every vertex without an edge.
 
     A random walk stays at such a vertex: its eigenvalue is 1, as for any connected component.
@@ -326,7 +326,7 @@ def _with_loops_of_isolated(W: Any) -> Any:
     return sp.csr_array(W + sp.diags_array(loops)) if is_sparse(W) else W + np.diag(loops)
 
 
-def _two_sides(W: Any) -> FloatArray | None:
+def _bipartition_signs(W: Any) -> FloatArray | None:
     """Return 1 and -1 for the sides of a connected bipartite graph, None for any other."""
     if isinstance(W, LowRankAffinity):
         return None
@@ -345,12 +345,12 @@ def _two_sides(W: Any) -> FloatArray | None:
 def _prepare(clusterer: Any, n_clusters: int, random_state: Any) -> Any:
     """Return an unfitted clusterer with the parameters that it shares with spectral clustering."""
     if clusterer is None:
-        return KMeans(n_clusters, n_init=_KMEANS_STARTS, random_state=random_state)
+        return KMeans(n_clusters, n_init=_N_KMEANS_STARTS, random_state=random_state)
     prepared = clone(clusterer)
-    known = prepared.get_params()
-    wanted = {"n_clusters": n_clusters, "n_components": n_clusters, "random_state": random_state}
-    if "n_clusters" in known:
-        del wanted["n_components"]  # mixture models use this name
+    accepted = prepared.get_params()
+    parameters = {"n_clusters": n_clusters, "n_components": n_clusters, "random_state": random_state}
+    if "n_clusters" in accepted:
+        del parameters["n_components"]  # mixture models use this name
     if random_state is None:
-        del wanted["random_state"]
-    return prepared.set_params(**{name: value for name, value in wanted.items() if name in known})
+        del parameters["random_state"]
+    return prepared.set_params(**{name: value for name, value in parameters.items() if name in accepted})

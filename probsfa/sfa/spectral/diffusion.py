@@ -37,8 +37,8 @@ from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = ["DiffusionMap"]
 
-_UNIFORM_STEPS = 10
-_NO_EIGENVALUE = 1e-8  # of mu; coordinates are not divided by less
+_N_UNIFORM_STEPS = 10
+_MIN_EIGENVALUE = 1e-8  # of mu; coordinates are not divided by less
 
 
 @lists_in_lists_out
@@ -205,7 +205,7 @@ class DiffusionMap(Embedding):
     def _extension_factors(self) -> FloatArray:
         """Return the factors (K,) of the mean of ``psi`` after one step."""
         time = float(self.time)
-        if time < 1.0 and (np.abs(self.eigenvalues_) < _NO_EIGENVALUE).any():
+        if time < 1.0 and (np.abs(self.eigenvalues_) < _MIN_EIGENVALUE).any():
             k = int(np.argmin(np.abs(self.eigenvalues_)))
             raise ValueError(
                 f"Component {k} has the eigenvalue 0 and cannot be extended to new points with "
@@ -226,7 +226,7 @@ class DiffusionMap(Embedding):
 def _uniform(W: Any, density: FloatArray) -> FloatArray:
     """Return factors of the points with which all weighted sums of kernels are about equal."""
     factors = 1.0 / density
-    for _ in range(_UNIFORM_STEPS - 1):
+    for _ in range(_N_UNIFORM_STEPS - 1):
         sums = np.asarray(W @ factors).ravel()
         if not (sums > 0).all():
             raise ValueError(
@@ -256,10 +256,10 @@ def _scaled(W: Any, factors: FloatArray) -> Any:
     return W * np.outer(factors, factors)
 
 
-def _check_number(name: str, value: Any, most: float) -> None:
-    """Raise a ValueError unless a parameter is a number from 0 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= most:
-        limit = "at least 0" if most == np.inf else f"from 0 to {most:g}"
+def _check_number(name: str, value: Any, maximum: float) -> None:
+    """Raise a ValueError unless a parameter is a number from 0 to `maximum`."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= maximum:
+        limit = "at least 0" if maximum == np.inf else f"from 0 to {maximum:g}"
         raise ValueError(f"{name} must be a number, {limit}; got {value!r}.")
     if float(value) == np.inf:
         raise ValueError(f"{name} must be finite; got {value!r}.")

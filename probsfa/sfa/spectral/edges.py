@@ -24,7 +24,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 
 from probsfa._typing import FloatArray
-from probsfa.graphs._sparse import TREE_FEATURES, neighbor_edges
+from probsfa.graphs._sparse import MAX_TREE_FEATURES, neighbor_edges
 from probsfa.sfa.spectral.laplacian import is_sparse
 
 __all__ = [
@@ -42,8 +42,8 @@ __all__ = [
 
 IntArray = NDArray[np.intp]
 
-_BLOCK = 2**22  # distances in memory at a time
-_NEIGHBOR = 7  # as in Zelnik-Manor & Perona (2004)
+_BLOCK_SIZE = 2**22  # distances in memory at a time
+_NEIGHBOR_RANK = 7  # as in Zelnik-Manor & Perona (2004)
 
 
 class NewEdges(NamedTuple):
@@ -124,14 +124,22 @@ class NeighborEdges:
         n_rows = rows.shape[0]
         borders = np.arange(0, nearest.size + 1, self.count + 1)
         halves = (np.full(nearest.size, 0.5), nearest.ravel(), borders)
-        weights = sp.csr_array(halves, shape=(n_rows, self.points.shape[0])) + 0.5 * self._taken_in(rows)
+        weights = sp.csr_array(halves, shape=(n_rows, self.points.shape[0])) + 0.5 * self._edges_within_radii(
+            rows
+        )
         first = nearest[:, 0]
-        same = distances[:, 0] == 0.0
-        if same.any():
+        is_training_point = distances[:, 0] == 0.0
+        if is_training_point.any():
             pick = sp.csr_array(
-                (np.ones(same.sum()), (np.flatnonzero(same), first[same])), shape=weights.shape
+                (
+                    np.ones(is_training_point.sum()),
+                    (np.flatnonzero(is_training_point), first[is_training_point]),
+                ),
+                shape=weights.shape,
             )
-            weights = sp.diags_array((~same).astype(np.float64)) @ weights + pick @ self._edges + pick
+            weights = (
+                sp.diags_array((~is_training_point).astype(np.float64)) @ weights + pick @ self._edges + pick
+            )
         weights = sp.csr_array(weights)
         own = np.asarray(weights[np.arange(n_rows), first], dtype=np.float64).ravel()
         return NewEdges(weights, np.ones(n_rows), own, first)
@@ -143,24 +151,24 @@ class NeighborEdges:
         if self.count + 2 > n:
             return np.full(n, np.inf)
         radii = np.empty(n)
-        size = max(1, _BLOCK // self.cells_per_row())
+        size = max(1, _BLOCK_SIZE // self.cells_per_row())
         for start in range(0, n, size):
             block = slice(start, start + size)
             distances, _ = nearest_points(self.points, self.points[block], self.count + 2)
             radii[block] = (distances[:, -2] + distances[:, -1]) / 2  # the first is the point itself
         return radii
 
-    def _taken_in(self, rows: Any) -> sp.csr_array:
+    def _edges_within_radii(self, rows: Any) -> sp.csr_array:
         """Return ones where a new point lies within the radius of a training point, (N, n)."""
         n = self.points.shape[0]
-        if self.points.shape[1] <= TREE_FEATURES:
-            found = cKDTree(rows).query_ball_point(self.points, self._radii, workers=effective_n_jobs(-1))
-            sizes = np.fromiter(map(len, found), dtype=np.intp, count=n)
-            members = np.concatenate([np.asarray(part, dtype=np.intp) for part in found])
-            taken = (np.ones(len(members)), (members, np.repeat(np.arange(n), sizes)))
-            return sp.csr_array(taken, shape=(len(rows), n))
+        if self.points.shape[1] <= MAX_TREE_FEATURES:
+            indices = cKDTree(rows).query_ball_point(self.points, self._radii, workers=effective_n_jobs(-1))
+            sizes = np.fromiter(map(len, indices), dtype=np.intp, count=n)
+            members = np.concatenate([np.asarray(part, dtype=np.intp) for part in indices])
+            entries = (np.ones(len(members)), (members, np.repeat(np.arange(n), sizes)))
+            return sp.csr_array(entries, shape=(len(rows), n))
         squared = self._radii**2
-        size = max(1, _BLOCK // n)
+        size = max(1, _BLOCK_SIZE // n)
         blocks = [
             sp.csr_array(
                 euclidean_distances(rows[start : start + size], self.points, squared=True) <= squared,
@@ -185,12 +193,12 @@ def local_scales(squared: FloatArray) -> FloatArray:
     ndarray (N,)
         If seven neighbours are equal to a point, the distance to the nearest that differs.
     """
-    place = min(_NEIGHBOR, squared.shape[1] - 1)
-    found: FloatArray = np.partition(squared, place, axis=1)[:, place]
-    for i in np.flatnonzero(found <= 0.0):
+    rank = min(_NEIGHBOR_RANK, squared.shape[1] - 1)
+    squared_distances: FloatArray = np.partition(squared, rank, axis=1)[:, rank]
+    for i in np.flatnonzero(squared_distances <= 0.0):
         different = squared[i][squared[i] > 0.0]
-        found[i] = different.min() if len(different) else 1.0
-    return np.sqrt(found)
+        squared_distances[i] = different.min() if len(different) else 1.0
+    return np.sqrt(squared_distances)
 
 
 class HeatEdges:
@@ -300,19 +308,21 @@ class DistanceEdges:
         others = rows != columns
         rows, columns, values = rows[others], columns[others], values[others]
         rank = _rank_in_row(rows, self.n)
-        held = np.bincount(rows, minlength=self.n)
-        if held.min() < count:
+        n_distances = np.bincount(rows, minlength=self.n)
+        if n_distances.min() < count:
             raise ValueError(
-                f"X[{int(held.argmin())}] has {held.min()} distances to other points; "
+                f"X[{int(n_distances.argmin())}] has {n_distances.min()} distances to other points; "
                 f"n_neighbors={count + 1} requires {count} (the point itself is one neighbour)."
             )
-        near = rank < count
-        directed = sp.csr_array((np.ones(near.sum()), (rows[near], columns[near])), shape=distances.shape)
+        is_neighbor = rank < count
+        directed = sp.csr_array(
+            (np.ones(is_neighbor.sum()), (rows[is_neighbor], columns[is_neighbor])), shape=distances.shape
+        )
         self._edges = sp.csr_array((directed + directed.T) * 0.5)
-        last, after = np.full(self.n, np.inf), np.full(self.n, np.inf)
-        last[rows[rank == count - 1]] = values[rank == count - 1]
-        after[rows[rank == count]] = values[rank == count]
-        self._radii = np.where(np.isfinite(after), (last + after) / 2, last)
+        last_distance, next_distance = np.full(self.n, np.inf), np.full(self.n, np.inf)
+        last_distance[rows[rank == count - 1]] = values[rank == count - 1]
+        next_distance[rows[rank == count]] = values[rank == count]
+        self._radii = np.where(np.isfinite(next_distance), (last_distance + next_distance) / 2, last_distance)
 
     def training(self, loops: bool) -> Any:
         """Return the weights, sparse."""
@@ -327,16 +337,19 @@ class DistanceEdges:
         n_rows = rows.shape[0]
         row, column, value = _sorted_rows(rows)
         rank = _rank_in_row(row, n_rows)
-        lonely = np.bincount(row, minlength=n_rows) == 0
-        if lonely.any():
-            raise ValueError(f"X[{int(np.argmax(lonely))}] has no distance to any training point.")
+        isolated = np.bincount(row, minlength=n_rows) == 0
+        if isolated.any():
+            raise ValueError(f"X[{int(np.argmax(isolated))}] has no distance to any training point.")
         weights = 0.5 * (rank <= self.count) + 0.5 * (value <= self._radii[column])
         first = column[rank == 0]
-        same = value[rank == 0] == 0.0
-        edges = sp.csr_array((weights * ~same[row], (row, column)), shape=rows.shape)
-        if same.any():
-            chosen = (np.ones(same.sum()), (np.flatnonzero(same), first[same]))
-            pick = sp.csr_array(chosen, shape=rows.shape)
+        is_training_point = value[rank == 0] == 0.0
+        edges = sp.csr_array((weights * ~is_training_point[row], (row, column)), shape=rows.shape)
+        if is_training_point.any():
+            selected = (
+                np.ones(is_training_point.sum()),
+                (np.flatnonzero(is_training_point), first[is_training_point]),
+            )
+            pick = sp.csr_array(selected, shape=rows.shape)
             edges = edges + pick @ self._edges + pick
         edges = sp.csr_array(edges)
         own = np.asarray(edges[np.arange(n_rows), first], dtype=np.float64).ravel()
@@ -346,22 +359,24 @@ class DistanceEdges:
 def _relative(exponent: FloatArray) -> NewEdges:
     """Return ``exp(-exponent)`` relative to the maximum of each row."""
     nearest = exponent.argmin(axis=1).astype(np.intp)
-    least = exponent[np.arange(len(exponent)), nearest]
-    weights: FloatArray = np.exp(least[:, None] - exponent)
-    return NewEdges(weights, np.exp(-least), np.ones(len(exponent)), nearest)
+    minimum = exponent[np.arange(len(exponent)), nearest]
+    weights: FloatArray = np.exp(minimum[:, None] - exponent)
+    return NewEdges(weights, np.exp(-minimum), np.ones(len(exponent)), nearest)
 
 
 def nearest_points(points: Any, rows: Any, count: int) -> tuple[FloatArray, IntArray]:
     """Return distances (N, count), ascending, and the indices of the training points."""
-    if points.shape[1] <= TREE_FEATURES:
-        measured, found = cKDTree(points).query(rows, count, workers=effective_n_jobs(-1))
-        return np.reshape(measured, (-1, count)), np.reshape(found, (-1, count)).astype(np.intp)
+    if points.shape[1] <= MAX_TREE_FEATURES:
+        distances, indices = cKDTree(points).query(rows, count, workers=effective_n_jobs(-1))
+        return np.reshape(distances, (-1, count)), np.reshape(indices, (-1, count)).astype(np.intp)
     nearest: IntArray = (
         NearestNeighbors(n_neighbors=count).fit(points).kneighbors(rows, return_distance=False)
     )
     if is_sparse(rows):
-        apart = rows[np.repeat(np.arange(rows.shape[0]), count)] - points[nearest.ravel()]
-        return _ascending(np.sqrt(np.asarray(apart.power(2).sum(axis=1)).reshape(nearest.shape)), nearest)
+        differences = rows[np.repeat(np.arange(rows.shape[0]), count)] - points[nearest.ravel()]
+        return _ascending(
+            np.sqrt(np.asarray(differences.power(2).sum(axis=1)).reshape(nearest.shape)), nearest
+        )
     # The search computes squared distances by cancellation; distances of its results are recomputed.
     distances = np.linalg.norm(rows[:, None, :] - points[nearest], axis=2)
     return _ascending(distances, nearest)
@@ -401,9 +416,11 @@ def _rank_in_row(rows: IntArray, n_rows: int) -> IntArray:
 # that point; it is a continuous function of the weights.
 
 
-_ON_TOP = 1e-6  # relative to a self-weight of 1: such a close new point is treated as the training point
-_LEAST_ROOM = 1e-2
-_LEAST_DECAY = 1e-8  # of 1 - lambda: below it, rounding errors dominate
+_COINCIDENCE_TOL = (
+    1e-6  # relative to a self-weight of 1: such a close new point is treated as the training point
+)
+_MIN_DENOMINATOR = 1e-2
+_MIN_EIGENVALUE = 1e-8  # of 1 - lambda: below it, rounding errors dominate
 
 
 def extend_random_walk(
@@ -449,7 +466,7 @@ def extend_random_walk(
         # denominator does not vanish.
         mean = mean + np.outer(others, np.maximum(-decay, 0.0)) * vectors[edges.nearest]
         decay = np.maximum(decay, 0.0)
-    elif (np.abs(decay) < _LEAST_DECAY).any():
+    elif (np.abs(decay) < _MIN_EIGENVALUE).any():
         raise ValueError(
             f"Component {int(np.argmin(np.abs(decay)))} has the eigenvalue 1 and cannot be extended to new "
             "points. Use fewer components."
@@ -482,16 +499,22 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     total = np.asarray(edges.weights.sum(axis=1)).ravel()
     if not (total > 0).all():
         raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
-    own = edges.own * edges.scale
+    self_weights = edges.own * edges.scale
     room = (total * edges.scale)[:, None] - eigenvalues
     # At a training point numerator and denominator are both zero; the coordinate is that of the embedding.
-    known = (room <= _LEAST_ROOM) & (own >= 1.0 - _ON_TOP)[:, None] & (edges.nearest >= 0)[:, None]
-    if ((room <= 0) & ~known).any():
-        i, k = np.argwhere((room <= 0) & ~known)[0]
+    is_training_point = (
+        (room <= _MIN_DENOMINATOR)
+        & (self_weights >= 1.0 - _COINCIDENCE_TOL)[:, None]
+        & (edges.nearest >= 0)[:, None]
+    )
+    if ((room <= 0) & ~is_training_point).any():
+        i, k = np.argwhere((room <= 0) & ~is_training_point)[0]
         raise ValueError(
             f"X[{i}] has the degree {total[i] * edges.scale[i]:g}, not more than eigenvalue {k}, "
             f"{eigenvalues[k]:g}, so the unnormalised embedding cannot be extended to it. Use "
             "normalization='random_walk'."
         )
-    extended = np.asarray(edges.weights @ vectors) * edges.scale[:, None] / np.where(known, 1.0, room)
-    return np.where(known, vectors[edges.nearest], extended)
+    extended = (
+        np.asarray(edges.weights @ vectors) * edges.scale[:, None] / np.where(is_training_point, 1.0, room)
+    )
+    return np.where(is_training_point, vectors[edges.nearest], extended)

@@ -26,7 +26,7 @@ from probsfa.sfa.spectral.laplacian import GraphSpectrum, graph_spectrum, spectr
 
 __all__ = ["LaplacianEigenmaps", "spectrum_of_graph", "warn_if_disconnected"]
 
-_USUAL_WEIGHTS = (1e-100, 1e100)  # graphs with a maximum weight outside are rescaled: squares overflow
+_WEIGHT_RANGE = (1e-100, 1e100)  # graphs with a maximum weight outside are rescaled: squares overflow
 
 
 @lists_in_lists_out
@@ -224,16 +224,20 @@ def spectrum_of_graph(
         spectrum = _low_rank_spectrum(W, mass, n_components)
     else:
         scale = _scale_of_weights(W)
-        plain = normalization == "unnormalized"
+        is_unnormalized = normalization == "unnormalized"
         scaled = W if scale == 1.0 else W / scale
-        spectrum = graph_spectrum(scaled, mass if plain else mass / scale, n_components, method=method)
-        if plain:
+        spectrum = graph_spectrum(
+            scaled, mass if is_unnormalized else mass / scale, n_components, method=method
+        )
+        if is_unnormalized:
             spectrum = spectrum._replace(eigenvalues=spectrum.eigenvalues * scale)
         else:
             spectrum = spectrum._replace(vectors=spectrum.vectors / np.sqrt(scale))  # y' D y = 1
     # the inputs for the sign rule are the indicators of the single points
-    part = (mass / mass.sum())[:, None]
-    signs = canonical_signs(spectrum.vectors * part, np.sqrt(part * (1 - part))[:, 0])
+    mass_fractions = (mass / mass.sum())[:, None]
+    signs = canonical_signs(
+        spectrum.vectors * mass_fractions, np.sqrt(mass_fractions * (1 - mass_fractions))[:, 0]
+    )
     y = spectrum.vectors * signs
     if normalization == "symmetric":
         y = y * np.sqrt(mass)[:, None]
@@ -251,7 +255,7 @@ def _low_rank_spectrum(W: LowRankAffinity, mass: FloatArray, n_components: int) 
 def _scale_of_weights(W: Any) -> float:
     """Return a power of two to divide weights by: 1 if their products neither overflow nor underflow."""
     largest = float(W.max())
-    if largest == 0.0 or _USUAL_WEIGHTS[0] <= largest <= _USUAL_WEIGHTS[1]:
+    if largest == 0.0 or _WEIGHT_RANGE[0] <= largest <= _WEIGHT_RANGE[1]:
         return 1.0
     return float(2.0 ** np.floor(np.log2(largest)))
 

@@ -38,11 +38,11 @@ __all__ = [
     "spectrum_by_products",
 ]
 
-_DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and finds repeated eigenvalues
-_PROBE_STEPS = 5
-_LANCZOS_EXTRA = 3  # additional eigenvectors, because the last requested ones may be close together
+_MAX_DENSE_ROWS = 300  # below, a full eigendecomposition takes milliseconds and finds repeated eigenvalues
+_N_PROBE_STEPS = 5
+_N_EXTRA_VECTORS = 3  # additional eigenvectors, because the last requested ones may be close together
 _LANCZOS_TOL = 1e-13  # relative to the largest eigenvalue; 0 is machine precision and costs a quarter more
-_RATIO_BASIS = 14  # vectors in addition to the requested ones: the fewest solves on curves and surfaces
+_N_EXTRA_BASIS = 14  # vectors in addition to the requested ones: the fewest solves on curves and surfaces
 _PROBE_TOL = 1e-5  # of the residual; the resulting lower bound of the eigenvalue is far tighter
 
 
@@ -139,8 +139,8 @@ def spectrum_by_products(W: Any, mass: FloatArray, n_components: int) -> GraphSp
     root = np.sqrt(mass)
     z = _smoothest_by_lanczos(W, degrees, root, n_components)
     values, y = _ritz(W, degrees, z, root)
-    least = len(mass) * np.finfo(np.float64).eps * float(np.max(degrees / mass))
-    values[values <= least] = 0.0
+    minimum = len(mass) * np.finfo(np.float64).eps * float(np.max(degrees / mass))
+    values[values <= minimum] = 0.0
     return GraphSpectrum(values, y, 1 + int(np.sum(values == 0.0)), "lanczos")
 
 
@@ -174,7 +174,7 @@ def choose_method(W: Any, n_components: int) -> str:
     {"dense", "elimination", "lanczos"}
     """
     n = W.shape[0]
-    if n <= _DENSE_ROWS or 4 * n_components >= n:
+    if n <= _MAX_DENSE_ROWS or 4 * n_components >= n:
         return "dense"
     if not is_sparse(W):
         return "elimination"
@@ -200,13 +200,13 @@ def _edges_that_count(W: Any) -> Any:
         W = _short_indices(sp.csr_array(W))
         degrees = np.asarray(W.sum(axis=1)).ravel()
         busiest = int(np.diff(W.indptr).max(initial=1))
-        least = busiest * np.finfo(np.float64).eps * degrees.max(initial=0.0)
-        if W.data.min(initial=np.inf) > least and not W.diagonal().any():
+        minimum = busiest * np.finfo(np.float64).eps * degrees.max(initial=0.0)
+        if W.data.min(initial=np.inf) > minimum and not W.diagonal().any():
             return W
         W = W.tocoo()
         floor = busiest * np.finfo(np.float64).eps * np.sqrt(degrees[W.row] * degrees[W.col])
-        kept = (W.row != W.col) & (W.data > floor)
-        return sp.csr_array((W.data[kept], (W.row[kept], W.col[kept])), shape=W.shape)
+        retained = (W.row != W.col) & (W.data > floor)
+        return sp.csr_array((W.data[retained], (W.row[retained], W.col[retained])), shape=W.shape)
     W = np.array(W, dtype=np.float64)
     np.fill_diagonal(W, 0.0)
     root = np.sqrt(W.sum(axis=1))
@@ -237,9 +237,11 @@ def _contrasts(
     parts = _by_component(labels, n_connected) if count else []
     weights = np.array([mass[part].sum() for part in parts])
     for j in range(count):
-        here, later = weights[j], weights[j + 1 :].sum()
-        vectors[np.concatenate(parts[j + 1 :]), j] = -np.sqrt(here / later / (here + later))
-        vectors[parts[j], j] = np.sqrt(later / here / (here + later))
+        weight, remaining_weight = weights[j], weights[j + 1 :].sum()
+        vectors[np.concatenate(parts[j + 1 :]), j] = -np.sqrt(
+            weight / remaining_weight / (weight + remaining_weight)
+        )
+        vectors[parts[j], j] = np.sqrt(remaining_weight / weight / (weight + remaining_weight))
     return np.zeros(count, dtype=np.float64), vectors
 
 
@@ -249,20 +251,20 @@ def _smallest_of_all(
     """Merge the spectra of the components."""
     spectra = [eigenvalues for _, eigenvalues, _ in solved]
     values = np.concatenate(spectra)
-    owner = np.concatenate([np.full(len(spectrum), i) for i, spectrum in enumerate(spectra)])
+    component = np.concatenate([np.full(len(spectrum), i) for i, spectrum in enumerate(spectra)])
     column = np.concatenate([np.arange(len(spectrum)) for spectrum in spectra])
-    chosen = np.argsort(values, kind="stable")[:count]
-    vectors = np.zeros((n, len(chosen)), dtype=np.float64)
-    for j, k in enumerate(chosen):
-        part, _, inside = solved[owner[k]]
+    selected = np.argsort(values, kind="stable")[:count]
+    vectors = np.zeros((n, len(selected)), dtype=np.float64)
+    for j, k in enumerate(selected):
+        part, _, inside = solved[component[k]]
         vectors[part, j] = inside[:, column[k]]
-    return values[chosen], vectors
+    return values[selected], vectors
 
 
 def _solve_connected(W: Any, mass: FloatArray, count: int, method: str) -> tuple[FloatArray, FloatArray, str]:
     """Solve one connected graph: eigenvalues, vectors with unit mass, and the method used."""
     n = W.shape[0]
-    how = choose_method(W, count) if method == "auto" or n <= _DENSE_ROWS else method
+    how = choose_method(W, count) if method == "auto" or n <= _MAX_DENSE_ROWS else method
     degrees = np.asarray(W.sum(axis=1)).ravel()
     root = np.sqrt(mass)
     null = root / np.linalg.norm(root)
@@ -324,44 +326,50 @@ def _leading_vectors(
     eigenvalue. With `ratio` the operator is an inverse, whose leading eigenvalues are well separated.
     """
     basis, values = null[:, None], np.zeros(0, dtype=np.float64)
-    wanted = count if ratio else min(count + _LANCZOS_EXTRA, len(null) - 3)
-    while wanted:
-        new_values, new = _lanczos(product, basis, wanted, ratio, tol=_LANCZOS_TOL)
+    n_requested = count if ratio else min(count + _N_EXTRA_VECTORS, len(null) - 3)
+    while n_requested:
+        new_values, new = _lanczos(product, basis, n_requested, ratio, tol=_LANCZOS_TOL)
         basis, values = np.hstack([basis, new]), np.concatenate([values, new_values])
-        least = np.sort(values)[-count]
-        wanted = int(_largest_left(product, basis, ratio) > least * (1 + 1e-8))
+        minimum = np.sort(values)[-count]
+        n_requested = int(_largest_left(product, basis, ratio) > minimum * (1 + 1e-8))
     order = np.argsort(-values, kind="stable")[:count]
     return _orthonormal(basis[:, 1:][:, order])
 
 
 def _lanczos(
-    product: Callable[[FloatArray], FloatArray], known: FloatArray, count: int, ratio: bool, tol: float
+    product: Callable[[FloatArray], FloatArray],
+    initial_vectors: FloatArray,
+    count: int,
+    ratio: bool,
+    tol: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Run Lanczos iteration in the orthogonal complement of `known`."""
-    n = len(known)
+    """Run Lanczos iteration in the orthogonal complement of `initial_vectors`."""
+    n = len(initial_vectors)
 
     def deflated(x: FloatArray) -> FloatArray:
-        x = x - known @ (known.T @ x)
+        x = x - initial_vectors @ (initial_vectors.T @ x)
         y = product(x)
-        return y - known @ (known.T @ y)
+        return y - initial_vectors @ (initial_vectors.T @ y)
 
     start = np.random.default_rng(0).standard_normal(n)
-    basis = min(n, count + _RATIO_BASIS if ratio else max(2 * count + 1, 50))
+    basis = min(n, count + _N_EXTRA_BASIS if ratio else max(2 * count + 1, 50))
     operator = LinearOperator((n, n), matvec=deflated, dtype=np.float64)
-    start -= known @ (known.T @ start)
+    start -= initial_vectors @ (initial_vectors.T @ start)
     return eigsh(operator, k=count, which="LA", v0=start, ncv=basis, maxiter=100 * n, tol=tol)
 
 
-def _largest_left(product: Callable[[FloatArray], FloatArray], known: FloatArray, ratio: bool) -> float:
-    """Estimate a lower bound of the largest eigenvalue in the complement of `known`."""
-    if known.shape[1] >= len(known) - 2:
+def _largest_left(
+    product: Callable[[FloatArray], FloatArray], initial_vectors: FloatArray, ratio: bool
+) -> float:
+    """Estimate a lower bound of the largest eigenvalue in the complement of `initial_vectors`."""
+    if initial_vectors.shape[1] >= len(initial_vectors) - 2:
         return 0.0
     if not ratio:  # the eigenvalues are close together, so only a converged search is reliable
-        return float(_lanczos(product, known, 1, ratio, tol=_PROBE_TOL)[0][0])
-    x = np.random.default_rng(1).standard_normal(len(known))
-    V, AV = known[:, :0], known[:, :0]
-    for _ in range(_PROBE_STEPS):
-        for basis in (known, V, known, V):
+        return float(_lanczos(product, initial_vectors, 1, ratio, tol=_PROBE_TOL)[0][0])
+    x = np.random.default_rng(1).standard_normal(len(initial_vectors))
+    V, AV = initial_vectors[:, :0], initial_vectors[:, :0]
+    for _ in range(_N_PROBE_STEPS):
+        for basis in (initial_vectors, V, initial_vectors, V):
             x = x - basis @ (basis.T @ x)
         V = np.column_stack([V, x / np.linalg.norm(x)])
         x = product(V[:, -1])

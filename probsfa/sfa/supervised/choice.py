@@ -27,7 +27,7 @@ __all__ = [
     "Options",
     "canonical_order",
     "choose",
-    "first_least",
+    "first_minimum",
     "folds_of_classes",
     "folds_of_rows",
     "whole_blocks",
@@ -37,7 +37,7 @@ IntArray = NDArray[np.intp]
 Folds = list[tuple[IntArray, IntArray]]
 _Features = tuple[FloatArray, FloatArray, FloatArray]  # training and held-out features, delta values
 Loss = Callable[[Any, FloatArray, NDArray[Any]], FloatArray]  # at every temperature
-_EQUAL = 1e-9  # relative; losses closer than this differ by rounding
+_EQUALITY_TOL = 1e-9  # relative; losses closer than this differ by rounding
 
 
 class Basis(NamedTuple):
@@ -202,7 +202,7 @@ class _Data(NamedTuple):
     folds: Sequence[tuple[IntArray, IntArray]]
 
 
-class _Tried(NamedTuple):
+class _Candidate(NamedTuple):
     """A basis with one shrinkage intensity, its features in every fold, and their losses.
 
     Attributes
@@ -224,36 +224,36 @@ class _Tried(NamedTuple):
     @property
     def place(self) -> tuple[int, int, int]:
         """Number of features, step and temperature of the smallest loss."""
-        j, k, t = np.unravel_index(first_least(self.total), self.total.shape)
+        j, k, t = np.unravel_index(first_minimum(self.total), self.total.shape)
         return int(j), int(k), int(t)
 
     @property
     def least(self) -> FloatArray:
         """The losses of this combination in every fold, (F,)."""
-        least: FloatArray = self.table[(slice(None), *self.place)]
-        return least
+        minimum: FloatArray = self.table[(slice(None), *self.place)]
+        return minimum
 
 
-def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) -> _Tried:
+def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) -> _Candidate:
     """Return the basis and the shrinkage that are best with the first steps, and the losses of all steps."""
     probes, others = options.steps[: options.n_probes], options.steps[options.n_probes :]
-    tried = []
+    candidates = []
     for basis in bases:
         of_folds = [list(_features(data, basis, options, *fold)) for fold in data.folds]
         for s, features in zip(basis.shrinkage, map(list, zip(*of_folds, strict=True)), strict=True):
             table = _losses(data, features, options, probes, loss)
-            tried.append(_Tried(basis._replace(shrinkage=[s]), features, table))
-    best = tried[first_least(np.array([one.total.min() for one in tried]))]
+            candidates.append(_Candidate(basis._replace(shrinkage=[s]), features, table))
+    best = candidates[first_minimum(np.array([candidate.total.min() for candidate in candidates]))]
     if not others:
         return best
     table = _losses(data, best.features, options, others, loss)
     return best._replace(table=np.concatenate([best.table, table], axis=2))
 
 
-def first_least(losses: FloatArray) -> int:
+def first_minimum(losses: FloatArray) -> int:
     """Return the first (flat) index of the smallest loss; losses that differ by rounding count as equal."""
-    least = losses.min()
-    return int(np.argmax(losses <= least + _EQUAL * abs(least)))
+    minimum = losses.min()
+    return int(np.argmax(losses <= minimum + _EQUALITY_TOL * abs(minimum)))
 
 
 def _losses(
@@ -267,16 +267,17 @@ def _losses(
     shape = len(features), len(options.n_components), len(steps), len(options.temperatures)
     table = np.zeros(shape, dtype=np.float64)
     for i, (train, held_out) in enumerate(data.folds):
-        inside, outside, deltas = features[i]
-        known, judged = data.targets[train], data.targets[held_out]
-        tried: dict[int, list[FloatArray]] = {}
+        train_features, test_features, deltas = features[i]
+        known, tested = data.targets[train], data.targets[held_out]
+        losses_by_count: dict[int, list[FloatArray]] = {}
         for j, count in enumerate(options.n_components):
             K = whole_blocks(deltas, count) if len(options.n_components) > 1 else count
-            if K not in tried:
-                tried[K] = [
-                    loss(clone(step).fit(inside[:, :K], known), outside[:, :K], judged) for step in steps
+            if K not in losses_by_count:
+                losses_by_count[K] = [
+                    loss(clone(step).fit(train_features[:, :K], known), test_features[:, :K], tested)
+                    for step in steps
                 ]
-            table[i, j] = tried[K]
+            table[i, j] = losses_by_count[K]
     return np.where(np.isfinite(table), table, np.inf)
 
 
@@ -302,40 +303,40 @@ def _features(
     data: _Data, basis: Basis, options: Options, train: IntArray, held_out: IntArray
 ) -> Iterator[_Features]:
     """Yield features of training and held-out samples and their delta values for every shrinkage."""
-    whole = isinstance(basis.graph, TrainingGraph)  # cannot be rebuilt for a subset of the samples
-    rows = data.X if whole else data.X[train]
+    is_fixed_graph = isinstance(basis.graph, TrainingGraph)  # cannot be rebuilt for a subset of the samples
+    rows = data.X if is_fixed_graph else data.X[train]
     of_train = np.bincount(data.sequence[train])
-    labels = data.labels if whole else data.labels[train]
+    labels = data.labels if is_fixed_graph else data.labels[train]
     graph = build_graph(basis.graph, rows, labels, lengths=of_train[of_train > 0])
     expander = Expander.fit(basis.expansion, rows)
-    expanded, outside = expander(rows), expander(data.X[held_out])
+    expanded, test_rows = expander(rows), expander(data.X[held_out])
     K = options.n_components[-1] + 1  # the next one shows whether the last block of equal values is complete
     intensities, target = basis.shrinkage, basis.target
     n_varying = int(np.sum(np.ptp(expanded, axis=0) > 0))
-    wide = len(expanded) <= n_varying
+    more_columns_than_rows = len(expanded) <= n_varying
     if target == "diagonal" or "auto" in intensities:
         moments = graph_moments(graph, expanded)
         intensities = [
             ledoit_wolf(graph, expanded, moments, target) if isinstance(s, str) else s for s in intensities
         ]
-        if wide and target == "diagonal" and any(intensities):
+        if more_columns_than_rows and target == "diagonal" and any(intensities):
             units = _noise_units(moments)
             if units is not None:
-                expanded, outside, target = expanded / units, outside / units, "identity"
+                expanded, test_rows, target = expanded / units, test_rows / units, "identity"
                 n_varying = int(np.isfinite(units).sum())
     if target == "identity":
-        if wide:
-            expanded, outside = _in_row_space(expanded, outside)
+        if more_columns_than_rows:
+            expanded, test_rows = _in_row_space(expanded, test_rows)
         moments = graph_moments(graph, expanded)
         solutions = _shrunk_to_identity(moments, intensities, K, n_varying, data.rank_tol)
     else:
         solutions = (
             _slowest(shrunk_moments(moments, s, target), K, data.rank_tol) for s in map(float, intensities)
         )
-    inside = (expanded[train] if whole else expanded) - moments.mean
-    outside = outside - moments.mean
+    train_rows = (expanded[train] if is_fixed_graph else expanded) - moments.mean
+    test_rows = test_rows - moments.mean
     for solution in solutions:
-        yield inside @ solution.weights, outside @ solution.weights, solution.delta_values
+        yield train_rows @ solution.weights, test_rows @ solution.weights, solution.delta_values
 
 
 def _noise_units(moments: GraphMoments) -> FloatArray | None:
@@ -404,7 +405,7 @@ def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
 
 def _rounded(key: FloatArray) -> FloatArray:
     """Return numbers without their last digits, which depend on the order of summation."""
-    unit = _EQUAL * float(np.abs(key).max())
+    unit = _EQUALITY_TOL * float(np.abs(key).max())
     return np.round(key / unit) if unit > 0 else key
 
 
@@ -423,8 +424,8 @@ def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
         return []
     unit = _units(lengths, n_folds)
     n_units = int(unit[-1]) + 1
-    place = np.random.RandomState(0).permutation(n_units) % min(n_folds, n_units)
-    return _cut(place[unit], min(n_folds, n_units))
+    fold_of_unit = np.random.RandomState(0).permutation(n_units) % min(n_folds, n_units)
+    return _train_and_test_rows(fold_of_unit[unit], min(n_folds, n_units))
 
 
 def folds_of_classes(
@@ -448,15 +449,15 @@ def folds_of_classes(
         (of_unit[unit] != classes).any() or np.bincount(of_unit, minlength=classes.max() + 1).min() < 2
     ):
         unit, of_unit = np.arange(len(classes)), classes
-    place = np.full(len(of_unit), -1)
+    fold_of_unit = np.full(len(of_unit), -1)
     _, first_of_class = np.unique(of_unit, return_index=True)
     # Classes in the order of first occurrence, so that their names do not matter.
     for offset, k in enumerate(np.argsort(first_of_class)):
         members = np.flatnonzero(of_unit == k)
         if len(members) > 1:
-            dealt = np.random.RandomState(offset).permutation(members)
-            place[dealt] = (np.arange(len(members)) + offset) % n_folds
-    return _cut(place[unit], n_folds)
+            shuffled = np.random.RandomState(offset).permutation(members)
+            fold_of_unit[shuffled] = (np.arange(len(members)) + offset) % n_folds
+    return _train_and_test_rows(fold_of_unit[unit], n_folds)
 
 
 def _units(lengths: Sequence[int], n_folds: int) -> IntArray:
@@ -466,6 +467,8 @@ def _units(lengths: Sequence[int], n_folds: int) -> IntArray:
     return np.arange(sum(lengths))
 
 
-def _cut(place: IntArray, n_folds: int) -> list[tuple[IntArray, IntArray]]:
-    folds = ((np.flatnonzero(place != f), np.flatnonzero(place == f)) for f in range(n_folds))
+def _train_and_test_rows(fold_of_sample: IntArray, n_folds: int) -> list[tuple[IntArray, IntArray]]:
+    folds = (
+        (np.flatnonzero(fold_of_sample != f), np.flatnonzero(fold_of_sample == f)) for f in range(n_folds)
+    )
     return [(train, held_out) for train, held_out in folds if len(held_out) and len(train) > 1]

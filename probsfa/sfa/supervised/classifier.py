@@ -78,9 +78,9 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         factor = None
         for k, n in enumerate(counts):
             if self.pooling < 1:
-                own = centred[members == k]
+                own_group = centred[members == k]
                 weight = (1 - self.pooling) * n + self.pooling * len(X)
-                scatter = ((1 - self.pooling) * (own.T @ own) + self.pooling * pooled) / weight
+                scatter = ((1 - self.pooling) * (own_group.T @ own_group) + self.pooling * pooled) / weight
                 factor = None
             else:
                 scatter = pooled / len(X)
@@ -112,19 +112,19 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: FloatArray) -> NDArray[np.generic]:
         """Return the most probable class of every sample (N,)."""
-        chosen: NDArray[np.generic] = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
-        return chosen
+        labels: NDArray[np.generic] = self.classes_[self.predict_log_proba(X).argmax(axis=1)]
+        return labels
 
 
 # ---- classification by slow features: graph-based slow feature analysis with a classifier on top
 
 
-_POOLING = (1.0, 0.3, 0.1, 0.02, 0.0)
-_PROBES = 3  # steps that are tried with every expansion and shrinkage; the others only with the best
-_DAMPING = (0.1, 0.01, 0.3)
+_POOLING_WEIGHTS = (1.0, 0.3, 0.1, 0.02, 0.0)
+_N_PROBES = 3  # steps that are tried with every expansion and shrinkage; the others only with the best
+_DAMPING_VALUES = (0.1, 0.01, 0.3)
 _TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
-_FEW = 4  # samples of a class; with fewer, folds leave two for training
-_LEAST_LOG = float(np.log(1e-4))  # largest loss of a single held-out sample
+_MIN_CLASS_SIZE = 4  # samples of a class; with fewer, folds leave two for training
+_MIN_LOG_PROBABILITY = float(np.log(1e-4))  # largest loss of a single held-out sample
 
 
 def _classifier_has(name: str) -> Any:
@@ -265,23 +265,23 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
         steps = [self.classifier] if self.classifier is not None else _gaussians()
         counts: list[int] = [n_classes - 1] if self.n_components in (None, "auto") else [self.n_components]
         if self.n_components == "auto":
-            most = self._most_components(sequences.values)
-            counts = sorted({min(c, most) for c in (-(-(n_classes - 1) // 2), n_classes - 1, most)})
+            maximum = self._most_components(sequences.values)
+            counts = sorted({min(c, maximum) for c in (-(-(n_classes - 1) // 2), n_classes - 1, maximum)})
         options = Options(
             self._bases(),
             self._further,
             counts,
             steps,
-            n_probes=_PROBES,
+            n_probes=_N_PROBES,
             temperatures=_TEMPERATURES if self.classifier is None else (1.0,),
         )
-        if len(classes) < _FEW * n_classes:
+        if len(classes) < _MIN_CLASS_SIZE * n_classes:
             options = options.for_few()
         folds = folds_of_classes(self.cv, classes, sequences.lengths) if options.open else []
         choice = choose(
             self.rank_tol, sequences.values, labels, classes, options, folds, _loss, sequences.lengths
         )
-        features = self._fit_features(sequences, labels, choice, chosen=self.n_components == "auto")
+        features = self._fit_features(sequences, labels, choice, automatic=self.n_components == "auto")
         try:
             self.classifier_ = clone(choice.step).fit(features, classes)
         except IndexError:  # scikit-learn's linear discriminant analysis, where classes have no spread
@@ -329,7 +329,9 @@ class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator)
 
 def _gaussians() -> list[GaussianClassifier]:
     """Return the Gaussian classifiers to choose from, the simplest first."""
-    return [GaussianClassifier(pooling, damping) for damping in _DAMPING for pooling in _POOLING]
+    return [
+        GaussianClassifier(pooling, damping) for damping in _DAMPING_VALUES for pooling in _POOLING_WEIGHTS
+    ]
 
 
 def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> FloatArray:
@@ -343,7 +345,7 @@ def _loss(fitted: Any, features: FloatArray, classes: NDArray[np.intp]) -> Float
     else:
         with np.errstate(divide="ignore"):
             logs = np.log(fitted.predict_proba(features)[None, rows, column])
-    return -np.maximum(logs, _LEAST_LOG).sum(axis=1)
+    return -np.maximum(logs, _MIN_LOG_PROBABILITY).sum(axis=1)
 
 
 def _check_targets(labels: NDArray[Any]) -> None:
@@ -368,11 +370,11 @@ def _check_classes(names: NDArray[Any], classes: NDArray[np.intp]) -> None:
             "cannot be estimated. If y is a quantity, use GraphSFARegressor; otherwise use several samples "
             "of a class."
         )
-    alone = int(np.sum(sizes == 1))
-    if 2 * alone > len(names):
+    n_single = int(np.sum(sizes == 1))
+    if 2 * n_single > len(names):
         warnings.warn(
-            f"{alone} of the {len(names)} classes in y have one sample, which cannot be held out. If y is a "
-            "quantity, use GraphSFARegressor.",
+            f"{n_single} of the {len(names)} classes in y have one sample, which cannot be held out. If y "
+            "is a quantity, use GraphSFARegressor.",
             stacklevel=3,
         )
     if names.dtype.kind in "if" and names[0] == -1 and len(names) > 2 and names[1] >= 0:

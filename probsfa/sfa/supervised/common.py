@@ -62,7 +62,7 @@ def _is_images(X: Any) -> bool:
 # ---- products of principal components: quadratic functions of many columns
 
 
-_EQUAL = 1e-9  # relative; standard deviations closer than this are equal
+_EQUALITY_TOL = 1e-9  # relative; standard deviations closer than this are equal
 
 
 class PrincipalProducts(TransformerMixin, BaseEstimator):
@@ -101,10 +101,10 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
         rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
         # Rounding determines the order of components of equal variance: use all of them, or none.
-        apart = np.append(-np.diff(d[:rank]) > _EQUAL * d[0], True) if rank else np.array([True])
-        ends = np.flatnonzero(apart) + 1
+        is_distinct = np.append(-np.diff(d[:rank]) > _EQUALITY_TOL * d[0], True) if rank else np.array([True])
+        ends = np.flatnonzero(is_distinct) + 1
         K = int(max(ends[ends <= max(self.n_components, ends[0])]))
-        for block in blocks_of(apart[:K]):
+        for block in blocks_of(is_distinct[:K]):
             Vt[block] = canonical_axes(Vt[block].T, unit).T @ Vt[block]
         units = d[:K] / np.sqrt(len(X)) if rank else np.ones(K, dtype=np.float64)
         if not self.whiten:
@@ -124,9 +124,9 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
 _PRESETS = ("images",)
 # Shrinkage intensities. Small ones change exact results little, large ones are for few samples.
 _INTENSITIES = (0.01, 0.1, 0.3)  # in addition to no shrinkage and the estimate
-_IDENTITY = (0.02, 0.1, 0.3, 0.6, 0.9)
-_WHITE = (0.0, 0.01, 0.1)
-_MOST_COMPONENTS = 64  # limit of automatic choices
+_IDENTITY_INTENSITIES = (0.02, 0.1, 0.3, 0.6, 0.9)
+_WHITENING_INTENSITIES = (0.0, 0.01, 0.1)
+_MAX_COMPONENTS = 64  # limit of automatic choices
 
 
 class SlowFeatureStep:
@@ -182,9 +182,11 @@ class SlowFeatureStep:
                     "be images or sequences of rows. Pass images as one array: np.stack(X)."
                 )
             self._image_shape = shape
-        known = getattr(self, "_image_shape", None)
-        if shape is not None and known is not None and shape != known:
-            raise ValueError(f"X has images of shape {shape}; the training images had the shape {known}.")
+        training_shape = getattr(self, "_image_shape", None)
+        if shape is not None and training_shape is not None and shape != training_shape:
+            raise ValueError(
+                f"X has images of shape {shape}; the training images had the shape {training_shape}."
+            )
         return flat_images(X)
 
     def _order(self, sequences: Sequences, targets: NDArray[Any]) -> NDArray[np.intp]:
@@ -204,22 +206,31 @@ class SlowFeatureStep:
 
     def _bases(self) -> list[Basis]:
         """Return the first candidates of functions and shrinkage intensities."""
-        whole, graph = isinstance(self.graph, TrainingGraph), self._graph_of()
+        is_fixed_graph, graph = isinstance(self.graph, TrainingGraph), self._graph_of()
         if self.preset == "images":
-            return [Basis(PrincipalProducts(), "identity", ["auto"] if whole else _IDENTITY, graph)]
+            return [
+                Basis(
+                    PrincipalProducts(),
+                    "identity",
+                    ["auto"] if is_fixed_graph else _IDENTITY_INTENSITIES,
+                    graph,
+                )
+            ]
         expansion = None if self._open_expansion else self.expansion
         target = "diagonal" if self.shrinkage_target == "auto" else self.shrinkage_target
         if self.shrinkage is None:
             return [Basis(expansion, target, [0.0], graph)]
         if not isinstance(self.shrinkage, str):
             given: list[float | str] = [float(self.shrinkage)]
-        elif whole:
+        elif is_fixed_graph:
             given = ["auto"]  # fitted to all samples: cross-validation would always choose no shrinkage
         else:
             given = [0.0, *_INTENSITIES, "auto"]
         bases = [Basis(expansion, target, given, graph)]
-        if self.shrinkage_target == "auto" and not whole:
-            bases.append(Basis(expansion, "identity", _IDENTITY if len(given) > 1 else given, graph))
+        if self.shrinkage_target == "auto" and not is_fixed_graph:
+            bases.append(
+                Basis(expansion, "identity", _IDENTITY_INTENSITIES if len(given) > 1 else given, graph)
+            )
         return bases
 
     def _further(self, best: Basis, n_samples: int) -> list[Basis]:
@@ -230,12 +241,12 @@ class SlowFeatureStep:
         if not self._open_expansion or isinstance(self.graph, TrainingGraph) or self.shrinkage is None:
             return []
         standardize = best.target == "diagonal"
-        one = isinstance(self.shrinkage, str)
+        is_automatic = isinstance(self.shrinkage, str)
         bases = [
             Basis(
                 PrincipalProducts(n, standardize, whiten=True),
                 "diagonal",
-                _WHITE if one else [self.shrinkage],
+                _WHITENING_INTENSITIES if is_automatic else [self.shrinkage],
                 best.graph,
             )
             for n in self._few_components
@@ -245,7 +256,7 @@ class SlowFeatureStep:
             Basis(
                 PrincipalProducts(standardize=standardize),
                 "identity",
-                _IDENTITY if one else [self.shrinkage],
+                _IDENTITY_INTENSITIES if is_automatic else [self.shrinkage],
                 best.graph,
             )
         )
@@ -258,9 +269,11 @@ class SlowFeatureStep:
     def _most_components(self, X: FloatArray) -> int:
         """Return the maximum number of features to try."""
         expanded = self.preset is not None or self.expansion is not None
-        return _MOST_COMPONENTS if expanded else min(X.shape[1], _MOST_COMPONENTS)
+        return _MAX_COMPONENTS if expanded else min(X.shape[1], _MAX_COMPONENTS)
 
-    def _fit_features(self, sequences: Sequences, labels: Any, choice: Choice, *, chosen: bool) -> FloatArray:
+    def _fit_features(
+        self, sequences: Sequences, labels: Any, choice: Choice, *, automatic: bool
+    ) -> FloatArray:
         """Fit `gsfa_`; return the features of the samples, fewer if the rank is lower.
 
         A chosen number of features is reduced if it splits a block of equal delta values. There is no warning
@@ -275,19 +288,19 @@ class SlowFeatureStep:
             "shrinkage_target": basis.target,
         }
         X, lengths = sequences.values, sequences.lengths
-        wanted = n_components + 1 if chosen else n_components  # one more shows where a block ends
+        n_computed = n_components + 1 if automatic else n_components  # one more shows where a block ends
         with warnings.catch_warnings():
             if self.shrinkage == "auto" and not np.isnan(choice.loss):
                 warnings.filterwarnings("ignore", r"The \d+ rows have rank \d+")
             try:
-                self.gsfa_ = GraphSFA(wanted, **options).fit(X, labels, lengths=lengths)
+                self.gsfa_ = GraphSFA(n_computed, **options).fit(X, labels, lengths=lengths)
             except RankError:
                 if self.n_components is not None and self.n_components != "auto":
                     raise
                 if not in_time(basis.graph):  # the first fit issued all warnings
                     warnings.simplefilter("ignore")
                 self.gsfa_ = GraphSFA(None, **options).fit(X, labels, lengths=lengths)
-        if chosen:
+        if automatic:
             keep_components(self.gsfa_, whole_blocks(self.gsfa_.delta_values_, n_components))
         del self.gsfa_.graph_  # the features of new samples do not need it
         return self._features(X)

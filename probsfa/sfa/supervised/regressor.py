@@ -15,7 +15,7 @@ from probsfa._validation import check_count, check_estimator_type, check_positiv
 from probsfa.graphs import ring, union
 from probsfa.graphs._labels import LABEL_GRAPHS, check_labels, label_groups
 from probsfa.graphs.training_graph import TrainingGraph
-from probsfa.sfa.supervised.choice import Basis, Options, choose, first_least, folds_of_rows
+from probsfa.sfa.supervised.choice import Basis, Options, choose, first_minimum, folds_of_rows
 from probsfa.sfa.supervised.classifier import GaussianClassifier
 from probsfa.sfa.supervised.common import SlowFeatureStep, check_labelled, concatenated
 
@@ -25,9 +25,9 @@ __all__ = ["GraphSFARegressor", "RidgeStep", "SoftLabels"]
 
 
 _PENALTIES = np.logspace(-8, 3, 23)  # relative to the mean square of a column
-_KERNEL_CENTRES = 200
-_CONSTANT = 1e-8  # relative; with shrinkage, features of duplicated columns are rounding errors
-_MOST_PRODUCTS = 13  # number of features with products; 13 features have 91 products
+_N_KERNEL_CENTRES = 200
+_CONSTANT_TOL = 1e-8  # relative; with shrinkage, features of duplicated columns are rounding errors
+_MAX_FEATURES_OF_PRODUCTS = 13  # number of features with products; 13 features have 91 products
 
 
 class RidgeStep(RegressorMixin, BaseEstimator):
@@ -61,27 +61,29 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         penalties.
         """
         if self.basis == "kernel":
-            chosen = np.random.RandomState(0).permutation(len(X))[:_KERNEL_CENTRES]
-            self._centres = X[np.sort(chosen)]
+            selected = np.random.RandomState(0).permutation(len(X))[:_N_KERNEL_CENTRES]
+            self._centres = X[np.sort(selected)]
             spread = 2.0 * float(X.var(axis=0).sum())
             self._inverse = 1.0 / (2.0 * self.width**2 * (spread if spread > 0 else 1.0))
         Z = self._functions(X)
         self._mean, self._target = Z.mean(axis=0), y.mean(axis=0)
         scale = np.sqrt(np.mean((Z - self._mean) ** 2, axis=0))
-        common = np.sqrt(np.mean(scale**2))
-        own = np.full_like(scale, common) if self.basis == "kernel" else scale
+        common_scale = np.sqrt(np.mean(scale**2))
+        scales = np.full_like(scale, common_scale) if self.basis == "kernel" else scale
         self._scale = (
-            np.where(own > _CONSTANT * common, own, np.inf) if common > 0 else np.full_like(own, np.inf)
+            np.where(scales > _CONSTANT_TOL * common_scale, scales, np.inf)
+            if common_scale > 0
+            else np.full_like(scales, np.inf)
         )
         U, d, V = _decomposed((Z - self._mean) / self._scale)
         centred = y - self._target
         projected = U.T @ centred
         penalties = _PENALTIES * len(X)
-        kept = d**2 / (d**2 + penalties[:, None])
-        leverage = np.minimum(1.0 / len(X) + kept @ (U**2).T, 1 - 1e-9)
-        left_out = (centred - U @ (kept[:, :, None] * projected)) / (1 - leverage)[:, :, None]
+        retained = d**2 / (d**2 + penalties[:, None])
+        leverage = np.minimum(1.0 / len(X) + retained @ (U**2).T, 1 - 1e-9)
+        left_out = (centred - U @ (retained[:, :, None] * projected)) / (1 - leverage)[:, :, None]
         errors = np.mean(left_out**2, axis=(1, 2))
-        self.penalty_ = float(penalties[first_least(errors)])
+        self.penalty_ = float(penalties[first_minimum(errors)])
         gain = d / (d**2 + self.penalty_)
         self._weights = (V * gain) @ projected / self._scale[:, None]
         return self
@@ -95,7 +97,7 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         if self.basis == "linear":
             return X
         if self.basis == "quadratic":
-            i, j = np.triu_indices(min(X.shape[1], _MOST_PRODUCTS))
+            i, j = np.triu_indices(min(X.shape[1], _MAX_FEATURES_OF_PRODUCTS))
             return np.hstack([X, X[:, i] * X[:, j]])
         squares = np.sum(X**2, axis=1)[:, None] + np.sum(self._centres**2, axis=1) - 2 * X @ self._centres.T
         return np.exp(-self._inverse * np.maximum(squares, 0.0))
@@ -106,12 +108,12 @@ def _decomposed(Z: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
 
     Singular values below 1e-7 of the largest are discarded; the smallest penalty is far above their squares.
     """
-    tall = Z.shape[0] >= Z.shape[1]
-    values, vectors = np.linalg.eigh(Z.T @ Z if tall else Z @ Z.T)
-    kept = values > 1e-14 * max(float(values[-1]), 0.0)
-    d, vectors = np.sqrt(values[kept]), vectors[:, kept]
-    others = (Z @ vectors if tall else Z.T @ vectors) / d
-    return (others, d, vectors) if tall else (vectors, d, others)
+    has_more_rows = Z.shape[0] >= Z.shape[1]
+    values, vectors = np.linalg.eigh(Z.T @ Z if has_more_rows else Z @ Z.T)
+    retained = values > 1e-14 * max(float(values[-1]), 0.0)
+    d, vectors = np.sqrt(values[retained]), vectors[:, retained]
+    opposite_vectors = (Z @ vectors if has_more_rows else Z.T @ vectors) / d
+    return (opposite_vectors, d, vectors) if has_more_rows else (vectors, d, opposite_vectors)
 
 
 class SoftLabels(RegressorMixin, BaseEstimator):
@@ -155,12 +157,12 @@ class SoftLabels(RegressorMixin, BaseEstimator):
 # ---- regression by slow features: graph-based SFA followed by a regression
 
 
-_COUNTS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
+_COMPONENT_COUNTS = (1, 2, 3, 5, 8, 13, 21, 34, 64)
 # In simulations of 36 rotating objects, 8 of 9 with errors above 40 degrees explained less, and 1 with errors
 # below 20 degrees.
-_POOR = 0.5
-_WIDTHS = (0.4, 1.0, 2.5)
-_FEWEST_LABELS = 4  # a serial graph of fewer groups has no slow function of the label
+_MIN_PERIODIC_SCORE = 0.5
+_KERNEL_WIDTHS = (0.4, 1.0, 2.5)
+_MIN_LABELS = 4  # a serial graph of fewer groups has no slow function of the label
 
 
 class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
@@ -320,9 +322,9 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         fitted_to = targets if self.period is None else _on_circle(targets, self.period)
         if self.regressor is not None and fitted_to.shape[1] == 1:
             fitted_to = fitted_to[:, 0]
-        most = self._most_components(sequences.values)
+        maximum = self._most_components(sequences.values)
         auto = self.n_components is None or self.n_components == "auto"
-        counts = [c for c in _COUNTS if c < most] + [most] if auto else [self.n_components]
+        counts = [c for c in _COMPONENT_COUNTS if c < maximum] + [maximum] if auto else [self.n_components]
         options = Options(
             self._bases(), self._further, counts, self._steps(fitted_to.size // len(fitted_to)), n_probes=2
         )
@@ -331,7 +333,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
             self.rank_tol, sequences.values, labels, fitted_to, options, folds, _loss, sequences.lengths
         )
         self.held_out_score_ = 1.0 - choice.loss / float(fitted_to.var(axis=0).sum())
-        if self.period is not None and self.held_out_score_ < _POOR:
+        if self.period is not None and self.held_out_score_ < _MIN_PERIODIC_SCORE:
             warnings.warn(
                 f"On held-out samples, the features explain {self.held_out_score_:.2f} of the variance of "
                 "the sines and cosines of y, so that estimates of the angle may be wrong by 45 degrees or "
@@ -339,8 +341,8 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
                 stacklevel=2,
             )
         if np.isnan(choice.loss) and auto:
-            choice = choice._replace(n_components=min(most, len(targets) - 1))
-        features = self._fit_features(sequences, labels, choice, chosen=auto)
+            choice = choice._replace(n_components=min(maximum, len(targets) - 1))
+        features = self._fit_features(sequences, labels, choice, automatic=auto)
         self.regressor_ = clone(choice.step).fit(features, fitted_to)
         for name in ("label_values_", "classifier_"):
             if hasattr(self.regressor_, name):
@@ -407,7 +409,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
         if self.classifier is not None:
             return [SoftLabels(self.classifier, self.n_labels)]
         steps: list[Any] = [RidgeStep(), RidgeStep("quadratic")]
-        steps += [RidgeStep("kernel", width) for width in _WIDTHS]
+        steps += [RidgeStep("kernel", width) for width in _KERNEL_WIDTHS]
         if n_targets == 1:
             steps += [SoftLabels(GaussianClassifier(pooling, 0.01), self.n_labels) for pooling in (1.0, 0.1)]
         return steps
@@ -454,7 +456,7 @@ class TargetGraph:
         if self.name == "ring":
             return ring(y, period=self.period)
         if self.name == "default":
-            return LABEL_GRAPHS["serial" if len(np.unique(y)) >= _FEWEST_LABELS else "sliding_window"](y)
+            return LABEL_GRAPHS["serial" if len(np.unique(y)) >= _MIN_LABELS else "sliding_window"](y)
         return LABEL_GRAPHS[self.name](y)
 
 

@@ -6,7 +6,7 @@ import pytest
 from probsfa import EmissionSFA
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.level_and_scale import (
-    MOST_MIXED,
+    MAX_MIXTURE_VARIANCE,
     level_and_scale_variances,
     mixture_variances,
 )
@@ -74,7 +74,9 @@ def test_variances_of_the_mixture_are_those_of_the_dense_information():
 def test_factors_with_equal_decays_may_be_rotated_by_any_angle():
     sequences = Sequences(np.zeros((60, 2)), (60,), None)
     found = mixture_variances(np.array([0.8, 0.8, 0.1]), sequences)
-    assert found[0, 0, 1] == pytest.approx(MOST_MIXED) and found[1, 0, 1] == pytest.approx(-MOST_MIXED)
+    assert found[0, 0, 1] == pytest.approx(MAX_MIXTURE_VARIANCE) and found[1, 0, 1] == pytest.approx(
+        -MAX_MIXTURE_VARIANCE
+    )
     assert found[0, 0, 2] < 0.1 and found[0, 0, 0] == 0.0
     assert mixture_variances(np.zeros(0), sequences).shape == (2, 0, 0)
 
