@@ -36,8 +36,8 @@ class GivenDraw(NamedTuple):
 
 def pairs_of_mixture(fitted: FittedPosterior, n_wanted: int) -> list[tuple[int, int]]:
     """Return the chain and the number of each draw of the predictive mixture."""
-    chosen = thinned(fitted.draws, n_wanted).tolist()
-    return [(chain, draw) for chain in range(len(fitted.draws.decay)) for draw in chosen]
+    selected = thinned(fitted.draws, n_wanted).tolist()
+    return [(chain, draw) for chain in range(len(fitted.draws.decay)) for draw in selected]
 
 
 def rows_given_draws(

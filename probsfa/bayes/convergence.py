@@ -17,7 +17,7 @@ from probsfa._typing import FloatArray
 
 __all__ = ["bulk_ess", "rank_normalized_rhat", "tail_ess"]
 
-_TAIL = 0.05
+_TAIL_PROBABILITY = 0.05
 
 
 def rank_normalized_rhat(draws: FloatArray) -> FloatArray:
@@ -37,7 +37,7 @@ def bulk_ess(draws: FloatArray) -> FloatArray:
 
 def tail_ess(draws: FloatArray) -> FloatArray:
     """Return the smaller effective sample size of the estimates of the 5 % and the 95 % quantile."""
-    ends = np.quantile(draws, [_TAIL, 1.0 - _TAIL], axis=(0, 1))
+    ends = np.quantile(draws, [_TAIL_PROBABILITY, 1.0 - _TAIL_PROBABILITY], axis=(0, 1))
     return np.minimum(*(_ess(_split((draws <= end).astype(np.float64))) for end in ends))
 
 
@@ -57,9 +57,9 @@ def _rank_normalized(draws: FloatArray) -> FloatArray:
 
 def _rhat(draws: FloatArray) -> FloatArray:
     n = draws.shape[1]
-    within = np.mean(np.var(draws, axis=1, ddof=1), axis=0)
+    within_variance = np.mean(np.var(draws, axis=1, ddof=1), axis=0)
     between = n * np.var(np.mean(draws, axis=1), axis=0, ddof=1)
-    rhat: FloatArray = np.sqrt((between / within + n - 1.0) / n)
+    rhat: FloatArray = np.sqrt((between / within_variance + n - 1.0) / n)
     return rhat
 
 
@@ -70,19 +70,21 @@ def _ess(draws: FloatArray) -> FloatArray:
     size = scipy.fft.next_fast_len(2 * n, real=True)
     power = np.abs(scipy.fft.rfft(centred, size, axis=1)) ** 2
     autocovariance = np.mean(scipy.fft.irfft(power, size, axis=1)[:, :n], axis=0) / n
-    within = autocovariance[0] * n / (n - 1.0)
+    within_variance = autocovariance[0] * n / (n - 1.0)
     total = autocovariance[0] + np.var(np.mean(draws, axis=1), axis=0, ddof=1)
     constant = np.ptp(draws, axis=(0, 1)) < np.finfo(np.float64).resolution
-    correlation = 1.0 - (within - autocovariance) / np.where(constant, 1.0, total)
+    correlation = 1.0 - (within_variance - autocovariance) / np.where(constant, 1.0, total)
     correlation[0] = 1.0
     n_pairs = max(1, (n - 1) // 2)
     pairs = correlation[0 : 2 * n_pairs : 2] + correlation[1 : 2 * n_pairs : 2]
     # Sum of all pairs before the first that is not positive, and of its first number if that is positive.
     positive = np.cumprod(pairs[:-1] > 0.0, axis=0, dtype=bool)
     last = np.sum(positive, axis=0)
-    kept = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)
-    at = np.arange(draws.shape[-1])
-    beyond = correlation[2 * last, at]
-    beyond = np.where((beyond > 0.0) | (pairs[last, at] >= 0.0), beyond, 0.0)
-    time = np.maximum(2.0 * kept + beyond - 1.0, 1.0 / np.log10(chains * n))
+    monotone_sum = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)
+    columns = np.arange(draws.shape[-1])
+    next_correlation = correlation[2 * last, columns]
+    next_correlation = np.where(
+        (next_correlation > 0.0) | (pairs[last, columns] >= 0.0), next_correlation, 0.0
+    )
+    time = np.maximum(2.0 * monotone_sum + next_correlation - 1.0, 1.0 / np.log10(chains * n))
     return np.where(constant, float(chains * n), chains * n / time)

@@ -9,12 +9,12 @@ from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat, tail_ess
 from probsfa.bayes.draws import AnyDraws, timescales
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
-from probsfa.bayes.sampling.importance import UNRELIABLE
+from probsfa.bayes.sampling.importance import MAX_TAIL_INDEX
 
 #: Largest R-hat and smallest effective sample size of draws that have converged (Vehtari et al. 2021).
 MAX_RHAT, MIN_ESS = 1.01, 400.0
 # R-hat above which more draws do not help.
-_DISAGREEING = 1.05
+_MAX_RHAT_OF_SHORT_RUNS = 1.05
 
 
 class FitReport(NamedTuple):
@@ -50,16 +50,16 @@ def convergence_diagnostics(
     """
     measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
     out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
-    more = {} if degrees is None else {"degrees_of_freedom": degrees}
-    for name, values in {**draws._asdict(), **more}.items():
+    extra_variables = {} if degrees is None else {"degrees_of_freedom": degrees}
+    for name, values in {**draws._asdict(), **extra_variables}.items():
         if not values.size:
             continue
         flat = values.reshape(*values.shape[:2], -1)
-        varies = np.ptp(flat, axis=(0, 1)) > 1e-12 * np.max(np.abs(flat), axis=(0, 1), initial=1e-300)
+        is_varying = np.ptp(flat, axis=(0, 1)) > 1e-12 * np.max(np.abs(flat), axis=(0, 1), initial=1e-300)
         for kind, measure in measures.items():
             entries = np.full(flat.shape[-1], np.nan)
-            if flat.shape[1] >= 4 and np.any(varies):
-                entries[varies] = measure(flat[..., varies])
+            if flat.shape[1] >= 4 and np.any(is_varying):
+                entries[is_varying] = measure(flat[..., is_varying])
             out[kind][name] = entries.reshape(values.shape[2:])
     return out
 
@@ -76,7 +76,7 @@ def report(fitted: FittedPosterior) -> FitReport:
         shares = np.ones(1) if inferred.modes is None else inferred.modes[:, 0]
         if inferred.modes is not None:
             diagnostics["mode_shares"], diagnostics["mode_bounds"] = inferred.modes.T
-        converged = not inferred.interrupted and inferred.pareto_k <= UNRELIABLE
+        converged = not inferred.interrupted and inferred.pareto_k <= MAX_TAIL_INDEX
         status = _svi_status(n, inferred.pareto_k, inferred.interrupted, shares)
     elif not inferred.sample_stats:
         converged = False
@@ -113,35 +113,37 @@ def relabelling_sentence(relabelling: Relabelling) -> str:
 def _svi_status(n_draws: int, pareto_k: float, interrupted: bool, shares: FloatArray) -> str:
     if interrupted:
         return f"Interrupted: {n_draws} draws from the Gaussian approximation of the completed steps."
-    several = ""
+    modes_sentence = ""
     if len(shares) > 1:
-        listed = ", ".join(f"{share:.2f}" for share in shares)
-        several = (
-            f" The posterior has {len(shares)} modes, with shares {listed} of the draws, so that posterior "
+        listing = ", ".join(f"{share:.2f}" for share in shares)
+        modes_sentence = (
+            f" The posterior has {len(shares)} modes, with shares {listing} of the draws, so that posterior "
             "means lie between modes. Compare the modes in draws_, or add a factor."
         )
     advice = ""
-    if pareto_k > UNRELIABLE:
-        advice = f" Above {UNRELIABLE} importance weights are unreliable: use inference='nuts'"
+    if pareto_k > MAX_TAIL_INDEX:
+        advice = f" Above {MAX_TAIL_INDEX} importance weights are unreliable: use inference='nuts'"
         advice += ", with at least one chain in each mode." if len(shares) > 1 else "."
     kind = "a Gaussian approximation" if len(shares) == 1 else f"a mixture of {len(shares)} Gaussians"
     return (
         f"{n_draws} draws from {kind} in whitened coordinates, with importance weights of tail index "
-        f"{pareto_k:.2f}.{several}{advice}"
+        f"{pareto_k:.2f}.{modes_sentence}{advice}"
     )
 
 
 def _advice(rhat: dict[str, FloatArray], alike: bool) -> str:
     """Return advice from the R-hat of each parameter and from the similarity of time scales."""
     worst = max(rhat, key=lambda name: float(np.nanmax(rhat[name], initial=1.0)))
-    if float(np.nanmax(rhat[worst], initial=1.0)) > _DISAGREEING:
-        apart = f" The chains disagree, most in {worst}."
+    if float(np.nanmax(rhat[worst], initial=1.0)) > _MAX_RHAT_OF_SHORT_RUNS:
+        disagreement = f" The chains disagree, most in {worst}."
         if alike:
             return (
-                f"{apart} Two factors have similar time scales: use a lower n_components, or separate priors."
+                f"{disagreement} Two factors have similar time scales: use a lower n_components, or "
+                "separate priors."
             )
         return (
-            f"{apart} Compare the chains in draws_. If each stays at different values, the posterior has "
+            f"{disagreement} Compare the chains in draws_. If each stays at different values, the "
+            "posterior has "
             "several modes: use a narrower prior of time scales or noise, because longer chains do not "
             "help. Otherwise increase n_warmup and n_draws."
         )

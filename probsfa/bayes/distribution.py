@@ -119,8 +119,8 @@ class FactorialAR1(dist.Distribution):
             or self.observed.shape[-1] != d
             or n_steps not in (None, self.observed.shape[-2])
         ):
-            wanted = f"(..., {'T' if n_steps is None else n_steps}, {d})"
-            raise ValueError(f"mask must have shape {wanted}; got {self.observed.shape}.")
+            expected_shape = f"(..., {'T' if n_steps is None else n_steps}, {d})"
+            raise ValueError(f"mask must have shape {expected_shape}; got {self.observed.shape}.")
         event_shape = self.observed.shape[-2:]
         if gap_index is None:
             gap_index = (jnp.arange(event_shape[0]) == 0).astype(jnp.int32)
@@ -174,11 +174,13 @@ class FactorialAR1(dist.Distribution):
         values = jnp.where(self.observed, value, 0.0)
         mask = jnp.broadcast_to(self.observed, values.shape).astype(values.dtype)
         args = (self.decay, self.loadings, self.noise_variance, offset, values, mask, self.gap_index)
-        one = partial(marginal_log_likelihood, gaps=self.gaps)
+        log_likelihood_of_one = partial(marginal_log_likelihood, gaps=self.gaps)
         with kernel_hints_outside_loops():
             if values.ndim == 2 and not self.batch_shape:
-                return one(*args)
-            return jnp.vectorize(one, signature="(k),(d,k),(d),(d),(t,d),(t,d),(t)->()")(*args)
+                return log_likelihood_of_one(*args)
+            return jnp.vectorize(log_likelihood_of_one, signature="(k),(d,k),(d),(d),(t,d),(t,d),(t)->()")(
+                *args
+            )
 
     @broadcasting()
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -199,8 +201,8 @@ class FactorialAR1(dist.Distribution):
 
     def _steps(self) -> Array:
         """Return the decay from the previous row to each row: (..., T, K)."""
-        over = self.decay[..., None, :] ** self.gaps[:, None]
-        table = jnp.concatenate([over, jnp.zeros_like(over[..., :1, :])], axis=-2)
+        decay_over_gap = self.decay[..., None, :] ** self.gaps[:, None]
+        table = jnp.concatenate([decay_over_gap, jnp.zeros_like(decay_over_gap[..., :1, :])], axis=-2)
         batch = jnp.broadcast_shapes(table.shape[:-2], self.gap_index.shape[:-1])
         table = jnp.broadcast_to(table, (*batch, *table.shape[-2:]))
         index = jnp.broadcast_to(self.gap_index, (*batch, self.gap_index.shape[-1]))
@@ -221,10 +223,10 @@ def _is_by_row(offset: Array, event_shape: tuple[int, ...], batch_shape: tuple[i
     n_steps = event_shape[0]
     by_row = offset.ndim >= 2 and offset.shape[-2] == n_steps
     if by_row and batch_shape[-1:] == (n_steps,) and offset.ndim == len(batch_shape) + 1:
-        whole = (*batch_shape, *event_shape)
+        full_shape = (*batch_shape, *event_shape)
         raise ValueError(
             f"offset of shape {offset.shape} may have a mean for each of {n_steps} series or for each of "
-            f"{n_steps} rows. Broadcast it to shape {whole}: offset[..., None, :] for means of series, "
+            f"{n_steps} rows. Broadcast it to shape {full_shape}: offset[..., None, :] for means of series, "
             "offset[None] for means of rows."
         )
     return by_row

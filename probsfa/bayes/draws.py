@@ -121,8 +121,8 @@ def posterior_mean(draws: AnyDraws) -> StateSpace:
 def thinned(draws: AnyDraws, n_wanted: int) -> NDArray[np.intp]:
     """Return the indices of evenly spaced draws of each chain, at most about `n_wanted` in total."""
     chains, n = draws.decay.shape[:2]
-    each = min(n, max(1, -(-n_wanted // chains)))
-    return np.unique(np.linspace(0, n - 1, each).round().astype(np.intp))
+    n_per_chain = min(n, max(1, -(-n_wanted // chains)))
+    return np.unique(np.linspace(0, n - 1, n_per_chain).round().astype(np.intp))
 
 
 def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) -> list[StateSpace]:
@@ -130,4 +130,4 @@ def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) ->
     params = as_parameters(draws, lambda x: x[chain, draw])
     if params.noise_variance.ndim == 1:
         return [params] * n_panels
-    return [params.replace(noise_variance=one) for one in params.noise_variance]
+    return [params.replace(noise_variance=variances) for variances in params.noise_variance]

@@ -31,7 +31,7 @@ from probsfa.bayes.settings import (
     check_covariates,
     check_settings,
     default_n_components,
-    refuse,
+    raise_not_supported,
 )
 from probsfa.statespace.covariates import names_of, with_exog
 from probsfa.statespace.methods import StateSpaceMethods
@@ -203,7 +203,7 @@ class BayesianSFA(Saved, StateSpaceMethods):
         if "progress_bar" in unsupported:
             verbose = unsupported.pop("progress_bar")
             warnings.warn(_PROGRESS_BAR, FutureWarning, stacklevel=2)
-        refuse("BayesianSFA", unsupported)
+        raise_not_supported("BayesianSFA", unsupported)
         self.n_components = n_components
         self.noise = noise
         self.priors = priors
@@ -309,13 +309,13 @@ class BayesianSFA(Saved, StateSpaceMethods):
         )
         outcome = report(fitted)
         if self.n_components is None:
-            chosen = f"{outcome.status} n_components=None selected {n_components} latent factors."
-            outcome = outcome._replace(status=chosen)
+            status = f"{outcome.status} n_components=None selected {n_components} latent factors."
+            outcome = outcome._replace(status=status)
         self._set_fitted(fitted, outcome)
         if not outcome.converged:
             warnings.warn(outcome.status, ConvergenceWarning, stacklevel=2)
-        for doubt in outcome.doubts:
-            warnings.warn(doubt, UserWarning, stacklevel=2)
+        for warning in outcome.doubts:
+            warnings.warn(warning, UserWarning, stacklevel=2)
         return self
 
     def _set_fitted(self, fitted: FittedPosterior, outcome: FitReport) -> None:

@@ -121,18 +121,18 @@ def filter_sequences(
             f"state has {len(state.means)} draws, but this model uses {len(draws)}. Use a state of this "
             "model's filter, with the same n_predictive."
         )
-    ways: list[FilterRows] = [filter_rows] * len(draws)
+    filters: list[FilterRows] = [filter_rows] * len(draws)
     if fitted.degrees is not None:
         noises = map(StudentNoise, degrees_of_draws(fitted, n_predictive).tolist())
-        ways = [partial(student.filter_rows, noise) for noise in noises]
+        filters = [partial(student.filter_rows, noise) for noise in noises]
     results = []
     for i in range(len(timed.lengths)):
         params, rows = [draw[i if fitted.hierarchical else 0] for draw in draws], timed.one(i)
         of_draws = [rows] * len(draws)
         if fitted.exog_names:
             effects = (effects_of_draw(fitted, *pair, rows.exog) for pair in pairs)
-            of_draws = [replace(rows, values=rows.values - one, exog=None) for one in effects]
-        result = _filter_one(params, ways, of_draws, state)
+            of_draws = [replace(rows, values=rows.values - effect, exog=None) for effect in effects]
+        result = _filter_one(params, filters, of_draws, state)
         check_finite(sequences, posterior_mean(fitted.draws), *result[:3])
         results.append(result)
     return results
@@ -140,7 +140,7 @@ def filter_sequences(
 
 def _filter_one(
     draws: list[StateSpace],
-    ways: list[FilterRows],
+    filters: list[FilterRows],
     sequences: list[Sequences],
     state: BayesianFilterState | None,
 ) -> BayesianFilterResult:
@@ -150,21 +150,21 @@ def _filter_one(
     """
     n, k = sequences[0].n_rows, draws[0].n_states
     mean, between, within = np.zeros((n, k)), np.zeros((n, k, k)), np.zeros((n, k, k))
-    before = np.zeros(len(draws)) if state is None else state.log_likelihoods
+    log_likelihoods = np.zeros(len(draws)) if state is None else state.log_likelihoods
     total = np.full(n, -np.inf)
     ends = []
-    for m, (params, way, sequence) in enumerate(zip(draws, ways, sequences, strict=True)):
-        begin = None if state is None else FilterState(state.means[m], state.covariances[m], state.time)
-        result = run_filter(params, sequence, begin, filter_rows=way)
+    for m, (params, row_filter, sequence) in enumerate(zip(draws, filters, sequences, strict=True)):
+        start = None if state is None else FilterState(state.means[m], state.covariances[m], state.time)
+        result = run_filter(params, sequence, start, filter_rows=row_filter)
         change = result.means - mean
         mean += change / (m + 1)
         between += change[:, :, None] * (result.means - mean)[:, None, :]
         within += result.covariances
-        so_far = before[m] + np.cumsum(result.row_log_likelihoods)
+        so_far = log_likelihoods[m] + np.cumsum(result.row_log_likelihoods)
         total = np.logaddexp(total, so_far)
         ends.append((result.state, so_far[-1]))
     # Likelihoods are averaged over the draws, not their logarithms.
-    rows = np.diff(total, prepend=float(logsumexp(before)))
+    rows = np.diff(total, prepend=float(logsumexp(log_likelihoods)))
     last = BayesianFilterState(
         np.array([end.mean for end, _ in ends]),
         np.array([end.covariance for end, _ in ends]),

@@ -15,10 +15,10 @@ from probsfa.bayes.filtering import BayesianFilterResult, BayesianFilterState, f
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.predictive import (
     MissingCells,
-    beside_interpolation,
     draw_latent_paths,
     draw_observations,
     draw_series,
+    interpolation_check,
     log_predictive_density,
     mean_contributions,
     outlier_scores,
@@ -122,7 +122,7 @@ class BayesianModel(FittedModel):
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values by the means of mixtures over the draws."""
         cells = MissingCells(sequences.values, predict_missing(self.fitted, sequences, self.n_predictive))
-        comparison = beside_interpolation(self.fitted, sequences)
+        comparison = interpolation_check(self.fitted, sequences)
         return Imputation(cells.means, cells.std, comparison, cells)
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:

@@ -19,7 +19,7 @@ from probsfa.bayes.draws import Draws, StructuralDraws, posterior_mean
 from probsfa.bayes.fitted import FittedPosterior, Inferred, Units
 from probsfa.bayes.kinds import Kinds
 from probsfa.bayes.modes import Modes, find_modes
-from probsfa.bayes.packing import LEAST_NOISE, pack, start_values
+from probsfa.bayes.packing import MIN_NOISE, pack, start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.labelling import Labelling, references_of_modes, reliable_frame
 from probsfa.bayes.relabelling.matching import Relabelling, relabel
@@ -133,17 +133,17 @@ def fit_posterior(
     infer = _run_nuts if inference.method == "nuts" else _run_svi
     inferred, relabelling, centre = infer(problem, inference, rng, progress)
     target, data = problem.target, problem.data
-    raw = units.in_data_units(constrain(target, data, inferred.vectors))
-    top = units.in_data_units(constrain(target, data, centre[None, None]))
-    draws = relabelled(raw, relabelling)
+    draws_in_data_units = units.in_data_units(constrain(target, data, inferred.vectors))
+    mode_in_data_units = units.in_data_units(constrain(target, data, centre[None, None]))
+    draws = relabelled(draws_in_data_units, relabelling)
     if isinstance(draws, StructuralDraws):
-        draws = aligned_with(draws, top.loadings[0, 0])
+        draws = aligned_with(draws, mode_in_data_units.loadings[0, 0])
     order, signs = canonical_order(draws, units.scale)
     return FittedPosterior(
         method=inference.method,
         draws=reordered(draws, order, signs),
-        raw_draws=raw,
-        maximum=posterior_mean(reordered(top, order, signs)),
+        raw_draws=draws_in_data_units,
+        maximum=posterior_mean(reordered(mode_in_data_units, order, signs)),
         relabelling=relabelling,
         inferred=inferred,
         units=units,
@@ -172,7 +172,7 @@ def _fit_robust(
     series, panel = pack(rows, False), make_panel(rows)
     first = inner.replace(
         decay=np.exp(-1.0 / np.asarray(values["timescale"])),
-        noise_variance=np.maximum(inner.noise_variance, LEAST_NOISE),
+        noise_variance=np.maximum(inner.noise_variance, MIN_NOISE),
     )
     problem = RobustProblem(panel, target.priors, target.noise, first, start.degrees)
     total = (inference.sampler.n_warmup + inference.n_draws) * inference.n_chains
@@ -186,13 +186,13 @@ def _fit_robust(
             report=bar.update,
         )
     lead = chains.degrees.shape
-    inside = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
-    raw = units.in_data_units(inside)
+    scaled_draws = Draws(chains.decay, chains.loadings, chains.noise_variance, chains.offset)
+    draws_in_data_units = units.in_data_units(scaled_draws)
     # Loadings times the standard deviation of innovations hardly depend on the time scales a posteriori.
-    by_innovation = inside.loadings * np.sqrt(1.0 - inside.decay[..., None, :] ** 2)
+    by_innovation = scaled_draws.loadings * np.sqrt(1.0 - scaled_draws.decay[..., None, :] ** 2)
     # In double precision a decay may round to zero or one.
-    apart = np.clip(inside.decay, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
-    log_timescales = np.log(-1.0 / np.log(apart))
+    decays = np.clip(scaled_draws.decay, np.finfo(np.float64).tiny, 1.0 - np.finfo(np.float64).epsneg)
+    log_timescales = np.log(-1.0 / np.log(decays))
     k = model.n_components
     relabelling = relabel(
         log_timescales.reshape(-1, k),
@@ -200,15 +200,15 @@ def _fit_robust(
         np.log(np.asarray(values["timescale"])),
         first.loadings * np.sqrt(1.0 - first.decay**2),
     )
-    draws = relabelled(raw, relabelling)
+    draws = relabelled(draws_in_data_units, relabelling)
     order, signs = canonical_order(draws, units.scale)
     parts = (start.params.decay, start.params.loadings, start.params.noise_variance, start.params.offset)
-    top = Draws(*(part[None, None] for part in parts))
+    mode_in_data_units = Draws(*(part[None, None] for part in parts))
     return FittedPosterior(
         method=inference.method,
         draws=reordered(draws, order, signs),
-        raw_draws=raw,
-        maximum=posterior_mean(reordered(top, order, signs)),
+        raw_draws=draws_in_data_units,
+        maximum=posterior_mean(reordered(mode_in_data_units, order, signs)),
         relabelling=relabelling,
         inferred=Inferred(
             np.zeros((*lead, 0)), {"log_density_given_latents": chains.log_density}, chains.interrupted
@@ -305,12 +305,12 @@ def make_problem(sequences: Sequences, model: ModelSettings) -> tuple[InferenceP
     """
     start, units, inner, rows, target, values = _prepare(sequences, model)
     series = pack(rows, model.hierarchical)
-    least = LEAST_NOISE * start.units.scale**2 / units.scale**2
-    known = None
+    min_noise = MIN_NOISE * start.units.scale**2 / units.scale**2
+    known_noise = None
     if not isinstance(model.noise, str):
-        known = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, least)
+        known_noise = np.maximum(np.asarray(model.noise, dtype=np.float64) / units.scale**2, min_noise)
     phases = values["cycle_loadings"] if model.rhythms else None
-    data = TargetData(series, known, least_noise=least, phase_reference=phases)
+    data = TargetData(series, known_noise, least_noise=min_noise, phase_reference=phases)
     data = data._replace(chart=choose_chart(target, values, data))
     vector = target.to_vector(values)
     laplace = approximate_by_laplace(target, data, vector)
@@ -360,19 +360,19 @@ def _run_svi(
     problem: InferenceProblem, settings: InferenceSettings, rng: np.random.Generator, progress: ProgressBar
 ) -> _Outcome:
     target, data, laplace, labelling = problem
-    found, interrupted = Modes([laplace], False)
+    modes_found, interrupted = Modes([laplace], False)
     if target.kinds is None:
-        found, interrupted = find_modes(target, data, laplace, labelling, rng)
+        modes_found, interrupted = find_modes(target, data, laplace, labelling, rng)
     frame = data.chart.rotation
-    labellings = {id(one): Labelling(target, one, frame) for one in found}
+    labellings = {id(mode_found): Labelling(target, mode_found, frame) for mode_found in modes_found}
     data = data._replace(symmetry_reference=references_of_modes(list(labellings.values())))
     fits: list[tuple[LaplaceApproximation, variational.GuideFit]] = []
-    with progress(settings.n_steps_svi * len(found), "steps") as bar:
-        for one in found:
+    with progress(settings.n_steps_svi * len(modes_found), "steps") as bar:
+        for mode_found in modes_found:
             fit = variational.fit_guide(
                 target,
                 data,
-                one,
+                mode_found,
                 n_steps=settings.n_steps_svi,
                 seed=int(rng.integers(2**31)),
                 report=bar.update,
@@ -380,25 +380,25 @@ def _run_svi(
             interrupted |= fit.interrupted
             # An interrupted fit may have fewer steps than the others, and is used only if it is the first.
             if not fits or not fit.interrupted:
-                fits.append((one, fit))
+                fits.append((mode_found, fit))
             if interrupted:
                 break
     modes = variational.mix(fits)
-    drawn = variational.draw_from_guides(target, data, modes, settings.n_draws * settings.n_chains, rng)
-    permutations, signs = np.empty((2, len(drawn.vectors), target.n_components))
+    draws = variational.draw_from_guides(target, data, modes, settings.n_draws * settings.n_chains, rng)
+    permutations, signs = np.empty((2, len(draws.vectors), target.n_components))
     for i, mode in enumerate(modes):
-        of_mode = drawn.modes == i
+        of_mode = draws.modes == i
         if np.any(of_mode):
             permutations[of_mode], signs[of_mode] = labellings[id(mode.laplace)].relabel(
-                drawn.vectors[of_mode]
+                draws.vectors[of_mode]
             )
     inferred = Inferred(
-        drawn.vectors[None],
+        draws.vectors[None],
         {},
         interrupted,
         logsumexp([fit.elbo for _, fit in fits], axis=0),
-        drawn.pareto_k,
-        np.array([[np.mean(drawn.modes == i), mode.bound] for i, mode in enumerate(modes)]),
+        draws.pareto_k,
+        np.array([[np.mean(draws.modes == i), mode.bound] for i, mode in enumerate(modes)]),
     )
-    best = min((mode.laplace for mode in modes), key=lambda one: one.potential)
+    best = min((mode.laplace for mode in modes), key=lambda mode_found: mode_found.potential)
     return _Outcome(inferred, Relabelling(permutations.astype(np.intp), signs), best.centre)

@@ -42,8 +42,8 @@ from probsfa.statespace.engine.settings import engine_settings
 #: Name of variables with an entry for each observed value: log densities and draws given all others.
 OBSERVED_VALUES = "observed_values"
 # Maximum number of values in a group of predicted series: 160 MB.
-_MOST_CELLS = 20_000_000
-_PRIOR_DRAWS = 200
+_MAX_VALUES = 20_000_000
+_N_PRIOR_DRAWS = 200
 
 
 def time_index(X: Any, sequences: Sequences, times: Any) -> NDArray[Any]:
@@ -157,9 +157,9 @@ class _Maker:
     def dataset(self, variables: dict[str, Any], shape: tuple[int, ...] | None, draws: Any = None) -> Any:
         import xarray as xr
 
-        used = {dim for dims, _ in variables.values() for dim in dims}
-        coords = {dim: (dim, values) for dim, values in self._coordinates.items() if dim in used}
-        coords.update(self._of_values if "value" in used else {})
+        used_dims = {dim for dims, _ in variables.values() for dim in dims}
+        coords = {dim: (dim, values) for dim, values in self._coordinates.items() if dim in used_dims}
+        coords.update(self._of_values if "value" in used_dims else {})
         if shape is not None:
             coords["chain"] = ("chain", np.arange(shape[0]))
             coords["draw"] = ("draw", np.arange(shape[1]) if draws is None else np.asarray(draws))
@@ -213,53 +213,55 @@ class _Maker:
         """
         sequences, draws = self._sequences, self._fitted.draws
         chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
-        affordable = max(chains, _MOST_CELLS // (sequences.n_rows * sequences.n_features))
+        affordable = max(chains, _MAX_VALUES // (sequences.n_rows * sequences.n_features))
         n_draws = min(self._n_predictive, affordable)
-        chosen, pairs = thinned(draws, n_draws), pairs_of_mixture(self._fitted, n_draws)
-        shape = (chains, len(chosen))
+        selected, pairs = thinned(draws, n_draws), pairs_of_mixture(self._fitted, n_draws)
+        shape = (chains, len(selected))
         # Draws are computed one by one, to limit memory to the stored values.
         latents = np.empty((*shape, sequences.n_rows, k))
         observed = np.empty((*shape, sequences.n_rows, sequences.n_features))
         logs = np.empty((*shape, sequences.n_rows))
-        left_out, value_logs = np.empty_like(observed), np.empty_like(observed)
+        left_out_draws, value_logs = np.empty_like(observed), np.empty_like(observed)
         if self._fitted.degrees is not None:
             [panel], _ = panels_of(self._fitted.units.retimed(sequences), False)
-            for i, one in enumerate(weighted_draws(self._fitted, panel, pairs)):
-                at, params = divmod(i, len(chosen)), one.params
-                latents[at] = draw_latents(params, one.panel, 1, rng)[0]
-                noise = rng.standard_t(one.degrees, observed[at].shape)
-                signal = params.offset + latents[at] @ params.loadings.T
-                observed[at] = signal + np.sqrt(params.noise_variance) * noise
-            return {"posterior_predictive": self.dataset(_named(observed, latents), shape, chosen)}
+            for i, weighted in enumerate(weighted_draws(self._fitted, panel, pairs)):
+                draw_index, params = divmod(i, len(selected)), weighted.params
+                latents[draw_index] = draw_latents(params, weighted.panel, 1, rng)[0]
+                noise = rng.standard_t(weighted.degrees, observed[draw_index].shape)
+                signal = params.offset + latents[draw_index] @ params.loadings.T
+                observed[draw_index] = signal + np.sqrt(params.noise_variance) * noise
+            return {"posterior_predictive": self.dataset(_named(observed, latents), shape, selected)}
         for i, parts in enumerate(rows_given_draws(self._fitted, sequences, pairs)):
-            at, begin = divmod(i, len(chosen)), 0
+            draw_index, start = divmod(i, len(selected)), 0
             for params, panel, effects in parts:
-                rows = slice(begin, begin + panel.n_rows)
+                rows = slice(start, start + panel.n_rows)
                 z = draw_latents(params, panel, 1, rng)[0]
                 noise = np.sqrt(params.noise_variance) * rng.standard_normal(
                     (panel.n_rows, params.n_features)
                 )
-                latents[(*at, rows)] = z
-                observed[(*at, rows)] = params.offset + effects + z @ params.loadings.T + noise
-                logs[(*at, rows)] = smooth(params, panel).row_log_likelihoods
+                latents[(*draw_index, rows)] = z
+                observed[(*draw_index, rows)] = params.offset + effects + z @ params.loadings.T + noise
+                logs[(*draw_index, rows)] = smooth(params, panel).row_log_likelihoods
                 means, variances = cells_left_out(params, panel)
                 stds = np.sqrt(variances)
-                left_out[(*at, rows)] = means + effects + stds * rng.standard_normal(means.shape)
-                value_logs[(*at, rows)] = norm.logpdf(panel.values[: panel.n_rows], means, stds)
-                begin = rows.stop
+                left_out_draws[(*draw_index, rows)] = (
+                    means + effects + stds * rng.standard_normal(means.shape)
+                )
+                value_logs[(*draw_index, rows)] = norm.logpdf(panel.values[: panel.n_rows], means, stds)
+                start = rows.stop
         latents = latents[..., : draws.decay.shape[-1]]
         by_value = ("chain", "draw", "value")
         predicted = {
             **_named(observed, latents),
-            OBSERVED_VALUES: (by_value, left_out[..., sequences.mask]),
+            OBSERVED_VALUES: (by_value, left_out_draws[..., sequences.mask]),
         }
         densities = {
             OBSERVATIONS: (("chain", "draw", "time"), logs),
             OBSERVED_VALUES: (by_value, value_logs[..., sequences.mask]),
         }
         return {
-            "posterior_predictive": self.dataset(predicted, shape, chosen),
-            "log_likelihood": self.dataset(densities, shape, chosen),
+            "posterior_predictive": self.dataset(predicted, shape, selected),
+            "log_likelihood": self.dataset(densities, shape, selected),
         }
 
     def before_the_data(self, seed: int) -> dict[str, Any]:
@@ -267,7 +269,7 @@ class _Maker:
         fitted, sequences = self._fitted, self._sequences
         if fitted.target.kinds is not None:
             return {}
-        n = max(10, min(_PRIOR_DRAWS, _MOST_CELLS // (sequences.n_rows * sequences.n_features)))
+        n = max(10, min(_N_PRIOR_DRAWS, _MAX_VALUES // (sequences.n_rows * sequences.n_features)))
         with engine_settings():
             data = jax.tree.map(jnp.asarray, fitted.data)
             drawn = draw_from_priors(fitted.target, data, jax.random.key(seed), n)
@@ -304,9 +306,9 @@ class _Maker:
     def data(self) -> dict[str, Any]:
         """Return the observations, their mask, and the sequence of each row."""
         sequences = self._sequences
-        which = np.repeat(np.arange(len(sequences.lengths)), sequences.lengths)
+        index = np.repeat(np.arange(len(sequences.lengths)), sequences.lengths)
         cells = ("time", "feature")
-        constant = {"observed": (cells, sequences.mask), "sequence_of_row": (("time",), which)}
+        constant = {"observed": (cells, sequences.mask), "sequence_of_row": (("time",), index)}
         observed: dict[str, Any] = {OBSERVATIONS: (cells, sequences.values)}
         if self._fitted.degrees is None:
             observed[OBSERVED_VALUES] = (("value",), sequences.values[sequences.mask])

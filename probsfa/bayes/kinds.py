@@ -25,7 +25,7 @@ __all__ = ["SITES", "KindSites", "Kinds", "site_values"]
 #: Standard deviation of the loadings of each state of a cycle; the variances of both states sum to one.
 CYCLE_LOADING = 0.5**0.5
 # Limits of the decays of a start: time scales from a fifth of a step to a hundred thousand steps.
-FASTEST, SLOWEST = float(np.exp(-5.0)), float(np.exp(-1e-5))
+MIN_DECAY, MAX_DECAY = float(np.exp(-5.0)), float(np.exp(-1e-5))
 
 
 class Kinds(NamedTuple):
@@ -79,8 +79,8 @@ class KindSites(NamedTuple):
 
     def loadings_of(self, kind: type[Process], site: Any) -> Any:
         """Return loadings (D, N B) of all states from values (D, N S) of the site of those with loadings."""
-        d, seen = site.shape[0], len(kind.seen)
-        blocks = self.unit * site.reshape(d, -1, seen)
+        d, observed = site.shape[0], len(kind.seen)
+        blocks = self.unit * site.reshape(d, -1, observed)
         unseen = jnp.zeros((d, blocks.shape[1], 1), blocks.dtype)
         states = [
             blocks[:, :, [kind.seen.index(i)]] if i in kind.seen else unseen for i in range(kind.n_states)
@@ -120,7 +120,7 @@ SITES: dict[type[Process], KindSites] = {
         lambda period, timescale: Rhythm(_decay(timescale), 2.0 * jnp.pi / period),
         lambda decay, frequency: (
             2.0 * np.pi / np.abs(frequency),
-            timescales_from_decay(np.clip(decay, FASTEST, SLOWEST)),
+            timescales_from_decay(np.clip(decay, MIN_DECAY, MAX_DECAY)),
         ),
         ("period", "cycle_timescale"),
         "cycle",
@@ -155,13 +155,13 @@ def site_values(arrays: Mapping[str, Any], loadings: FloatArray, first: int) -> 
 
     The states of other processes than AR(1) factors begin with the `first` one.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for kind in KINDS:
-        own = [arrays[name] for name in kind.names.values() if name in arrays]
-        if not own or not own[0].shape[-1]:
+        kind_arrays = [arrays[name] for name in kind.names.values() if name in arrays]
+        if not kind_arrays or not kind_arrays[0].shape[-1]:
             continue
-        sites, end = SITES[kind], first + kind.n_states * own[0].shape[-1]
-        found |= dict(zip(sites.priors, sites.values(*own), strict=True))
-        found[sites.loadings] = sites.site_of(kind, loadings[..., first:end])
+        sites, end = SITES[kind], first + kind.n_states * kind_arrays[0].shape[-1]
+        values |= dict(zip(sites.priors, sites.values(*kind_arrays), strict=True))
+        values[sites.loadings] = sites.site_of(kind, loadings[..., first:end])
         first = end
-    return found
+    return values

@@ -41,10 +41,10 @@ class MixtureMoments:
 
     def add(self, mean: FloatArray, variance: FloatArray) -> None:
         """Add a distribution with this mean and variance."""
-        before = mean - self._mean.value
+        deviation = mean - self._mean.value
         self._mean.add(mean)
         self._within.add(variance)
-        self._between = self._between + before * (mean - self._mean.value)
+        self._between = self._between + deviation * (mean - self._mean.value)
 
     @property
     def mean(self) -> FloatArray:
@@ -76,17 +76,19 @@ def mixture_posteriors(draws: Iterable[Sequence[GivenDraw]]) -> list[Posterior]:
     for draw in draws:
         mixtures = mixtures or [_PosteriorMixture() for _ in draw]
         so_far = 0.0
-        for one, given in zip(mixtures, draw, strict=True):
-            so_far = one.add(smooth(given.params, given.panel), so_far)
-    return [one.result() for one in mixtures]
+        for mixture, given in zip(mixtures, draw, strict=True):
+            so_far = mixture.add(smooth(given.params, given.panel), so_far)
+    return [mixture.result() for mixture in mixtures]
 
 
 def mixture_posterior(draws: Iterable[tuple[StateSpace, Panel]]) -> Posterior:
     """Return the same for one panel that differs between draws in its weights; log densities are NaN."""
     mixture = _PosteriorMixture()
     for params, panel in draws:
-        one = smooth(params, panel)
-        mixture.add(one._replace(row_log_likelihoods=np.full_like(one.row_log_likelihoods, np.nan)))
+        posterior = smooth(params, panel)
+        mixture.add(
+            posterior._replace(row_log_likelihoods=np.full_like(posterior.row_log_likelihoods, np.nan))
+        )
     return mixture.result()
 
 
@@ -100,16 +102,18 @@ class _PosteriorMixture:
         self._rows: list[FloatArray] = []
         self._so_far: list[float] = []
 
-    def add(self, one: Posterior, so_far: float = 0.0) -> float:
+    def add(self, posterior: Posterior, so_far: float = 0.0) -> float:
         """Add the posterior at a draw; return the log density of its rows plus `so_far`."""
-        before = one.means - self._mean.value
-        self._mean.add(one.means)
-        after = one.means - self._mean.value
-        self._within.add(one.covariances)
-        self._lag_one.add(one.lag_one_covariances)
-        self._between = self._between + before[:, :, None] * after[:, None, :]
-        self._between_lags = self._between_lags + before[1:, :, None] * after[:-1, None, :]
-        self._rows.append(so_far + np.cumsum(one.row_log_likelihoods))
+        deviations_before = posterior.means - self._mean.value
+        self._mean.add(posterior.means)
+        deviations_after = posterior.means - self._mean.value
+        self._within.add(posterior.covariances)
+        self._lag_one.add(posterior.lag_one_covariances)
+        self._between = self._between + deviations_before[:, :, None] * deviations_after[:, None, :]
+        self._between_lags = (
+            self._between_lags + deviations_before[1:, :, None] * deviations_after[:-1, None, :]
+        )
+        self._rows.append(so_far + np.cumsum(posterior.row_log_likelihoods))
         self._so_far.append(so_far)
         return float(self._rows[-1][-1])
 
@@ -174,8 +178,8 @@ def cell_mixtures(
     stds: list[list[FloatArray]] = [[] for _ in chosen]
     for draw in draws:
         for i, (params, panel, effects) in enumerate(draw):
-            one = smooth(params, panel)
-            mean, variance = observation_moments(params, one.means, one.covariances)
+            posterior = smooth(params, panel)
+            mean, variance = observation_moments(params, posterior.means, posterior.covariances)
             means[i].append((mean + effects)[chosen[i]])
             stds[i].append(np.sqrt(variance[chosen[i]]))
     return [make_cell_mixture(np.array(m), np.array(s)) for m, s in zip(means, stds, strict=True)]
@@ -201,14 +205,14 @@ def mixture_quantile(means: FloatArray, stds: FloatArray, probability: float) ->
     >>> round(float(mixture_quantile(np.array([0.0, 0.0]), np.array([1.0, 1.0]), 0.975)), 4)
     1.96
     """
-    at = scipy.special.ndtri(probability)
-    ends = means + at * stds
+    standard_quantile = scipy.special.ndtri(probability)
+    ends = means + standard_quantile * stds
     # The quantile of a mixture lies between the smallest and the largest quantile of its components.
     low, high = ends.min(axis=0), ends.max(axis=0)
     for _ in range(60):
         middle = 0.5 * (low + high)
-        below = np.mean(scipy.special.ndtr((middle - means) / stds), axis=0) < probability
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        is_too_low = np.mean(scipy.special.ndtr((middle - means) / stds), axis=0) < probability
+        low, high = np.where(is_too_low, middle, low), np.where(is_too_low, high, middle)
         if np.all(high - low <= 1e-10 * np.max(stds, axis=0)):
             break
     return 0.5 * (low + high)

@@ -70,9 +70,9 @@ class NoiseModel(NamedTuple):
 
     def restricted(self, by_column: Any) -> Any:
         """Return variances (..., D): learned ones with their lower bound, and the known ones."""
-        free = np.array(self.structure.groups) >= 0
+        is_free = np.array(self.structure.groups) >= 0
         variance = at_least(by_column, self.least)
-        return variance if np.all(free) else jnp.where(free, variance, self.known)
+        return variance if np.all(is_free) else jnp.where(is_free, variance, self.known)
 
 
 def from_panel(panel: Panel) -> Series:
@@ -157,8 +157,8 @@ def factorial_ar1_model(
     hierarchical = len(series.values.shape) == 3
     n_sequences = series.values.shape[0] if hierarchical else None
     if not isinstance(noise, NoiseModel):
-        known = None if isinstance(noise, str) else noise
-        noise = NoiseModel(NoiseVariances.of_option(noise, n_features), known, least_noise)
+        known_noise = None if isinstance(noise, str) else noise
+        noise = NoiseModel(NoiseVariances.of_option(noise, n_features), known_noise, least_noise)
     variance = sample_noise_variance(priors, noise, n_sequences)
     offset = numpyro.sample("offset", expand_prior("offset", priors.offset, (n_features,)))
     if series.exog is not None:
@@ -208,8 +208,12 @@ def sample_noise_variance(priors: Priors, noise: NoiseModel, n_sequences: int | 
     """Sample the sites of the noise; return its variance (D,) or (S, D)."""
     n_features, shape = noise.structure.n_features, (noise.structure.n_free,)
     if not noise.structure.n_free:
-        known = jnp.broadcast_to(jnp.asarray(noise.known), (n_features,))
-        return known if n_sequences is None else jnp.broadcast_to(known, (n_sequences, n_features))
+        known_variance = jnp.broadcast_to(jnp.asarray(noise.known), (n_features,))
+        return (
+            known_variance
+            if n_sequences is None
+            else jnp.broadcast_to(known_variance, (n_sequences, n_features))
+        )
     if priors.noise_variance is None:
         variance = jnp.square(numpyro.sample("noise_std", expand_prior("noise_std", priors.noise_std, shape)))
     else:

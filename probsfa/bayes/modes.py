@@ -22,14 +22,14 @@ from probsfa.statespace.parameters import StateSpace
 #: Number of starts of a search, including that of the first mode.
 N_STARTS = 4
 # Two maxima are identical if their Euclidean distance in standard deviations is smaller.
-_SAME = 1.0
+_MIN_MODE_DISTANCE = 1.0
 # An approximate maximum is not refined if it is closer than this to a mode, or lower by this number of nats.
-_NEAR, _LOW = 3.0, 12.0
+_MIN_DISTANCE_TO_REFINE, _MAX_LOSS_TO_REFINE = 3.0, 12.0
 # A mode is omitted if its approximate log evidence is this much lower than the largest, which is a share
 # below 1/1000.
-_NO_SHARE = 7.0
+_MAX_EVIDENCE_LOSS = 7.0
 # Minimum share of the noise in the variance of a column, at a start.
-_LEAST_NOISE = 0.1
+_MIN_NOISE_SHARE = 0.1
 
 
 class Modes(NamedTuple):
@@ -75,22 +75,25 @@ def find_modes(
     try:
         for values in _starts(target, data, first, n_starts - 1, rng):
             with PotentialEvaluator(target, data) as evaluate:
-                reached = maximize_from(evaluate, labelling.place(values))
-            if reached is None:
+                maximum = maximize_from(evaluate, labelling.place(values))
+            if maximum is None:
                 continue
-            vector, potential = labelling.fold(reached[0][None])[0], reached[1]
+            vector, potential = labelling.fold(maximum[0][None])[0], maximum[1]
             lowest = min(mode.potential for mode in found)
-            near = any(_distance(mode, vector) < _NEAR for mode in found)
-            if near or potential > lowest + _LOW:
+            is_known = any(_distance(mode, vector) < _MIN_DISTANCE_TO_REFINE for mode in found)
+            if is_known or potential > lowest + _MAX_LOSS_TO_REFINE:
                 continue
             mode = approximate_by_laplace(target, data, vector)
-            apart = [min(_distance(mode, one.centre), _distance(one, mode.centre)) for one in found]
-            if min(apart) > _SAME:
+            distances = [
+                min(_distance(mode, other_mode.centre), _distance(other_mode, mode.centre))
+                for other_mode in found
+            ]
+            if min(distances) > _MIN_MODE_DISTANCE:
                 found.append(mode)
     except KeyboardInterrupt:
         return Modes(found, True)
-    most = max(mode.log_evidence for mode in found)
-    return Modes([mode for mode in found if mode.log_evidence > most - _NO_SHARE], False)
+    max_evidence = max(mode.log_evidence for mode in found)
+    return Modes([mode for mode in found if mode.log_evidence > max_evidence - _MAX_EVIDENCE_LOSS], False)
 
 
 def _distance(mode: LaplaceApproximation, vector: FloatArray) -> float:
@@ -102,37 +105,39 @@ def _starts(
     target: Target, data: TargetData, first: LaplaceApproximation, n_starts: int, rng: np.random.Generator
 ) -> list[dict[str, FloatArray]]:
     """Return starting values of the sites of the model."""
-    known = constrain(target, data, first.centre)
+    values_of_first = constrain(target, data, first.centre)
     values = np.where(data.series.mask, data.series.values, np.nan)
     if data.series.exog is not None:
-        values = values - data.series.exog @ known.exog_coef.T
+        values = values - data.series.exog @ values_of_first.exog_coef.T
     values = values.reshape(-1, target.n_features)
     counts = np.maximum(np.sum(~np.isnan(values), axis=0), 1)
     centred = np.nan_to_num(values - np.nansum(values, axis=0) / counts)
-    seen = (~np.isnan(values)).astype(np.float64)
-    covariance = centred.T @ centred / np.maximum(seen.T @ seen, 1.0)
-    n_rows = max(int(np.sum(np.any(seen > 0.0, axis=1))), 10)
+    observed = (~np.isnan(values)).astype(np.float64)
+    covariance = centred.T @ centred / np.maximum(observed.T @ observed, 1.0)
+    n_rows = max(int(np.sum(np.any(observed > 0.0, axis=1))), 10)
     starts = []
     for i in range(n_starts):
-        decay = known.decay
+        decay = values_of_first.decay
         if i == 0:
-            loadings = _largest(covariance - known.loadings @ known.loadings.T, target.n_components)
+            loadings = _largest(
+                covariance - values_of_first.loadings @ values_of_first.loadings.T, target.n_components
+            )
         else:
             directions = rng.standard_normal((target.n_features, target.n_components))
             directions /= np.linalg.norm(directions, axis=0) * np.sqrt(max(target.n_components / 2.0, 1.0))
             loadings = _largest(covariance, target.n_features) @ directions
             decay = np.exp(-1.0 / np.exp(rng.uniform(0.0, np.log(n_rows / 5.0), target.n_components)))
         power = np.diagonal(covariance)
-        noise = np.maximum(power - np.sum(loadings**2, axis=1), _LEAST_NOISE * power)
-        start = start_values(StateSpace(decay, loadings, noise, known.offset), target)
-        starts.append(start | {"exog_coef": known.exog_coef})
+        noise = np.maximum(power - np.sum(loadings**2, axis=1), _MIN_NOISE_SHARE * power)
+        start = start_values(StateSpace(decay, loadings, noise, values_of_first.offset), target)
+        starts.append(start | {"exog_coef": values_of_first.exog_coef})
     return starts
 
 
 def _largest(covariance: FloatArray, n_components: int) -> FloatArray:
     """Return the loadings (D, n_components) of the leading principal components, padded with zeros."""
     sizes, axes = np.linalg.eigh(covariance)
-    chosen = axes[:, ::-1] * np.sqrt(np.maximum(sizes[::-1], 0.0))
+    scaled_axes = axes[:, ::-1] * np.sqrt(np.maximum(sizes[::-1], 0.0))
     out = np.zeros((len(covariance), n_components))
-    out[:, : chosen.shape[1]] = chosen[:, :n_components]
+    out[:, : scaled_axes.shape[1]] = scaled_axes[:, :n_components]
     return out

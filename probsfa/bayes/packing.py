@@ -8,15 +8,15 @@ from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.kinds import FASTEST, SLOWEST, site_values
+from probsfa.bayes.kinds import MAX_DECAY, MIN_DECAY, site_values
 from probsfa.bayes.model import Series, from_panel
 from probsfa.statespace.panel import Panel, make_panel, padded_length
 from probsfa.statespace.parameters import StateSpace
 
 # Smallest standard deviation of the AR(1) noise of a start, relative to that of the column.
-_LEAST_SCALE = 0.05
+_MIN_SCALE = 0.05
 #: Smallest noise variance of a start and of draws, relative to the variance of the column.
-LEAST_NOISE = 1e-12
+MIN_NOISE = 1e-12
 
 
 def pack(sequences: Sequences, hierarchical: bool) -> Series:
@@ -25,16 +25,16 @@ def pack(sequences: Sequences, hierarchical: bool) -> Series:
     if not hierarchical:
         series = from_panel(make_panel(sequences))
         return series if exog is None else series._replace(exog=_padded(exog, len(series.values)))
-    whole = make_panel(sequences, pad=False)
+    panel_of_all = make_panel(sequences, pad=False)
     n_steps, d = padded_length(max(sequences.lengths)), sequences.n_features
     shape = (len(sequences.lengths), n_steps)
     values, mask = np.zeros((*shape, d)), np.zeros((*shape, d), dtype=bool)
-    index = np.full(shape, whole.gaps.size, dtype=np.int32)
+    index = np.full(shape, panel_of_all.gaps.size, dtype=np.int32)
     for i, (rows, n) in enumerate(zip(sequences.slices, sequences.lengths, strict=True)):
-        values[i, :n], mask[i, :n] = whole.values[rows], whole.mask[rows] > 0.0
-        index[i, :n] = whole.gap_index[rows]
+        values[i, :n], mask[i, :n] = panel_of_all.values[rows], panel_of_all.mask[rows] > 0.0
+        index[i, :n] = panel_of_all.gap_index[rows]
     of_all = None if exog is None else np.stack([_padded(exog[rows], n_steps) for rows in sequences.slices])
-    return Series(values, mask, index, whole.gaps, of_all)
+    return Series(values, mask, index, panel_of_all.gaps, of_all)
 
 
 def _padded(exog: FloatArray, n_steps: int) -> FloatArray:
@@ -55,9 +55,9 @@ def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
 
     Coefficients of covariates are zero.
     """
-    noise = target.noise.of_groups(np.maximum(params.noise_variance, LEAST_NOISE))
+    noise = target.noise.of_groups(np.maximum(params.noise_variance, MIN_NOISE))
     return site_values(params.to_arrays(), params.loadings, params.n_components) | {
-        "timescale": timescales_from_decay(np.clip(params.decay, FASTEST, SLOWEST)),
+        "timescale": timescales_from_decay(np.clip(params.decay, MIN_DECAY, MAX_DECAY)),
         "loadings": params.loadings[:, : params.n_components],
         "noise_std": np.sqrt(noise),
         "noise_variance": noise,
@@ -66,6 +66,6 @@ def start_values(params: StateSpace, target: Target) -> dict[str, Any]:
         "noise_deviation": 0.0,
         "offset": params.offset,
         "exog_coef": 0.0,
-        "ar_noise_timescale": timescales_from_decay(np.clip(params.memory_decay, FASTEST, SLOWEST)),
-        "ar_noise_std": np.maximum(params.memory_scale, _LEAST_SCALE),
+        "ar_noise_timescale": timescales_from_decay(np.clip(params.memory_decay, MIN_DECAY, MAX_DECAY)),
+        "ar_noise_std": np.maximum(params.memory_scale, _MIN_SCALE),
     }

@@ -33,12 +33,12 @@ __all__ = ["from_arrays", "to_arrays"]
 # Chains C, draws N, columns D, factors K, rows T (:func:`probsfa._saving.checked_sizes`).
 # States S; the names of arrays of processes other than AR(1) factors, which other models do not have.
 # Covariates P.
-_OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
-_OF_KINDS = {name: kind.__name__ for kind in KINDS for name in kind.names.values()} | dict(
+_SHAPES_OF_DRAWS = dict(decay="CNK", loadings="CNDS", noise_variance="CND", offset="CND")
+_SHAPES_OF_KINDS = {name: kind.__name__ for kind in KINDS for name in kind.names.values()} | dict(
     memory_decay="E", memory_scale="E"
 )
 _REQUIRED = {
-    f"{kind}_{name}": shape for kind in ("draws", "raw") for name, shape in _OF_DRAWS.items()
+    f"{kind}_{name}": shape for kind in ("draws", "raw") for name, shape in _SHAPES_OF_DRAWS.items()
 } | dict(
     **{"maximum_decay": "K", "maximum_loadings": "DS", "maximum_noise_variance": "D", "maximum_offset": "D"},
     **{"permutations": "LK", "signs": "LK", "shift": "D", "scale": "D", "values": "TD"},
@@ -49,15 +49,15 @@ _OPTIONAL = dict(
     **dict(exog_shift="P", exog_scale="P"),
 ) | {
     f"{part}_{name}": (*lead, size)
-    for name, size in _OF_KINDS.items()
+    for name, size in _SHAPES_OF_KINDS.items()
     for part, lead in (("draws", "CN"), ("raw", "CN"), ("maximum", ""))
 }
 _POSITIVE = ("scale", "exog_scale", "draws_noise_variance", "raw_noise_variance", "degrees")
 
-_OF_COVARIATES = ("exog_coef", "exog_shift", "exog_scale")
+_COVARIATE_ARRAYS = ("exog_coef", "exog_shift", "exog_scale")
 
 # Arrays that exist only for some methods.
-_OF_RUN = tuple(
+_RUN_ATTRIBUTES = tuple(
     name for name in Inferred._fields if name not in ("vectors", "sample_stats", "interrupted", "pareto_k")
 )
 
@@ -79,11 +79,11 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
     ValueError
         If a prior is not one of NumPyro's distributions by name.
     """
-    sequences, inferred, used = fitted.sequences, fitted.inferred, fitted.target.priors
+    sequences, inferred, priors_used = fitted.sequences, fitted.inferred, fitted.target.priors
     priors = options["priors"]
     state = {
         "options": {**options, "priors": None if priors is None else _describe_priors(priors)},
-        "fitted_priors": None if used is DEFAULT_PRIORS else _describe_priors(used),
+        "fitted_priors": None if priors_used is DEFAULT_PRIORS else _describe_priors(priors_used),
         "method": fitted.method,
         "noise_groups": np.array(fitted.target.noise.groups),
         "hierarchical": fitted.hierarchical,
@@ -104,7 +104,7 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
     }
     optional = {
         "times": sequences.times,
-        **{name: getattr(inferred, name) for name in _OF_RUN},
+        **{name: getattr(inferred, name) for name in _RUN_ATTRIBUTES},
         "known_noise": fitted.data.known_noise,
         "degrees": fitted.degrees,
         "least_noise": fitted.data.least_noise,
@@ -113,7 +113,7 @@ def to_arrays(fitted: FittedPosterior, options: dict[str, Any], feature_names: A
     if fitted.exog_names:
         optional["exog"], state["exog_names"] = sequences.exog, list(fitted.exog_names)
     else:
-        state = {name: x for name, x in state.items() if not name.endswith(_OF_COVARIATES)}
+        state = {name: x for name, x in state.items() if not name.endswith(_COVARIATE_ARRAYS)}
     return state | {name: np.asarray(x) for name, x in optional.items() if x is not None}
 
 
@@ -173,7 +173,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[FittedPosterior, dict[str, Any]]
             sample_stats=stats,
             interrupted=bool(state["interrupted"]),
             pareto_k=state["pareto_k"],
-            **{name: state.get(name) for name in _OF_RUN},
+            **{name: state.get(name) for name in _RUN_ATTRIBUTES},
         ),
         units=units,
         target=target,
@@ -193,8 +193,10 @@ def _draws(state: dict[str, Any], part: str) -> AnyDraws:
     arrays = {name: state[prefix + name] for name in kind._fields if prefix + name in state}
     # Files of earlier versions do not have the arrays of later kinds of processes.
     lead, d = arrays["decay"].shape[:2], arrays["loadings"].shape[2]
-    empty = {name: np.zeros((*lead, d, 0) if name == "exog_coef" else (*lead, 0)) for name in kind._fields}
-    return kind(**empty | arrays)
+    empty_arrays = {
+        name: np.zeros((*lead, d, 0) if name == "exog_coef" else (*lead, 0)) for name in kind._fields
+    }
+    return kind(**empty_arrays | arrays)
 
 
 def _noise(state: dict[str, Any], n_features: int) -> NoiseVariances:
@@ -249,11 +251,11 @@ def _describe(prior: Any) -> Any:
     name, parameters = type(prior).__name__, getattr(prior, "arg_constraints", {})
     described = {
         "distribution": name,
-        "parameters": {one: np.asarray(getattr(prior, one)).tolist() for one in parameters},
+        "parameters": {parameter: np.asarray(getattr(prior, parameter)).tolist() for parameter in parameters},
     }
     with suppress(KeyError, TypeError, ValueError):
-        again = _rebuild(described)
-        if type(again) is type(prior) and again.shape() == prior.shape():
+        rebuilt = _rebuild(described)
+        if type(rebuilt) is type(prior) and rebuilt.shape() == prior.shape():
             return described
     raise ValueError(
         f"A prior of type {name} cannot be saved. Use a distribution of NumPyro with numeric parameters, "
@@ -262,9 +264,9 @@ def _describe(prior: Any) -> Any:
 
 
 def _rebuild_priors(described: dict[str, Any]) -> Priors:
-    known = {field.name for field in dataclasses.fields(Priors)}
-    if not set(described) <= known:
-        raise ValueError(f"priors of {sorted(set(described) - known)} are unknown to this release")
+    known_fields = {field.name for field in dataclasses.fields(Priors)}
+    if not set(described) <= known_fields:
+        raise ValueError(f"priors of {sorted(set(described) - known_fields)} are unknown to this release")
     return Priors(**{name: _rebuild(prior) for name, prior in described.items()})
 
 

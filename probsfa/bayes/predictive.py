@@ -44,9 +44,9 @@ from probsfa.statespace.prediction import Forecast, forecast
 from probsfa.statespace.student import cell_moments, infer_weights, left_out_cells
 
 # Number of draws whose predictions are averaged for the comparison with linear interpolation.
-_COMPARED_DRAWS = 8
+_N_COMPARED_DRAWS = 8
 # Number of draws for a bound or for leave-one-out predictions, and the tolerance of a bound in nats.
-_BOUNDED_DRAWS, _WORTH_A_ROUND = 40, 1e-3
+_N_BOUND_DRAWS, _BOUND_TOL = 40, 1e-3
 
 
 class BayesianForecast(Forecast):
@@ -130,23 +130,25 @@ def predict_latents(fitted: FittedPosterior, sequences: Sequences, n_predictive:
     """
     if fitted.degrees is not None:
         panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
-        whole = mixture_posterior((one.params, one.panel) for one in _weighted(fitted, panels, n_predictive))
-        check_finite(sequences, posterior_mean(fitted.draws), *whole[:3])
-        return whole
+        posterior = mixture_posterior(
+            (draw.params, draw.panel) for draw in _weighted(fitted, panels, n_predictive)
+        )
+        check_finite(sequences, posterior_mean(fitted.draws), *posterior[:3])
+        return posterior
     parts = mixture_posteriors(_of_mixture(fitted, sequences, n_predictive))
-    for one in parts:
-        check_finite(sequences, posterior_mean(fitted.draws), *one)
+    for draw in parts:
+        check_finite(sequences, posterior_mean(fitted.draws), *draw)
     if fitted.maximum.has_ar1_noise:
         return parts[0].of(fitted.reported_states)
     if len(parts) == 1:
         return parts[0]
     k = parts[0].means.shape[1]
-    lags = [part for one in parts for part in (one.lag_one_covariances, np.zeros((1, k, k)))][:-1]
+    lags = [part for draw in parts for part in (draw.lag_one_covariances, np.zeros((1, k, k)))][:-1]
     return Posterior(
-        np.concatenate([one.means for one in parts]),
-        np.concatenate([one.covariances for one in parts]),
+        np.concatenate([draw.means for draw in parts]),
+        np.concatenate([draw.covariances for draw in parts]),
         np.concatenate(lags),
-        np.concatenate([one.row_log_likelihoods for one in parts]),
+        np.concatenate([draw.row_log_likelihoods for draw in parts]),
     )
 
 
@@ -158,19 +160,19 @@ def predict_missing(fitted: FittedPosterior, sequences: Sequences, n_predictive:
         cells = _missing_under_student_noise(_weighted(fitted, panels, n_predictive), missing)
         check_finite(sequences, posterior_mean(fitted.draws), cells.mean, cells.std)
         return cells
-    cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
-    parts = cell_mixtures(_of_mixture(fitted, sequences, n_predictive), np.split(missing, cuts))
-    for one in parts:
-        check_finite(sequences, posterior_mean(fitted.draws), one.mean, one.std)
+    boundaries = np.cumsum([panel.n_rows for panel in panels])[:-1]
+    parts = cell_mixtures(_of_mixture(fitted, sequences, n_predictive), np.split(missing, boundaries))
+    for mixture in parts:
+        check_finite(sequences, posterior_mean(fitted.draws), mixture.mean, mixture.std)
     return CellMixture(
-        np.concatenate([one.mean for one in parts]),
-        np.concatenate([one.std for one in parts]),
-        np.concatenate([one.means for one in parts], axis=1),
-        np.concatenate([one.stds for one in parts], axis=1),
+        np.concatenate([mixture.mean for mixture in parts]),
+        np.concatenate([mixture.std for mixture in parts]),
+        np.concatenate([mixture.means for mixture in parts], axis=1),
+        np.concatenate([mixture.stds for mixture in parts], axis=1),
     )
 
 
-def beside_interpolation(fitted: FittedPosterior, sequences: Sequences) -> Comparison | None:
+def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> Comparison | None:
     """Compare the leave-one-out errors of the model and of linear interpolation.
 
     Predictions of a few draws are averaged. Parameters as in :func:`predict_latents`.
@@ -183,21 +185,21 @@ def beside_interpolation(fitted: FittedPosterior, sequences: Sequences) -> Compa
     if sequences.mask.all():
         return None
     panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
-    cuts = np.cumsum([panel.n_rows for panel in panels])[:-1]
-    parts = np.split(sequences.values, cuts)
-    found = RunningMean()
+    boundaries = np.cumsum([panel.n_rows for panel in panels])[:-1]
+    parts = np.split(sequences.values, boundaries)
+    mean_errors = RunningMean()
     if fitted.degrees is not None:
-        for weighted in _weighted(fitted, panels, _COMPARED_DRAWS):
-            found.add(_left_out(weighted.params, weighted.panel)[0])
-        return compare_with_interpolation(sequences, found.value)
-    for draw in _of_mixture(fitted, sequences, _COMPARED_DRAWS):
-        without = []
+        for weighted in _weighted(fitted, panels, _N_COMPARED_DRAWS):
+            mean_errors.add(_left_out(weighted.params, weighted.panel)[0])
+        return compare_with_interpolation(sequences, mean_errors.value)
+    for draw in _of_mixture(fitted, sequences, _N_COMPARED_DRAWS):
+        values_without = []
         for (params, panel, effects), values in zip(draw, parts, strict=True):
-            one = smooth(params, panel)
-            moments = observation_moments(params, one.means, one.covariances)
-            without.append(left_out(values - effects, *moments, params.noise_variance) + effects)
-        found.add(np.concatenate(without))
-    return compare_with_interpolation(sequences, found.value)
+            posterior = smooth(params, panel)
+            moments = observation_moments(params, posterior.means, posterior.covariances)
+            values_without.append(left_out(values - effects, *moments, params.noise_variance) + effects)
+        mean_errors.add(np.concatenate(values_without))
+    return compare_with_interpolation(sequences, mean_errors.value)
 
 
 def predict_ahead(
@@ -205,7 +207,7 @@ def predict_ahead(
     sequences: Sequences,
     n_predictive: int,
     steps: list[FloatArray],
-    following: Sequence[FloatArray] | None = None,
+    horizon: Sequence[FloatArray] | None = None,
 ) -> list[BayesianForecast]:
     """Return the forecast of each sequence.
 
@@ -215,7 +217,7 @@ def predict_ahead(
         As in :func:`predict_latents`.
     steps : list of ndarray (H,)
         For each sequence, units of time after its last row.
-    following : sequence of ndarray (H, P), optional
+    horizon : sequence of ndarray (H, P), optional
         Covariates at these times.
     """
     panels, last_rows = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
@@ -223,35 +225,42 @@ def predict_ahead(
     if fitted.degrees is not None:
         spreads: list[list[FloatArray]] = [[] for _ in sequences.lengths]
         for weighted in _weighted(fitted, panels, n_predictive):
-            whole, params = smooth(weighted.params, weighted.panel), weighted.expected
+            posterior, params = smooth(weighted.params, weighted.panel), weighted.expected
             for i, last in last_rows[0]:
-                ahead = forecast(params, whole.means[last], whole.covariances[last], steps[i])
+                ahead = forecast(params, posterior.means[last], posterior.covariances[last], steps[i])
                 forecasts[i].append(ahead)
                 explained = np.maximum(ahead.std**2 - params.noise_variance, 0.0)
                 spreads[i].append(np.sqrt(explained + weighted.variances(ahead.std.shape)))
-        return [_mix_forecasts(many, stds) for many, stds in zip(forecasts, spreads, strict=True)]
+        return [
+            _mix_forecasts(forecasts_of_draws, stds)
+            for forecasts_of_draws, stds in zip(forecasts, spreads, strict=True)
+        ]
     pairs = pairs_of_mixture(fitted, n_predictive)
     for pair, draw in zip(pairs, rows_given_draws(fitted, sequences, pairs), strict=True):
         for (params, panel, _), rows in zip(draw, last_rows, strict=True):
             one = smooth(params, panel)
             for i, last in rows:
                 ahead = forecast(params, one.means[last], one.covariances[last], steps[i])
-                if following is not None:
-                    ahead = replace(ahead, means=ahead.means + effects_of_draw(fitted, *pair, following[i]))
+                if horizon is not None:
+                    ahead = replace(ahead, means=ahead.means + effects_of_draw(fitted, *pair, horizon[i]))
                 forecasts[i].append(ahead)
-    mixed = [_mix_forecasts(many) for many in forecasts]
-    shared = fitted.reported_states
+    mixed = [_mix_forecasts(forecasts_of_draws) for forecasts_of_draws in forecasts]
+    reported = fitted.reported_states
     return [
-        replace(one, latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
+        replace(one, latent_means=one.latent_means[:, reported], latent_std=one.latent_std[:, reported])
         for one in mixed
     ]
 
 
-def _mix_forecasts(many: list[Forecast], spreads: list[FloatArray] | None = None) -> BayesianForecast:
+def _mix_forecasts(forecasts: list[Forecast], spreads: list[FloatArray] | None = None) -> BayesianForecast:
     """Return the mixture of the forecasts of the draws; `spreads` are standard deviations for quantiles."""
-    observed = make_cell_mixture(np.array([one.means for one in many]), np.array([one.std for one in many]))
+    observed = make_cell_mixture(
+        np.array([forecast.means for forecast in forecasts]),
+        np.array([forecast.std for forecast in forecasts]),
+    )
     latent = make_cell_mixture(
-        np.array([one.latent_means for one in many]), np.array([one.latent_std for one in many])
+        np.array([forecast.latent_means for forecast in forecasts]),
+        np.array([forecast.latent_std for forecast in forecasts]),
     )
     if spreads is not None:
         observed = observed._replace(stds=np.array(spreads))
@@ -262,8 +271,8 @@ def draw_latent_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
     """Draw paths of the factors given the data (n_draws, T, K), each with the parameters of another draw."""
-    drawn = _drawn_paths(fitted, sequences, n_draws, rng)
-    paths = np.array([np.concatenate([path for _, path in parts]) for parts, _ in drawn])
+    draws = _draw_paths(fitted, sequences, n_draws, rng)
+    paths = np.array([np.concatenate([path for _, path in parts]) for parts, _ in draws])
     return paths[:, :, fitted.reported_states]
 
 
@@ -271,19 +280,19 @@ def draw_observations(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> FloatArray:
     """Draw the missing values of series (n_draws, T, D), each with the parameters of another draw."""
-    drawn = []
-    for parts, degrees in _drawn_paths(fitted, sequences, n_draws, rng):
+    draws = []
+    for parts, degrees in _draw_paths(fitted, sequences, n_draws, rng):
         rows = []
         for (params, _, effects), path in parts:
             shape = len(path), len(params.offset)
             noise = rng.standard_normal(shape) if degrees is None else rng.standard_t(degrees, shape)
             signal = params.offset + effects + path @ params.loadings.T
             rows.append(signal + noise * np.sqrt(params.noise_variance))
-        drawn.append(np.where(sequences.mask, sequences.values, np.concatenate(rows)))
-    return np.array(drawn)
+        draws.append(np.where(sequences.mask, sequences.values, np.concatenate(rows)))
+    return np.array(draws)
 
 
-def _drawn_paths(
+def _draw_paths(
     fitted: FittedPosterior, sequences: Sequences, n_draws: int, rng: np.random.Generator
 ) -> Iterator[tuple[list[tuple[GivenDraw, FloatArray]], float | None]]:
     """Yield for each draw the panels and paths (T_i, S) of their states, and degrees of freedom, if any.
@@ -291,16 +300,19 @@ def _drawn_paths(
     The states include the AR(1) noise of columns.
     """
     chains, n = fitted.draws.decay.shape[:2]
-    picked = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
-    pairs = [(int(chain), int(draw)) for chain, draw in zip(*picked, strict=True)]
+    selected = np.unravel_index(rng.integers(chains * n, size=n_draws), (chains, n))
+    pairs = [(int(chain), int(draw)) for chain, draw in zip(*selected, strict=True)]
     if fitted.degrees is not None:
         [panel], _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
-        for one in weighted_draws(fitted, panel, pairs):
-            given = GivenDraw(one.params, one.panel)
-            yield [(given, draw_latents(one.params, one.panel, 1, rng)[0])], one.degrees
+        for weighted in weighted_draws(fitted, panel, pairs):
+            given = GivenDraw(weighted.params, weighted.panel)
+            yield [(given, draw_latents(weighted.params, weighted.panel, 1, rng)[0])], weighted.degrees
         return
     for parts in rows_given_draws(fitted, sequences, pairs):
-        yield [(one, draw_latents(one.params, one.panel, 1, rng)[0]) for one in parts], None
+        yield (
+            [(weighted, draw_latents(weighted.params, weighted.panel, 1, rng)[0]) for weighted in parts],
+            None,
+        )
 
 
 def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
@@ -308,25 +320,25 @@ def mean_contributions(fitted: FittedPosterior, sequences: Sequences, n_predicti
 
     With AR(1) noise its contribution is a further entry, (T, D, K + 1); those of covariates are the last.
     """
-    found = RunningMean()
+    mean = RunningMean()
     if fitted.degrees is not None:
         panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
         for weighted in _weighted(fitted, panels, n_predictive):
             means = smooth(weighted.params, weighted.panel).means
-            found.add(means[:, None, :] * weighted.params.loadings)
-        return found.value
+            mean.add(means[:, None, :] * weighted.params.loadings)
+        return mean.value
     for draw in _of_mixture(fitted, sequences, n_predictive):
         parts = [smooth(p, panel).means[:, None, :] * p.loadings for p, panel, _ in draw]
-        found.add(np.concatenate(parts))
-    whole = found.value
+        mean.add(np.concatenate(parts))
+    contributions = mean.value
     if fitted.maximum.has_ar1_noise:
-        shared = fitted.reported_states
-        own = np.delete(whole, shared, axis=2).sum(axis=2, keepdims=True)
-        whole = np.concatenate([whole[:, :, shared], own], axis=2)
+        reported = fitted.reported_states
+        unreported = np.delete(contributions, reported, axis=2).sum(axis=2, keepdims=True)
+        contributions = np.concatenate([contributions[:, :, reported], unreported], axis=2)
     if sequences.exog is None:
-        return whole
+        return contributions
     coefficients = np.mean(fitted.draws.exog_coef, axis=(0, 1))
-    return np.concatenate([whole, sequences.exog[:, None, :] * coefficients], axis=2)
+    return np.concatenate([contributions, sequences.exog[:, None, :] * coefficients], axis=2)
 
 
 def draw_series(
@@ -357,11 +369,11 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
     """Return the log predictive density of all rows, in nats; with Student-t noise a lower bound."""
     if fitted.degrees is None:
         return predict_latents(fitted, sequences, n_predictive).log_likelihood
-    n_draws = min(n_predictive, _BOUNDED_DRAWS)
+    n_draws = min(n_predictive, _N_BOUND_DRAWS)
     weights, bounds = None, []
     degrees = degrees_of_draws(fitted, n_draws)
     for nu, [one] in zip(degrees, _of_mixture(fitted, sequences, n_draws), strict=True):
-        inferred = infer_weights(one.params, one.panel, StudentNoise(float(nu)), weights, _WORTH_A_ROUND)
+        inferred = infer_weights(one.params, one.panel, StudentNoise(float(nu)), weights, _BOUND_TOL)
         weights = inferred.weights.values
         bounds.append(inferred.bound)
     check_finite(sequences, posterior_mean(fitted.draws), np.array(bounds))
@@ -370,18 +382,22 @@ def log_predictive_density(fitted: FittedPosterior, sequences: Sequences, n_pred
 
 def outlier_scores(fitted: FittedPosterior, sequences: Sequences, n_predictive: int) -> FloatArray:
     """Return leave-one-out errors (N, D) of observed values, in standard deviations of predictions."""
-    n_draws, moments = min(n_predictive, _BOUNDED_DRAWS), MixtureMoments()
+    n_draws, moments = min(n_predictive, _N_BOUND_DRAWS), MixtureMoments()
     draws: Iterable[list[GivenDraw]]
     if fitted.degrees is not None:
         panels, _ = panels_of(fitted.units.retimed(sequences), fitted.hierarchical)
-        draws = ([GivenDraw(one.params, one.panel)] for one in _weighted(fitted, panels, n_draws))
+        draws = (
+            [GivenDraw(weighted.params, weighted.panel)] for weighted in _weighted(fitted, panels, n_draws)
+        )
     else:
         draws = _of_mixture(fitted, sequences, n_draws)
     for parts in draws:
-        predicted = [(*_left_out(one.params, one.panel), one) for one in parts]
+        predicted = [(*_left_out(weighted.params, weighted.panel), weighted) for weighted in parts]
         moments.add(
-            np.concatenate([means + one.effects for means, _, one in predicted]),
-            np.concatenate([explained + one.params.noise_variance for _, explained, one in predicted]),
+            np.concatenate([means + weighted.effects for means, _, weighted in predicted]),
+            np.concatenate(
+                [explained + weighted.params.noise_variance for _, explained, weighted in predicted]
+            ),
         )
     return np.abs(sequences.values - moments.mean) / np.sqrt(moments.variance)
 
@@ -399,13 +415,13 @@ def _weighted(fitted: FittedPosterior, panels: list[Panel], n_predictive: int) -
 def _missing_under_student_noise(draws: Iterator[WeightedDraw], missing: NDArray[np.bool_]) -> CellMixture:
     """Return the distribution of missing values, with noise that is normal given drawn weights."""
     means, stds, spreads = [], [], []
-    for one in draws:
-        whole = smooth(one.params, one.panel)
-        mean, variance = observation_moments(one.expected, whole.means, whole.covariances)
-        explained = np.maximum(variance - one.expected.noise_variance, 0.0)
+    for draw in draws:
+        posterior = smooth(draw.params, draw.panel)
+        mean, variance = observation_moments(draw.expected, posterior.means, posterior.covariances)
+        explained = np.maximum(variance - draw.expected.noise_variance, 0.0)
         means.append(mean[missing])
         stds.append(np.sqrt(variance)[missing])
-        spreads.append(np.sqrt(explained + one.variances(missing.shape))[missing])
+        spreads.append(np.sqrt(explained + draw.variances(missing.shape))[missing])
     return make_cell_mixture(np.array(means), np.array(stds))._replace(stds=np.array(spreads))
 
 

@@ -175,9 +175,9 @@ def _check_prior(name: str, prior: Any) -> None:
         base = base.base_dist
     kind = type(base).__name__
     if isinstance(base, dist.Delta):
-        known = "Pass known noise variances as noise=. " if name.startswith("noise_") else ""
+        advice = "Pass known noise variances as noise=. " if name.startswith("noise_") else ""
         raise ValueError(
-            f"Priors({name}={kind}): a single value has no density. {known}Use a narrow distribution of the "
+            f"Priors({name}={kind}): a single value has no density. {advice}Use a narrow distribution of the "
             f"same family as {fix}."
         )
     support: Any = prior.support
@@ -204,17 +204,18 @@ def expand_prior(name: str, prior: dist.Distribution, shape: tuple[int, ...]) ->
     ValueError
         If the prior has another shape; the message names the parameter `name`.
     """
-    whole = prior.shape()
-    if prior.event_shape == () and len(whole) <= len(shape):
+    prior_shape = prior.shape()
+    if prior.event_shape == () and len(prior_shape) <= len(shape):
         try:
             expanded = prior.expand(shape)
         except ValueError:
             expanded = None
         if expanded is not None and expanded.shape() == shape:
             return expanded.to_event(len(shape))
-    if whole != shape:
+    if prior_shape != shape:
         raise ValueError(
-            f"The prior of {name} has shape {whole}, but {name} has shape {shape}. Use a prior of a single "
+            f"The prior of {name} has shape {prior_shape}, but {name} has shape {shape}. Use a prior of a "
+            "single "
             f"number, or one of shape {shape}."
         )
     return prior.to_event(len(prior.batch_shape)) if prior.batch_shape else prior
@@ -262,9 +263,11 @@ class SharedScaleNormal(dist.Distribution):
     def log_prob(self, value: Array) -> Array:
         """Log density of loadings (..., D, K)."""
         d = self.event_shape[0]
-        half = 0.5 * (1.0 + d)
-        norm = gammaln(half) - gammaln(0.5) - 0.5 * d * jnp.log(jnp.pi * jnp.square(self.scale))
-        return jnp.sum(norm - half * jnp.log1p(jnp.sum((value / self.scale) ** 2, axis=-2)), axis=-1)
+        shape_parameter = 0.5 * (1.0 + d)
+        norm = gammaln(shape_parameter) - gammaln(0.5) - 0.5 * d * jnp.log(jnp.pi * jnp.square(self.scale))
+        return jnp.sum(
+            norm - shape_parameter * jnp.log1p(jnp.sum((value / self.scale) ** 2, axis=-2)), axis=-1
+        )
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw the scales, then the loadings."""

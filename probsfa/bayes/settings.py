@@ -34,15 +34,15 @@ _COUNTS = (
 
 
 # Replacements of arguments that the class does not have.
-INSTEAD = {
+REPLACEMENTS = {
     "exog": "Covariates are an argument of fit and of all methods: fit(X, exog=U).",
 }
 
 
-def refuse(where: str, unsupported: dict[str, Any]) -> None:
+def raise_not_supported(where: str, unsupported: dict[str, Any]) -> None:
     """Raise a TypeError with the first unsupported argument and its replacement."""
     for name in unsupported:
-        fix = INSTEAD.get(name, "See help(BayesianSFA) for its parameters.")
+        fix = REPLACEMENTS.get(name, "See help(BayesianSFA) for its parameters.")
         raise TypeError(f"{where} does not support the argument {name!r}. {fix}")
 
 
@@ -57,8 +57,8 @@ def check_settings(model: Any) -> None:
     noise = model.noise
     if isinstance(noise, str):
         check_option("noise", noise, (*STRUCTURES, "ar1"))
-    elif isinstance(known := as_noise(noise), tuple) and known:
-        check_variances(known)
+    elif isinstance(known_names := as_noise(noise), tuple) and known_names:
+        check_variances(known_names)
     elif not (is_number(noise) and np.isfinite(noise) and noise > 0.0):
         raise ValueError(
             f"noise must be {', '.join(map(repr, (*STRUCTURES, 'ar1')))}, a positive variance, or one for "

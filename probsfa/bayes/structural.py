@@ -86,12 +86,12 @@ def structural_model(
 def log_likelihood(params: StructuralDraws, series: Series) -> Array:
     """Return the log-likelihood of a series (T, D), in nats, differentiable by the parameters."""
     k, n = params.decay.shape[-1], params.memory_decay.shape[-1]
-    alone = jnp.concatenate([params.decay, params.memory_decay])
+    scalar_decays = jnp.concatenate([params.decay, params.memory_decay])
     loadings = jnp.concatenate(
         [params.loadings[:, :k], *([jnp.diag(params.memory_scale)] if n else []), params.loadings[:, k:]],
         axis=1,
     )
-    over = _transitions(alone, params, jnp.asarray(series.gaps))
+    over = _transitions(scalar_decays, params, jnp.asarray(series.gaps))
     mask = jnp.asarray(series.mask)
     values = jnp.where(mask, series.values, 0.0)
     with kernel_hints_outside_loops():
@@ -107,9 +107,9 @@ def log_likelihood(params: StructuralDraws, series: Series) -> Array:
 
 
 @broadcasting()
-def _transitions(alone: Array, params: StructuralDraws, gaps: Array) -> Transition:
+def _transitions(scalar_decays: Array, params: StructuralDraws, gaps: Array) -> Transition:
     """Return transitions over each of gaps (U,)."""
     processes = [
         kind(**dict(zip(kind.names, params.of_kind(kind), strict=True))) for kind in params.others.counts
     ]
-    return Transition(alone ** gaps[:, None], block_transitions(processes, gaps))
+    return Transition(scalar_decays ** gaps[:, None], block_transitions(processes, gaps))

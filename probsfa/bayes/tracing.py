@@ -20,7 +20,7 @@ handlers_lock = threading.RLock()
 
 # On CPUs the compiler of JAX 0.10, the last for Python 3.11, aborts the process if a loop contains a single
 # kernel.
-_FAULTY = jax.__version_info__ < (0, 11)
+_HAS_COMPILER_FAULT = jax.__version_info__ < (0, 11)
 
 _no_loop: ContextVar[bool] = ContextVar("no_loop", default=False)
 
@@ -37,4 +37,4 @@ def no_loop_around() -> Iterator[None]:
 
 def kernel_hints_outside_loops() -> AbstractContextManager[None]:
     """Trace the likelihood without single kernels if it may be inside a loop."""
-    return compiler.without_kernel_hints() if _FAULTY and not _no_loop.get() else nullcontext()
+    return compiler.without_kernel_hints() if _HAS_COMPILER_FAULT and not _no_loop.get() else nullcontext()

@@ -22,7 +22,7 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["WeightedDraw", "degrees_of_draws", "weighted_draws"]
 
 # Sweeps before the first draw, and between draws.
-_FIRST_SWEEPS, _SWEEPS = 20, 3
+_N_BURN_IN_SWEEPS, _N_SWEEPS_PER_DRAW = 20, 3
 
 
 class WeightedDraw(NamedTuple):
@@ -84,12 +84,12 @@ def weighted_draws(
     """
     assert fitted.degrees is not None
     rng = np.random.default_rng(fitted.seed)
-    weights, sweeps = np.array(panel.mask[:]), _FIRST_SWEEPS
+    weights, sweeps = np.array(panel.mask[:]), _N_BURN_IN_SWEEPS
     for chain, draw in chosen:
         [params] = parameters_of_draw(fitted.draws, chain, draw, 1)
         degrees = float(fitted.degrees[chain, draw])
         for _ in range(sweeps):
             latents = draw_latents(params, panel.weighted(weights), 1, rng)[0]
             weights = draw_weights(latents, params, panel, degrees, rng)
-        sweeps = _SWEEPS
+        sweeps = _N_SWEEPS_PER_DRAW
         yield WeightedDraw(params, panel.weighted(weights), degrees, rng)

@@ -289,7 +289,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         options = options.with_times(sequences.axis)
         model = self._maximise(InMemory(sequences), options)
         if options.n_components is None:
-            model = model.beside_interpolation(sequences)
+            model = model.interpolation_check(sequences)
         model = model.with_gross_misfit(sequences)
         model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
@@ -333,7 +333,7 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
             )
         )
         if options.n_components is None and not options.noise_free:
-            model = model.beside_interpolation(sequences)
+            model = model.interpolation_check(sequences)
         model = model.with_gross_misfit(sequences)
         model = model.with_fitted(with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)

@@ -187,7 +187,7 @@ class MappedModel(MaximumLikelihoodModel):
         std = np.zeros_like(filled.values) if filled.std is None else filled.std
         means, std = self._to_data(filled.values, std, self.effects(sequences), missing)
         values = np.where(missing, means, sequences.values)
-        comparison = filled.beside_interpolation
+        comparison = filled.interpolation_check
         if comparison is not None:
             comparison = self._compare(sequences) or comparison
         if not with_std:
@@ -209,7 +209,7 @@ class MappedModel(MaximumLikelihoodModel):
         by_model = self._to_data(means, np.sqrt(variances), self.effects(sample), told)[0]
         return compare_with_interpolation(sample, by_model)
 
-    def beside_interpolation(self, sequences: Sequences) -> Self:
+    def interpolation_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports if linear interpolation predicts observed values as well."""
         comparison = self._compare(sequences)
         if comparison is None or not comparison.sentence:

@@ -368,7 +368,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise ValueError("quantile cannot be combined with return_std or interval. Use one of them.")
         wanted = _probabilities(interval, quantile)
         filled = model.impute(sequences, with_std=bool(return_std or wanted))
-        comparison = filled.beside_interpolation
+        comparison = filled.interpolation_check
         if comparison is not None and comparison.sentence and quantile is None:
             warnings.warn(comparison.sentence, UserWarning, stacklevel=3)
         if quantile is None and (negative := unexpectedly_negative(sequences.values, filled.values)).any():

@@ -148,7 +148,7 @@ class MaximumLikelihoodModel(FittedModel):
             if np.size(getattr(errors, name, ()))
         }
 
-    def beside_interpolation(self, sequences: Sequences) -> Self:
+    def interpolation_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports if interpolation predicts observed values as well."""
         return self
 
@@ -376,7 +376,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
         """Impute without storing all moments; compare a sample of the rows with linear interpolation."""
         sample = self.sample_of(sequences)
-        comparison = None if sample is sequences else self.impute(sample).beside_interpolation
+        comparison = None if sample is sequences else self.impute(sample).interpolation_check
         params = self.fitted.predictive_params
         values = sequences.values.copy()
         std = np.zeros_like(values) if with_std else None
@@ -409,9 +409,9 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         sample = choose_segments(sequences.mask, sequences.lengths, affordable, 3 * N_SEGMENTS)
         return sequences if sample is None else sequences.cut_out(sample)
 
-    def beside_interpolation(self, sequences: Sequences) -> Self:
+    def interpolation_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports if linear interpolation predicts observed values as well."""
-        comparison = self.impute(self.sample_of(sequences)).beside_interpolation
+        comparison = self.impute(self.sample_of(sequences)).interpolation_check
         if comparison is None or not comparison.sentence:
             return self
         status = self.fitted.status.adding("interpolation", comparison.sentence)

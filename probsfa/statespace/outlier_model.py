@@ -158,9 +158,9 @@ class OutlierModel(LinearGaussianModel):
         values = np.where(cleaned.mask, old.values, np.nan)
         return super().news(replace(old, values=values), cleaned, target)
 
-    def beside_interpolation(self, sequences: Sequences) -> Self:
+    def interpolation_check(self, sequences: Sequences) -> Self:
         """Compare with linear interpolation, both without outliers."""
-        return super().beside_interpolation(self.cleaned(sequences))
+        return super().interpolation_check(self.cleaned(sequences))
 
     def with_gross_misfit(self, sequences: Sequences) -> Self:
         """Report gross misfit of values that are not outliers."""

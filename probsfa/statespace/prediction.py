@@ -207,7 +207,7 @@ class Imputation(NamedTuple):
         Observed values unchanged, missing values imputed.
     std : ndarray of shape (N, D), or None
         Standard deviations of predicted observations, zero for observed values; None if not computed.
-    beside_interpolation : Comparison, or None, default=None
+    interpolation_check : Comparison, or None, default=None
         Leave-one-out errors of the model and of linear interpolation; None if no value is missing.
     cells : HasQuantiles, or None, default=None
         Distribution of all values (N, D), if it is not Gaussian.
@@ -215,7 +215,7 @@ class Imputation(NamedTuple):
 
     values: FloatArray
     std: FloatArray | None
-    beside_interpolation: Comparison | None = None
+    interpolation_check: Comparison | None = None
     cells: HasQuantiles | None = None
 
     def quantile(self, probability: float) -> FloatArray:

@@ -133,7 +133,7 @@ class StudentModel(LinearGaussianModel):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.abs(sequences.values - mean) / np.sqrt(explained + self.fitted.params.noise_variance)
 
-    def beside_interpolation(self, sequences: Sequences) -> Self:
+    def interpolation_check(self, sequences: Sequences) -> Self:
         """Return the same model: neither the model nor linear interpolation predicts outliers."""
         return self
 

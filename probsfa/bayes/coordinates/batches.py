@@ -17,7 +17,7 @@ from probsfa.bayes.model import Series
 from probsfa.statespace.engine.settings import engine_settings
 
 #: Number of vectors in a call of a small program.
-BLOCK = 64
+BATCH_SIZE = 64
 
 
 def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray) -> list[FloatArray]:
@@ -26,15 +26,15 @@ def in_blocks(program: Callable[[Array], tuple[Array, ...]], vectors: FloatArray
     Parameters
     ----------
     program : callable
-        Returns a tuple of arrays (BLOCK, ...) for vectors (BLOCK, P).
+        Returns a tuple of arrays (BATCH_SIZE, ...) for vectors (BATCH_SIZE, P).
     vectors : ndarray (N, P)
 
     Returns
     -------
     list of ndarray (N, ...)
     """
-    filled = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % BLOCK, axis=0)])
-    blocks = filled.reshape(-1, BLOCK, vectors.shape[1])
+    filled = np.concatenate([vectors, np.repeat(vectors[-1:], -len(vectors) % BATCH_SIZE, axis=0)])
+    blocks = filled.reshape(-1, BATCH_SIZE, vectors.shape[1])
     parts = [[np.asarray(x) for x in program(jnp.asarray(block))] for block in blocks]
     return [np.concatenate(x)[: len(vectors)] for x in zip(*parts, strict=True)]
 
@@ -48,9 +48,9 @@ def constrain(target: Target, data: TargetData, vectors: FloatArray) -> AnyDraws
     """Return the parameters at vectors (..., P)."""
     # Parameters do not depend on the rows; one row is enough.
     row = jax.tree.map(np.asarray, _first_row(data.series))
-    one = TargetData(row, data.known_noise, chart=data.chart, least_noise=data.least_noise)
+    row_data = TargetData(row, data.known_noise, chart=data.chart, least_noise=data.least_noise)
     with engine_settings():
-        program = functools.partial(_constrain_all, target, one)
+        program = functools.partial(_constrain_all, target, row_data)
         flat = in_blocks(program, vectors.reshape(-1, target.size))
     shaped = (x.reshape(*vectors.shape[:-1], *x.shape[1:]) for x in flat)
     return Draws(*shaped) if target.kinds is None else StructuralDraws(*shaped)

@@ -7,7 +7,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.bayes.coordinates.data import Chart, TargetData
-from probsfa.bayes.coordinates.offset_scale import LONGEST, OffsetScale, make_offset_scale
+from probsfa.bayes.coordinates.offset_scale import MAX_RELATIVE_TIMESCALE, OffsetScale, make_offset_scale
 from probsfa.bayes.coordinates.rotation import RotationFrame, choose_frame
 from probsfa.bayes.coordinates.target import Target, is_real
 from probsfa.statespace.engine.settings import engine_settings
@@ -56,16 +56,16 @@ def _offset_scale(
     if target.n_sequences is not None or not is_real(target.sites["offset"].support):
         return None
     mask, timescale = np.asarray(data.series.mask), np.asarray(values["timescale"])
-    seen = np.flatnonzero(np.any(mask, axis=1))
-    if np.max(timescale) > LONGEST * len(seen):
+    observed = np.flatnonzero(np.any(mask, axis=1))
+    if np.max(timescale) > MAX_RELATIVE_TIMESCALE * len(observed):
         return None
     # Rows after the last are padding, each a separate sequence.
-    index = np.asarray(data.series.gap_index)[: 1 + np.max(seen, initial=0)]
+    index = np.asarray(data.series.gap_index)[: 1 + np.max(observed, initial=0)]
     n_sequences = np.sum(index == len(data.series.gaps))
     with engine_settings():
         return make_offset_scale(
             np.sum(mask, axis=0, dtype=np.float64),
-            max(float(len(seen)), 1.0),
+            max(float(len(observed)), 1.0),
             float(n_sequences),
             np.broadcast_to(_precision(target.priors.offset), (target.n_features,)),
             np.exp(-1.0 / timescale),
@@ -81,5 +81,5 @@ def _precision(prior: Any) -> FloatArray:
             variance = np.asarray(prior.variance, np.float64)
         except NotImplementedError:
             return np.zeros(())
-    known = np.isfinite(variance) & (variance > 0.0)
-    return np.where(known, 1.0 / np.where(known, variance, 1.0), 0.0)
+    is_valid = np.isfinite(variance) & (variance > 0.0)
+    return np.where(is_valid, 1.0 / np.where(is_valid, variance, 1.0), 0.0)

@@ -17,7 +17,7 @@ from probsfa._typing import FloatArray
 
 #: Longest time scale, relative to the number of rows, for which the formula holds. The mean of a slower
 #: factor is as uncertain as the factor itself, and the prior of the offset dominates.
-LONGEST = 0.15
+MAX_RELATIVE_TIMESCALE = 0.15
 
 
 class OffsetScale(NamedTuple):
@@ -53,8 +53,8 @@ def precision_root(scale: OffsetScale, decay: Any, loadings: Any, noise_variance
     spread = (loadings * latent) @ loadings.T + jnp.diag(noise_variance / jnp.maximum(scale.counts, 1.0))
     lower = jnp.linalg.cholesky(spread, symmetrize_input=False)
     identity = jnp.eye(loadings.shape[0], dtype=spread.dtype)
-    half = jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
-    precision = half.T @ half + jnp.diag(scale.prior_precision)
+    solved = jax.lax.linalg.triangular_solve(lower, identity, left_side=True, lower=True)
+    precision = solved.T @ solved + jnp.diag(scale.prior_precision)
     return jnp.linalg.cholesky(precision, symmetrize_input=False)
 
 

@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 
 # Minimum share of noise in the variance of a column of the data, so that no column dominates the alignment.
-_LEAST_NOISE = 0.1
+_MIN_NOISE_SHARE = 0.1
 # A factor is included if the relative standard error of its loadings is at most a fifth.
-_PRECISION = 25.0
+_MIN_PRECISION = 25.0
 #: Largest standard error of the logarithm of a time scale. On 100 rows of one factor fitted with two, those
 #: of both are 0.3 to 0.6; in these coordinates two of three such posteriors had a quarter and a tenth of the
 #: effective draws per gradient, and divergences. On 200 and 400 rows of two factors, both are equally good.
-VAGUE = 0.35
+MAX_TIMESCALE_ERROR = 0.35
 # Smallest distance of two logarithms of time scales, in standard errors.
-_APART = 2.25
+_MIN_TIMESCALE_DISTANCE = 2.25
 
 
 class RotationFrame(NamedTuple):
@@ -88,11 +88,13 @@ def choose_frame(
         Number of rows of the data.
     """
     power = np.sum(loadings**2, axis=1)
-    weights = 1.0 / ((1.0 - _LEAST_NOISE) * noise_variance + _LEAST_NOISE * (power + noise_variance))
+    weights = 1.0 / ((1.0 - _MIN_NOISE_SHARE) * noise_variance + _MIN_NOISE_SHARE * (power + noise_variance))
     signal = weights @ loadings**2
     # The standard error for a factor observed without noise (of the logarithm of an AR(1) coefficient).
     errors = np.sqrt(2.0 * np.maximum(timescale, 1.0) / max(n_rows, 1))
-    members = np.flatnonzero((n_rows * signal >= _PRECISION * len(loadings)) & (errors <= VAGUE))
+    members = np.flatnonzero(
+        (n_rows * signal >= _MIN_PRECISION * len(loadings)) & (errors <= MAX_TIMESCALE_ERROR)
+    )
     if len(members) < 2:
         return None
     if may_merge(members, np.log(timescale), errors):
@@ -103,8 +105,10 @@ def choose_frame(
 def may_merge(members: NDArray[np.intp], coordinate: FloatArray, errors: FloatArray) -> bool:
     """Return whether two factors may have equal time scales, from coordinates and standard errors (K,)."""
     order = members[np.argsort(coordinate[members], kind="stable")]
-    apart = np.diff(coordinate[order])
-    return not np.all(apart >= _APART * np.hypot(errors[order][1:], errors[order][:-1]))
+    differences = np.diff(coordinate[order])
+    return not np.all(
+        differences >= _MIN_TIMESCALE_DISTANCE * np.hypot(errors[order][1:], errors[order][:-1])
+    )
 
 
 def make_frame(
@@ -112,10 +116,10 @@ def make_frame(
 ) -> RotationFrame:
     """Return the frame at time scales (K,) and loadings (D, K), with a weight (D,) for each row."""
     members = members[np.argsort(timescale[members], kind="stable")]
-    chosen, ordered = reference[:, members], timescale[members]
-    weighted = chosen * weights[:, None]
-    sizes, axes = np.linalg.eigh(chosen.T @ weighted)
-    return RotationFrame(members, chosen, weighted, axes, sizes, ordered - ordered[:, None])
+    selected, ordered = reference[:, members], timescale[members]
+    weighted = selected * weights[:, None]
+    sizes, axes = np.linalg.eigh(selected.T @ weighted)
+    return RotationFrame(members, selected, weighted, axes, sizes, ordered - ordered[:, None])
 
 
 def restricted(frame: RotationFrame, kept: NDArray[np.bool_]) -> RotationFrame:
@@ -135,33 +139,33 @@ def diagonalize(frame: RotationFrame, timescale: Array, loadings: Array) -> tupl
     optimally aligned.
     """
     members = jnp.asarray(frame.members)
-    chosen = loadings[:, members]
+    selected = loadings[:, members]
     # The skew matrix O for which W = V - B O is aligned: S O + O S is twice the skew part of B' L V.
-    product = frame.axes.T @ (frame.weighted.T @ chosen) @ frame.axes
+    product = frame.axes.T @ (frame.weighted.T @ selected) @ frame.axes
     pairs = frame.sizes[:, None] + frame.sizes
     angles = frame.axes @ ((product - product.T) / pairs) @ frame.axes.T
-    aligned = chosen - frame.reference @ angles
+    aligned = selected - frame.reference @ angles
     symmetric = jnp.diag(timescale[members]) + angles * frame.distances
     values, vectors = jnp.linalg.eigh(0.5 * (symmetric + symmetric.T), symmetrize_input=False)
     upright = jnp.sign(jnp.sign(jnp.diagonal(vectors)) + 0.5)
     closeness = frame.weighted.T @ aligned
     factor = jnp.linalg.cholesky(_compound(0.5 * (closeness + closeness.T)), symmetrize_input=False)
-    i, j = np.triu_indices(chosen.shape[1], 1)
+    i, j = np.triu_indices(selected.shape[1], 1)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor))) - jnp.sum(jnp.log(pairs[i, j]))
     log_det += jnp.sum(jnp.log(jnp.asarray(frame.distances)[i, j] / (values[j] - values[i])))
-    turned = aligned @ (vectors * upright)
-    return timescale.at[members].set(values), loadings.at[:, members].set(turned), log_det
+    rotated = aligned @ (vectors * upright)
+    return timescale.at[members].set(values), loadings.at[:, members].set(rotated), log_det
 
 
 def _compound(symmetric: Array) -> Array:
     """Return the map ``O -> S O + O S`` on skew matrices; its eigenvalues are sums of pairs of those of S."""
     i, j = np.triu_indices(symmetric.shape[0], 1)
-    same = np.eye(symmetric.shape[0])
+    identity = np.eye(symmetric.shape[0])
     return (
-        symmetric[i][:, i] * same[j][:, j]
-        - symmetric[i][:, j] * same[j][:, i]
-        + same[i][:, i] * symmetric[j][:, j]
-        - same[i][:, j] * symmetric[j][:, i]
+        symmetric[i][:, i] * identity[j][:, j]
+        - symmetric[i][:, j] * identity[j][:, i]
+        + identity[i][:, i] * symmetric[j][:, j]
+        - identity[i][:, j] * symmetric[j][:, i]
     )
 
 
@@ -171,8 +175,8 @@ def align(frame: RotationFrame, timescale: FloatArray, loadings: FloatArray) -> 
     The inverse of :func:`diagonalize`, up to the order and the signs of the factors.
     """
     members = np.asarray(frame.members)
-    chosen = loadings[:, members]
-    left, _, right = np.linalg.svd(np.asarray(frame.weighted).T @ chosen)
+    selected = loadings[:, members]
+    left, _, right = np.linalg.svd(np.asarray(frame.weighted).T @ selected)
     rotation = left @ right
     symmetric = (rotation * timescale[members]) @ rotation.T
     angles = np.divide(
@@ -180,5 +184,5 @@ def align(frame: RotationFrame, timescale: FloatArray, loadings: FloatArray) -> 
     )
     timescale, loadings = timescale.copy(), loadings.copy()
     timescale[members] = np.diagonal(symmetric)
-    loadings[:, members] = chosen @ rotation.T + np.asarray(frame.reference) @ angles
+    loadings[:, members] = selected @ rotation.T + np.asarray(frame.reference) @ angles
     return timescale, loadings

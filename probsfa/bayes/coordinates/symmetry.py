@@ -17,9 +17,9 @@ from jax import Array
 from jax.scipy.special import logsumexp
 
 #: Maximum number of factors for sums over permutations.
-MOST_PERMUTED = 5
+MAX_PERMUTED = 5
 #: Width of these normal distributions in posterior standard deviations; large, so that the weight is smooth.
-WIDTH = 2.0
+RELATIVE_WIDTH = 2.0
 #: Concentration of the phases of cycles: a standard deviation of a fifth of a radian.
 CONCENTRATION = 25.0
 
@@ -62,8 +62,8 @@ def log_weight(
     Array of shape ()
     """
     if jnp.ndim(reference.timescale) == 1:
-        ours, images = _log_sums(reference, timescale, loadings, permuted, members)
-        return ours - images
+        identity_sums, image_sums = _log_sums(reference, timescale, loadings, permuted, members)
+        return identity_sums - image_sums
 
     def of_mode(one: SymmetryReference) -> tuple[Array, Array]:
         # The normalizer, common to all images of one reference, differs between references.
@@ -72,8 +72,8 @@ def log_weight(
         sums = _log_sums(one, timescale, loadings, permuted, members)
         return sums[0] - 0.5 * scaled - widths, sums[1] - 0.5 * scaled - widths
 
-    ours, images = jax.vmap(of_mode)(jax.tree.map(jnp.asarray, reference))
-    return logsumexp(ours) - logsumexp(images)
+    identity_sums, image_sums = jax.vmap(of_mode)(jax.tree.map(jnp.asarray, reference))
+    return logsumexp(identity_sums) - logsumexp(image_sums)
 
 
 def _log_sums(
@@ -82,19 +82,19 @@ def _log_sums(
     """Return the log of the summed densities of the selected images, and of all images, up to a constant."""
     weights = 1.0 / reference.loadings_width**2
     product = loadings.T @ (reference.loadings * weights)
-    apart = (timescale[:, None] - reference.timescale) / reference.timescale_width
+    standardized_differences = (timescale[:, None] - reference.timescale) / reference.timescale_width
     # -|s C_j - C*_k|^2 / 2 up to a constant of each label, for both signs s.
-    base = -0.5 * (apart**2 + (loadings**2).T @ weights)
-    either = base + jnp.logaddexp(product, -product)
+    base = -0.5 * (standardized_differences**2 + (loadings**2).T @ weights)
+    both_signs = base + jnp.logaddexp(product, -product)
     k = timescale.shape[0]
     folded = jnp.isin(jnp.arange(k), jnp.asarray(members, dtype=int))
-    own = jnp.where(folded, either, base + product)
-    if not permuted or k > MOST_PERMUTED:
-        return jnp.trace(own), jnp.trace(either)
+    own_sign = jnp.where(folded, both_signs, base + product)
+    if not permuted or k > MAX_PERMUTED:
+        return jnp.trace(own_sign), jnp.trace(both_signs)
     orders = np.array(list(itertools.permutations(range(k))))
-    chosen = jnp.all((orders == np.arange(k)) | folded, axis=1)
-    ours, images = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own, either))
-    return logsumexp(jnp.where(chosen, ours, -jnp.inf)), logsumexp(images)
+    selected = jnp.all((orders == np.arange(k)) | folded, axis=1)
+    identity_sums, image_sums = (jnp.sum(x[orders, np.arange(k)], axis=1) for x in (own_sign, both_signs))
+    return logsumexp(jnp.where(selected, identity_sums, -jnp.inf)), logsumexp(image_sums)
 
 
 def log_phase_weight(reference: Any, loadings: Array) -> Array:
@@ -109,8 +109,10 @@ def log_phase_weight(reference: Any, loadings: Array) -> Array:
     reference, loadings : Array (D, 2 R)
         Loadings of the two states of each cycle.
     """
-    wanted, own = (jnp.asarray(x).reshape(len(loadings), -1, 2) for x in (reference, loadings))
-    along = jnp.sum(wanted * own, axis=(0, 2))
-    across = jnp.sum(wanted[..., 0] * own[..., 1] - wanted[..., 1] * own[..., 0], axis=0)
+    reference_pairs, pairs = (jnp.asarray(x).reshape(len(loadings), -1, 2) for x in (reference, loadings))
+    along = jnp.sum(reference_pairs * pairs, axis=(0, 2))
+    across = jnp.sum(
+        reference_pairs[..., 0] * pairs[..., 1] - reference_pairs[..., 1] * pairs[..., 0], axis=0
+    )
     # The tiny number keeps the gradient finite if all loadings of a cycle are zero.
     return CONCENTRATION * jnp.sum(along / jnp.sqrt(along**2 + across**2 + 1e-300))

@@ -104,8 +104,10 @@ class Target:
         """The sampled sites, in the order of the vector."""
         rows = (1, self.n_features) if self.n_sequences is None else (self.n_sequences, 1, self.n_features)
         exog = np.zeros((*rows[:-1], self.n_exog)) if self.n_exog else None
-        nothing = Series(np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1), exog)
-        data = TargetData(nothing, np.ones(self.n_features))
+        empty_series = Series(
+            np.zeros(rows), np.zeros(rows, bool), np.ones(rows[:-1], np.int32), np.ones(1), exog
+        )
+        data = TargetData(empty_series, np.ones(self.n_features))
         with engine_settings(), handlers_lock:
             seeded = numpyro.handlers.seed(self.model, jax.random.key(0))
             trace = numpyro.handlers.trace(seeded).get_trace(data)
@@ -138,18 +140,18 @@ class Target:
             out["noise_std"] = jnp.log(jnp.abs(out["noise_std"]))
             log_det -= jnp.sum(out["noise_std"])
         elif self.bend is not None:
-            bent = out["noise_std"] / self.bend
-            out["noise_std"] = jnp.log(self.bend) + jnp.log(jax.nn.softplus(bent))
+            transformed = out["noise_std"] / self.bend
+            out["noise_std"] = jnp.log(self.bend) + jnp.log(jax.nn.softplus(transformed))
             # Derivative of the logarithm by the coordinate: the derivative of softplus is the logistic
             # function.
-            log_det += jnp.sum(jax.nn.log_sigmoid(bent) - out["noise_std"])
+            log_det += jnp.sum(jax.nn.log_sigmoid(transformed) - out["noise_std"])
         if data.chart.offset_scale is not None:
             values = {name: biject_to(self.sites[name].support)(free) for name, free in out.items()}
             decay, noise = jnp.exp(-1.0 / values["timescale"]), self._noise(values, data)
-            out["offset"], more = scaled_offset(
+            out["offset"], log_det_of_offset = scaled_offset(
                 data.chart.offset_scale, out["offset"], decay, values["loadings"], noise
             )
-            log_det += more
+            log_det += log_det_of_offset
         return out, log_det
 
     def _noise(self, values: dict[str, Any], data: TargetData) -> Any:
@@ -168,8 +170,10 @@ class Target:
         if site is None or getattr(site.support, "base_constraint", site.support) is not constraints.positive:
             return False
         with engine_settings(), jax.ensure_compile_time_eval():
-            near, nearer = (self.priors.noise_std.log_prob(jnp.asarray(x)) for x in (1e-6, 1e-9))
-            return bool(np.all(np.abs(near - nearer) < 1e-3))
+            log_density_near_zero, log_density_nearer_zero = (
+                self.priors.noise_std.log_prob(jnp.asarray(x)) for x in (1e-6, 1e-9)
+            )
+            return bool(np.all(np.abs(log_density_near_zero - log_density_nearer_zero) < 1e-3))
 
     @functools.cached_property
     def bend(self) -> FloatArray | None:
@@ -257,8 +261,8 @@ class Target:
             return Symmetry(False, False)
         with engine_settings(), jax.ensure_compile_time_eval():
             points = jnp.array([0.1, 0.7, 2.3])
-            upright, turned = (self.priors.loadings.log_prob(sign * points) for sign in (1.0, -1.0))
-            signs = bool(np.allclose(upright, turned))
+            original, reflected = (self.priors.loadings.log_prob(sign * points) for sign in (1.0, -1.0))
+            signs = bool(np.allclose(original, reflected))
         return Symmetry(shared and signs, signs)
 
     def constrain(self, vector: Array, data: TargetData) -> tuple[Array, ...]:

@@ -7,8 +7,14 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.bayes.coordinates.batches import latent_coordinates
-from probsfa.bayes.coordinates.rotation import VAGUE, RotationFrame, align, may_merge, restricted
-from probsfa.bayes.coordinates.symmetry import WIDTH, SymmetryReference
+from probsfa.bayes.coordinates.rotation import (
+    MAX_TIMESCALE_ERROR,
+    RotationFrame,
+    align,
+    may_merge,
+    restricted,
+)
+from probsfa.bayes.coordinates.symmetry import RELATIVE_WIDTH, SymmetryReference
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.relabelling.matching import Relabelling, relabel
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
@@ -47,7 +53,8 @@ class Labelling:
             return None
         reference = self._reference
         return reference._replace(
-            timescale_width=WIDTH * reference.timescale_width, loadings_width=WIDTH * reference.loadings_width
+            timescale_width=RELATIVE_WIDTH * reference.timescale_width,
+            loadings_width=RELATIVE_WIDTH * reference.loadings_width,
         )
 
     def place(self, values: dict[str, Any]) -> FloatArray:
@@ -86,7 +93,7 @@ class Labelling:
         timescales, loadings = self._read(flat)
         timescales, loadings = relabelling.latents(timescales, signed=False), relabelling.latents(loadings)
         if self._frame is not None:
-            pairs = [align(self._frame, *one) for one in zip(timescales, loadings, strict=True)]
+            pairs = [align(self._frame, *pair) for pair in zip(timescales, loadings, strict=True)]
             timescales, loadings = map(np.array, zip(*pairs, strict=True))
         flat[:, self._timescale] = timescales
         flat[:, self._loadings] = loadings.reshape(len(flat), -1)
@@ -95,7 +102,9 @@ class Labelling:
 
 def references_of_modes(labellings: Sequence[Labelling]) -> SymmetryReference | None:
     """Return the references of the weight of several modes, along a first axis; None if not needed."""
-    references = [one for one in (labelling.symmetry_reference for labelling in labellings) if one]
+    references = [
+        reference for reference in (labelling.symmetry_reference for labelling in labellings) if reference
+    ]
     if len(references) <= 1:
         return references[0] if references else None
     return SymmetryReference(*(np.stack(parts) for parts in zip(*references, strict=True)))
@@ -112,8 +121,8 @@ def reliable_frame(
     if frame is None:
         return None
     members, errors = np.asarray(frame.members), laplace.std[target.slices["timescale"]]
-    known = errors[members] <= VAGUE
+    is_precise = errors[members] <= MAX_TIMESCALE_ERROR
     coordinate = latent_coordinates(target, frame, laplace.centre[None])[0][0]
-    if np.sum(known) < 2 or may_merge(members[known], coordinate, errors):
+    if np.sum(is_precise) < 2 or may_merge(members[is_precise], coordinate, errors):
         return None
-    return frame if np.all(known) else restricted(frame, known)
+    return frame if np.all(is_precise) else restricted(frame, is_precise)

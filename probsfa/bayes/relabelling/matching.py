@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 
 #: Two factors are reported if the probability of the opposite order of their time scales exceeds this.
-CLOSE = 0.05
+MAX_SWITCHING_PROBABILITY = 0.05
 
 
 class Relabelling(NamedTuple):
@@ -87,19 +87,19 @@ def relabel(
     """
     by_time = 1.0 if timescale_spread is None else timescale_spread
     by_loading = np.ones_like(reference_loadings) if loadings_spread is None else loadings_spread
-    apart = timescales[:, :, None] - reference_timescales
+    differences = timescales[:, :, None] - reference_timescales
     weights = 1.0 / by_loading**2
     # |s C_j - C*_k|^2 = |C_j|^2 - 2 s C_j C*_k + ..., minimized by the sign of the product.
     product = np.einsum("ndj,dk->njk", loadings, reference_loadings * weights)
     size = np.einsum("ndj,dk->njk", loadings**2, weights)
-    costs = (apart / by_time) ** 2 + size - 2.0 * np.abs(product)
+    costs = (differences / by_time) ** 2 + size - 2.0 * np.abs(product)
     n, k = timescales.shape
     permutations = np.empty((n, k), dtype=np.intp)
     for i in range(n):
         rows, labels = scipy.optimize.linear_sum_assignment(costs[i])
         permutations[i, labels] = rows
-    chosen = np.take_along_axis(product, permutations[:, None, :], axis=1)[:, 0]
-    return Relabelling(permutations, np.where(chosen < 0.0, -1.0, 1.0))
+    selected = np.take_along_axis(product, permutations[:, None, :], axis=1)[:, 0]
+    return Relabelling(permutations, np.where(selected < 0.0, -1.0, 1.0))
 
 
 def close_pairs(timescales: FloatArray) -> list[tuple[int, int, float]]:
@@ -115,6 +115,6 @@ def close_pairs(timescales: FloatArray) -> list[tuple[int, int, float]]:
     for i in range(timescales.shape[1]):
         for j in range(i + 1, timescales.shape[1]):
             slower = float(np.mean(timescales[:, j] > timescales[:, i]))
-            if CLOSE < slower < 1.0 - CLOSE:
+            if MAX_SWITCHING_PROBABILITY < slower < 1.0 - MAX_SWITCHING_PROBABILITY:
                 pairs.append((i, j, slower))
     return pairs

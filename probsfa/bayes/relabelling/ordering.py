@@ -14,8 +14,8 @@ def relabelled(draws: AnyDraws, relabelling: Relabelling) -> AnyDraws:
     """Return draws (C, N, ...) transformed by signed permutations, which are ordered by chain."""
     chains, n, k = draws.decay.shape
     decay = relabelling.latents(draws.decay.reshape(chains * n, k), signed=False)
-    shared = draws.loadings[..., :k]
-    loadings = relabelling.latents(shared.reshape(chains * n, -1, k)).reshape(shared.shape)
+    factor_loadings = draws.loadings[..., :k]
+    loadings = relabelling.latents(factor_loadings.reshape(chains * n, -1, k)).reshape(factor_loadings.shape)
     return draws._replace(
         decay=decay.reshape(draws.decay.shape), loadings=_with_others(loadings, draws.loadings)
     )
@@ -36,12 +36,14 @@ def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDra
         for j in range(k + states.start, k + states.stop, kind.n_states):
             if kind is Rhythm:
                 phasor = loadings[..., j] + 1j * loadings[..., j + 1]
-                inner = np.sum(phasor * (reference[:, j] - 1j * reference[:, j + 1]), axis=-1, keepdims=True)
-                turned = phasor * np.exp(-1j * np.angle(inner))
-                loadings[..., j], loadings[..., j + 1] = turned.real, turned.imag
+                inner_product = np.sum(
+                    phasor * (reference[:, j] - 1j * reference[:, j + 1]), axis=-1, keepdims=True
+                )
+                rotated = phasor * np.exp(-1j * np.angle(inner_product))
+                loadings[..., j], loadings[..., j + 1] = rotated.real, rotated.imag
             else:
-                inner = np.sum(loadings[..., j] * reference[:, j], axis=-1, keepdims=True)
-                loadings[..., j] *= np.where(inner < 0.0, -1.0, 1.0)
+                inner_product = np.sum(loadings[..., j] * reference[:, j], axis=-1, keepdims=True)
+                loadings[..., j] *= np.where(inner_product < 0.0, -1.0, 1.0)
     return draws._replace(loadings=loadings)
 
 
@@ -54,5 +56,7 @@ def canonical_order(draws: AnyDraws, scale: FloatArray) -> tuple[NDArray[np.intp
 
 def reordered(draws: AnyDraws, order: NDArray[np.intp], signs: FloatArray) -> AnyDraws:
     """Return draws with permuted labels and changed signs."""
-    shared = draws.loadings[..., order] * signs
-    return draws._replace(decay=draws.decay[..., order], loadings=_with_others(shared, draws.loadings))
+    factor_loadings = draws.loadings[..., order] * signs
+    return draws._replace(
+        decay=draws.decay[..., order], loadings=_with_others(factor_loadings, draws.loadings)
+    )

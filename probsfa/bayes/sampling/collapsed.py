@@ -38,13 +38,13 @@ from probsfa.statespace.parameters import Latents, StateSpace
 __all__ = ["CollapsedDensity", "HamiltonianStep", "curvature_factor"]
 
 # Limits of the time scales, outside which decays round to zero or one in double precision.
-_SHORTEST, _LONGEST = np.log(0.05), np.log(1e7)
+_MIN_LOG_TIMESCALE, _MAX_LOG_TIMESCALE = np.log(0.05), np.log(1e7)
 # Step of the differences of the gradient, and smallest curvature of a direction, about that of its prior.
-_DIFFERENCE, _FLATTEST = 1e-4, 0.1
+_DIFFERENCE_STEP, _MIN_CURVATURE = 1e-4, 0.1
 # Minimum and maximum number of steps of a trajectory, and target acceptance probability.
-_FEWEST_STEPS, _MOST_STEPS, _ACCEPTANCE = 3, 6, 0.8
+_MIN_STEPS, _MAX_STEPS, _TARGET_ACCEPTANCE = 3, 6, 0.8
 # Number of warm-up draws before the first adaptation of the units; it doubles for each further adaptation.
-_ENOUGH = 40
+_N_DRAWS_BEFORE_ADAPTATION = 40
 
 #: Log density of a prior and its derivative, entry by entry.
 LogPrior = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -81,7 +81,7 @@ class CollapsedDensity(NamedTuple):
     @staticmethod
     def reaches(log_timescale: FloatArray) -> bool:
         """Return whether time scales (K,) with these logarithms are within the limits."""
-        return bool(np.all((log_timescale > _SHORTEST) & (log_timescale < _LONGEST)))
+        return bool(np.all((log_timescale > _MIN_LOG_TIMESCALE) & (log_timescale < _MAX_LOG_TIMESCALE)))
 
     def to_vector(self, params: StateSpace) -> FloatArray:
         """Return the coordinates (P,) of parameters whose time scales are within the limits."""
@@ -105,15 +105,15 @@ class CollapsedDensity(NamedTuple):
         """Return the log density at coordinates and its gradient (P,), up to a function of the weights."""
         d, k = self.loadings_mean.shape
         log_timescale, log_scale = vector[:k], vector[k + d * k + d :]
-        nothing = -np.inf, np.zeros_like(vector)
+        rejected = -np.inf, np.zeros_like(vector)
         if not self.reaches(log_timescale):
-            return nothing
+            return rejected
         if not np.all(np.abs(log_scale) < 100.0):
-            return nothing
+            return rejected
         params, panel = self.to_parameters(vector, scale), self.panel
         stats = expected_statistics(params, panel.weighted(weights))
         if not np.isfinite(stats.log_likelihood):
-            return nothing
+            return rejected
         # The normalizers of variances r / w: each value counts once, for any weight.
         n = panel.n_rows
         cells = np.asarray(panel.mask[:n]).sum(axis=0)
@@ -164,11 +164,13 @@ def curvature_factor(
     ndarray of shape (P, P)
         Symmetric.
     """
-    steps = _DIFFERENCE * np.eye(len(centre))
-    rows = [(density(centre - step)[1] - density(centre + step)[1]) / (2.0 * _DIFFERENCE) for step in steps]
+    steps = _DIFFERENCE_STEP * np.eye(len(centre))
+    rows = [
+        (density(centre - step)[1] - density(centre + step)[1]) / (2.0 * _DIFFERENCE_STEP) for step in steps
+    ]
     hessian = np.nan_to_num(np.array(rows))
     values, vectors = np.linalg.eigh(0.5 * (hessian + hessian.T))
-    return np.asarray((vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T)
+    return np.asarray((vectors / np.sqrt(np.maximum(np.abs(values), _MIN_CURVATURE))) @ vectors.T)
 
 
 class HamiltonianStep:
@@ -219,34 +221,34 @@ class HamiltonianStep:
         momentum = rng.standard_normal(len(vector))
         # Random lengths, so that trajectories do not repeatedly return to their starts.
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
-        n_steps = int(rng.integers(_FEWEST_STEPS, _MOST_STEPS + 1))
+        n_steps = int(rng.integers(_MIN_STEPS, _MAX_STEPS + 1))
         value, slope = density(vector)
         first = value - 0.5 * float(momentum @ momentum)
-        moved, last = vector, value
+        position, last = vector, value
         with np.errstate(over="ignore", invalid="ignore"):  # steps that are too long may diverge
             for _ in range(n_steps):
                 momentum = momentum + 0.5 * step * (self.factor.T @ slope)
-                moved = moved + step * (self.factor @ momentum)
-                last, slope = density(moved)
+                position = position + step * (self.factor @ momentum)
+                last, slope = density(position)
                 self.n_steps += 1
                 if not np.isfinite(last):
                     break
                 momentum = momentum + 0.5 * step * (self.factor.T @ slope)
             gain = last - 0.5 * float(momentum @ momentum) - first
-        chance = float(np.exp(min(gain, 0.0))) if np.isfinite(gain) else 0.0
-        if rng.random() < chance:
+        acceptance = float(np.exp(min(gain, 0.0))) if np.isfinite(gain) else 0.0
+        if rng.random() < acceptance:
             self.n_accepted += 1
-            vector = moved
+            vector = position
         if adapt:
-            self._learn(vector, chance)
+            self._learn(vector, acceptance)
         return vector
 
-    def _learn(self, vector: FloatArray, chance: float) -> None:
+    def _learn(self, vector: FloatArray, acceptance: float) -> None:
         """Adapt the step size and, at some draws, the units, which initially are those of the curvature."""
         self._n_adapted += 1
-        self.log_step += (chance - _ACCEPTANCE) / self._n_adapted**0.6
+        self.log_step += (acceptance - _TARGET_ACCEPTANCE) / self._n_adapted**0.6
         self._visited.append(vector)
-        if len(self._visited) < _ENOUGH * 2**self._n_learned:
+        if len(self._visited) < _N_DRAWS_BEFORE_ADAPTATION * 2**self._n_learned:
             return
         visited = np.array(self._visited)
         whitened = np.linalg.solve(self.factor, (visited - visited.mean(axis=0)).T).T

@@ -27,16 +27,16 @@ from probsfa.statespace.engine.compiler import on_cpu
 from probsfa.statespace.engine.settings import engine_settings
 
 # These programs run in parallel threads; each program uses one thread.
-_IN_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+_SINGLE_THREAD_OPTIONS = {"xla_cpu_multi_thread_eigen": False}
 
 
-@partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
+@partial(jax.jit, static_argnames="target", compiler_options=_SINGLE_THREAD_OPTIONS)
 def _value_and_gradient(target: Target, data: TargetData, vector: Array) -> tuple[Array, Array]:
     with no_loop_around():
         return jax.value_and_grad(target.potential)(vector, data)
 
 
-@partial(jax.jit, static_argnames="target", compiler_options=_IN_ONE_THREAD)
+@partial(jax.jit, static_argnames="target", compiler_options=_SINGLE_THREAD_OPTIONS)
 def _value(target: Target, data: TargetData, vector: Array) -> Array:
     with no_loop_around():
         return target.potential(vector, data)
@@ -92,8 +92,8 @@ class PotentialEvaluator:
     def many(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return potentials (N,) and their gradients (N, P) at vectors (N, P)."""
         self.count += len(vectors)
-        done = self._on_all_cores(_value_and_gradient, vectors)
-        values, gradients = (np.array(x) for x in zip(*done, strict=True))
+        outputs = self._on_all_cores(_value_and_gradient, vectors)
+        values, gradients = (np.array(x) for x in zip(*outputs, strict=True))
         if self._reference is not None:
             log_weights, slopes = self._log_symmetry_weights(vectors)
             values, gradients = values - log_weights, gradients - slopes
@@ -116,24 +116,26 @@ class PotentialEvaluator:
         """Return the results of a program for all inputs, in their order."""
         # The first call compiles the program; two first calls in parallel would both compile it.
         first = 0 if program in self._compiled else 1
-        done = self._in_turn(program, inputs[:first])
+        outputs = self._sequentially(program, inputs[:first])
         self._compiled.add(program)
         parts = [part for part in np.array_split(inputs[first:], self._n_threads) if len(part)]
         if len(parts) < 2:
-            return done + [out for part in parts for out in self._in_turn(program, part)]
-        futures = [self._pool.submit(self._in_turn, program, part) for part in parts]
+            return outputs + [out for part in parts for out in self._sequentially(program, part)]
+        futures = [self._pool.submit(self._sequentially, program, part) for part in parts]
         try:
-            return done + [out for future in futures for out in future.result()]
+            return outputs + [out for future in futures for out in future.result()]
         except BaseException:
             self._stopped = True
             raise
 
-    def _in_turn(self, program: Any, inputs: FloatArray) -> list[Any]:
-        done = []
+    def _sequentially(self, program: Any, inputs: FloatArray) -> list[Any]:
+        outputs = []
         # JAX settings of a `with` block apply to one thread.
         with engine_settings(), jax.default_device(self._device):
-            for one in inputs:
+            for vector in inputs:
                 if self._stopped:
                     break
-                done.append(jax.tree.map(np.asarray, program(self.target, self._data, jnp.asarray(one))))
-        return done
+                outputs.append(
+                    jax.tree.map(np.asarray, program(self.target, self._data, jnp.asarray(vector)))
+                )
+        return outputs

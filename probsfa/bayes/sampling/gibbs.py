@@ -47,13 +47,13 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["GibbsChains", "RobustProblem", "draw_weights", "sample_by_gibbs"]
 
 # Points of the table of a log prior as a function of the logarithm of its variable; linear interpolation.
-_POINTS, _LOWEST, _HIGHEST = 6001, -30.0, 15.0
+_N_GRID_POINTS, _MIN_LOG, _MAX_LOG = 6001, -30.0, 15.0
 # Width of the first interval of a slice, and maximum number of steps outwards.
-_WIDTH, _MOST_STEPS = 0.5, 12
+_SLICE_WIDTH, _MAX_STEPS = 0.5, 12
 # Number of sweeps for each draw; standard deviation of the logarithms of parameters at the starts of chains.
-_SWEEPS, _SPREAD = 1, 0.2
+_N_SWEEPS_PER_DRAW, _START_STD = 1, 0.2
 # Number of sweeps before step 1 is used, which requires weights that are already small for outliers.
-_SWEEPS_BEFORE = 10
+_N_SWEEPS_WITHOUT_COLLAPSED = 10
 
 
 class RobustProblem(NamedTuple):
@@ -120,30 +120,30 @@ def sample_by_gibbs(
     KeyboardInterrupt
         If there is no draw yet.
     """
-    chains = [_Chain(problem, one) for one in rng.spawn(n_chains)]
-    drawn: list[list[tuple[Any, ...]]] = []
+    chains = [_Chain(problem, generator) for generator in rng.spawn(n_chains)]
+    draws: list[list[tuple[Any, ...]]] = []
     interrupted = False
     try:
         with one_blas_thread():
             for i in range(n_warmup + n_draws):
                 row = []
                 for chain in chains:
-                    for _ in range(_SWEEPS):
+                    for _ in range(_N_SWEEPS_PER_DRAW):
                         chain.sweep(adapt=i < n_warmup)
                     row.append(chain.state)
                 if i >= n_warmup:
-                    drawn.append(row)
+                    draws.append(row)
                 if report is not None:
                     report(n_chains)
     except KeyboardInterrupt:
-        if not drawn:
+        if not draws:
             raise
         interrupted = True
 
-    def part(j: int) -> FloatArray:
-        return np.array([[state[j] for state in row] for row in drawn]).swapaxes(0, 1)
+    def stacked(j: int) -> FloatArray:
+        return np.array([[state[j] for state in row] for row in draws]).swapaxes(0, 1)
 
-    return GibbsChains(part(0), part(1), part(2), part(3), part(4), part(5), interrupted)
+    return GibbsChains(stacked(0), stacked(1), stacked(2), stacked(3), stacked(4), stacked(5), interrupted)
 
 
 def draw_weights(
@@ -164,27 +164,27 @@ class _LogPrior:
 
     def __init__(self, prior: Any, size: int, power: float = 1.0) -> None:
         """`prior` is that of ``exp(power x)``, for one number or for `size` numbers."""
-        self._grid = np.linspace(_LOWEST, _HIGHEST, _POINTS)
+        self._grid = np.linspace(_MIN_LOG, _MAX_LOG, _N_GRID_POINTS)
         with jax.enable_x64(True):
             shape = prior.batch_shape or (1,)
             values = np.exp(power * self._grid)[:, None] * np.ones(shape)
-            table = np.asarray(prior.log_prob(values)).reshape(_POINTS, -1)
+            table = np.asarray(prior.log_prob(values)).reshape(_N_GRID_POINTS, -1)
         table = table + power * self._grid[:, None]
-        self._table = np.broadcast_to(np.where(np.isnan(table), -np.inf, table), (_POINTS, size))
+        self._table = np.broadcast_to(np.where(np.isnan(table), -np.inf, table), (_N_GRID_POINTS, size))
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """Return log densities (M,)."""
-        inside = (x >= _LOWEST) & (x <= _HIGHEST)
+        is_inside = (x >= _MIN_LOG) & (x <= _MAX_LOG)
         values = [np.interp(one, self._grid, column) for one, column in zip(x, self._table.T, strict=True)]
-        return np.where(inside, values, -np.inf)
+        return np.where(is_inside, values, -np.inf)
 
     def with_slope(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log densities (M,) and their derivatives."""
-        cell = np.clip(np.searchsorted(self._grid, x, side="right") - 1, 0, _POINTS - 2)
-        which = np.arange(len(x))
+        cell = np.clip(np.searchsorted(self._grid, x, side="right") - 1, 0, _N_GRID_POINTS - 2)
+        index = np.arange(len(x))
         with np.errstate(invalid="ignore"):
-            rise = self._table[cell + 1, which] - self._table[cell, which]
-        return self(x), np.nan_to_num(rise, posinf=0.0, neginf=0.0) / (self._grid[1] - self._grid[0])
+            difference = self._table[cell + 1, index] - self._table[cell, index]
+        return self(x), np.nan_to_num(difference, posinf=0.0, neginf=0.0) / (self._grid[1] - self._grid[0])
 
 
 def slice_sample(
@@ -206,21 +206,21 @@ def slice_sample(
     ndarray of shape (M,)
     """
     level = log_density(x) - rng.exponential(size=x.shape)
-    low = x - _WIDTH * rng.random(x.shape)
-    high = low + _WIDTH
+    low = x - _SLICE_WIDTH * rng.random(x.shape)
+    high = low + _SLICE_WIDTH
     # The steps to the left and to the right have a random division of a fixed number (Neal's figure 3).
-    left = np.floor(_MOST_STEPS * rng.random(x.shape))
-    right = _MOST_STEPS - 1.0 - left
-    for ends, steps, sign in ((low, left, -1.0), (high, right, 1.0)):
+    n_left = np.floor(_MAX_STEPS * rng.random(x.shape))
+    n_right = _MAX_STEPS - 1.0 - n_left
+    for ends, steps, sign in ((low, n_left, -1.0), (high, n_right, 1.0)):
         while np.any(going := (steps > 0.0) & (log_density(ends) > level)):
-            ends += np.where(going, sign * _WIDTH, 0.0)
+            ends += np.where(going, sign * _SLICE_WIDTH, 0.0)
             steps -= going
     out, open_ = x.copy(), np.ones(x.shape, dtype=bool)
     while open_.any():
         proposed = np.where(open_, low + (high - low) * rng.random(x.shape), out)
-        taken = open_ & (log_density(proposed) >= level)
-        out = np.where(taken, proposed, out)
-        open_ &= ~taken
+        is_accepted = open_ & (log_density(proposed) >= level)
+        out = np.where(is_accepted, proposed, out)
+        open_ &= ~is_accepted
         low = np.where(open_ & (proposed < x), proposed, low)
         high = np.where(open_ & (proposed >= x), proposed, high)
         open_ &= high > low  # the interval has shrunk to the current point
@@ -249,14 +249,14 @@ class _Chain:
         self.loadings_mean, self.loadings_variance = _normal(priors.loadings, (d, k))
         self.offset_mean, self.offset_variance = _normal(priors.offset, (d,))
 
-        def about(size: Any) -> FloatArray:
-            return np.exp(_SPREAD * rng.standard_normal(size))
+        def random_factor(size: Any) -> FloatArray:
+            return np.exp(_START_STD * rng.standard_normal(size))
 
-        self.log_timescale = np.log(np.clip(-1.0 / np.log(start.decay), 0.2, 1e5) * about(k))
-        self.loadings, self.offset = start.loadings * about((d, k)), start.offset.copy()
-        of_groups = problem.noise.means(start.noise_variance) * about(n_noises)
+        self.log_timescale = np.log(np.clip(-1.0 / np.log(start.decay), 0.2, 1e5) * random_factor(k))
+        self.loadings, self.offset = start.loadings * random_factor((d, k)), start.offset.copy()
+        of_groups = problem.noise.means(start.noise_variance) * random_factor(n_noises)
         self.scale = problem.noise.of_columns(of_groups, start.noise_variance)
-        self.degrees = float(np.clip(problem.degrees * about(1)[0], FEWEST_DEGREES, 100.0))
+        self.degrees = float(np.clip(problem.degrees * random_factor(1)[0], FEWEST_DEGREES, 100.0))
         self.weights = np.array(panel.mask[:])
         self.latents, self.log_density = np.zeros((n, k)), 0.0
         self.collapsed = CollapsedDensity(
@@ -320,41 +320,47 @@ class _Chain:
         def density(vector: FloatArray) -> tuple[float, FloatArray]:
             return self.collapsed(vector, self.weights, self.scale)
 
-        if self.hamiltonian is None and adapt and self._n_sweeps > _SWEEPS_BEFORE:
+        if self.hamiltonian is None and adapt and self._n_sweeps > _N_SWEEPS_WITHOUT_COLLAPSED:
             centre = self.collapsed.to_vector(self.params)
             self.hamiltonian = HamiltonianStep(curvature_factor(density, centre))
         if self.hamiltonian is None:
             return
         vector = self.hamiltonian(density, self.collapsed.to_vector(self.params), self.rng, adapt=adapt)
-        moved = self.collapsed.to_parameters(vector, self.scale)
-        self.log_timescale = vector[: len(moved.decay)].copy()
-        self.loadings, self.offset, self.scale = moved.loadings, moved.offset, moved.noise_variance
+        parameters = self.collapsed.to_parameters(vector, self.scale)
+        self.log_timescale = vector[: len(parameters.decay)].copy()
+        self.loadings, self.offset, self.scale = (
+            parameters.loadings,
+            parameters.offset,
+            parameters.noise_variance,
+        )
 
     def _sums(self, z: FloatArray) -> tuple[FloatArray, ...]:
         """Return sums over transitions by gap (U, K): squares, products, squares before; starts (K,)."""
-        before = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
-        after = self.indicator.T @ z**2, self.indicator.T @ (z * before), self.indicator.T @ before**2
-        return *after, np.sum(z[self.starts] ** 2, axis=0)
+        previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
+        sums = self.indicator.T @ z**2, self.indicator.T @ (z * previous), self.indicator.T @ previous**2
+        return *sums, np.sum(z[self.starts] ** 2, axis=0)
 
     def _log_density_of_latents(
         self, sums: tuple[FloatArray, ...], log_timescale: FloatArray, size: FloatArray | float = 1.0
     ) -> FloatArray:
         """Return the log density (K,) of the factors times `size`, up to a constant."""
-        after, product, before, first = sums
+        squares, product, previous_squares, first = sums
         with np.errstate(over="ignore"):
             rate = self.panel.gaps[:, None] / np.exp(log_timescale)
         phi, innovation = np.exp(-rate), np.maximum(-np.expm1(-2.0 * rate), 1e-300)
-        power = first + np.sum((after - 2.0 * phi * product + phi**2 * before) / innovation, axis=0)
+        power = first + np.sum(
+            (squares - 2.0 * phi * product + phi**2 * previous_squares) / innovation, axis=0
+        )
         return np.asarray(-0.5 * size**2 * power - 0.5 * self.n_steps @ np.log(innovation))
 
     def _draw_timescales(self, z: FloatArray) -> FloatArray:
         """Draw time scales given factors in units of innovations, then given factors; return factors."""
         sums, (d, _) = self._sums(z), self.loadings.shape
-        here = self.log_timescale
+        current = self.log_timescale
 
         def log_size(log_timescale: FloatArray) -> FloatArray:
             """Return the logarithm of the change of scale of the factors for fixed innovations."""
-            ends = (-np.expm1(-2.0 / np.exp(one)) for one in (log_timescale, here))
+            ends = (-np.expm1(-2.0 / np.exp(log_value)) for log_value in (log_timescale, current))
             to, since = (np.maximum(end, 1e-300) for end in ends)
             return np.asarray(0.5 * (np.log(to) - np.log(since)))
 
@@ -367,30 +373,34 @@ class _Chain:
             of_latents = self._log_density_of_latents(sums, log_timescale, s)
             return self.prior_of_timescale(log_timescale) + of_latents + of_loadings + (len(z) - d) * log_s
 
-        moved = slice_sample(by_innovation, here, self.rng)
-        s = np.exp(log_size(moved))
+        proposed = slice_sample(by_innovation, current, self.rng)
+        s = np.exp(log_size(proposed))
         z, self.loadings = z * s, self.loadings / s
         sums = self._sums(z)
 
         def as_they_are(log_timescale: FloatArray) -> FloatArray:
             return self.prior_of_timescale(log_timescale) + self._log_density_of_latents(sums, log_timescale)
 
-        self.log_timescale = slice_sample(as_they_are, moved, self.rng)
+        self.log_timescale = slice_sample(as_they_are, proposed, self.rng)
         return z
 
     def _shift(self, z: FloatArray) -> FloatArray:
         """Shift each factor and compensate by the offset; return the factors."""
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale))
-        before = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
-        change = (self.indicator.T @ z - phi * (self.indicator.T @ before)) / (1.0 + phi)
+        previous = np.concatenate([np.zeros_like(z[:1]), z[:-1]])
+        change = (self.indicator.T @ z - phi * (self.indicator.T @ previous)) / (1.0 + phi)
         precision = self.starts.sum() + self.n_steps @ ((1.0 - phi) / (1.0 + phi))
-        pull = -(z[self.starts].sum(axis=0) + change.sum(axis=0))
+        information = -(z[self.starts].sum(axis=0) + change.sum(axis=0))
         out = z.copy()
         for j in range(z.shape[1]):
             c = self.loadings[:, j]
-            whole = precision[j] + np.sum(c**2 / self.offset_variance)
-            towards = pull[j] + np.sum(c * (self.offset - self.offset_mean) / self.offset_variance)
-            delta = towards / whole + self.rng.standard_normal() / np.sqrt(whole)
+            total_precision = precision[j] + np.sum(c**2 / self.offset_variance)
+            total_information = information[j] + np.sum(
+                c * (self.offset - self.offset_mean) / self.offset_variance
+            )
+            delta = total_information / total_precision + self.rng.standard_normal() / np.sqrt(
+                total_precision
+            )
             out[:, j] += delta
             self.offset = self.offset - c * delta
         return out
@@ -399,35 +409,35 @@ class _Chain:
         """Rotate two factors and their loadings; return the factors."""
         pair = [j, k]
         y, c = z[:, pair], self.loadings[:, pair]
-        before = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
+        previous = np.concatenate([np.zeros_like(y[:1]), y[:-1]])
         phi = np.exp(-self.panel.gaps[:, None] / np.exp(self.log_timescale[pair]))
         innovation = np.maximum(1.0 - phi**2, 1e-300)
         # Quadratic forms (2, 2) of the factors for each of the two processes.
-        forms = np.empty((2, 2, 2))
+        quadratic_forms = np.empty((2, 2, 2))
         for a in range(2):
             for b in range(2):
-                after = self.indicator.T @ (y[:, a] * y[:, b])
-                crossed = self.indicator.T @ (y[:, a] * before[:, b] + y[:, b] * before[:, a])
-                earlier = self.indicator.T @ (before[:, a] * before[:, b])
+                products = self.indicator.T @ (y[:, a] * y[:, b])
+                cross_products = self.indicator.T @ (y[:, a] * previous[:, b] + y[:, b] * previous[:, a])
+                previous_products = self.indicator.T @ (previous[:, a] * previous[:, b])
                 first = np.sum(y[self.starts, a] * y[self.starts, b])
-                sums = after[:, None] - phi * crossed[:, None] + phi**2 * earlier[:, None]
-                forms[:, a, b] = first + np.sum(sums / innovation, axis=0)
+                sums = products[:, None] - phi * cross_products[:, None] + phi**2 * previous_products[:, None]
+                quadratic_forms[:, a, b] = first + np.sum(sums / innovation, axis=0)
         mean, variance = self.loadings_mean[:, pair], self.loadings_variance[:, pair]
 
         def rotation(angle: float) -> FloatArray:
             return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
         def log_density(angle: FloatArray) -> FloatArray:
-            turn = rotation(float(angle[0]))
-            of_latents = np.einsum("ai,iab,bi->", turn, forms, turn)
-            of_loadings = np.sum((c @ turn - mean) ** 2 / variance)
+            rotation_matrix = rotation(float(angle[0]))
+            of_latents = np.einsum("ai,iab,bi->", rotation_matrix, quadratic_forms, rotation_matrix)
+            of_loadings = np.sum((c @ rotation_matrix - mean) ** 2 / variance)
             return np.array([-0.5 * (of_latents + of_loadings)])
 
-        turn = rotation(float(slice_sample(log_density, np.zeros(1), self.rng)[0]))
+        rotation_matrix = rotation(float(slice_sample(log_density, np.zeros(1), self.rng)[0]))
         out = z.copy()
-        out[:, pair] = y @ turn
+        out[:, pair] = y @ rotation_matrix
         self.loadings = self.loadings.copy()
-        self.loadings[:, pair] = c @ turn
+        self.loadings[:, pair] = c @ rotation_matrix
         return out
 
     def _draw_tails(self, errors: FloatArray) -> None:
@@ -437,13 +447,13 @@ class _Chain:
 
             def of_scales(log_scale: FloatArray) -> FloatArray:
                 by_column = self.noise.of_columns(log_scale)
-                terms = np.log1p(power / (self.degrees * np.exp(np.clip(by_column, _LOWEST, _HIGHEST))))
+                terms = np.log1p(power / (self.degrees * np.exp(np.clip(by_column, _MIN_LOG, _MAX_LOG))))
                 by_column = -0.5 * counts * by_column - 0.5 * (self.degrees + 1.0) * terms.sum(axis=0)
                 return self.prior_of_noise(log_scale) + self.noise.totals(by_column)
 
             first = np.log(self.noise.of_groups(self.scale))
-            moved = np.exp(slice_sample(of_scales, first, self.rng))
-            self.scale = self.noise.of_columns(moved, self.scale)
+            proposed = np.exp(slice_sample(of_scales, first, self.rng))
+            self.scale = self.noise.of_columns(proposed, self.scale)
         relative, n = (power / self.scale)[self.mask > 0.0], float(counts.sum())
 
         def of_degrees(log_degrees: FloatArray) -> FloatArray:
@@ -465,17 +475,17 @@ class _Chain:
         design = np.column_stack([z, np.ones(len(z))])
         weights = self.weights[: len(z)] / self.scale
         p = design.shape[1]
-        outer = (design[:, :, None] * design[:, None, :]).reshape(len(z), -1)
-        precision = (weights.T @ outer).reshape(-1, p, p)
+        outer_products = (design[:, :, None] * design[:, None, :]).reshape(len(z), -1)
+        precision = (weights.T @ outer_products).reshape(-1, p, p)
         spread = np.column_stack([self.loadings_variance, self.offset_variance])
         centre = np.column_stack([self.loadings_mean, self.offset_mean])
         precision[:, np.arange(p), np.arange(p)] += 1.0 / spread
-        pull = (weights * self.values).T @ design + centre / spread
+        information = (weights * self.values).T @ design + centre / spread
         lower = np.linalg.cholesky(precision)
-        mean = np.linalg.solve(precision, pull[:, :, None])[:, :, 0]
+        mean = np.linalg.solve(precision, information[:, :, None])[:, :, 0]
         normals = self.rng.standard_normal(mean.shape)[:, :, None]
-        drawn = mean + np.linalg.solve(np.swapaxes(lower, 1, 2), normals)[:, :, 0]
-        self.loadings, self.offset = drawn[:, :-1], drawn[:, -1]
+        draws = mean + np.linalg.solve(np.swapaxes(lower, 1, 2), normals)[:, :, 0]
+        self.loadings, self.offset = draws[:, :-1], draws[:, -1]
 
 
 def _normal(prior: Any, shape: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from probsfa._typing import FloatArray
 
 #: Tail index above which importance weights are unreliable.
-UNRELIABLE = 0.7
+MAX_TAIL_INDEX = 0.7
 # Minimum number of draws: the tail is a fifth of them, and its fit requires five.
-_FEWEST = 25
+_MIN_DRAWS = 25
 
 
 def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
@@ -37,7 +37,7 @@ def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
     if not count:
         return np.full(len(log_ratios), 1.0 / len(log_ratios)), np.inf
     ratios, pareto_k = log_ratios[usable] - np.max(log_ratios[usable]), np.inf
-    if count >= _FEWEST:
+    if count >= _MIN_DRAWS:
         equal = np.all(ratios == 0.0)
         ratios, pareto_k = (ratios, -np.inf) if equal else _smoothed_by_arviz(ratios)
     weights = np.zeros(len(log_ratios))
@@ -66,5 +66,5 @@ def resample(weights: FloatArray, n_draws: int, rng: np.random.Generator) -> NDA
     The method is systematic resampling.
     """
     ends = np.cumsum(weights)
-    picked = np.searchsorted(ends / ends[-1], (rng.random() + np.arange(n_draws)) / n_draws, side="right")
-    return rng.permutation(np.minimum(picked, len(weights) - 1))
+    selected = np.searchsorted(ends / ends[-1], (rng.random() + np.arange(n_draws)) / n_draws, side="right")
+    return rng.permutation(np.minimum(selected, len(weights) - 1))

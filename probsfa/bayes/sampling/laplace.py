@@ -16,13 +16,13 @@ from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 
 # Step of the differences of the gradient, in standard deviations.
-_STEP = 0.02
+_DIFFERENCE_STEP = 0.02
 # Maximum number of optimization runs in whitened coordinates, and the gain (nats) below which they stop.
-_MOST_ROUNDS, _WORTH = 6, 1e-2
+_MAX_RUNS, _MIN_GAIN = 6, 1e-2
 # Number of optimization runs from a start that may be far from a mode, each of at most 100 steps.
-_ROUGH_ROUNDS = 2
+_N_ROUGH_RUNS = 2
 # Smallest curvature relative to that of the previous run, to limit the increase of the scale of a direction.
-_FLATTEST = 1e-3
+_MIN_RELATIVE_CURVATURE = 1e-3
 
 
 class LaplaceApproximation(NamedTuple):
@@ -90,15 +90,15 @@ def approximate_by_laplace(target: Target, data: TargetData, start: FloatArray) 
                 "priors."
             )
         centre, factor = start, _scales(evaluate, start)
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_RUNS):
             values, vectors = np.linalg.eigh(_hessian(evaluate, centre, factor))
             # The symmetric root does not depend on the arbitrary axes of degenerate eigenspaces.
-            root = (vectors / np.sqrt(np.maximum(np.abs(values), _FLATTEST))) @ vectors.T
+            root = (vectors / np.sqrt(np.maximum(np.abs(values), _MIN_RELATIVE_CURVATURE))) @ vectors.T
             factor = factor @ root
             round_already = values[0] > 0.5 and values[-1] < 2.0
             centre, better = _maximize(evaluate, centre, factor, value)
             gain, value = value - better, better
-            if round_already and gain < _WORTH:
+            if round_already and gain < _MIN_GAIN:
                 break
         return LaplaceApproximation(centre, factor, value, evaluate.count)
 
@@ -114,7 +114,7 @@ def maximize_from(evaluate: PotentialEvaluator, start: FloatArray) -> tuple[Floa
     vector, value = start, evaluate.one(start)[0]
     if not np.isfinite(value):
         return None
-    for _ in range(_ROUGH_ROUNDS):
+    for _ in range(_N_ROUGH_RUNS):
         vector, value = _maximize(evaluate, vector, _scales(evaluate, vector), value)
     return vector, value
 
@@ -129,13 +129,13 @@ def _scales(evaluate: PotentialEvaluator, vector: FloatArray) -> FloatArray:
 
 def _hessian(evaluate: PotentialEvaluator, centre: FloatArray, factor: FloatArray) -> FloatArray:
     """Return the second derivative of the potential by ``u``, by differences of the gradient."""
-    steps = _STEP * factor.T
-    ahead, behind = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
-    hessian = (ahead - behind) @ factor / (2.0 * _STEP)
+    steps = _DIFFERENCE_STEP * factor.T
+    forward, backward = np.split(evaluate.many(np.concatenate([centre + steps, centre - steps]))[1], 2)
+    hessian = (forward - backward) @ factor / (2.0 * _DIFFERENCE_STEP)
     # Differences near the boundary of the support may not be finite; such directions are not changed.
-    lost = ~np.all(np.isfinite(hessian), axis=1)
-    hessian[lost], hessian[:, lost] = 0.0, 0.0
-    hessian[lost, lost] = 1.0
+    not_finite = ~np.all(np.isfinite(hessian), axis=1)
+    hessian[not_finite], hessian[:, not_finite] = 0.0, 0.0
+    hessian[not_finite, not_finite] = 1.0
     return 0.5 * (hessian + hessian.T)
 
 

@@ -26,10 +26,10 @@ from probsfa.statespace.engine.compiler import on_cpu, program
 from probsfa.statespace.engine.settings import engine_settings
 
 #: Iterations of one compiled batch. The warm-up has three parts, each a whole number of batches.
-STRETCH = 25
+BATCH_ITERATIONS = 25
 # Parts of the warm-up. With two, the covariance was that of draws in Laplace's coordinates alone, which are
 # poor for short series: R-hat 1.016 where three parts gave 1.007 (100 rows, one factor fitted with two).
-_STAGES = 3
+_N_STAGES = 3
 
 CHAIN_METHODS = ("auto", "vectorized", "parallel", "sequential")
 
@@ -83,12 +83,12 @@ def _kernel(target: Target, problem: _Problem, settings: SamplerSettings) -> tup
     def potential(u: Array) -> Array:
         return target.potential(problem.centre + problem.factor @ u, problem.data)
 
-    begin, step = hmc(potential, algo="NUTS")
+    initialize, step = hmc(potential, algo="NUTS")
 
-    def start(at: ParamInfo, key: Array, step_size: Any) -> Any:
-        return begin(
-            at,
-            settings.n_warmup // _STAGES,
+    def start(position: ParamInfo, key: Array, step_size: Any) -> Any:
+        return initialize(
+            position,
+            settings.n_warmup // _N_STAGES,
             step_size=step_size,
             adapt_mass_matrix=False,
             target_accept_prob=settings.target_accept,
@@ -101,10 +101,15 @@ def _kernel(target: Target, problem: _Problem, settings: SamplerSettings) -> tup
 
 @program("target", "settings")
 def _start(
-    target: Target, problem: _Problem, settings: SamplerSettings, at: ParamInfo, keys: Array, step_size: Array
+    target: Target,
+    problem: _Problem,
+    settings: SamplerSettings,
+    position: ParamInfo,
+    keys: Array,
+    step_size: Array,
 ) -> Any:
     start = _kernel(target, problem, settings)[0]
-    return jax.vmap(lambda one, key: start(one, key, step_size))(at, keys)
+    return jax.vmap(lambda one, key: start(one, key, step_size))(position, keys)
 
 
 @program("target", "settings")
@@ -113,8 +118,8 @@ def _advance(
 ) -> tuple[Any, tuple[Array, ...]]:
     start, step = _kernel(target, problem, settings)
     # A start initializes the functions of the sampler; this starting state is not used.
-    nowhere = jnp.zeros_like(problem.centre)
-    start(ParamInfo(nowhere, jnp.zeros(()), nowhere), jax.random.key(0), 1.0)
+    zeros = jnp.zeros_like(problem.centre)
+    start(ParamInfo(zeros, jnp.zeros(()), zeros), jax.random.key(0), 1.0)
 
     def iterate(state: Any, _: None) -> tuple[Any, tuple[Array, ...]]:
         state = step(state)
@@ -129,10 +134,10 @@ def _advance(
         )
         return state, out
 
-    return jax.vmap(lambda state: jax.lax.scan(iterate, state, None, length=STRETCH))(states)
+    return jax.vmap(lambda state: jax.lax.scan(iterate, state, None, length=BATCH_ITERATIONS))(states)
 
 
-_STATS = ("lp", "acceptance_rate", "n_steps", "diverging", "energy", "step_size")
+_STATISTICS = ("lp", "acceptance_rate", "n_steps", "diverging", "energy", "step_size")
 Fold = Callable[[FloatArray], FloatArray]
 Report = Callable[[int], None]
 
@@ -181,27 +186,30 @@ def sample_chains(
     Chains
         After an interrupt fewer draws; no draws if it occurred in the warm-up.
     """
-    third = STRETCH * max(2, -(-settings.n_warmup // (_STAGES * STRETCH)))
-    settings = settings._replace(n_warmup=_STAGES * third)
+    stage_length = BATCH_ITERATIONS * max(2, -(-settings.n_warmup // (_N_STAGES * BATCH_ITERATIONS)))
+    settings = settings._replace(n_warmup=_N_STAGES * stage_length)
     method = chosen_chain_method() if chain_method == "auto" else chain_method
     runner = _Runner(target, settings, method, report if report is not None else _silent)
     rng = np.random.default_rng(seed)
     try:
         with engine_settings():
             problem = _Problem(*jax.tree.map(jnp.asarray, (data, laplace.centre, laplace.factor)))
-            at, step_size = laplace.apply(rng.standard_normal((n_chains, target.size))), target.size**-0.25
-            for _ in range(_STAGES - 1):
-                out = runner.run(problem, at, third, step_size, rng)
-                step_size = float(np.median(out[_STATS.index("step_size") + 1][:, -1]))
-                vectors = fold(_vectors(problem, out)[:, third // 4 :])
+            positions, step_size = (
+                laplace.apply(rng.standard_normal((n_chains, target.size))),
+                target.size**-0.25,
+            )
+            for _ in range(_N_STAGES - 1):
+                out = runner.run(problem, positions, stage_length, step_size, rng)
+                step_size = float(np.median(out[_STATISTICS.index("step_size") + 1][:, -1]))
+                vectors = fold(_vectors(problem, out)[:, stage_length // 4 :])
                 problem = problem._replace(factor=problem.factor @ _root(problem, vectors))
-                at = vectors[:, -1]
-            last = runner.run(problem, at, third + n_draws, step_size, rng)
+                positions = vectors[:, -1]
+            last = runner.run(problem, positions, stage_length + n_draws, step_size, rng)
     except KeyboardInterrupt:
         return Chains(np.zeros((n_chains, 0, target.size)), {}, True)
-    kept = [part[:, third : third + n_draws] for part in last]
-    stats = dict(zip(_STATS, kept[1:], strict=True))
-    return Chains(_vectors(problem, kept), stats, runner.interrupted)
+    retained = [part[:, stage_length : stage_length + n_draws] for part in last]
+    stats = dict(zip(_STATISTICS, retained[1:], strict=True))
+    return Chains(_vectors(problem, retained), stats, runner.interrupted)
 
 
 def _silent(count: int) -> None:
@@ -247,13 +255,13 @@ class _Runner:
         chains = len(starts)
         with PotentialEvaluator(self._target, problem.data) as evaluate:
             values, slopes = evaluate.many(starts)
-        at = ParamInfo(
+        positions = ParamInfo(
             jnp.linalg.solve(problem.factor, (starts - problem.centre).T).T,
             jnp.asarray(values),
             jnp.asarray(slopes) @ problem.factor,
         )
         keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), chains)
-        states = _start(self._target, problem, self._settings, at, keys, jnp.asarray(step_size))
+        states = _start(self._target, problem, self._settings, positions, keys, jnp.asarray(step_size))
         groups = [slice(0, chains)] if self._chain_method == "vectorized" else _one_each(chains)
         outputs: list[list[list[NDArray[Any]]]] = [[] for _ in groups]
         jobs = [
@@ -275,7 +283,7 @@ class _Runner:
     ) -> None:
         # The 64-bit setting applies to one thread.
         with engine_settings():
-            for _ in range(-(-n_iterations // STRETCH)):
+            for _ in range(-(-n_iterations // BATCH_ITERATIONS)):
                 if self._stopped:
                     return
                 states, out = _advance(self._target, problem, self._settings, states)
@@ -294,17 +302,21 @@ class _Runner:
 
     def _join(self, outputs: list[list[list[NDArray[Any]]]]) -> list[NDArray[Any]]:
         """Concatenate batches, stack chains, and cut them to equal length."""
-        third = self._settings.n_warmup // _STAGES
+        stage_length = self._settings.n_warmup // _N_STAGES
         # With sequential chains, those that have not started before an interrupt are omitted.
-        begun = [output for output in outputs if len(output) * STRETCH > third or not self.interrupted]
-        if not begun:
+        started = [
+            output
+            for output in outputs
+            if len(output) * BATCH_ITERATIONS > stage_length or not self.interrupted
+        ]
+        if not started:
             raise KeyboardInterrupt
-        shortest = min(map(len, begun))
+        shortest = min(map(len, started))
         return [
             np.concatenate(
-                [np.concatenate([batch[i] for batch in output[:shortest]], axis=1) for output in begun]
+                [np.concatenate([batch[i] for batch in output[:shortest]], axis=1) for output in started]
             )
-            for i in range(len(_STATS) + 1)
+            for i in range(len(_STATISTICS) + 1)
         ]
 
 

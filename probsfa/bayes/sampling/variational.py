@@ -27,13 +27,13 @@ from probsfa.bayes.sampling.importance import resample, smoothed_weights
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
 
 # Number of gradients in a step.
-_BATCH = 16
+_BATCH_SIZE = 16
 # Share of the final steps whose guides are averaged.
-_AVERAGED = 0.5
+_AVERAGED_SHARE = 0.5
 # Length of the first steps, and number of steps before it decreases.
-_RATE, _SLOWING = 0.5, 15.0
+_INITIAL_STEP_SIZE, _N_CONSTANT_STEPS = 0.5, 15.0
 #: Share below which a mode is omitted: 4 of the default 4,000 draws.
-NEGLIGIBLE = 1e-3
+MIN_SHARE = 1e-3
 
 
 class Guide(NamedTuple):
@@ -64,7 +64,7 @@ class GuideFit(NamedTuple):
 # Relative widening of the guides for proposals, times the root of the number of dimensions. The guide with
 # the largest bound has lighter tails than most posteriors, so that importance weights have heavy tails. For a
 # normal posterior, widening reduces the effective sample size by 30 %.
-_WIDENED = 0.5
+_RELATIVE_WIDENING = 0.5
 
 
 class Mode(NamedTuple):
@@ -125,15 +125,15 @@ def fit_guide(
     size = target.size
     constant = 0.5 * size * (1.0 + np.log(2.0 * np.pi)) + np.linalg.slogdet(laplace.factor)[1]
     # Step lengths decrease, and the average converges (Polyak & Juditsky 1992).
-    rates = _RATE / (1.0 + np.arange(n_steps) / _SLOWING) ** 0.7
+    rates = _INITIAL_STEP_SIZE / (1.0 + np.arange(n_steps) / _N_CONSTANT_STEPS) ** 0.7
     guides = [Guide(np.zeros(size), np.eye(size))]
     elbo: list[float] = []
     try:
         with PotentialEvaluator(target, data) as evaluate:
             for rate in rates:
                 guide = guides[-1]
-                half = rng.standard_normal((_BATCH // 2, size))
-                normals = np.concatenate([half, -half])
+                half_batch = rng.standard_normal((_BATCH_SIZE // 2, size))
+                normals = np.concatenate([half_batch, -half_batch])
                 vectors = laplace.apply(guide.mean + normals @ guide.root.T)
                 potentials, slopes = evaluate.many(vectors)
                 entropy = constant + np.sum(np.log(np.abs(np.diag(guide.root))))
@@ -149,10 +149,10 @@ def fit_guide(
 def _improved(guide: Guide, normals: FloatArray, slopes: FloatArray, rate: float) -> Guide:
     """Return the guide after a step, from the gradients (N, P) of the potential at its draws."""
     # In the coordinates of the guide the exact gradient is e; the remainder is the error of the guide.
-    excess = slopes @ guide.root - normals
-    excess = np.where(np.isfinite(excess), excess, 0.0)
-    by_mean = np.mean(excess, axis=0)
-    by_root = excess.T @ normals / len(normals)
+    residuals = slopes @ guide.root - normals
+    residuals = np.where(np.isfinite(residuals), residuals, 0.0)
+    by_mean = np.mean(residuals, axis=0)
+    by_root = residuals.T @ normals / len(normals)
     by_root = 0.5 * (by_root + by_root.T)
     # Natural gradient, with the step limited so that the diagonal of the root remains positive.
     length = np.sqrt(np.sum(by_mean**2) + np.sum(by_root**2))
@@ -162,7 +162,7 @@ def _improved(guide: Guide, normals: FloatArray, slopes: FloatArray, rate: float
 
 
 def _average(guides: list[Guide]) -> Guide:
-    last = guides[-max(1, int(_AVERAGED * len(guides))) :]
+    last = guides[-max(1, int(_AVERAGED_SHARE * len(guides))) :]
     return Guide(*(np.mean(parts, axis=0) for parts in zip(*last, strict=True)))
 
 
@@ -174,11 +174,11 @@ def mix(fits: Sequence[tuple[LaplaceApproximation, GuideFit]]) -> list[Mode]:
     """
     bounds = np.array([np.mean(fit.elbo[-max(1, len(fit.elbo) // 2) :]) for _, fit in fits])
     shares = np.exp(bounds - np.max(bounds))
-    shares = np.where(shares < NEGLIGIBLE * np.sum(shares), 0.0, shares)
+    shares = np.where(shares < MIN_SHARE * np.sum(shares), 0.0, shares)
     shares /= np.sum(shares)
     parts = [
-        Mode(one, fit.guide, float(share), float(bound))
-        for (one, fit), share, bound in zip(fits, shares, bounds, strict=True)
+        Mode(mode, fit.guide, float(share), float(bound))
+        for (mode, fit), share, bound in zip(fits, shares, bounds, strict=True)
     ]
     return sorted((part for part in parts if part.share > 0.0), key=lambda part: -part.share)
 
@@ -210,13 +210,16 @@ def draw_from_guides(
         resample(np.array([mode.share for mode in modes]), n_draws, rng), minlength=len(modes)
     )
     # Less in each direction if there are more, so that the loss of effective sample size is constant.
-    wide = 1.0 + _WIDENED / np.sqrt(target.size)
-    modes = [one._replace(guide=Guide(one.guide.mean, wide * one.guide.root)) for one in modes]
+    widening = 1.0 + _RELATIVE_WIDENING / np.sqrt(target.size)
+    modes = [
+        mode_of_guide._replace(guide=Guide(mode_of_guide.guide.mean, widening * mode_of_guide.guide.root))
+        for mode_of_guide in modes
+    ]
     parts = []
     for mode, count in zip(modes, counts, strict=True):
-        half = rng.standard_normal((count, target.size))
-        both = np.stack([half, -half], axis=1).reshape(-1, target.size)
-        parts.append(mode.laplace.apply(mode.guide.mean + both @ mode.guide.root.T))
+        half_normals = rng.standard_normal((count, target.size))
+        antithetic_normals = np.stack([half_normals, -half_normals], axis=1).reshape(-1, target.size)
+        parts.append(mode.laplace.apply(mode.guide.mean + antithetic_normals @ mode.guide.root.T))
     vectors, origins = np.concatenate(parts), np.repeat(np.arange(len(modes)), 2 * counts)
     try:
         with PotentialEvaluator(target, data) as evaluate:
@@ -225,5 +228,5 @@ def draw_from_guides(
         return GuideDraws(vectors[::2], origins[::2], np.nan)
     by_mode = np.array([np.log(mode.share) + mode.log_density(vectors) for mode in modes])
     weights, pareto_k = smoothed_weights(-potentials - logsumexp(by_mode, axis=0))
-    chosen = resample(weights, n_draws, rng)
-    return GuideDraws(vectors[chosen], np.argmax(by_mode[:, chosen], axis=0), pareto_k)
+    selected = resample(weights, n_draws, rng)
+    return GuideDraws(vectors[selected], np.argmax(by_mode[:, selected], axis=0), pareto_k)

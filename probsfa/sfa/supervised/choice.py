@@ -443,9 +443,9 @@ def folds_of_classes(
         Rows of every sequence; whole sequences are held out if some sequences of every class remain.
     """
     unit = _units(lengths, n_folds)
-    first = np.flatnonzero(np.diff(unit, prepend=-1))
-    of_unit = classes[first]
-    if len(first) < len(classes) and (
+    first_rows = np.flatnonzero(np.diff(unit, prepend=-1))
+    of_unit = classes[first_rows]
+    if len(first_rows) < len(classes) and (
         (of_unit[unit] != classes).any() or np.bincount(of_unit, minlength=classes.max() + 1).min() < 2
     ):
         unit, of_unit = np.arange(len(classes)), classes

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probsfa.bayes import Priors
-from probsfa.bayes.coordinates.batches import BLOCK, constrain, in_blocks, latent_coordinates
+from probsfa.bayes.coordinates.batches import BATCH_SIZE, constrain, in_blocks, latent_coordinates
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.model import as_series
@@ -14,7 +14,7 @@ from probsfa.statespace.noise import NoiseVariances
 from tests.tolerances import EXACT
 
 
-@pytest.mark.parametrize("n", [1, BLOCK - 1, BLOCK, 2 * BLOCK + 3])
+@pytest.mark.parametrize("n", [1, BATCH_SIZE - 1, BATCH_SIZE, 2 * BATCH_SIZE + 3])
 def test_blocks_give_every_vector_once(rng, n):
     vectors, shapes = rng.standard_normal((n, 3)), set()
 
@@ -25,7 +25,7 @@ def test_blocks_give_every_vector_once(rng, n):
     doubled, sums = in_blocks(program, vectors)
     np.testing.assert_allclose(doubled, 2.0 * vectors, rtol=1e-6)
     np.testing.assert_allclose(sums, vectors.sum(axis=1), rtol=1e-5, atol=1e-6)
-    assert shapes == {(BLOCK, 3)}
+    assert shapes == {(BATCH_SIZE, 3)}
 
 
 def test_parameters_at_vectors_are_those_that_the_vectors_were_made_of(rng):

@@ -122,6 +122,6 @@ def test_proposals_wider_than_the_guide_have_weights_of_lighter_tails(monkeypatc
 
     wide = [drawn(seed) for seed in range(5)]
     assert np.std([one.vectors for one in wide]) == pytest.approx(np.sqrt(10.0 / 8.0), rel=0.02)
-    monkeypatch.setattr(variational, "_WIDENED", 0.0)
+    monkeypatch.setattr(variational, "_RELATIVE_WIDENING", 0.0)
     narrow = [drawn(seed).pareto_k for seed in range(5)]
     assert np.mean([one.pareto_k for one in wide]) < np.mean(narrow) - 0.15

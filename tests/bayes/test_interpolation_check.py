@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa import BayesianSFA, ProbabilisticSFA
-from probsfa.bayes.predictive import beside_interpolation
+from probsfa.bayes.predictive import interpolation_check
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +23,9 @@ def fitted(walks):
 
 @pytest.mark.filterwarnings("ignore")
 def test_it_is_the_comparison_of_the_maximum_where_draws_lie_close(walks, fitted):
-    comparison = beside_interpolation(fitted.fitted_, fitted.fitted_.sequences)
+    comparison = interpolation_check(fitted.fitted_, fitted.fitted_.sequences)
     single = ProbabilisticSFA(1, tol=1.0).fit(walks)
-    wanted = single._model.impute(fitted.fitted_.sequences).beside_interpolation
+    wanted = single._model.impute(fitted.fitted_.sequences).interpolation_check
     assert comparison.interpolation == wanted.interpolation and comparison.n_cells == wanted.n_cells
     assert comparison.model == pytest.approx(wanted.model, rel=0.05)
 
@@ -37,5 +37,5 @@ def test_impute_warns_of_a_model_that_is_no_better_than_straight_lines(walks, fi
 
 @pytest.mark.filterwarnings("error")
 def test_nothing_is_compared_where_nothing_is_missing(walks, fitted):
-    assert beside_interpolation(fitted.fitted_, fitted.fitted_.sequences.cut_out([slice(0, 40)])) is None
+    assert interpolation_check(fitted.fitted_, fitted.fitted_.sequences.cut_out([slice(0, 40)])) is None
     fitted.impute(walks[:40])
