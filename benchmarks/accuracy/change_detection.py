@@ -20,18 +20,14 @@ import numpy as np
 import scipy.sparse
 import scipy.stats
 import sklearn
-from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 import probsfa
-from probsfa.graphs import from_sparse
-from probsfa.sfa import GraphSFA
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.landsat import change_score, read_bands, read_mask
 from common.options import read_options
-
-SHAPE = (6, 400, 400)
 
 
 def main() -> None:
@@ -62,34 +58,6 @@ def main() -> None:
         moved, weights = weights, scipy.stats.chi2.sf(score, before.shape[1])
         if np.abs(weights - moved).max() < 1e-3:
             break
-
-
-def change_score(before: np.ndarray, after: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how much every pixel changed, in squared standard deviations, and the delta values."""
-    n = len(before)
-    X = np.concatenate([standardise(before, weights), standardise(after, weights)])  # each image by itself
-    pairs = scipy.sparse.diags_array([weights], offsets=[n], shape=(2 * n, 2 * n))
-    gsfa = GraphSFA(graph=from_sparse(pairs, np.tile(weights, 2))).fit(X)
-    difference = gsfa.transform(X[n:]) - gsfa.transform(X[:n])
-    # over the edges the mean squared difference of a feature is its delta value
-    return np.sum(difference**2 / gsfa.delta_values_, axis=1), gsfa.delta_values_
-
-
-def standardise(X: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return columns of weighted mean zero and weighted variance one."""
-    p = weights / weights.sum()
-    centred = X - p @ X
-    return centred / np.sqrt(p @ centred**2)
-
-
-def read_bands(path: Path) -> np.ndarray:
-    """Return an image as pixels (160000, 6)."""
-    return np.fromfile(path, np.uint8).reshape(SHAPE[0], -1).T.astype(np.float64)
-
-
-def read_mask(path: Path) -> np.ndarray:
-    """Return which pixels are marked, shape (160000,)."""
-    return (np.array(Image.open(path).convert("L")) > 0).ravel()
 
 
 if __name__ == "__main__":

@@ -14,21 +14,17 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.decomposition import PCA
-from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.metrics import adjusted_rand_score, balanced_accuracy_score
-from sklearn.pipeline import make_pipeline
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import adjusted_rand_score
 
-from probsfa import SFA
-from probsfa.expansions import Polynomial
 from probsfa.extensions import Autoencoder, BilinearSFA, PrincipalCurve
 from probsfa.extensions.bilinear import BilinearParameters
 from probsfa.extensions.bilinear.parameters import simulate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.moving_object import SIDE, features_of, judge, moving_object, states
 from common.options import read_options
-
-SIDE = 7
 
 
 def summary(values: list[float]) -> str:
@@ -74,11 +70,6 @@ def spirals(seeds: int) -> None:
 # ------------------------------------------------------------------ data from the bilinear model
 
 
-def states(gates: np.ndarray) -> np.ndarray:
-    """Which gates are on, as a number."""
-    return (gates > 0.5) @ (2 ** np.arange(gates.shape[1]))
-
-
 def gates(seeds: int) -> None:
     """Recovery of gates, and the bound beside the best of twenty restarts."""
     print("\ngates of data from the model: 10 columns, 2 latents, noise variance 0.1, 600 rows")
@@ -108,63 +99,6 @@ def gates(seeds: int) -> None:
 
 
 # ------------------------------------------------------------------ a moving object
-
-
-def moving_object(
-    seed: int, n_rows: int = 1500, tilt: float = 45.0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Render one of two striped objects that moves: pixels (T, 49), positions (T,) and identities (T,).
-
-    An object is a round patch of 7 by 7 pixels with stripes, which go by as it moves; the position, in
-    radians of the stripes at the centre, is a random walk. The identity changes about every 100 pictures,
-    and the object that comes moves on from there. The stripes of the second are tilted. Noise in every
-    pixel is as strong as the object.
-    """
-    rng = np.random.default_rng(seed)
-    position = np.cumsum(0.3 * rng.standard_normal(n_rows)) + rng.uniform(0, 2 * np.pi)
-    identity = (np.cumsum(rng.uniform(size=n_rows) < 0.01) + rng.integers(2)) % 2
-    across, down = np.meshgrid(np.linspace(-1, 1, SIDE), np.linspace(-1, 1, SIDE))
-    patch = np.exp(-(across**2 + down**2)).ravel()
-    angles = np.deg2rad([0.0, tilt])
-    phases = np.stack([4.0 * (np.cos(a) * across + np.sin(a) * down).ravel() for a in angles])
-    shapes = patch * np.cos(phases[identity] - position[:, None])
-    pixels = shapes / shapes.std()
-    return pixels + rng.standard_normal(pixels.shape), position, identity
-
-
-def judge(features: np.ndarray, position: np.ndarray, identity: np.ndarray) -> tuple[float, float, float]:
-    """How well identity is read out, and position from the same object and from the other one.
-
-    Linear read-outs, learned from the first half of the rows. The first number is the balanced accuracy of
-    the identity in the second half; the others are R^2 of the cosine and sine of the position there, learned
-    from rows of one object and tested on rows of the same or of the other object.
-    """
-    half = len(features) // 2
-    first, second = np.arange(len(features)) < half, np.arange(len(features)) >= half
-    reader = LogisticRegression(max_iter=1000).fit(features[first], identity[first])
-    accuracy = balanced_accuracy_score(identity[second], reader.predict(features[second]))
-    target = np.column_stack([np.cos(position), np.sin(position)])
-    same, other = [], []
-    for which in (0, 1):
-        learned = LinearRegression().fit(*(part[first & (identity == which)] for part in (features, target)))
-        for tested in (0, 1):
-            rows = second & (identity == tested)
-            score = learned.score(features[rows], target[rows])
-            (same if tested == which else other).append(score)
-    return float(accuracy), float(np.mean(same)), float(np.mean(other))
-
-
-def features_of(pixels: np.ndarray, seed: int) -> dict[str, np.ndarray]:
-    """Features of three methods; those of the bilinear model are split into what and where."""
-    bilinear = BilinearSFA(2, n_gates=2, noise="isotropic", random_state=seed).fit(pixels)
-    both = bilinear.transform(pixels)
-    quadratic = make_pipeline(PCA(8), SFA(6, expansion=Polynomial(2)))
-    return {
-        "bilinear, where": both[:, :2],
-        "bilinear, what": both[:, 2:],
-        "SFA, 6 features": SFA(6).fit_transform(pixels),
-        "quadratic SFA, 6 features": quadratic.fit_transform(pixels),
-    }
 
 
 def what_and_where(seeds: int, figure: str | None) -> None:

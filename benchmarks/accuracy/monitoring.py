@@ -23,33 +23,19 @@ same for rows beside the two before them; Hotelling is T2 of all columns.
 
 import sys
 import time
-import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pandas as pd
-from sklearn.decomposition import PCA
 
 from probsfa import SFA, ProbabilisticSFA
-from probsfa.monitoring import ProcessMonitor
-from probsfa.monitoring.limits import (
-    contiguous_folds,
-    control_limits,
-    empirical_limits,
-    trailing_means,
-)
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.detection import at_equal_alarms, f1, false_alarms, missed, rates, read_skab
+from common.monitors import Judge, best_latents, best_pca, pca
 from common.options import read_options
 from common.side_by_side import setting, table
-
-FOLDS = 5
-#: Statistics (T, S) of rows, learned from normal ones.
-Statistics = Callable[[np.ndarray], np.ndarray]
 
 
 def main() -> None:
@@ -67,99 +53,6 @@ def main() -> None:
 
 
 # ------------------------------------------------------------------------------------------ methods
-
-
-class Judge:
-    """A method with its held-out statistics, from which limits for any window and alpha follow."""
-
-    def __init__(self, held_out: list[np.ndarray], statistics: Statistics) -> None:
-        self.held_out, self.statistics = held_out, statistics
-
-    @classmethod
-    def of_monitor(cls, model: Any, X: np.ndarray) -> "Judge":
-        """What `ProcessMonitor` does, with the statistics before they are averaged."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            monitor = ProcessMonitor(model, n_folds=FOLDS).fit(X)
-        sizes = [b - a for [(_, a, b)] in contiguous_folds((len(X),), FOLDS)]
-        parts = np.split(monitor.held_out_.to_numpy(), np.cumsum(sizes)[:-1])
-        return cls(parts, lambda rows: monitor.score_samples(rows).to_numpy())
-
-    @classmethod
-    def of_function(cls, learn: Callable[[np.ndarray], Statistics], X: np.ndarray) -> "Judge":
-        """A method that learns statistics from rows."""
-        parts = []
-        for [(_, a, b)] in contiguous_folds((len(X),), FOLDS):
-            parts.append(learn(np.concatenate([X[:a], X[b:]]))(X[a:b]))
-        return cls(parts, learn(X))
-
-    def limits(self, window: int, alpha: float) -> np.ndarray:
-        """Limits of statistics averaged over a window."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few rows for rare alarms: the same for all methods
-            return control_limits(
-                np.concatenate([trailing_means(part, window) for part in self.held_out]), alpha, joint=True
-            )
-
-    def alarms(self, X: np.ndarray, window: int, limits: np.ndarray) -> np.ndarray:
-        """Rows with a statistic above its limit."""
-        return np.any(trailing_means(self.statistics(X), window) > limits, axis=1)
-
-
-def pca(n_components: int, lags: int = 0) -> Callable[[np.ndarray], Statistics]:
-    """T2 and SPE of principal components of standardised columns, with rows before them if asked for."""
-
-    def learn(X: np.ndarray) -> Statistics:
-        mean, std = X.mean(axis=0), X.std(axis=0)
-        std = np.where(std > 0, std, 1.0)
-
-        def delayed(rows: np.ndarray) -> np.ndarray:
-            z = (rows - mean) / std
-            return np.hstack([z[lags - j : len(z) - j] for j in range(lags + 1)])
-
-        fitted = PCA(n_components).fit(delayed(X))
-
-        def statistics(rows: np.ndarray) -> np.ndarray:
-            z = delayed(rows)
-            scores = fitted.transform(z)
-            t2 = np.sum(scores**2 / fitted.explained_variance_, axis=1)
-            charts = [t2]
-            if n_components < z.shape[1]:
-                charts.append(np.sum((z - fitted.inverse_transform(scores)) ** 2, axis=1))
-            values = np.stack(charts, axis=1)
-            return np.concatenate([np.full((lags, values.shape[1]), np.nan), values])
-
-        return statistics
-
-    return learn
-
-
-def best_pca(X: np.ndarray, candidates: list[int]) -> int:
-    """Number of components by the likelihood of left-out stretches under probabilistic PCA."""
-    mean, std = X.mean(axis=0), X.std(axis=0)
-    z = (X - mean) / np.where(std > 0, std, 1.0)
-    folds = [fold[0][1:] for fold in contiguous_folds((len(z),), FOLDS)]
-    scores = {
-        k: np.mean([PCA(k).fit(np.concatenate([z[:a], z[b:]])).score(z[a:b]) for a, b in folds])
-        for k in candidates
-    }
-    return max(scores, key=scores.__getitem__)
-
-
-def best_latents(X: np.ndarray, candidates: list[int], **options: Any) -> int:
-    """Number of latents by the likelihood of left-out stretches."""
-    folds = [fold[0][1:] for fold in contiguous_folds((len(X),), FOLDS)]
-    scores = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for k in candidates:
-            fits = [
-                ProbabilisticSFA(k, **options).fit([x for x in (X[:a], X[b:]) if len(x)]) for a, b in folds
-            ]
-            scores[k] = np.mean([fit.score(X[a:b]) for fit, (a, b) in zip(fits, folds, strict=True)])
-            if scores[k] < max(scores.values()):
-                break  # more latents are no better
-    return max(scores, key=scores.__getitem__)
 
 
 # ----------------------------------------------------------------------------------------------- TEP
@@ -213,23 +106,6 @@ def on_tennessee_eastman(path: Path, alpha: float = 0.01) -> None:
         )
         print(table(["", *columns], rows))
         print(f"\n\\* with limits at which {100 * alpha:g} % of the 960 normal rows raise an alarm.\n")
-
-
-def rates(judge: Judge, files: dict[int, np.ndarray], window: int, limits: np.ndarray) -> dict[int, float]:
-    """Detection rate of each fault; false-alarm rate of normal rows (0), and before faults (-1)."""
-    out, before = {}, []
-    for n, rows in files.items():
-        alarms = judge.alarms(rows, window, limits)
-        out[n] = float(np.mean(alarms if n == 0 else alarms[160:]))
-        if n:
-            before.append(np.mean(alarms[:160]))
-    out[-1] = float(np.mean(before))
-    return out
-
-
-def at_equal_alarms(judge: Judge, normal: np.ndarray, window: int, alpha: float) -> np.ndarray:
-    """Limits at which a part of normal rows raises an alarm."""
-    return empirical_limits(trailing_means(judge.statistics(normal), window), alpha, joint=True)[0]
 
 
 # ---------------------------------------------------------------------------------------------- SKAB
@@ -286,32 +162,6 @@ def on_skab(path: Path, n_train: int = 400) -> None:
     print(f"\nSKAB: {len(experiments)} experiments, {sum(len(t) for _, t in experiments):,} rows.\n")
     header = ["", "F1", "FAR, %", "MAR, %", "best F1 (window, alpha)", "F1 at (1, 0.01)", "processor s"]
     print(table(header, rows))
-
-
-def read_skab(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows and labels of every experiment."""
-    out = []
-    with zipfile.ZipFile(path) as archive:
-        for name in sorted(archive.namelist()):
-            if name.endswith(".csv") and "anomaly-free" not in name:
-                frame = pd.read_csv(archive.open(name), sep=";", index_col=0)
-                out.append((frame.iloc[:, :8].to_numpy(float), frame["anomaly"].to_numpy() > 0))
-    return out
-
-
-def f1(counts: np.ndarray) -> Any:
-    """F1 of true positives, false positives, false negatives, true negatives."""
-    return 2 * counts[..., 0] / (2 * counts[..., 0] + counts[..., 1] + counts[..., 2])
-
-
-def false_alarms(counts: np.ndarray) -> Any:
-    """False-alarm rate in per cent."""
-    return 100 * counts[..., 1] / (counts[..., 1] + counts[..., 3])
-
-
-def missed(counts: np.ndarray) -> Any:
-    """Missed-alarm rate in per cent."""
-    return 100 * counts[..., 2] / (counts[..., 0] + counts[..., 2])
 
 
 if __name__ == "__main__":

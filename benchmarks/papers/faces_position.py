@@ -20,16 +20,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.ndimage import gaussian_filter, map_coordinates
-from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
-from sklearn.linear_model import LinearRegression
-from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 
 import probsfa
 from probsfa.graphs import mixed, reordering, serial, sliding_window
@@ -37,11 +30,9 @@ from probsfa.sfa import HierarchicalSFA, escalante_wiskott_layers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.faces import SIDE, Images, load_faces, people_apart, rmse
 from common.options import read_options
-
-SIDE, ACROSS, DOWN = 64, 22.5, 10.0
-FACE_SIDES = (20.0, 40.0)  # pixels from edge to edge of the Olivetti picture after scaling
-N_CLASSES = 50
+from common.readouts import N_CLASSES, linear, nearest_centroid, soft_gaussian, support_vectors
 
 GRAPHS: dict[str, Callable[[np.ndarray], Any] | None] = {
     "reordering (SFA)": reordering,
@@ -56,53 +47,6 @@ SOME = {False: (5, 10, 18), True: (20, 50)}
 ALL = {False: (60,), True: (120,)}
 
 
-class Images(NamedTuple):
-    """Pictures and where their faces are."""
-
-    pixels: np.ndarray  # (N, 64 * 64)
-    x: np.ndarray  # (N,) pixels right of the middle
-    person: np.ndarray  # (N,)
-
-
-def paste(
-    faces: np.ndarray, people: np.ndarray, n: int, rng: np.random.Generator, clutter: float = 1.0
-) -> Images:
-    """Draw n images of these people from `faces` (40, 10, 64, 64) in [0, 1]."""
-    person = people[rng.integers(len(people), size=n)]
-    picture = rng.integers(faces.shape[1], size=n)
-    x, y = rng.uniform(-ACROSS, ACROSS, n), rng.uniform(-DOWN, DOWN, n)
-    side = rng.uniform(*FACE_SIDES, n)
-    grid = np.arange(SIDE) - (SIDE - 1) / 2
-    out = np.empty((n, SIDE, SIDE))
-    for i in range(n):
-        v, u = (grid - y[i]) / side[i], (grid - x[i]) / side[i]  # -1/2 to 1/2 inside the face
-        places = np.meshgrid(v * SIDE + (SIDE - 1) / 2, u * SIDE + (SIDE - 1) / 2, indexing="ij")
-        face = map_coordinates(faces[person[i], picture[i]], places, order=1, mode="nearest")
-        inside = 1 / (1 + np.exp(np.clip((np.hypot(v[:, None] / 0.48, u / 0.38) - 1) * 12, -30, 30)))
-        back = gaussian_filter(rng.standard_normal((SIDE, SIDE)), rng.uniform(1.5, 6.0), mode="wrap")
-        back = rng.uniform(0.2, 0.8) + clutter * rng.uniform(0.05, 0.25) * back / back.std()
-        out[i] = inside * face + (1 - inside) * back
-    return Images(out.reshape(n, -1), x, person)
-
-
-def people_apart(
-    faces: np.ndarray, trial: int, n_train: int, clutter: float
-) -> tuple[Images, Images, Images]:
-    """Draw images that train a network, the step behind it, and that test both; nobody is in two of them."""
-    rng = np.random.default_rng(trial)
-    people = rng.permutation(40)
-    train = paste(faces, people[:20], n_train, rng, clutter)
-    teach = paste(faces, people[20:32], n_train // 2, rng, clutter)
-    test = paste(faces, people[32:], n_train // 4, rng, clutter)
-    return train, teach, test
-
-
-def load_faces(folder: Path) -> np.ndarray:
-    """Return faces (people, pictures, 64, 64) in [0, 1], a little blurred: they will be scaled down."""
-    faces = np.load(folder / "olivetti_faces" / "olivetti.npz")["faces"].reshape(40, 10, SIDE, SIDE)
-    return gaussian_filter(faces / 255.0, (0, 0, 0.8, 0.8))
-
-
 def reduce(name: str, train: Images, others: list[Images], jobs: int) -> list[np.ndarray]:
     """Train a hierarchy of the paper's kind; return its features of other images."""
     build = GRAPHS[name]
@@ -115,49 +59,6 @@ def reduce(name: str, train: Images, others: list[Images], jobs: int) -> list[np
     return [model.transform(images.pixels) for images in others]
 
 
-class Classes(NamedTuple):
-    """Labels cut into equally large classes."""
-
-    of: np.ndarray
-    centers: np.ndarray
-
-    @classmethod
-    def cut(cls, x: np.ndarray) -> "Classes":
-        """Cut N labels into 50 classes of N / 50."""
-        of = np.empty(len(x), dtype=int)
-        of[np.argsort(x)] = np.arange(len(x)) * N_CLASSES // len(x)
-        return cls(of, np.array([x[of == k].mean() for k in range(N_CLASSES)]))
-
-
-def nearest_centroid(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Label of the class with the nearest mean."""
-    classes = Classes.cut(x)
-    return classes.centers[NearestCentroid().fit(Y, classes.of).predict(Z)]
-
-
-def soft_gaussian(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Soft labels of a Gaussian classifier, equation 36."""
-    classes = Classes.cut(x)
-    model = QuadraticDiscriminantAnalysis(reg_param=1e-3).fit(Y, classes.of)
-    return model.predict_proba(Z) @ classes.centers
-
-
-def support_vectors(C: float, width: float) -> Callable[..., np.ndarray]:
-    """Label of the class that a one-versus-one SVM with a Gaussian kernel predicts."""
-
-    def predict(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
-        classes = Classes.cut(x)
-        model = make_pipeline(StandardScaler(), SVC(C=C, gamma=width / Y.shape[1])).fit(Y, classes.of)
-        return classes.centers[model.predict(Z)]
-
-    return predict
-
-
-def linear(Y: np.ndarray, x: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Linear regression."""
-    return LinearRegression().fit(Y, x).predict(Z)
-
-
 SVMS = {f"C={C:g}, gamma={g:g}/n": support_vectors(C, g) for C in (1.0, 10.0) for g in (0.3, 1.0)}
 STEPS = {
     "NCC": ({"": nearest_centroid}, FEW),
@@ -165,11 +66,6 @@ STEPS = {
     "SVM": (SVMS, SOME),
     "LR": ({"": linear}, ALL),
 }
-
-
-def rmse(predicted: np.ndarray, x: np.ndarray) -> float:
-    """Root mean square error."""
-    return float(np.sqrt(np.mean((predicted - x) ** 2)))
 
 
 def choose(step: str, name: str, Y: np.ndarray, images: Images) -> tuple[str, int]:

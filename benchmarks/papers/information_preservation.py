@@ -23,8 +23,8 @@ from probsfa.sfa import HierarchicalSFA, escalante_wiskott_layers
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.faces import SIDE, load_faces, people_apart, rmse
 from common.options import read_options
-from papers.faces_position import SIDE, load_faces, people_apart, rmse
 
 NETWORKS = {"slow features": "sfa", "information-preserving": "igsfa", "principal components": "pca"}
 

@@ -33,26 +33,10 @@ from probsfa.metrics import align_components
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.weights import angle, moments, principal_weights, slow_weights
 
 DECAY, LOADINGS = (0.95, 0.1), np.array([[1.0, 1.5], [-0.4, 1.0]])
 EXACT = 1e-9
-
-
-def moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A and B of the paper, for data of mean zero."""
-    steps = np.diff(X, axis=0)
-    return steps.T @ steps / len(steps), X.T @ X / len(X)
-
-
-def principal_weights(B: np.ndarray) -> np.ndarray:
-    """Weights of sphered principal components, the largest first: D^-1/2 U'."""
-    sizes, axes = np.linalg.eigh(B)
-    return (axes / np.sqrt(sizes)).T[::-1]
-
-
-def slow_weights(X: np.ndarray) -> np.ndarray:
-    """Weights of slow feature analysis, slowest first."""
-    return np.asarray(probsfa.SFA().fit(X).components_)
 
 
 def mean_squared_frequencies(y: np.ndarray) -> tuple[float, float]:
@@ -61,12 +45,6 @@ def mean_squared_frequencies(y: np.ndarray) -> tuple[float, float]:
     w = 2 * np.pi * np.fft.fftfreq(len(y))
     power /= power.sum()
     return float(w**2 @ power), float(4 * np.sin(w / 2) ** 2 @ power)
-
-
-def angle(first: np.ndarray, second: np.ndarray) -> float:
-    """Angle between two lines in degrees."""
-    cosine = abs(first @ second) / np.linalg.norm(first) / np.linalg.norm(second)
-    return float(np.degrees(np.arccos(min(cosine, 1.0))))
 
 
 def geometry(X: np.ndarray, latents: np.ndarray) -> bool:
