@@ -1,5 +1,6 @@
 """Calibration of prediction intervals by held-out values."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from probsfa.statespace.calibration import (
     distance_to_observed,
     small_sample_factors,
 )
+from tests.sampling import sparsely
 
 
 def held_out(rng, n_gaps, length, spread):
@@ -125,7 +127,11 @@ def coverage(whole, hidden):
     return parts
 
 
-@pytest.mark.parametrize("hide", [hide_cells, lambda x, part, **given: hide_blocks(x, 24, part, **given)])
+def hide_days(x, part, **given):
+    return hide_blocks(x, 24, part, **given)
+
+
+@sparsely("hide", [hide_days, hide_cells])
 def test_coverage_where_the_model_is_right(hide):
     found = []
     for seed in range(3):
@@ -162,7 +168,8 @@ def calibrated():
     x = of_the_model(rng, 80, 3)
     x[20:32, 1] = np.nan
     x[76:, 2] = np.nan
-    model, plain = ProbabilisticSFA(random_state=0).fit(x), ProbabilisticSFA(random_state=0).fit(x)
+    model = ProbabilisticSFA(random_state=0).fit(x)
+    plain = deepcopy(model)
     factors = Calibration(np.array([1.0, 4.0]), np.array([1.0, 2.0]), np.array([1.0, 1.1, 1.2]))
     for one, calibration in ((model, factors), (plain, None)):
         one._model = replace(one._model, fitted=replace(one._model.fitted, calibration=calibration))

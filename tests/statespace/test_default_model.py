@@ -28,14 +28,14 @@ def error_of(filled, whole, hidden):
     return np.sqrt(np.mean(((filled - whole) / np.nanstd(whole, axis=0))[hidden] ** 2))
 
 
-def shared_and_own(rng, n_rows=400):
+def shared_and_own(rng, n_rows):
     """Two shared factors beside a slow process of each of twenty columns."""
     shared = ar1(rng, n_rows, np.array([0.7, 0.5])) @ rng.standard_normal((2, 20))
     return shared + ar1(rng, n_rows, np.full(20, 0.9)) + 0.1 * rng.standard_normal((n_rows, 20))
 
 
 def test_processes_of_single_columns_get_ar1_noise(rng):
-    whole = shared_and_own(rng)
+    whole = shared_and_own(rng, 200)
     hidden = hide_cells(whole, 0.1, random_state=0)
     seen = np.where(hidden, np.nan, whole)
     model = ProbabilisticSFA().fit(seen)
@@ -47,7 +47,7 @@ def test_processes_of_single_columns_get_ar1_noise(rng):
 
 
 def test_the_same_data_get_the_same_model(rng):
-    seen = shared_and_own(rng, 150)
+    seen = shared_and_own(rng, 60)[:, :6]
     seen[::9, 3] = np.nan
     one, other = (ProbabilisticSFA().fit(seen) for _ in range(2))
     np.testing.assert_array_equal(one.loadings_, other.loadings_)
@@ -55,8 +55,8 @@ def test_the_same_data_get_the_same_model(rng):
 
 def test_a_column_that_stands_still_where_candidates_are_compared(rng):
     """It varies in the last rows only, most of which are hidden or left out of the comparison."""
-    x = shared_and_own(rng, 200)
-    x[:198, 0] = 1.0
+    x = shared_and_own(rng, 120)[:, :6]
+    x[:118, 0] = 1.0
     model = ProbabilisticSFA().fit(x)
     assert np.all(np.isfinite(model.impute(np.where(hide_blocks(x, 5, random_state=0), np.nan, x))))
 
@@ -139,10 +139,8 @@ def test_values_that_are_too_few_to_hold_some_out_are_fitted(shape):
 
 def test_an_interrupt_while_cycles_are_compared_ends_the_fit():
     """The fit that the keyboard interrupts is returned, and no other is started."""
-    t = np.arange(300)
-    x = np.cos(2.0 * np.pi * t[:, None] / 24.0 + np.arange(3)) + 0.1 * np.random.default_rng(0).normal(
-        size=(300, 3)
-    )
+    t = np.arange(120)[:, None]
+    x = np.cos(2.0 * np.pi * t / 24.0 + np.arange(3)) + 0.1 * np.random.default_rng(0).normal(size=(120, 3))
     calls: list[int] = []
 
     def fit(sequences: Sequences, options: FitOptions, size, start):
@@ -156,7 +154,7 @@ def test_an_interrupt_while_cycles_are_compared_ends_the_fit():
             )
         return replace(model, fitted=replace(model.fitted, interrupted=bool(options.rhythms)))
 
-    model = fit_default_model(InMemory(Sequences(x, (300,))), FitOptions.of(ProbabilisticSFA()).check(), fit)
+    model = fit_default_model(InMemory(Sequences(x, (120,))), FitOptions.of(ProbabilisticSFA()).check(), fit)
     assert model.fitted.interrupted and calls[-1] == 1 and calls.count(1) == 1
 
 

@@ -128,8 +128,14 @@ def test_free_parameters_are_counted_and_what_is_held_has_no_standard_error(seri
         fitted.profile_timescale(x, 0)
 
 
-@pytest.mark.parametrize("rhythms", [0, 1])
-@pytest.mark.parametrize("noise", [0.05, [0.05, 0.06, 0.02, 0.03]])
+EACH_COLUMN = [0.05, 0.06, 0.02, 0.03]
+
+
+@sparsely(
+    ("noise", "rhythms"),
+    [(0.05, 0), (0.05, 1), (EACH_COLUMN, 0), (EACH_COLUMN, 1)],
+    shown=[(0.05, 1), (EACH_COLUMN, 0)],
+)
 def test_known_noise_stays_beside_held_parameters(series, noise, rhythms):
     """It was raised to the residual variance of the start, and then not learned: 0.3 in place of 0.1."""
     model, x = series
@@ -281,8 +287,11 @@ def test_a_period_that_is_held_stays_and_has_no_standard_error(cycle):
     assert fitted.bic(x) - free.bic(x) == pytest.approx(gained - n, abs=1e-6)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "em"])
-@pytest.mark.parametrize("start", [20.0, 8.0])
+@sparsely(
+    ("start", "solver"),
+    [(20.0, "lbfgs"), (20.0, "em"), (8.0, "lbfgs"), (8.0, "em")],
+    shown=[(20.0, "lbfgs"), (8.0, "em")],
+)
 def test_a_period_ends_within_its_range(cycle, start, solver):
     _, x = cycle
     fitted = ProbabilisticSFA(1, rhythms=[start], solver=solver, max_iter=60).fit(x)

@@ -104,7 +104,7 @@ def test_outliers_have_the_largest_scores(fitted):
 
 
 def test_the_fit_is_as_good_as_without_outliers():
-    truth = clean(1)
+    truth = clean(1, 220)
     x, bad = with_outliers(truth)
     hidden = hide_cells(truth, 0.1, random_state=0) & ~bad
 

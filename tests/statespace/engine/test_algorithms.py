@@ -85,15 +85,15 @@ def test_compiled_kernels_for_any_number_of_columns(rng, name, n_features):
     assert_is_the_joint_gaussian(ALGORITHMS[name], model, data)
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@sparsely("other", ["core recursions", "recursions"])
 @pytest.mark.parametrize("n_components", [32, 33, 70, 160])
-def test_many_states(rng, name, n_components):
-    """Against the other algorithms: the joint Gaussian would have thousands of dimensions."""
-    skip_without_core(name)
+def test_many_states(rng, other, n_components):
+    """Two algorithms that share no code: the joint Gaussian would have thousands of dimensions."""
+    skip_without_core("core segments")
     model = model_of(rng, 40, n_components)
     params = to_parameters(model)
     panel = to_panel(punch(rng, oracle.simulate(rng, model, [20]), "scattered"))
-    found, wanted = (ALGORITHMS[way].moments(params, panel) for way in (name, "recursions"))
+    found, wanted = (ALGORITHMS[way].moments(params, panel) for way in ("core segments", other))
     assert_same(found, wanted)
 
 
@@ -155,7 +155,11 @@ def test_weights_of_values_are_noise_of_other_variances(rng, algorithm):
 
 @sparsely("noise", [1e-8, 1e-4, 1e2], shown=[1e-8, 1e2])
 @sparsely("slowest", [0.5, 1.0 - 1e-6], shown=[1.0 - 1e-6])
-@pytest.mark.parametrize("name", ["core recursions", "recursions", "segmented", "scan"])
+@sparsely(
+    "name",
+    ["core recursions", "recursions", "segmented", "scan"],
+    shown=["core recursions", "recursions"],  # test_accuracy.py has tiny noise for all
+)
 def test_any_noise_and_time_scale(rng, name, noise, slowest):
     """Against the joint Gaussian in decimals of seventy digits."""
     skip_without_core(name)
