@@ -119,11 +119,11 @@ def test_what_a_forecaster_refuses(y):
         forecaster.predict([1])
     with pytest.raises(ValueError, match=r"\by\b.*DataFrame"):
         forecaster.fit(y.to_numpy())
-    with pytest.raises(ValueError, match="horizon"):
+    with pytest.raises(ValueError, match="fh.*horizon"):
         forecaster.fit(y).predict()
-    with pytest.raises(ValueError, match="coverage"):
+    with pytest.raises(ValueError, match="coverage.*got 95"):
         forecaster.predict_interval([1], coverage=95)
-    with pytest.raises(ValueError, match="estimator"):
+    with pytest.raises(ValueError, match=r"estimator.*got SFA\(\)"):
         SeriesForecaster(SFA()).fit(y)
 
 

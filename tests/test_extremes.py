@@ -58,7 +58,7 @@ def test_a_value_whose_square_overflows_is_named(name, value):
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_data_times_1e200_are_not_called_constant(name):
-    with pytest.raises(ValueError, match="overflow"):
+    with pytest.raises(ValueError, match="X.*overflow"):
         ESTIMATORS[name]().fit(series() * 1e200)
 
 

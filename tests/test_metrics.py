@@ -87,7 +87,7 @@ def test_errors_in_units_of_each_column():
     assert metrics.mae(truth, estimate, scale=[0.5, 10.0]) == pytest.approx(5.0 / 4.0)
     assert metrics.rmse(truth, estimate, scale=[0.5, 10.0]) == pytest.approx(np.sqrt(13.0 / 4.0))
     assert metrics.rmse(truth, estimate, scale=[0.5, 10.0], mask=[True, False]) == pytest.approx(np.sqrt(2.0))
-    with pytest.raises(ValueError, match="scale"):
+    with pytest.raises(ValueError, match="scale must be positive"):
         metrics.mae(truth, estimate, scale=[0.0, 1.0])
 
 

@@ -111,7 +111,7 @@ def test_no_difference_across_a_missing_value(rng):
 def test_splits_that_cannot_be():
     with pytest.raises(ValueError, match=r"\bX\b.*3.*n_splits=5"):
         list(TrajectorySplit(5).split(np.zeros((3, 1))))
-    with pytest.raises(ValueError, match="gap"):
+    with pytest.raises(ValueError, match="gap=50 leaves 0 of"):
         list(TrajectorySplit(2, gap=50).split(np.zeros((20, 1))))
-    with pytest.raises(ValueError, match="gap"):
+    with pytest.raises(ValueError, match="gap.*got -1"):
         list(TrajectorySplit(2, gap=-1).split(np.zeros((20, 1))))

@@ -184,7 +184,7 @@ def test_filters_of_several_sequences_are_a_list(model, data):
     cut, listed = model.filter(frame, lengths=[25, 15]), model.filter([frame[:25], frame[25:]])
     for one, other in zip(cut, listed, strict=True):
         np.testing.assert_array_equal(one.means, other.means)
-    with pytest.raises(ValueError, match="state"):
+    with pytest.raises(ValueError, match="state continues one sequence"):
         model.filter(frame, cut[0].state, lengths=[25, 15])
     few = cut[0].state._replace(means=cut[0].state.means[:3])
     with pytest.raises(ValueError, match="state.*3"):

@@ -62,7 +62,7 @@ def test_a_socket_is_no_output(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # names of sockets are short
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
-        with pytest.raises(CommandError, match="socket"):
+        with pytest.raises(CommandError, match="socket: is a socket"):
             check_outputs([Path("socket")], force=True)
 
 

@@ -62,7 +62,7 @@ def test_building_again_gives_the_same_arrays(source_file, tmp_path):
 
 
 def test_building_refuses_readings_that_do_not_fit():
-    with pytest.raises(ValueError, match="temp"):
+    with pytest.raises(ValueError, match="temp: readings are not"):
         _build_nyc_weather._whole_numbers(np.array([1.0, 2.5]), "temp")
 
 

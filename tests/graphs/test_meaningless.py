@@ -103,7 +103,7 @@ def test_too_few_labels_for_a_semi_supervised_graph_are_reported(X):
     y[3] = 1
     with pytest.raises(ValueError, match=r"\by\b.*1.*missing"):
         GraphSFA(graph=graphs.SemiSupervised("serial")).fit(X, y)
-    with pytest.raises(ValueError, match="unlabelled"):
+    with pytest.raises(ValueError, match="unlabelled.*got 'serial'"):
         GraphSFA(graph=graphs.SemiSupervised(unlabelled="serial")).fit(X, np.arange(30) // 3)
     with pytest.raises(ValueError, match="weight.*0"):
         GraphSFA(graph=graphs.SemiSupervised(weight=0)).fit(X, np.arange(30) // 3)

@@ -90,11 +90,11 @@ def test_markov_chain_visits_all_alike(angles, rng):
 def test_arguments_are_checked():
     with pytest.raises(ValueError, match="three samples"):
         graphs.ring([0.0, 1.0])
-    with pytest.raises(ValueError, match="half_width"):
+    with pytest.raises(ValueError, match="half_width.*got 3"):
         graphs.ring(np.arange(5.0), half_width=3)
     with pytest.raises(ValueError, match="one position"):
         graphs.ring([0.0, 6.0, 12.0], period=3.0)
-    with pytest.raises(ValueError, match="period"):
+    with pytest.raises(ValueError, match="period.*got -1"):
         graphs.ring(np.arange(5.0), period=-1)
 
 

@@ -97,9 +97,9 @@ def test_nothing_hidden_is_refused():
 def test_a_missing_value_that_is_left_is_not_passed_over():
     truth, seen = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([[1.0], [2.0], [NAN], [NAN]])
     left = Filled(np.array([[1.0], [2.0], [3.0], [NAN]]))
-    with pytest.raises(ValueError, match="filled"):
+    with pytest.raises(ValueError, match="filled left values missing"):
         errors_of(truth, seen, left)
-    with pytest.raises(ValueError, match="filled"):
+    with pytest.raises(ValueError, match="filled left values missing"):
         errors_of(truth, seen, Filled(np.ones((3, 1))))
 
 

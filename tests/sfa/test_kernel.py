@@ -254,7 +254,7 @@ def test_rows_are_mapped_one_by_one(rng):
 
 def test_the_rank_is_said(rng):
     X = series(rng, 50)
-    with pytest.raises(ValueError, match="n_components"):
+    with pytest.raises(ValueError, match="n_components=4 is more than"):
         KernelSFA(4, kernel="linear").fit(X)
     with pytest.warns(UserWarning, match="3.*n_support=10 support"):
         found = KernelSFA(2, kernel="linear", n_support=10).fit(X)
@@ -291,9 +291,9 @@ def test_bad_values_are_refused(rng):
         KernelSFA(1).fit([X[:1], X[1:2]])
     with pytest.raises(ValueError, match="not finite"):
         KernelSFA(1, kernel="poly", degree=200).fit(X * 1e5)
-    with pytest.raises(ValueError, match="regularizations"):
+    with pytest.raises(ValueError, match=r"regularizations.*got \[-1\.0\]"):
         KernelSFA(1).regularization_path(X, regularizations=[-1.0])
-    with pytest.raises(ValueError, match="tolerance"):
+    with pytest.raises(ValueError, match="tolerance.*got 0"):
         KernelSFA(1).regularization_path(X, tolerance=0)
 
 
@@ -525,7 +525,7 @@ def test_a_large_offset_of_another_kernel_is_said(rng):
 
 def test_kernels_that_are_not_positive_semidefinite_are_refused(rng):
     X = series(rng, 60)
-    with pytest.raises(ValueError, match="kernel"):
+    with pytest.raises(ValueError, match="kernel='sigmoid' is not positive"):
         KernelSFA(2, kernel="sigmoid", gamma=1.0, regularization=1e-3).fit(X)
     K = rng.standard_normal((60, 60))
     with pytest.raises(ValueError, match="kernel.*symmetric"):

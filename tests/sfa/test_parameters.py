@@ -39,7 +39,7 @@ WRONG_RANK_TOLS = [
 def test_rank_tol_is_a_number_between_0_and_1(rng, make, tol):
     """At 2.5 or NaN, every column was said to be constant."""
     X = rng.standard_normal((20, 3))
-    with pytest.raises(ValueError, match="rank_tol"):
+    with pytest.raises(ValueError, match="rank_tol must.*got"):
         make(tol).fit(X, np.arange(20) % 2)
 
 
@@ -60,7 +60,7 @@ def test_steps_on_top_are_estimators(rng, name, wrong):
 
 def test_a_clusterer_has_labels_for_its_points(rng):
     """An estimator with fit alone raised an AttributeError after the eigenproblem."""
-    with pytest.raises(ValueError, match="clusterer"):
+    with pytest.raises(ValueError, match=r"clusterer.*got SFA\(\)"):
         SpectralClustering(2, clusterer=SFA(), n_neighbors=5).fit(rng.standard_normal((20, 3)))
 
 
@@ -68,7 +68,7 @@ def test_a_clusterer_has_labels_for_its_points(rng):
 def test_periods_are_positive_numbers(rng, period):
     X, y = rng.standard_normal((20, 3)), rng.standard_normal(20)
     for use in (lambda: GraphSFARegressor(period=period).fit(X, y), lambda: graphs.ring(y, period)):
-        with pytest.raises(ValueError, match="period"):
+        with pytest.raises(ValueError, match="period must.*got"):
             use()
 
 
@@ -106,7 +106,7 @@ def test_labels_and_settings_that_make_no_graph_are_named(rng):
         graphs.heat_kernel(X, 1e-9)
     with pytest.raises(ValueError, match=r"period: ring\(y, period=360\)"):
         graphs.ring(np.arange(0, 360, 10))
-    with pytest.raises(ValueError, match="least_variance"):
+    with pytest.raises(ValueError, match=r"least_variance.*got \[0\.1\]"):
         XSFA(least_variance=[0.1]).fit(X)
 
 

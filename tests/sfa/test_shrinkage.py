@@ -118,7 +118,7 @@ def test_a_pickled_model_leaves_the_graph_behind(rng):
 @pytest.mark.parametrize("wrong", [-0.1, 1.0, "some", True])
 def test_shrinkage_is_checked(rng, wrong):
     X, y = classes(rng)
-    with pytest.raises(ValueError, match="shrinkage"):
+    with pytest.raises(ValueError, match="shrinkage must.*got"):
         GraphSFA(graph="clustered", shrinkage=wrong).fit(X, y)
-    with pytest.raises(ValueError, match="shrinkage_target"):
+    with pytest.raises(ValueError, match="shrinkage_target.*got 'columns'"):
         GraphSFA(graph="clustered", shrinkage_target="columns").fit(X, y)

@@ -216,9 +216,9 @@ def test_what_is_not_ar1_noise_is_refused(arguments, message):
 
 
 def test_options_and_parameters_must_agree():
-    with pytest.raises(ValueError, match="noise"):
+    with pytest.raises(ValueError, match="noise='ar1', memory_decay and memory_scale"):
         ProbabilisticSFA.from_parameters([0.9], [[1.0]], 0.1, noise="ar1")
-    with pytest.raises(ValueError, match="noise"):
+    with pytest.raises(ValueError, match="noise.*got 'ar2'"):
         ProbabilisticSFA(1, noise="ar2").fit(np.random.default_rng(0).standard_normal((20, 2)))
 
 

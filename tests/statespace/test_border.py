@@ -64,7 +64,7 @@ def test_refused_with_a_reason(case):
 
 def test_an_empty_column_is_called_by_its_name():
     frame = pd.DataFrame(changed((slice(None), 1), np.nan), columns=["wind", "rain", "sun"])
-    with pytest.raises(ValueError, match="rain"):
+    with pytest.raises(ValueError, match="X.*rain"):
         ProbabilisticSFA(2).fit(frame)
 
 
@@ -94,11 +94,11 @@ def test_parameters_are_checked_by_name(name, value):
 @pytest.mark.parametrize("value", [0, -2, 1.5])
 def test_counts_of_the_methods_are_checked(value):
     fitted = ProbabilisticSFA(1).fit(walk())
-    with pytest.raises(ValueError, match="n_steps"):
+    with pytest.raises(ValueError, match="n_steps must.*got"):
         fitted.forecast(walk(), value)
-    with pytest.raises(ValueError, match="n_steps"):
+    with pytest.raises(ValueError, match="n_steps must.*got"):
         fitted.sample(value)
-    with pytest.raises(ValueError, match="n_draws"):
+    with pytest.raises(ValueError, match="n_draws must.*got"):
         fitted.sample_posterior(walk(), value)
 
 
@@ -107,7 +107,7 @@ def test_noise_free_names_what_it_cannot_take():
         ProbabilisticSFA(2, noise=0.0).fit(changed((7, 1), np.nan))
     with pytest.raises(ValueError, match=r"rank 3"):
         ProbabilisticSFA(4, noise=0.0).fit(walk())
-    with pytest.raises(ValueError, match="times"):
+    with pytest.raises(ValueError, match=r"noise=0\.0.*times"):
         ProbabilisticSFA(2, noise=0.0).fit(walk(), times=np.arange(60.0))
     fitted = ProbabilisticSFA(2, noise=0.0).fit(walk())
     for verb in (fitted.filter, fitted.standard_errors):
@@ -118,12 +118,12 @@ def test_noise_free_names_what_it_cannot_take():
 def test_a_state_goes_on_with_one_sequence():
     fitted = ProbabilisticSFA(1).fit(walk())
     state = fitted.filter(walk()).state
-    with pytest.raises(ValueError, match="state"):
+    with pytest.raises(ValueError, match="state continues one sequence"):
         fitted.filter([walk(), walk()], state)
-    with pytest.raises(ValueError, match="state"):
+    with pytest.raises(ValueError, match="state continues one sequence"):
         fitted.filter(walk(), state, lengths=[30, 30])
     other = ProbabilisticSFA(2).fit(walk())
-    with pytest.raises(ValueError, match="state"):
+    with pytest.raises(ValueError, match="state has a mean"):
         other.filter(walk(), state)
 
 

@@ -66,14 +66,14 @@ def test_copies_keep_the_start_and_files_do_without(data, fitted, tmp_path):
 
 @pytest.mark.parametrize("init", ["sfa", 3.0, SFA(2)])
 def test_what_is_no_start_is_refused(data, fitted, init):
-    with pytest.raises(ValueError, match="init"):
+    with pytest.raises(ValueError, match="init must.*got"):
         ProbabilisticSFA(2, init=init).fit(data)
 
 
 def test_a_start_of_other_sizes_is_refused(data, fitted):
-    with pytest.raises(ValueError, match="init"):
+    with pytest.raises(ValueError, match="init has 2 factors"):
         ProbabilisticSFA(3, init=fitted).fit(data)
-    with pytest.raises(ValueError, match="init"):
+    with pytest.raises(ValueError, match="init has 2 factors"):
         ProbabilisticSFA(2, init=SFA(2).fit(data)).fit(data[:, :3])
 
 

@@ -258,9 +258,9 @@ def test_likelihood_refuses_what_does_not_fit(rng):
     theta, x = parameters(rng), series(20)
     with pytest.raises(ValueError, match=r"\bX\b.*2.*3"):
         noise_free_log_likelihood(x[:, :2], theta)
-    with pytest.raises(ValueError, match="noise"):
+    with pytest.raises(ValueError, match="params.*noise"):
         noise_free_log_likelihood(x, theta._replace(noise_variance=np.full(3, 0.1)))
-    with pytest.raises(ValueError, match="first_variance"):
+    with pytest.raises(ValueError, match=r"first_variance.*got \[1\.0, 0\.0, 1\.0\]"):
         noise_free_log_likelihood(x, theta, first_variance=[1.0, 0.0, 1.0])
     with pytest.raises(ValueError, match="two rows"):
         noise_free_log_likelihood(x[:2], theta, lengths=[1, 1])

@@ -110,7 +110,7 @@ def test_simulated_trends_start_at_zero(rng):
 
 @pytest.mark.parametrize("trend", ["cubic", -1, 1.5])
 def test_trend_must_be_a_kind_or_a_number(trend):
-    with pytest.raises(ValueError, match="trend"):
+    with pytest.raises(ValueError, match="trend must.*got"):
         ProbabilisticSFA(1, trend=trend).fit(np.random.default_rng(0).standard_normal((30, 2)))
 
 

@@ -64,7 +64,7 @@ def test_it_goes_on_where_it_stopped(counts):
     np.testing.assert_allclose(rest.row_bounds, whole.row_bounds[150:], atol=1e-10)
     several = model.filter([X[:150], X[150:]])
     np.testing.assert_allclose(several[1].means, model.filter(X[150:]).means, atol=1e-10)
-    with pytest.raises(ValueError, match="state"):
+    with pytest.raises(ValueError, match="state continues one sequence"):
         model.filter([X[:150], X[150:]], first.state)
 
 

@@ -101,18 +101,18 @@ def test_streams_that_cannot_be_used(X):
     hsfa = HierarchicalSFA([Layer(1, field=3), Layer(1)])
     with pytest.raises(ValueError, match="no array"):
         hsfa.fit(lambda: [])
-    with pytest.raises(ValueError, match="iterable"):
+    with pytest.raises(ValueError, match="X.*iterable"):
         hsfa.fit(lambda: None)
-    with pytest.raises(ValueError, match="iterator"):
+    with pytest.raises(ValueError, match="X.*iterator"):
         hsfa.fit(iter([X]))
     with pytest.raises(ValueError, match="lengths sum to 31"):
         hsfa.fit(lambda: [X], lengths=[31])
-    with pytest.raises(ValueError, match="lengths"):
+    with pytest.raises(ValueError, match=r"lengths.*got \[15\.0, 15\.0\]"):
         hsfa.fit(lambda: [X], lengths=[15.0, 15.0])
     once = iter([X[:10], X[10:20], X[20:]])
     with pytest.raises(ValueError, match="same rows"):
         hsfa.fit(lambda: once)
-    with pytest.raises(ValueError, match="features"):
+    with pytest.raises(ValueError, match="chunk.*features"):
         hsfa.fit(lambda: [X, X[:, :5]])
 
 
@@ -126,9 +126,9 @@ def test_labels_that_cannot_be_used(X):
         hsfa.fit(lambda: [X])
     with pytest.raises(ValueError, match="29 vertices"):
         hsfa.fit(lambda: [X], np.arange(29.0))
-    with pytest.raises(ValueError, match="stream"):
+    with pytest.raises(ValueError, match="graph='nearest_neighbors'.*stream"):
         hsfa.set_params(graph="nearest_neighbors").fit(lambda: [X])
-    with pytest.raises(ValueError, match="graph"):
+    with pytest.raises(ValueError, match="graph.*got 'circle'"):
         hsfa.set_params(graph="circle").fit(X)
 
 
@@ -147,11 +147,11 @@ def test_layers_are_counted_from_either_end(X):
 def test_networks_that_cannot_be():
     with pytest.raises(ValueError, match="multiples of 4"):
         escalante_wiskott_layers((30, 32))
-    with pytest.raises(ValueError, match="method"):
+    with pytest.raises(ValueError, match="method.*got 'ica'"):
         escalante_wiskott_layers(method="ica")
-    with pytest.raises(ValueError, match="expansion"):
+    with pytest.raises(ValueError, match="expansion is for slow"):
         escalante_wiskott_layers(method="pca", expansion=Polynomial(2))
-    with pytest.raises(ValueError, match="n_levels"):
+    with pytest.raises(ValueError, match="n_levels.*got 0"):
         cascade_layers(0)
 
 

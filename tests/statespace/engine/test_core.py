@@ -122,16 +122,16 @@ def test_each_instruction_set(rng, kind, level):
 
 def test_kernels_refuse_wrong_arguments():
     module = kernels.kernels()
-    with pytest.raises(ValueError, match="n_states"):
+    with pytest.raises(ValueError, match="n_states, n_features and n_rows"):
         module.Segments(n_states=0, n_single=0, n_triples=0, n_features=1, n_rows=1, n_groups=1, n_gaps=1)
     with pytest.raises(ValueError, match="160 states"):
         module.Segments(n_states=161, n_single=161, n_triples=0, n_features=1, n_rows=1, n_groups=1, n_gaps=1)
     kernel = module.Segments(
         n_states=2, n_single=2, n_triples=0, n_features=3, n_rows=5, n_groups=1, n_gaps=1
     )
-    with pytest.raises(TypeError, match="values"):
+    with pytest.raises(TypeError, match="values must be a"):
         kernel.values = np.zeros((5, 3), np.float32)
-    with pytest.raises(TypeError, match="values"):
+    with pytest.raises(TypeError, match="values must be a"):
         kernel.values = np.zeros((3, 5)).T
     with pytest.raises(ValueError, match="values.*14.*15"):
         kernel.values = np.zeros(14)

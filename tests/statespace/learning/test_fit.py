@@ -154,7 +154,7 @@ def test_the_history_of_a_run_with_a_prior_never_falls_and_ends_at_the_likelihoo
 
 @pytest.mark.parametrize("prior", ["strong", 1.0, True])
 def test_a_prior_that_is_none_is_refused(rng, prior):
-    with pytest.raises(ValueError, match="noise_prior"):
+    with pytest.raises(ValueError, match="noise_prior must.*got"):
         ProbabilisticSFA(1, noise_prior=prior).fit(heywood_data(rng))
 
 

@@ -76,7 +76,7 @@ def test_more_climbs_find_a_higher_maximum():
 
 @pytest.mark.parametrize("n_init", [0, -1, 1.5, None, True])
 def test_the_number_of_climbs_is_checked(n_init, rng):
-    with pytest.raises(ValueError, match="n_init"):
+    with pytest.raises(ValueError, match="n_init must.*got"):
         ProbabilisticSFA(1, n_init=n_init).fit(rng.standard_normal((20, 2)))
 
 
