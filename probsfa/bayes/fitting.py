@@ -28,7 +28,7 @@ from probsfa.bayes.sampling import nuts, variational
 from probsfa.bayes.sampling.gibbs import RobustProblem, sample_by_gibbs
 from probsfa.bayes.sampling.laplace import LaplaceApproximation, approximate_by_laplace
 from probsfa.bayes.start import Start, maximum_likelihood_start
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, ProcessOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace, rescale
@@ -55,9 +55,7 @@ class ModelSettings(NamedTuple):
     def kinds(self) -> Kinds | None:
         """Processes other than AR(1) factors, including AR(1) noise; None if there are none."""
         ar_noise = isinstance(self.noise, str) and self.noise == "ar1"
-        options = FitOptions(
-            0, rhythms=self.rhythms, smooth=self.smooth, smoothness=self.smoothness, trend=self.trend
-        )
+        options = FitOptions(0, processes=ProcessOptions.of(self))
         return Kinds(options.latents, ar_noise) if options.n_others or ar_noise else None
 
 
@@ -257,10 +255,7 @@ def _prepare(sequences: Sequences, model: ModelSettings) -> _Prepared:
         model.n_components,
         model.noise,
         robust=model.robust,
-        rhythms=model.rhythms,
-        smooth=model.smooth,
-        smoothness=model.smoothness,
-        trend=model.trend,
+        processes=ProcessOptions.of(model),
     )
     units = start.units
     if not model.standardize:

@@ -11,13 +11,14 @@ from probsfa.statespace.columns import column_moments
 from probsfa.statespace.covariates import check_identified
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import (
-    TREND_KINDS,
     FitOptions,
+    ProcessOptions,
     as_noise,
     check_variances,
     is_number,
 )
 from probsfa.statespace.noise import STRUCTURES
+from probsfa.statespace.processes.options import words_of
 
 # Limit of the cost of a gradient for n_components=None; a sampler computes a hundred thousand gradients,
 # variational inference a few thousand.
@@ -79,11 +80,12 @@ def check_settings(model: Any) -> None:
         raise ValueError("robust=True and hierarchical=True cannot be combined. Set one of them to False.")
     structural = [name for name in ("rhythms", "smooth") if _is_positive(name, getattr(model, name))]
     if not isinstance(model.trend, str) and (model.trend != 0 or isinstance(model.trend, bool)):
+        words = " or ".join(map(repr, words_of("trend")))
         raise ValueError(
-            f"trend must be 0, {' or '.join(map(repr, TREND_KINDS))}; got {model.trend!r}. Several random "
-            "walks are supported by ProbabilisticSFA: their rotations have no effect on the likelihood."
+            f"trend must be 0, {words}; got {model.trend!r}. Several random walks are supported by "
+            "ProbabilisticSFA: their rotations have no effect on the likelihood."
         )
-    FitOptions(1, smoothness=model.smoothness, trend=model.trend).check()
+    FitOptions(1, processes=ProcessOptions(smoothness=model.smoothness, trend=model.trend)).check()
     structural += ["trend"] if model.trend else []
     if isinstance(noise, str) and noise == "ar1":
         structural.append("noise='ar1'")

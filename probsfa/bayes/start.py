@@ -9,7 +9,7 @@ from probsfa._validation import Sequences
 from probsfa.bayes.fitted import Units
 from probsfa.statespace.columns import column_moments
 from probsfa.statespace.learning.maximum_likelihood import InMemory, maximum_likelihood
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, ProcessOptions
 from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.parameters import StateSpace
 
@@ -35,7 +35,7 @@ def maximum_likelihood_start(
     noise: Any,
     *,
     robust: bool = False,
-    **processes: Any,
+    processes: ProcessOptions | None = None,
 ) -> Start:
     """Maximize the likelihood approximately.
 
@@ -49,8 +49,8 @@ def maximum_likelihood_start(
         As in :class:`probsfa.BayesianSFA`.
     robust : bool, default=False
         Whether noise is Student-t.
-    **processes : int, float or str
-        Options of :class:`~probsfa.ProbabilisticSFA` for processes other than AR(1) factors.
+    processes : ProcessOptions, optional
+        Options of processes other than AR(1) factors; none by default.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def maximum_likelihood_start(
         robust=robust,
         max_iter=_MAX_ITER,
         tol=_TOL,
-        **processes,
+        processes=processes or ProcessOptions(),
     )
     exog = sequences.exog
     if exog is None:

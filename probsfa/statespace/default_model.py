@@ -35,7 +35,7 @@ from probsfa.statespace.learning.budget import (
     integrates_ar1_noise,
 )
 from probsfa.statespace.learning.maximum_likelihood import InMemory
-from probsfa.statespace.learning.options import FitOptions, count_of
+from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.leave_one_out import about_worse_columns
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
@@ -91,7 +91,7 @@ class _Candidate(NamedTuple):
 
     def may_have_cycles(self, options: FitOptions, rows: Sequences) -> bool:
         """Return whether a cycle may be added: no process is specified, and AR(1) noise has states."""
-        if count_of(options.rhythms) or options.smooth or options.trend:
+        if options.n_others:
             return False
         return self.noise != "ar1" or not integrates_ar1_noise(
             rows.n_rows, self.size.n_components, rows.n_features
@@ -102,8 +102,10 @@ class _Candidate(NamedTuple):
         of_a_column = self.size.n_components + 2 * self.n_cycles + (4 if self.noise == "ar1" else 2)
         n_parameters = self.size.n_components + 2 * self.n_cycles + of_a_column * n_features
         tol = max(_LEAST_GAIN, _WORTH * n_parameters) if options.tol == "auto" else options.tol
-        rhythms = self.n_cycles if self.n_cycles else options.rhythms
-        return replace(options, noise=self.noise, rhythms=rhythms, tol=tol)
+        processes = options.processes
+        if self.n_cycles:
+            processes = processes.replace(rhythms=self.n_cycles)
+        return replace(options, noise=self.noise, processes=processes, tol=tol)
 
     def learned_from(self, rest: Sequences) -> Size:
         """Return the size of the fit in the comparison: segments of the rows if all of them would be slow."""

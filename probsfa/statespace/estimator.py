@@ -13,10 +13,11 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from probsfa._saving import Saved
-from probsfa._times import TimeAxis, describe_index, timescales_from_decay
+from probsfa._times import TimeAxis, describe_index
 from probsfa._typing import Seed
 from probsfa._validation import Sequences, check_sequences
 from probsfa.statespace import persistence, streaming
+from probsfa.statespace.attributes import QUANTITIES, fitted_attributes
 from probsfa.statespace.columns import counts_sentence
 from probsfa.statespace.covariates import Regression, check_identified, names_of, with_exog
 from probsfa.statespace.default_model import fit_default_model
@@ -32,10 +33,8 @@ from probsfa.statespace.learning.regression import maximum_likelihood_with
 from probsfa.statespace.mapped import MappedModel, mapped
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
-from probsfa.statespace.noise import TAILS
 from probsfa.statespace.noise_free import fit_noise_free
 from probsfa.statespace.parameters import StateSpace, make_parameters
-from probsfa.statespace.processes import KINDS
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.student_model import model_of, with_noise
 from probsfa.statespace.timeline import refuse_uneven
@@ -525,48 +524,25 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
 
     def _take_over(self, model: MaximumLikelihoodModel) -> None:
         self._model, fitted = model, model.fitted
-        self.params_ = fitted.params
-        self.decay_, self.loadings_ = fitted.params.decay, fitted.params.loadings
-        self.noise_variance_, self.mean_ = fitted.params.noise_variance, fitted.params.offset
-        self.time_unit_ = fitted.time_unit
+        self.params_, self.time_unit_ = fitted.params, fitted.time_unit
         self.time_unit_seconds_ = fitted.axis.seconds(fitted.time_unit)
-        self.timescales_ = timescales_from_decay(fitted.params.decay, fitted.time_unit)
-        self._take_over_processes(fitted)
+        values = fitted_attributes(fitted.params, fitted.time_unit)
+        if fitted.tails is not None:
+            values |= fitted.tails.attributes
+        if isinstance(model, MappedModel) and model.regression is not None:
+            values["exog_coef_"] = model.regression.coefficients
+        self._set_optional([(name in values, {name: values.get(name)}) for name in QUANTITIES])
         self._take_over_maps(model)
         self.log_likelihood_, self.history_ = fitted.log_likelihood, fitted.history
         self.n_iter_, self.n_evaluations_ = fitted.n_iter, fitted.n_evaluations
         self.converged_, self.status_ = fitted.converged, fitted.status
-        for name in ("calibration_", *(tails.attribute for tails in TAILS.values())):
-            self.__dict__.pop(name, None)  # of a fit before
-        if fitted.calibration is not None:
-            self.calibration_ = fitted.calibration
-        if fitted.tails is not None:
-            setattr(self, fitted.tails.attribute, fitted.tails.shape)
-
-    def _take_over_processes(self, fitted: MaximumLikelihood) -> None:
-        """Set the attributes of cycles, smooth factors and AR(1) noise that the model has."""
-        params, latents = fitted.params, fitted.options
-        of_processes = {
-            name: value
-            for one in params.processes
-            for name, value in one.attributes(params.loadings_of(one), fitted.time_unit).items()
-        }
-        of_memory = {
-            "noise_decay_": params.memory_decay,
-            "memory_timescales_": timescales_from_decay(params.memory_decay, fitted.time_unit),
-            "memory_scale_": params.memory_scale,
-            "memory_share_": params.memory_share if params.has_ar1_noise else params.memory_scale,
-        }
-        known = {name: of_processes.get(name) for kind in KINDS for name in kind.attribute_names}
-        have = [(name in of_processes, {name: value}) for name, value in known.items()]
-        self._set_optional([*have, (latents.has_ar1_noise, of_memory)])
+        self._set_optional([(fitted.calibration is not None, {"calibration_": fitted.calibration})])
 
     def _take_over_maps(self, model: MaximumLikelihoodModel) -> None:
-        """Set the attributes of transforms and covariates that the model has."""
-        for name in ("transforms_", "exog_coef_", "exog_names_"):
+        """Set the attributes of transforms, and the names of covariates, that the model has."""
+        for name in ("transforms_", "exog_names_"):
             self.__dict__.pop(name, None)  # of a fit before
         if isinstance(model, MappedModel) and model.regression is not None:
-            self.exog_coef_ = model.regression.coefficients
             self.exog_names_ = np.array(model.regression.names, dtype=object)
         if isinstance(model, MappedModel) and self.transforms is not None:
             maps = model.transforms.by_column

@@ -38,6 +38,7 @@ from probsfa.statespace.learning.standard_errors import (
 )
 from probsfa.statespace.news import News, dates_of, on_rows_of, row_of
 from probsfa.statespace.prediction import check_probability, ends_of
+from probsfa.statespace.quantities import Quantity
 from probsfa.statespace.summary import Summary, summarize
 from probsfa.statespace.timeline import (
     check_evenly_spaced,
@@ -85,6 +86,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Arguments (`times`, `exog`) that its methods do not support, with a remedy.
     _renamed : mapping of str to str
         Old names of fitted attributes, to be removed in version 2.0, and the new names.
+    _quantities : tuple of Quantity
+        Fitted attributes that other estimators do not have, for the table of `summary`.
     """
 
     _model: Any
@@ -92,6 +95,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     _without: ClassVar[Mapping[str, str]] = {}
     _without_arguments: ClassVar[Mapping[str, str]] = {}
     _renamed: ClassVar[Mapping[str, str]] = {}
+    _quantities: ClassVar[tuple[Quantity, ...]] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Replace the methods in `_without` by placeholders."""

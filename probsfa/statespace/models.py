@@ -12,6 +12,7 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
+from probsfa.statespace.attributes import QUANTITIES
 from probsfa.statespace.calibration import distance_to_observed
 from probsfa.statespace.columns import listed, resolution_variance
 from probsfa.statespace.diagnostics import (
@@ -85,22 +86,6 @@ _N_CANDIDATES, _ROWS_BEFORE = 10, 30
 __all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
 
 
-# Fitted attributes and the standard errors of the same parameters.
-_ERRORS = {
-    "timescales_": "timescales",
-    "decay_": "decay",
-    "rhythm_periods_": "rhythm_periods",
-    "rhythm_decay_": "rhythm_decays",
-    "smooth_timescales_": "smooth_timescales",
-    "noise_decay_": "memory_decay",
-    "memory_scale_": "memory_scale",
-    "mean_": "offset",
-    "noise_variance_": "noise_variance",
-    "loadings_": "loadings",
-    "exog_coef_": "exog_coef",
-}
-
-
 class MaximumLikelihoodModel(FittedModel):
     """A model with parameters that were fitted by maximum likelihood.
 
@@ -143,9 +128,9 @@ class MaximumLikelihoodModel(FittedModel):
             return {}
         errors = self.standard_errors(sequences)
         return {
-            attribute: ParameterErrors(getattr(errors, name), *errors.interval(name, level))
-            for attribute, name in _ERRORS.items()
-            if np.size(getattr(errors, name, ()))
+            one.attribute: ParameterErrors(getattr(errors, one.name), *errors.interval(one.name, level))
+            for one in QUANTITIES.values()
+            if one.name in errors.names
         }
 
     def interpolation_check(self, sequences: Sequences) -> Self:

@@ -4,7 +4,6 @@ Names and meanings of the values are those of version 1 of the file format (:mod
 files of both versions are restored by the same code.
 """
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -70,7 +69,7 @@ def to_arrays(
             "init": None,
             "transforms": as_plain(options["transforms"]),
         },
-        "fitted_with": dataclasses.asdict(fitted.options),
+        "fitted_with": fitted.options.plain,
         "time_axis": fitted.axis._asdict(),
         **{name: _plain(getattr(fitted, name)) for name in _OF_FIT},
         "degrees_of_freedom": None if fitted.tails is None else _plain(fitted.tails.shape),
@@ -114,9 +113,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
     options["transforms"] = as_asked(options.get("transforms"))
-    names = {field.name for field in dataclasses.fields(FitOptions)}
-    fitted_with = {name: value for name, value in state["fitted_with"].items() if name in names}
-    checked = FitOptions(**fitted_with).check()
+    checked = FitOptions.of_plain(state["fitted_with"]).check()
     fitted = MaximumLikelihood(
         params=StateSpace.from_arrays(state),
         options=checked,

@@ -31,7 +31,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
     maximise,
 )
 from probsfa.statespace.learning.objective import FitResult
-from probsfa.statespace.learning.options import FitOptions, as_latents
+from probsfa.statespace.learning.options import FitOptions, ProcessOptions
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
@@ -187,9 +187,7 @@ def select_n_components(
     check_option("rule", rule, ("evidence", "two_standard_errors", "best"))
     ordered = _check_candidates(candidates)
     options = FitOptions(int(ordered[0]), noise=noise, max_iter=max_iter, tol=tol)
-    options = replace(
-        options, rhythms=as_latents("rhythms", rhythms), smooth=as_latents("smooth", smooth)
-    ).check()
+    options = replace(options, processes=ProcessOptions(rhythms=rhythms, smooth=smooth)).check()
     if options.noise_free:
         raise ValueError("noise must be positive: held-out values cannot be predicted without noise.")
     check_count("block", block)

@@ -70,7 +70,7 @@ def better_as_smooth(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
 def _with_smooth(params: StateSpace, timescales: dict[int, float]) -> StateSpace:
     """Put smooth factors of some time scales in place of AR(1) factors, at the same loadings."""
     which = sorted(timescales)
-    smooth = Matern32.of_timescales(np.array([timescales[k] for k in which]))
+    smooth = Matern32.of_times(np.array([timescales[k] for k in which]))
     alone = params.replace(decay=params.decay[:0], processes=(smooth,))
     new = alone.with_seen_loadings(params.loadings[:, which])
     less = params.replace(

@@ -1,6 +1,6 @@
 """Table of the parameters of a fitted model, with units, standard errors and intervals."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,31 +9,13 @@ from numpy.typing import NDArray
 
 from probsfa._times import duration_text
 from probsfa._typing import FloatArray
+from probsfa.statespace.attributes import QUANTITIES
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["ParameterErrors", "Summary", "summarize"]
 
 # Maximum number of printed rows; the table contains all rows.
 _MOST_PRINTED = 60
-
-# Attribute, name in the table, unit, and meaning of its axes.
-_PARAMETERS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
-    ("timescales_", "time scale", "time", ("factor",)),
-    ("decay_", "decay", "", ("factor",)),
-    ("rhythm_periods_", "period", "time", ("cycle",)),
-    ("rhythm_decay_", "decay of cycle", "", ("cycle",)),
-    ("smooth_timescales_", "smooth time scale", "time", ("smooth factor",)),
-    ("switching_", "switching", "", ("gate", "direction")),
-    ("noise_decay_", "decay of AR(1) noise", "", ("column",)),
-    ("memory_scale_", "std of AR(1) noise", "data", ("column",)),
-    ("degrees_of_freedom_", "degrees of freedom", "", ("column",)),
-    ("size_", "size", "", ("column",)),
-    ("mean_", "mean", "data", ("column",)),
-    ("noise_variance_", "noise variance", "data^2", ("column",)),
-    ("exog_coef_", "coefficient", "data", ("column", "covariate")),
-    ("trend_steps_", "std of steps", "data", ("column", "trend")),
-    ("trend_slope_steps_", "std of steps of slope", "data", ("column", "trend")),
-    ("loadings_", "loading", "data", ("column", "state")),
-)
 
 
 class ParameterErrors(NamedTuple):
@@ -129,7 +111,7 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
         Nominal coverage of the intervals.
     """
     parts = []
-    for attribute, name, unit, axes in _PARAMETERS:
+    for attribute, name, unit, axes, *_ in _ordered(estimator._quantities):
         values = getattr(estimator, attribute, None)
         if values is None:
             continue
@@ -153,6 +135,12 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
         )
     table = [np.concatenate(column) for column in zip(*parts, strict=True)]
     return Summary(type(estimator).__name__, estimator.status_, level, *table)
+
+
+def _ordered(others: Iterable[Quantity]) -> list[Quantity]:
+    """Return the quantities of the table: those of processes, of columns, and of both."""
+    named = [one for one in (*others, *QUANTITIES.values()) if one.label]
+    return sorted(named, key=lambda one: (one.axes[0] == "column", len(one.axes)))
 
 
 def _time_unit(estimator: Any) -> str:

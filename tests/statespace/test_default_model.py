@@ -144,7 +144,7 @@ def test_an_interrupt_while_cycles_are_compared_ends_the_fit():
     calls: list[int] = []
 
     def fit(sequences: Sequences, options: FitOptions, size, start):
-        calls.append(options.rhythms)
+        calls.append(options.processes["rhythms"])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model = (
@@ -152,7 +152,7 @@ def test_an_interrupt_while_cycles_are_compared_ends_the_fit():
                 .fit(sequences.values)
                 ._model
             )
-        return replace(model, fitted=replace(model.fitted, interrupted=bool(options.rhythms)))
+        return replace(model, fitted=replace(model.fitted, interrupted=bool(options.processes["rhythms"])))
 
     model = fit_default_model(InMemory(Sequences(x, (120,))), FitOptions.of(ProbabilisticSFA()).check(), fit)
     assert model.fitted.interrupted and calls[-1] == 1 and calls.count(1) == 1

@@ -226,7 +226,7 @@ def test_a_smooth_factor_is_a_gaussian_process_with_scikit_learns_matern_kernel(
 def test_a_smoother_process_is_a_gaussian_process_with_scikit_learns_matern_kernel():
     rng = np.random.default_rng(0)
     times, timescale = np.cumsum(rng.uniform(0.2, 2.0, 40)), 6.0
-    smooth = Matern52.of_timescales(np.array([timescale]))
+    smooth = Matern52.of_times(np.array([timescale]))
     params = StateSpace(
         np.zeros(0), np.array([[1.3, 0.0, 0.0]]), np.array([0.2]), np.zeros(1), processes=(smooth,)
     )

@@ -23,6 +23,7 @@ from probsfa.extensions.bilinear.parameters import canonical, rescale
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.progress import Progress
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["BilinearSFA"]
 
@@ -126,6 +127,7 @@ class BilinearSFA(Saved, StateSpaceMethods):
     ((200, 2), True)
     """
 
+    _quantities = (Quantity("switching_", "switching", "", ("gate", "direction")),)
     _without: ClassVar[Mapping[str, str]] = {
         "factor_interval": "uncertainty of its parameters is not estimated. Use posterior(X).std, given the "
         "parameters.",

@@ -16,9 +16,10 @@ from probsfa._typing import FloatArray, Seed
 from probsfa._validation import check_count, check_sequences
 from probsfa.extensions.emissions.columns import read_emission, read_link
 from probsfa.extensions.emissions.model import EmissionFit, EmissionModel, fit_model
-from probsfa.statespace.learning.options import FitOptions, is_number
+from probsfa.statespace.learning.options import FitOptions, ProcessOptions, is_number
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.progress import Progress
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["EmissionSFA"]
 
@@ -156,6 +157,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
         "series of sample().",
         "profile_timescale": "the lower bound is not the likelihood. Use ProbabilisticSFA or BayesianSFA.",
     }
+    _quantities = (Quantity("size_", "size", "", ("column",)),)
     _renamed: ClassVar[Mapping[str, str]] = {
         "rhythm_decays_": "rhythm_decay_",
         "offset_": "mean_",
@@ -232,8 +234,7 @@ class EmissionSFA(Saved, StateSpaceMethods):
             n_components = min(sequences.n_features, _MAX_LATENTS)
         options = FitOptions(
             n_components,
-            rhythms=self.rhythms,  # type: ignore[arg-type]
-            smooth=self.smooth,  # type: ignore[arg-type]
+            processes=ProcessOptions.of(self),
             max_iter=min(self.max_iter, _MAX_START_EVALUATIONS),
         ).check()
         if n_components == 0 and not options.n_others:

@@ -224,16 +224,16 @@ def longest_steps(latents: Latents) -> FloatArray:
 
 
 def dynamics_standard_errors(
-    params: StateSpace, errors: FloatArray, time_unit: float, *, evenly_sampled: bool
+    params: StateSpace, covariance: FloatArray, time_unit: float, *, evenly_sampled: bool
 ) -> dict[str, FloatArray]:
-    """Compute standard errors of the dynamics from those of their coordinates by the delta method.
+    """Compute standard errors of the dynamics from the covariance of their coordinates by the delta method.
 
     Parameters
     ----------
     params : StateSpace
-        Parameters at which the errors were computed.
-    errors : ndarray
-        Standard errors of the coordinates.
+        Parameters at which the covariance was computed.
+    covariance : ndarray
+        Covariance matrix of the coordinates.
     time_unit : float
         Unit of time of the decays.
     evenly_sampled : bool
@@ -242,17 +242,20 @@ def dynamics_standard_errors(
     Returns
     -------
     dict of ndarray
-        Keys as in :class:`.StandardErrors`: ``decay`` and ``timescales``, both (K,), the latter NaN for
-        decays that are not positive; and those of other kinds of processes
-        (:meth:`.Process.standard_errors`).
+        Standard errors by fitted attribute: ``decay_`` and ``timescales_``, both (K,), the latter NaN for
+        decays that are not positive; and those of other kinds (:meth:`.Process.standard_errors`).
     """
     slope = np.abs(ar1.slope(params.decay, evenly_sampled=evenly_sampled))
-    decay = slope * errors[: params.n_components]
+    decay = slope * np.sqrt(np.diagonal(covariance)[: params.n_components])
     positive = np.where(params.decay > 0.0, params.decay, np.nan)
     # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
-    found = {"decay": decay, "timescales": time_unit * decay / (positive * np.log(positive) ** 2)}
-    for one, own in _of_each(params, errors):
-        found |= one.standard_errors(own, time_unit)
+    found = {"decay_": decay, "timescales_": time_unit * decay / (positive * np.log(positive) ** 2)}
+    where = params.latents.coordinates
+    for one in params.processes:
+        own, shape = where[type(one)], (one.n_free(), len(one))
+        blocks = np.einsum("cndn->cdn", covariance[own, own].reshape(*shape, *shape))
+        have = [each.attribute for each in one.quantities if each.scale]
+        found |= dict(zip(have, one.standard_errors(blocks, time_unit), strict=True))
     return found
 
 

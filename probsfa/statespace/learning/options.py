@@ -2,8 +2,7 @@
 
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from datetime import timedelta
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self, TypeGuard
 
@@ -24,15 +23,10 @@ from probsfa.statespace.noise.gaussian import (
 )
 from probsfa.statespace.parameters import Latents
 from probsfa.statespace.processes import Process
-from probsfa.statespace.processes.matern import Matern32, Matern52
+from probsfa.statespace.processes.options import DURATIONS, ProcessOptions
 from probsfa.statespace.processes.rhythm import Rhythm
-from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 
-__all__ = ["FitOptions", "Given", "check_bytes", "check_identified", "gain_worth_filling"]
-
-#: Matern processes by the smoothness of their kernel, and trends by name.
-SMOOTH_KINDS: dict[float, type[Matern32]] = {1.5: Matern32, 2.5: Matern52}
-TREND_KINDS: dict[str, type[Process]] = {"level": LocalLevel, "linear": LocalLinearTrend}
+__all__ = ["FitOptions", "Given", "ProcessOptions", "check_bytes", "check_identified", "gain_worth_filling"]
 
 #: Names in `fixed` and their numbers of dimensions. An entry is a value, or None if it is learned.
 FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
@@ -93,26 +87,6 @@ def as_noise(value: Any) -> Any:
     return float(array) if array.ndim == 0 else tuple(array.tolist()) if array.ndim == 1 else value
 
 
-def as_latents(name: str, value: Any) -> int | tuple[Any, ...]:
-    """Return a number of processes as an integer, or their periods or time scales as a tuple.
-
-    Raises
-    ------
-    ValueError
-        If the value is neither.
-    """
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
-        return int(value)
-    if isinstance(value, (str, timedelta, np.timedelta64)):
-        return (value,)
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        return tuple(value)
-    what = {"rhythms": "periods", "smooth": "time scales"}[name]
-    raise ValueError(f"{name} must be a number of factors, or a list of their {what}; got {value!r}.")
-
-
 def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
     """Return fixed parameters as tuples of numbers, with None for parameters that are learned.
 
@@ -156,7 +130,7 @@ def _as_tuples(name: str, array: Any) -> tuple[Any, ...]:
     """Return an array as nested tuples of floats, None for NaN; periods keep durations."""
     if array.ndim > 1:
         return tuple(_as_tuples(name, row) for row in array)
-    durations = (str, timedelta, np.timedelta64) if name == "periods" else ()
+    durations = DURATIONS if name == "periods" else ()
     out: list[Any] = []
     for one in array:
         if one is None or isinstance(one, durations):
@@ -180,14 +154,9 @@ def _standardised_noise(variance: FloatArray, scale: FloatArray) -> FloatArray:
     return np.maximum(variance / scale**2, LEAST_KNOWN_NOISE)
 
 
-def count_of(value: int | tuple[Any, ...]) -> int:
-    """Return the number of processes of an option."""
-    return len(value) if isinstance(value, tuple) else value
-
-
 def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
     """Return a period or time scale in the unit of the times."""
-    if isinstance(value, (str, timedelta, np.timedelta64)):
+    if isinstance(value, DURATIONS):
         seconds = seconds_of(value, name)
         if axis.kind != "dates":
             raise ValueError(
@@ -237,20 +206,14 @@ class FitOptions:
         Smallest noise variance, as a fraction of each column's variance.
     n_init : int, default=1
         Number of optimization runs; all but the first start from random parameters.
-    rhythms : int or tuple, default=0
-        Number of stochastic cycles, or their initial periods.
-    smooth : int or tuple, default=0
-        Number of smooth processes, or their initial time scales.
+    processes : ProcessOptions
+        Options of the processes beside AR(1) factors.
     noise_prior : {"weak"} or None, default="weak"
         Prior of the noise variances that are learned.
     robust : bool or {"cell", "row"}, default=False
         Whether noise is Student-t; with a weight for each value ("cell" or True) or for each row.
     fixed : dict or None, default=None
         Fixed parameters, as returned by :func:`as_fixed`.
-    smoothness : {1.5, 2.5}, default=1.5
-        Smoothness ``nu`` of the Matern kernel of smooth processes.
-    trend : int or {"level", "linear"}, default=0
-        Number of random walks; "level" is one random walk, "linear" one local linear trend.
     """
 
     n_components: int | None
@@ -260,27 +223,37 @@ class FitOptions:
     tol: float | str = "auto"
     noise_floor: str | float = "auto"
     n_init: int = 1
-    rhythms: int | tuple[Any, ...] = 0
-    smooth: int | tuple[Any, ...] = 0
+    processes: ProcessOptions = field(default_factory=ProcessOptions)
     noise_prior: str | None = "weak"
     robust: bool | str = False
     fixed: dict[str, tuple[Any, ...]] | None = None
-    smoothness: float = 1.5
-    trend: int | str = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
-        object.__setattr__(self, "rhythms", as_latents("rhythms", self.rhythms))
-        object.__setattr__(self, "smooth", as_latents("smooth", self.smooth))
         object.__setattr__(self, "fixed", as_fixed(self.fixed))
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
         """Return the options of an estimator from its public parameters."""
-        values = {field.name: getattr(estimator, field.name) for field in fields(cls)}
+        names = {one.name for one in fields(cls)} - {"processes"}
+        values = {name: getattr(estimator, name) for name in names}
         # With robust="auto" the default model excludes outliers; each of its fits has Gaussian noise.
         automatic = isinstance(values["robust"], str) and values["robust"] == "auto"
-        return cls(**{**values, "robust": False if automatic else values["robust"]})
+        values["robust"] = False if automatic else values["robust"]
+        return cls(**values, processes=ProcessOptions.of(estimator))
+
+    @classmethod
+    def of_plain(cls, values: Mapping[str, Any]) -> Self:
+        """Return the options from the values of :attr:`plain`; other names are ignored."""
+        processes = {name: values[name] for name in ProcessOptions() if name in values}
+        others = {one.name: values[one.name] for one in fields(cls) if one.name in values}
+        return cls(**others, processes=ProcessOptions(**processes))
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """Values of all options by name, as for files."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "processes"}
+        return {**own, **self.processes}
 
     def check(self) -> Self:
         """Check every option.
@@ -295,16 +268,7 @@ class FitOptions:
         ValueError
             If an option is not valid; the message names it, its value and what is allowed.
         """
-        for name in ("rhythms", "smooth"):
-            check_count(name, count_of(getattr(self, name)), minimum=0)
-        if self.smoothness not in SMOOTH_KINDS:
-            raise ValueError(
-                f"smoothness must be one of {', '.join(map(str, SMOOTH_KINDS))}; got {self.smoothness!r}."
-            )
-        if isinstance(self.trend, str):
-            check_option("trend", self.trend, tuple(TREND_KINDS))
-        else:
-            check_count("trend", self.trend, minimum=0)
+        self.processes.check()
         if self.n_components is not None:
             check_count("n_components", self.n_components, minimum=0)
         if self.noise_free and self.n_others:
@@ -369,7 +333,7 @@ class FitOptions:
                 "noise=0.0 is slow feature analysis in closed form and does not support fixed parameters."
             )
         latents = self.latents
-        wanted = {"decays": latents.n_components, "periods": count_of(self.rhythms)}
+        wanted = {"decays": latents.n_components, "periods": self.processes.count("rhythms")}
         for name, size in wanted.items():
             if name in fixed and len(fixed[name]) != size:
                 raise ValueError(
@@ -395,7 +359,7 @@ class FitOptions:
                     "fixed['noise'] has variances of single columns, which requires noise='diagonal' or "
                     "'ar1'."
                 )
-        if None in fixed.get("periods", ()) and not isinstance(self.rhythms, tuple):
+        if None in fixed.get("periods", ()) and "rhythms" not in self.processes.times:
             raise ValueError(
                 "fixed['periods'] has NaN for learned periods: pass their starting values as rhythms=."
             )
@@ -415,7 +379,7 @@ class FitOptions:
     def latents(self) -> Latents:
         """Numbers of latent processes of each kind; requires that `n_components` is a number."""
         assert self.n_components is not None
-        return Latents(int(self.n_components), self._others)
+        return Latents(int(self.n_components), self.processes.counts)
 
     @property
     def tails(self) -> HeavyTails | None:
@@ -425,21 +389,9 @@ class FitOptions:
         return TAILS[self.robust if isinstance(self.robust, str) else "cell"]
 
     @property
-    def _others(self) -> dict[type[Process], int]:
-        """Numbers of processes beside AR(1) factors."""
-        trend, of_level = (
-            (TREND_KINDS[self.trend], 1) if isinstance(self.trend, str) else (LocalLevel, self.trend)
-        )
-        return {
-            Rhythm: count_of(self.rhythms),
-            SMOOTH_KINDS[self.smoothness]: count_of(self.smooth),
-            trend: int(of_level),
-        }
-
-    @property
     def n_others(self) -> int:
         """Number of processes beside AR(1) factors."""
-        return sum(self._others.values())
+        return sum(self.processes.counts.values())
 
     def with_times(self, axis: TimeAxis) -> Self:
         """Return the options with periods and time scales as numbers, in the unit of the times.
@@ -449,22 +401,22 @@ class FitOptions:
         ValueError
             If a value is not positive, or is a duration although the times are not dates.
         """
-        changes: dict[str, Any] = {}
-        for name in ("rhythms", "smooth"):
-            value = getattr(self, name)
-            if isinstance(value, tuple):
-                changes[name] = tuple(_in_units(name, one, axis) for one in value)
+        times: dict[str, tuple[Any, ...]] = {
+            name: tuple(_in_units(name, one, axis) for one in values)
+            for name, values in self.processes.times.items()
+        }
+        fixed = self.fixed
         if self.fixed is not None and "periods" in self.fixed:
             periods = tuple(
                 None if one is None else _in_units("fixed['periods']", one, axis)
                 for one in self.fixed["periods"]
             )
-            changes["fixed"] = {**self.fixed, "periods": periods}
-            begin = changes.get("rhythms", periods)
-            changes["rhythms"] = tuple(
+            fixed = {**self.fixed, "periods": periods}
+            begin = times.get("rhythms", periods)
+            times["rhythms"] = tuple(
                 start if held is None else held for start, held in zip(begin, periods, strict=True)
             )
-        return replace(self, **changes)
+        return replace(self, processes=self.processes.replace(**times), fixed=fixed)
 
     def limits(self, scale: FloatArray, time_unit: float, *, evenly_sampled: bool) -> Limits | None:
         """Return the fixed parameters, and the ranges of periods around their initial values.
@@ -489,12 +441,12 @@ class FitOptions:
             If the number of rows of the loadings or of variances in `fixed` is not the number of columns; or
             if a decay is not positive although rows are unevenly spaced.
         """
-        periods = self.rhythms if isinstance(self.rhythms, tuple) else ()
+        periods = self.processes.times.get("rhythms", ())
         known = bool(periods) and all(is_number(period) for period in periods)
         if self.fixed is None and not known:
             return None
         latents, d = self.latents, scale.size
-        frequencies = np.repeat([[-np.inf], [np.inf]], count_of(self.rhythms), axis=1)
+        frequencies = np.repeat([[-np.inf], [np.inf]], self.processes.count("rhythms"), axis=1)
         if known:
             start = 2.0 * np.pi * time_unit / np.array(periods, dtype=np.float64)
             frequencies = np.array([start / PERIOD_RANGE, start * PERIOD_RANGE])
@@ -533,19 +485,10 @@ class FitOptions:
         ValueError
             If rows are evenly sampled and a period is two rows or less.
         """
-        frequencies = None
-        processes: dict[type[Process], Process] = {}
-        if isinstance(self.rhythms, tuple):
-            periods = np.array(self.rhythms, dtype=np.float64) / time_unit
-            if evenly_sampled and np.any(periods <= 2.0):
-                raise ValueError(
-                    f"rhythms has a period of {periods.min():g} rows: periods must be longer than two rows."
-                )
-            frequencies = 2.0 * np.pi / periods
-        if isinstance(self.smooth, tuple):
-            kind = SMOOTH_KINDS[self.smoothness]
-            processes[kind] = kind.of_timescales(np.array(self.smooth, dtype=np.float64) / time_unit)
-        return Given(frequencies, processes)
+        started = self.processes.started(time_unit, evenly_sampled=evenly_sampled)
+        sought = [one for kind, one in started.items() if kind.sought]
+        others = {kind: one for kind, one in started.items() if not kind.sought}
+        return Given(np.concatenate([one.peaks[0] for one in sought]) if sought else None, others)
 
     def variances(self, n_features: int) -> NoiseVariances:
         """Return which columns share a variance of white noise, and which variances are known."""

@@ -49,12 +49,10 @@ from probsfa.statespace.learning.objective import (
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.learning.robust import clipped, fit_robust
 from probsfa.statespace.learning.standard_errors import (
-    Interval,
     StandardErrors,
     covariance_of,
     errors_of,
     free_coordinates,
-    normal_quantile,
     observed_information,
 )
 from probsfa.statespace.noise import HeavyTails
@@ -63,7 +61,7 @@ from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.student import infer_weights
 
-__all__ = ["RegressionErrors", "least_squares", "maximum_likelihood_with", "standard_errors_with"]
+__all__ = ["least_squares", "maximum_likelihood_with", "standard_errors_with"]
 
 # Maximum number of rounds; minimum number of evaluations after the first fit; maximum number of conjugate
 # gradient steps.
@@ -447,31 +445,9 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
 # ----------------------------------------------------------------------------------- standard errors
 
 
-class RegressionErrors(StandardErrors):
-    """Standard errors of all parameters, including the coefficients of covariates.
-
-    Attributes
-    ----------
-    exog_coef : ndarray of shape (D, P)
-        Standard errors of the coefficients of covariates.
-    regression : Regression
-        The coefficients.
-    """
-
-    exog_coef: FloatArray
-    regression: Regression
-
-    def interval(self, name: str, level: float = 0.95) -> Interval:
-        """Return an interval as in :class:`StandardErrors`; it is symmetric for ``"exog_coef"``."""
-        if name != "exog_coef":
-            return super().interval(name, level)
-        z, estimate = normal_quantile(level), self.regression.coefficients
-        return Interval(estimate - z * self.exog_coef, estimate + z * self.exog_coef)
-
-
 def standard_errors_with(
     regression: Regression, fitted: MaximumLikelihood, sequences: Sequences
-) -> RegressionErrors:
+) -> StandardErrors:
     """Compute standard errors from the joint observed information of parameters and coefficients.
 
     Parameters
@@ -485,7 +461,7 @@ def standard_errors_with(
 
     Returns
     -------
-    RegressionErrors
+    StandardErrors
         The cost is two posteriors for each other parameter and three for each coefficient.
     """
     exog = sequences.exog
@@ -512,8 +488,8 @@ def standard_errors_with(
         cross = (behind - ahead)[free] / (2.0 * step)
         information[:n_first, n_first + i] = information[n_first + i, :n_first] = cross
     covariance = covariance_of(0.5 * (information + information.T))
-    variances = np.full(layout.size, np.nan)
-    variances[free] = np.diag(covariance)[:n_first]
+    marginal = np.full((layout.size, layout.size), np.nan)
+    marginal[np.ix_(free, free)] = covariance[:n_first, :n_first]
     # The mean is that for covariates of zero: mu = mean - b centre / unit.
     places = np.cumsum(free) - 1
     ratio = design.centre / design.unit
@@ -522,21 +498,12 @@ def standard_errors_with(
         pick[places[coordinate]] = 1.0
         first = n_first + d * shape[1]
         pick[first : first + shape[1]] = -ratio
-        variances[coordinate] = pick @ covariance @ pick
-    errors = errors_of(layout, params, variances, scale, fitted.time_unit, fitted.params)
-    made = RegressionErrors.of(
-        fitted.params,
-        fitted.time_unit,
-        **errors._asdict(),
-        rhythm_decays=errors.rhythm_decays,
-        rhythm_periods=errors.rhythm_periods,
-        smooth_timescales=errors.smooth_timescales,
-        memory_decay=errors.memory_decay,
-        memory_scale=errors.memory_scale,
-    )
+        marginal[coordinate, coordinate] = pick @ covariance @ pick
+    errors = errors_of(layout, params, marginal, scale, fitted.time_unit)
     of_coefficients = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
-    made.exog_coef, made.regression = of_coefficients * scale[:, None] / design.unit, regression
-    return made
+    errors["exog_coef_"] = of_coefficients * scale[:, None] / design.unit
+    others = {"exog_coef_": regression.coefficients}
+    return StandardErrors.of(fitted.params, fitted.time_unit, errors, others)
 
 
 def _score(

@@ -6,6 +6,8 @@ errors to the parameters. A noise variance at its floor is not free and has no s
 """
 
 import warnings
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,6 +17,7 @@ from scipy.special import ndtri
 from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
+from probsfa.statespace.attributes import QUANTITIES, fitted_attributes
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
@@ -29,9 +32,10 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
+from probsfa.statespace.quantities import INTERVALS
 
-# Names of errors that are attributes, not fields of the tuple.
-_BESIDE = ("rhythm_decays", "rhythm_periods", "smooth_timescales", "memory_decay", "memory_scale")
+#: Quantities that have standard errors, by the name of these.
+_NAMED = {one.name: one for one in QUANTITIES.values() if one.scale}
 
 
 class Interval(NamedTuple):
@@ -74,6 +78,10 @@ class StandardErrors(_Errors):
         Of smooth factors.
     memory_decay, memory_scale : ndarray of shape (D,) or (0,)
         Of AR(1) noise; NaN for a column with a scale near zero.
+    exog_coef : ndarray of shape (D, P) or (0,)
+        Of the coefficients of covariates.
+    names : tuple of str
+        Names of the parameters of the model that have standard errors.
     estimates : StateSpace
         The estimated parameters.
     time_unit : float
@@ -103,20 +111,30 @@ class StandardErrors(_Errors):
 
     estimates: StateSpace
     time_unit: float
-    rhythm_decays: FloatArray
-    rhythm_periods: FloatArray
-    smooth_timescales: FloatArray
-    memory_decay: FloatArray
-    memory_scale: FloatArray
+    _estimates: Mapping[str, FloatArray]
 
     @classmethod
-    def of(cls, estimates: StateSpace, time_unit: float, **errors: FloatArray) -> Self:
-        """Create from estimates and errors; those in ``_BESIDE`` become attributes."""
-        made = cls(**{name: errors[name] for name in cls._fields})
-        for name in _BESIDE:
-            setattr(made, name, errors.get(name, np.zeros(0)))
-        made.estimates, made.time_unit = estimates, time_unit
+    def of(
+        cls,
+        params: StateSpace,
+        time_unit: float,
+        errors: Mapping[str, FloatArray],
+        others: Mapping[str, FloatArray] = MappingProxyType({}),
+    ) -> Self:
+        """Create from parameters in data units, other estimates, and standard errors, by fitted attribute."""
+        values = {**fitted_attributes(params, time_unit), **others}
+        known = {QUANTITIES[attribute].name: error for attribute, error in errors.items()}
+        made = cls(**{name: known[name] for name in cls._fields})
+        for name in _NAMED.keys() - set(cls._fields):
+            setattr(made, name, known.get(name, np.zeros(0)))
+        made._estimates = {QUANTITIES[attribute].name: values[attribute] for attribute in errors}
+        made.estimates, made.time_unit = params, time_unit
         return made
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the parameters of the model that have standard errors, in the order of the table."""
+        return tuple(name for name in _NAMED if name in self._estimates)
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
         """Confidence intervals, on the scale on which the likelihood is closest to a normal density.
@@ -124,12 +142,11 @@ class StandardErrors(_Errors):
         Parameters
         ----------
         name : str
-            One of "timescales", "decay", "noise_variance", "loadings", "offset", "rhythm_periods",
-            "rhythm_decays", "smooth_timescales", "memory_decay" or "memory_scale". Time scales, periods,
-            noise variances and scales of AR(1) noise have intervals on the logarithmic scale, with
-            positive limits. Intervals of positive decays are those of the time scales; negative decays,
-            and decays of AR(1) noise, have intervals on the scale of ``atanh a``. Intervals of loadings and
-            offsets are symmetric.
+            Name of an attribute, such as "timescales". Time scales, periods, noise variances and scales
+            of AR(1) noise have intervals on the logarithmic scale, with positive limits. Intervals of
+            positive decays are those of the time scales; negative decays, and decays of AR(1) noise, have
+            intervals on the scale of ``atanh a``. Intervals of loadings, offsets and coefficients are
+            symmetric.
         level : float, default=0.95
             Nominal coverage.
 
@@ -143,38 +160,10 @@ class StandardErrors(_Errors):
         ValueError
             If the name or the level is invalid.
         """
-        check_option("name", name, (*self._fields, *_BESIDE))
-        z = normal_quantile(level)
-        if name == "rhythm_periods":
-            return _by_factors(self.estimates.rhythm_periods * self.time_unit, self.rhythm_periods, z)
-        if name == "smooth_timescales":
-            return _by_factors(self.estimates.smooth_timescales * self.time_unit, self.smooth_timescales, z)
-        if name == "rhythm_decays":
-            rates = -np.log(self.estimates.rhythm_decay)
-            of_rates = _by_factors(rates, self.rhythm_decays / self.estimates.rhythm_decay, z)
-            return Interval(np.exp(-of_rates.upper), np.exp(-of_rates.lower))
-        if name == "memory_scale":
-            return _by_factors(self.estimates.memory_scale, self.memory_scale, z)
-        if name == "memory_decay":
-            decay = self.estimates.memory_decay
-            reach = z * self.memory_decay / ((1.0 - decay) * (1.0 + decay))
-            return Interval(*(np.tanh(np.arctanh(decay) + sign * reach) for sign in (-1.0, 1.0)))
-        if name in ("loadings", "offset"):
-            estimate, error = getattr(self.estimates, name), getattr(self, name)
-            return Interval(estimate - z * error, estimate + z * error)
-        if name == "noise_variance":
-            return _by_factors(self.estimates.noise_variance, self.noise_variance, z)
-        decay = self.estimates.decay
-        timescales = _by_factors(timescales_from_decay(decay, self.time_unit), self.timescales, z)
-        if name == "timescales":
-            return timescales
-        free, error = np.arctanh(decay), self.decay / ((1.0 - decay) * (1.0 + decay))
-        ends = []
-        for sign, end in zip((-1.0, 1.0), timescales, strict=True):
-            ends.append(
-                np.where(decay > 0.0, np.exp(-self.time_unit / end), np.tanh(free + sign * z * error))
-            )
-        return Interval(*ends)
+        check_option("name", name, tuple(_NAMED))
+        reach = normal_quantile(level) * getattr(self, name)
+        estimate = self._estimates.get(name, np.zeros(0))
+        return Interval(*INTERVALS[_NAMED[name].scale](estimate, reach))
 
 
 def normal_quantile(level: float) -> float:
@@ -188,12 +177,6 @@ def normal_quantile(level: float) -> float:
     if not (is_number(level) and 0.0 < level < 1.0):
         raise ValueError(f"level must be a probability above 0 and below 1; got {level!r}.")
     return float(ndtri(0.5 + 0.5 * level))
-
-
-def _by_factors(estimate: FloatArray, error: FloatArray, z: float) -> Interval:
-    """Return intervals of positive parameters, symmetric on the logarithmic scale."""
-    factor = np.exp(z * error / estimate)
-    return Interval(estimate / factor, estimate * factor)
 
 
 def observed_information(
@@ -293,10 +276,10 @@ def standard_errors(
         If the information is not positive definite; the standard errors of the parameters affected are NaN.
     """
     free = free_coordinates(layout, params, floors)
-    information = observed_information(layout, params, panel, free)
-    variances = np.full(layout.size, np.nan)
-    variances[free] = np.diag(covariance_of(information))
-    return errors_of(layout, params, variances, scale, time_unit, estimates)
+    covariance = np.full((layout.size, layout.size), np.nan)
+    covariance[np.ix_(free, free)] = covariance_of(observed_information(layout, params, panel, free))
+    errors = errors_of(layout, params, covariance, scale, time_unit)
+    return StandardErrors.of(estimates, time_unit, errors)
 
 
 def covariance_of(information: FloatArray) -> FloatArray:
@@ -327,21 +310,14 @@ def covariance_of(information: FloatArray) -> FloatArray:
 
 
 def errors_of(
-    layout: Coordinates,
-    params: StateSpace,
-    variances: FloatArray,
-    scale: FloatArray,
-    time_unit: float,
-    estimates: StateSpace,
-) -> StandardErrors:
-    """Map variances (P,) of the coordinates to errors in data units; see :func:`standard_errors`."""
-    k = layout.n_states
-    dynamics_part, loadings_part, noise_part, offset_part = (
-        np.sqrt(variances[part]) for part in layout.slices
-    )
-    noise = layout.variances.of_columns(noise_part, np.nan)
-    dynamics = dynamics_standard_errors(
-        params, dynamics_part, time_unit, evenly_sampled=layout.evenly_sampled
+    layout: Coordinates, params: StateSpace, covariance: FloatArray, scale: FloatArray, time_unit: float
+) -> dict[str, FloatArray]:
+    """Map the covariance (P, P) of the coordinates to errors in data units, by fitted attribute."""
+    variances = np.diagonal(covariance)
+    loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in layout.slices[1:])
+    dynamics = layout.slices[0]
+    found = dynamics_standard_errors(
+        params, covariance[dynamics, dynamics], time_unit, evenly_sampled=layout.evenly_sampled
     )
     seen = np.full(layout.loaded.shape, np.nan)
     seen[layout.loaded] = loadings_part
@@ -349,18 +325,18 @@ def errors_of(
     loadings[:, params.latents.seen] = seen
     if layout.n_ar1_noise:
         own, k = layout.memories, layout.memories.start
-        dynamics["memory_decay"] = dynamics["decay"][own]
-        dynamics["memory_scale"] = np.diagonal(loadings[:, own]) * scale
+        found |= {
+            "noise_decay_": found["decay_"][own],
+            "memory_scale_": np.diagonal(loadings[:, own]) * scale,
+        }
+        found |= {name: found[name][:k] for name in ("decay_", "timescales_")}
         loadings = np.delete(loadings, own, axis=1)
-        dynamics |= {name: dynamics[name][:k] for name in ("decay", "timescales")}
-    return StandardErrors.of(
-        estimates,
-        time_unit,
-        loadings=loadings * scale[:, None],
-        noise_variance=noise * params.noise_variance * scale**2,
-        offset=offset_part * scale,
-        **dynamics,
-    )
+    noise = layout.variances.of_columns(noise_part, np.nan)
+    return found | {
+        "loadings_": loadings * scale[:, None],
+        "noise_variance_": noise * params.noise_variance * scale**2,
+        "mean_": offset_part * scale,
+    }
 
 
 # --------------------------------------------------------------------------------------- profile likelihood

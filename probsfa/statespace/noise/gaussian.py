@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
+from probsfa.statespace.quantities import Quantity
 
 __all__ = [
     "FORMER_FLOOR",
@@ -36,11 +37,22 @@ __all__ = [
     "LEAST_WHITE_NOISE",
     "Noise",
     "NoiseVariances",
+    "OF_AR1_NOISE",
+    "OF_WHITE_NOISE",
     "STRUCTURES",
     "WEAK_PRIOR",
     "is_heywood",
     "slope_for_metric",
 ]
+
+#: Fitted attributes of white noise, and of AR(1) noise.
+OF_WHITE_NOISE = (Quantity("noise_variance_", "noise variance", "data^2", ("column",), "log"),)
+OF_AR1_NOISE = (
+    Quantity("noise_decay_", "decay of AR(1) noise", "", ("column",), "atanh", "memory_decay"),
+    Quantity("memory_timescales_"),
+    Quantity("memory_scale_", "std of AR(1) noise", "data", ("column",), "log"),
+    Quantity("memory_share_"),
+)
 
 # ---------------------------------------------------------------------------- columns that share a variance
 

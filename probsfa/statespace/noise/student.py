@@ -22,6 +22,7 @@ from scipy.special import betaln, digamma, gammaincinv, gammaln, logsumexp, ndtr
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.noise.tails import HeavyTails, LeftOut
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["FEWEST_DEGREES", "MOST_DEGREES", "StudentNoise"]
 
@@ -48,7 +49,7 @@ class StudentNoise(HeavyTails):
     degrees_of_freedom: float = 4.0
     by_row: bool = False
     shapes = (FEWEST_DEGREES, MOST_DEGREES)
-    attribute = "degrees_of_freedom_"
+    quantities = (Quantity("degrees_of_freedom_", "degrees of freedom", "", ("column",)),)
 
     @property
     def shape(self) -> float:

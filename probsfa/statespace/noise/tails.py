@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["HeavyTails", "LeftOut"]
 
@@ -48,13 +49,13 @@ class HeavyTails(ABC):
         Whether all values of a row share one weight; otherwise each value has its own.
     shapes : tuple of float
         Limits of the shape; at the upper one noise is practically normal.
-    attribute : str
-        Fitted attribute of estimators with the shape.
+    quantities : tuple of Quantity
+        Fitted attributes of estimators, the shape first.
     """
 
     by_row: bool
     shapes: ClassVar[tuple[float, float]]
-    attribute: ClassVar[str]
+    quantities: ClassVar[tuple[Quantity, ...]]
 
     @property
     @abstractmethod
@@ -64,6 +65,11 @@ class HeavyTails(ABC):
     @abstractmethod
     def with_shape(self, shape: float) -> Self:
         """Return the noise with another shape."""
+
+    @property
+    def attributes(self) -> dict[str, float]:
+        """Fitted attributes of estimators by name: the shape."""
+        return {self.quantities[0].attribute: self.shape}
 
     @property
     @abstractmethod

@@ -9,9 +9,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.quantities import Quantity
 
 __all__ = [
     "FASTEST_DECAY",
+    "OF_AR1",
     "SLOWEST_DECAY",
     "cubic_decay",
     "from_free",
@@ -26,6 +28,12 @@ __all__ = [
 # constant for any practical series.
 SLOWEST_DECAY = 1.0 - 1e-8
 FASTEST_DECAY = 1e-10
+
+#: Fitted attributes of AR(1) factors.
+OF_AR1 = (
+    Quantity("timescales_", "time scale", "time", ("factor",), "log"),
+    Quantity("decay_", "decay", "", ("factor",), "decay"),
+)
 
 Sums = FloatArray | float
 

@@ -10,8 +10,9 @@ covariance at the start of a sequence; in a stationary process this holds at all
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.optimize import linear_sum_assignment, minimize, minimize_scalar
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["BlockMoments", "Process", "Transitions", "block_score", "closest_order", "closest_signs"]
 
@@ -97,7 +99,16 @@ class Process(ABC):
     Attributes
     ----------
     option : str
-        Option of the estimators for processes of this kind.
+        Option of the estimators that requests processes of this kind: by their number, if `counted`; by a
+        list of their `times`, such as "periods"; or one process by `word` (:mod:`.options`).
+    counted : bool
+        Whether a number of processes is a value of the option.
+    times : str
+        Meaning of a list of values of the option; empty if a list is no value of it.
+    word : str
+        Value of the option that requests one process; may be empty.
+    variant : mapping of str to object
+        Second option and its value that selects this kind; that of the first such kind is the default.
     n_states : int
         Number of states of one process, ``B``.
     parts : tuple of str
@@ -114,11 +125,15 @@ class Process(ABC):
         Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`.
     label : str
         Prefix of the names of states.
-    attribute_names : tuple of str
-        Names of :meth:`attributes`.
+    quantities : tuple of Quantity
+        Names, units and interval scales of :meth:`attributes`.
     """
 
     option: ClassVar[str]
+    counted: ClassVar[bool] = True
+    times: ClassVar[str] = ""
+    word: ClassVar[str] = ""
+    variant: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     n_states: ClassVar[int]
     parts: ClassVar[tuple[str, ...]] = ("",)
     seen: ClassVar[tuple[int, ...]] = (0,)
@@ -127,7 +142,7 @@ class Process(ABC):
     longest_steps: ClassVar[tuple[float, ...]] = ()
     names: ClassVar[dict[str, str]]
     label: ClassVar[str]
-    attribute_names: ClassVar[tuple[str, ...]] = ()
+    quantities: ClassVar[tuple[Quantity, ...]] = ()
 
     # ------------------------------------------------------------------------- abstract methods
 
@@ -163,6 +178,11 @@ class Process(ABC):
     @abstractmethod
     def silent(cls, count: int) -> Self:
         """Return `count` processes with arbitrary parameters, all different unless they are constants."""
+
+    @classmethod
+    def of_times(cls, times: FloatArray, *, evenly_sampled: bool) -> Self:
+        """Return initial processes for the values of the option, in time steps; for kinds with `times`."""
+        raise NotImplementedError
 
     def evenly_sampled(self) -> Self:
         """Return the processes with unique parameters for evenly sampled rows (without aliases)."""
@@ -363,12 +383,24 @@ class Process(ABC):
 
     # --------------------------------------------------------------------------------- results
 
-    def standard_errors(self, errors: FloatArray, time_unit: float) -> dict[str, FloatArray]:
-        """Return standard errors of fitted attributes, by name, from those of the coordinates (C, N)."""
-        del errors, time_unit
-        return {}
-
-    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
-        """Return fitted attributes of an estimator, by name, from loadings (D, N, B)."""
+    def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
+        """Return fitted attributes of an estimator, one for each of `quantities`, from loadings (D, N, B)."""
         del loadings, time_unit
-        return {}
+        return ()
+
+    def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
+        """Return the standard errors (N,) of each of `quantities` that has an interval scale.
+
+        They follow from the covariances (C, C, N) of the coordinates by the delta method. These quantities
+        have one number for each process, which does not depend on loadings.
+        """
+        found = [np.zeros(len(self)) for one in self.quantities if one.scale]
+        if not found or not self.n_free():
+            return tuple(found)
+        free, silent = self.to_free(), np.zeros((1, len(self), self.n_states))
+        slopes = []
+        for sides in self._sides(free):
+            up, down = (self.at(free + side).attributes(silent, time_unit) for side in sides)
+            pairs = zip(self.quantities, up, down, strict=True)
+            slopes.append([(x - y) / (2.0 * _DIFFERENCE) for one, x, y in pairs if one.scale])
+        return tuple(np.sqrt(np.einsum("cqn,cdn,dqn->qn", slopes, covariances, slopes)))

@@ -5,8 +5,10 @@ Matern-3/2 has two states, the value and its derivative; Matern-5/2 three, with 
 stationary covariance is the identity.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +16,7 @@ from scipy.special import factorial
 
 from probsfa._typing import FloatArray
 from probsfa.statespace.processes.base import Process, Transitions
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["Matern32", "Matern52"]
 
@@ -56,7 +59,11 @@ class Matern32(Process):
     rate: FloatArray
 
     option: ClassVar[str] = "smooth"
-    attribute_names: ClassVar[tuple[str, ...]] = ("smooth_timescales_",)
+    times: ClassVar[str] = "time scales"
+    variant: ClassVar[Mapping[str, Any]] = MappingProxyType({"smoothness": 1.5})
+    quantities: ClassVar[tuple[Quantity, ...]] = (
+        Quantity("smooth_timescales_", "smooth time scale", "time", ("smooth factor",), "log"),
+    )
     label: ClassVar[str] = "smooth"
     n_states: ClassVar[int] = 2
     parts: ClassVar[tuple[str, ...]] = ("", "_velocity")
@@ -105,23 +112,20 @@ class Matern32(Process):
         return cls(np.linspace(0.05, 0.5, count))
 
     @classmethod
-    def of_timescales(cls, timescales: FloatArray) -> Self:
-        """Return processes with time scales in steps."""
-        return cls(cls.unit / timescales)
+    def of_times(cls, times: FloatArray, *, evenly_sampled: bool = True) -> Self:
+        """See :class:`.Process`."""
+        del evenly_sampled
+        return cls(cls.unit / times)
 
     @property
     def timescales(self) -> FloatArray:
         """Time scales (N,), in time steps."""
         return self.unit / self.rate
 
-    def standard_errors(self, errors: FloatArray, time_unit: float) -> dict[str, FloatArray]:
-        """See :class:`.Process`."""
-        return {"smooth_timescales": time_unit * self.timescales * errors[0]}
-
-    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+    def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
         """See :class:`.Process`."""
         del loadings
-        return {"smooth_timescales_": self.timescales * time_unit}
+        return (self.timescales * time_unit,)
 
     @property
     def peaks(self) -> tuple[FloatArray, FloatArray]:
@@ -180,6 +184,7 @@ class Matern52(Matern32):
         ``sqrt(5) / timescale``, per time step.
     """
 
+    variant: ClassVar[Mapping[str, Any]] = MappingProxyType({"smoothness": 2.5})
     n_states: ClassVar[int] = 3
     parts: ClassVar[tuple[str, ...]] = ("", "_velocity", "_acceleration")
     names: ClassVar[dict[str, str]] = {"rate": "smoother_rate"}

@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.processes.ar1 import FASTEST_DECAY, SLOWEST_DECAY, cubic_decay
 from probsfa.statespace.processes.base import BlockMoments, Process, Transitions
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["Rhythm"]
 
@@ -40,12 +41,13 @@ class Rhythm(Process):
     frequency: FloatArray
 
     option: ClassVar[str] = "rhythms"
+    times: ClassVar[str] = "periods"
     sought: ClassVar[bool] = True
-    attribute_names: ClassVar[tuple[str, ...]] = (
-        "rhythm_periods_",
-        "rhythm_decay_",
-        "rhythm_amplitudes_",
-        "rhythm_phases_",
+    quantities: ClassVar[tuple[Quantity, ...]] = (
+        Quantity("rhythm_periods_", "period", "time", ("cycle",), "log"),
+        Quantity("rhythm_decay_", "decay of cycle", "", ("cycle",), "decay", "rhythm_decays"),
+        Quantity("rhythm_amplitudes_"),
+        Quantity("rhythm_phases_"),
     )
     label: ClassVar[str] = "rhythm"
     n_states: ClassVar[int] = 2
@@ -80,6 +82,15 @@ class Rhythm(Process):
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """Raise an error: cycles start from peaks of the periodogram (:func:`.starts.estimated_cycle`)."""
         raise NotImplementedError
+
+    @classmethod
+    def of_times(cls, times: FloatArray, *, evenly_sampled: bool) -> Self:
+        """See :class:`.Process`."""
+        if evenly_sampled and np.any(times <= 2.0):
+            raise ValueError(
+                f"rhythms has a period of {times.min():g} rows: periods must be longer than two rows."
+            )
+        return cls(np.full(len(times), 0.9), 2.0 * np.pi / times)
 
     @property
     def order(self) -> FloatArray:
@@ -197,22 +208,16 @@ class Rhythm(Process):
         """Periods (N,), in time steps."""
         return 2.0 * np.pi / np.abs(self.frequency)
 
-    def standard_errors(self, errors: FloatArray, time_unit: float) -> dict[str, FloatArray]:
-        """See :class:`.Process`."""
-        return {
-            "rhythm_decays": np.abs(self.decay * np.log(self.decay)) * errors[0],
-            "rhythm_periods": 2.0 * np.pi * time_unit / self.frequency**2 * errors[1],
-        }
-
-    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+    def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
         """See :class:`.Process`."""
         vectors = self.vectors(loadings)
-        return {
-            "rhythm_periods_": self.periods * time_unit,
-            "rhythm_decay_": self.decay,
-            "rhythm_amplitudes_": np.sqrt(2.0) * np.abs(vectors),
-            "rhythm_phases_": np.angle(vectors),
-        }
+        return self.periods * time_unit, self.decay, np.sqrt(2.0) * np.abs(vectors), np.angle(vectors)
+
+    def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
+        """See :class:`.Process`; in closed form, because frequencies differ by orders of magnitude."""
+        of_decay, of_frequency = np.sqrt(covariances[0, 0]), np.sqrt(covariances[1, 1])
+        periods = 2.0 * np.pi * time_unit / self.frequency**2 * of_frequency
+        return periods, np.abs(self.decay * np.log(self.decay)) * of_decay
 
 
 def _maximized(

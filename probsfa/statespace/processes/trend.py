@@ -13,6 +13,7 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa.linalg import canonical_signs
 from probsfa.statespace.processes.base import Process, Transitions
+from probsfa.statespace.quantities import Quantity
 
 __all__ = ["LocalLevel", "LocalLinearTrend"]
 
@@ -22,6 +23,8 @@ __all__ = ["LocalLevel", "LocalLinearTrend"]
 _START_OF_LEVEL, _START_OF_LINE, _START_OF_SLOPE = 1e10, 1e12, 1e8
 # Range of the variance of the steps of a level, in units of that of its slope.
 _LEAST_RATIO, _MOST_RATIO = 1e-6, 1e8
+
+_STEPS = Quantity("trend_steps_", "std of steps", "data", ("column", "trend"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,7 +40,8 @@ class LocalLevel(Process):
     start: FloatArray
 
     option: ClassVar[str] = "trend"
-    attribute_names: ClassVar[tuple[str, ...]] = ("trend_steps_",)
+    word: ClassVar[str] = "level"
+    quantities: ClassVar[tuple[Quantity, ...]] = (_STEPS,)
     #: Standard deviation of the state at the start, in units of that of a step.
     initial_std: ClassVar[float] = _START_OF_LEVEL**0.5
     label: ClassVar[str] = "level"
@@ -87,9 +91,9 @@ class LocalLevel(Process):
         turned = loadings[:, :, 0] @ axes.T
         return self, (turned * canonical_signs(turned, units))[:, :, None]
 
-    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+    def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
         """See :class:`.Process`."""
-        return {"trend_steps_": np.abs(loadings[:, :, 0]) / np.sqrt(self.start * time_unit)}
+        return (np.abs(loadings[:, :, 0]) / np.sqrt(self.start * time_unit),)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,7 +113,12 @@ class LocalLinearTrend(Process):
     ratio: FloatArray
 
     option: ClassVar[str] = "trend"
-    attribute_names: ClassVar[tuple[str, ...]] = ("trend_steps_", "trend_slope_steps_")
+    counted: ClassVar[bool] = False
+    word: ClassVar[str] = "linear"
+    quantities: ClassVar[tuple[Quantity, ...]] = (
+        _STEPS,
+        Quantity("trend_slope_steps_", "std of steps of slope", "data", ("column", "trend")),
+    )
     #: Standard deviation of the level at the start, in units of that of a step of the slope.
     initial_std: ClassVar[float] = _START_OF_LINE**0.5
     label: ClassVar[str] = "line"
@@ -157,8 +166,8 @@ class LocalLinearTrend(Process):
         """See :class:`.Process`."""
         return cls(np.geomspace(1.0, 100.0, count))
 
-    def attributes(self, loadings: FloatArray, time_unit: float) -> dict[str, FloatArray]:
+    def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
         """See :class:`.Process`."""
         slopes = np.abs(loadings[:, :, 0]) / np.sqrt(_START_OF_LINE * time_unit**3)
         steps = np.abs(loadings[:, :, 0]) * np.sqrt(self.ratio / (_START_OF_LINE * time_unit))
-        return {"trend_steps_": steps, "trend_slope_steps_": slopes}
+        return steps, slopes

@@ -53,9 +53,9 @@ def random_case(seed):
     processes = (
         LocalLevel.silent(n_levels),
         Rhythm(1.0 - 10.0 ** rng.uniform(-4, -0.5, n_rhythms), rng.uniform(0.05, 2.0, n_rhythms)),
-        Matern32.of_timescales(10.0 ** rng.uniform(0, np.log10(300.0), n_smooth)),
+        Matern32.of_times(10.0 ** rng.uniform(0, np.log10(300.0), n_smooth)),
         LocalLinearTrend(10.0 ** rng.uniform(-2, 4, n_lines)),
-        Matern52.of_timescales(10.0 ** rng.uniform(0, np.log10(300.0), n_smoother)),
+        Matern52.of_times(10.0 ** rng.uniform(0, np.log10(300.0), n_smoother)),
     )
     latents = Latents(n_ar, {type(one): len(one) for one in processes})
     loadings = np.zeros((n_features, latents.n_states))  # no column measures a derivative

@@ -18,7 +18,7 @@ from probsfa.statespace.learning.coordinates import (
     score,
     to_vector,
 )
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, ProcessOptions
 from probsfa.statespace.learning.starts import strongest_frequency, with_cycle
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
@@ -210,9 +210,9 @@ def test_what_cannot_be_is_refused_in_a_sentence(rng, asked, said):
 
 
 def test_options_count_and_convert():
-    options = FitOptions(2, rhythms=["1D", "12h"], smooth=3)
+    options = FitOptions(2, processes=ProcessOptions(rhythms=["1D", "12h"], smooth=3))
     hourly = TimeAxis("dates", from_index=True, unit=3600.0)
     assert options.latents == Latents(2, {Rhythm: 2, Matern32: 3})
-    assert options.with_times(hourly).rhythms == (24.0, 12.0)
+    assert options.with_times(hourly).processes["rhythms"] == (24.0, 12.0)
     given = options.with_times(hourly).given(1.0, evenly_sampled=True)
     np.testing.assert_allclose(given.frequencies, [2 * np.pi / 24, 2 * np.pi / 12])
