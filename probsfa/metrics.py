@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
+from probsfa.graphs._named import is_slow_feature_analysis
 
 __all__ = [
     "Alignment",
@@ -185,11 +186,7 @@ def slowness(estimator: Any, X: Any, y: Any = None) -> float:
     """
     final_step = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
     graph = getattr(final_step, "graph", None)
-    if (
-        graph is not None
-        and not (isinstance(graph, str) and graph == "temporal")
-        and hasattr(final_step, "score")
-    ):
+    if not is_slow_feature_analysis(graph) and hasattr(final_step, "score"):
         return float(estimator.score(X, y))
     outputs = estimator.transform(X)
     deltas = np.asarray(delta_value(outputs, lag=getattr(final_step, "lag", 1)))

@@ -9,7 +9,7 @@ from probsfa.distributed._dask import compute, is_array
 from probsfa.distributed._graph_moments import of_time, sum_graph_moments
 from probsfa.distributed._moments import expander_of, sum_moments
 from probsfa.distributed._parts import DistributedRows, checked_parts
-from probsfa.graphs._named import build_graph, check_joined, needs_rows
+from probsfa.graphs._named import build_graph, check_joined, lag_of_differences, needs_rows
 from probsfa.graphs._ordered import temporal
 from probsfa.graphs.moments import MomentStream
 from probsfa.graphs.training_graph import TrainingGraph
@@ -109,9 +109,10 @@ def _fit_graph_sfa(estimator: GraphSFA, X: Any, y: Any, lengths: Any) -> None:
     graph_based.check_parameters(estimator)
     rows = checked_parts(estimator, X, lengths=lengths, lag=getattr(estimator.graph, "lag", 1))
     expander = expander_of(estimator.expansion, rows)
-    if isinstance(estimator.graph, str) and estimator.graph == "temporal":
-        summed = sum_moments(rows, expander, 1, skip_incomplete=False)
-        graph: TrainingGraph = temporal(sum(summed.lengths), lengths=summed.lengths)
+    lag = lag_of_differences(estimator.graph)
+    if lag is not None:
+        summed = sum_moments(rows, expander, lag, skip_incomplete=False)
+        graph: TrainingGraph = temporal(sum(summed.lengths), lag, summed.lengths)
         moments = of_time(summed.moments)
     else:
         graph = _graph(estimator, rows, y)

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_lengths, check_option
 from probsfa.graphs._combined import check_masses, check_sample_weight, weighted
-from probsfa.graphs._labels import check_classes, from_labels, label_groups, warn_of_heavy_samples
+from probsfa.graphs._labels import check_classes, label_groups, warn_of_heavy_samples
 from probsfa.graphs.moments import CentredRows
 from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph, check_edges
 
@@ -158,7 +158,6 @@ class GroupGraph(TrainingGraph):
 # ---- clustered graph: edges between all samples of a class
 
 
-@from_labels
 def clustered(y: Any, weighting: str = "samples", *, sample_weight: Any = None) -> TrainingGraph:
     """Return the graph of a classification, which makes GSFA Fisher's discriminant analysis.
 
@@ -247,7 +246,6 @@ ADVICE = (
 )
 
 
-@from_labels
 def serial(
     y: Any, n_groups: int | None = None, *, balanced: bool = True, sample_weight: Any = None
 ) -> TrainingGraph:
@@ -331,7 +329,6 @@ def neighbour_edges(sizes: np.ndarray) -> scipy.sparse.csr_array:
 # ---- mixed graph: the serial graph with edges within groups
 
 
-@from_labels
 def mixed(
     y: Any, n_groups: int | None = None, *, balanced: bool = True, sample_weight: Any = None
 ) -> TrainingGraph:

@@ -1,8 +1,7 @@
-"""Validation, ordering and grouping of labels; names of the graphs built from them."""
+"""Validation, ordering and grouping of labels."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,10 @@ from probsfa.graphs._rows import check_unmasked
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = [
-    "LABEL_GRAPHS",
     "check_classes",
     "check_complete",
     "check_labels",
     "default_groups",
-    "from_labels",
     "is_missing",
     "label_groups",
     "order_of_labels",
@@ -29,16 +26,6 @@ __all__ = [
 _MAX_WEIGHT_RATIO = (
     10  # multiple of the mean weight; at this limit, one of 100 samples has a tenth of the total weight
 )
-
-_Builder = TypeVar("_Builder", bound=Callable[..., TrainingGraph])
-#: Builders of graphs that need labels only, by name; registered by :func:`from_labels`.
-LABEL_GRAPHS: dict[str, Callable[..., TrainingGraph]] = {}
-
-
-def from_labels(builder: _Builder) -> _Builder:
-    """Register a builder of graphs from labels under its name."""
-    LABEL_GRAPHS[builder.__name__] = builder
-    return builder
 
 
 def is_missing(labels: Any) -> NDArray[np.bool_]:

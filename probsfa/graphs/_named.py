@@ -2,23 +2,26 @@
 
 import warnings
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from probsfa.graphs._combined import SampleWeightedGraph, SubsetGraph, check_sample_weight
-from probsfa.graphs._labels import LABEL_GRAPHS
-from probsfa.graphs._ordered import temporal
-from probsfa.graphs._sparse import default_neighbors, nearest_neighbors
 from probsfa.graphs.training_graph import TrainingGraph
 
 __all__ = [
+    "NAMED",
     "GraphBuilder",
+    "as_builder",
     "build_graph",
     "check_joined",
     "in_time",
+    "is_slow_feature_analysis",
+    "lag_of_differences",
+    "named",
     "needs_labels",
     "needs_rows",
     "reference_graph",
@@ -39,6 +42,9 @@ class GraphBuilder(BaseEstimator):
         Whether the graph is built from the values of the rows, not only from labels and lengths of sequences.
     in_time : bool
         Whether the graph depends on the order of the rows and on sequence boundaries.
+    lag_of_differences : int or None
+        Number of rows between the rows that an edge joins, for the graph of slow feature analysis; None for
+        other graphs.
     takes_sample_weight : bool
         Whether ``build`` accepts `sample_weight`; otherwise sample weights multiply the weights of the built
         graph.
@@ -47,6 +53,7 @@ class GraphBuilder(BaseEstimator):
     needs_labels: bool = False
     needs_rows: bool = True
     in_time: bool = False
+    lag_of_differences: int | None = None
     takes_sample_weight: bool = False
 
     @abstractmethod
@@ -88,39 +95,62 @@ class GraphBuilder(BaseEstimator):
 
 # ---- training graphs by name, built from the samples or their labels
 
+#: Builders by the name under which estimators accept them, with default settings.
+NAMED: dict[str, type[GraphBuilder]] = {}
 
-_WITH_SAMPLE_WEIGHT = ("clustered", "serial", "mixed")
-_NUMERIC_LABEL_GRAPHS = ("serial", "mixed", "sliding_window", "reordering")
-_GRAPHS_WITHOUT_LABELS = ("temporal", "nearest_neighbors")
+_Builder = TypeVar("_Builder", bound=type[GraphBuilder])
+
+
+def named(name: str) -> Callable[[_Builder], _Builder]:
+    """Return a decorator that registers a builder, all of whose settings have defaults, under a name."""
+
+    def register(builder: _Builder) -> _Builder:
+        NAMED[name] = builder
+        return builder
+
+    return register
+
+
+def as_builder(graph: Any) -> GraphBuilder | None:
+    """Return the builder of a graph given by name or as a builder; None for other graphs."""
+    if isinstance(graph, str) and graph in NAMED:
+        return NAMED[graph]()
+    return graph if isinstance(graph, GraphBuilder) else None
 
 
 def needs_labels(graph: Any) -> bool:
     """Return whether a graph given by name or as a builder is built from labels."""
-    if isinstance(graph, GraphBuilder):
-        return graph.needs_labels
-    return isinstance(graph, str) and graph in LABEL_GRAPHS
+    builder = as_builder(graph)
+    return builder is not None and builder.needs_labels
 
 
 def needs_rows(graph: Any) -> bool:
     """Return whether a graph is built from the values of the rows."""
-    if isinstance(graph, GraphBuilder):
-        return graph.needs_rows
-    named = isinstance(graph, str) and graph in ("temporal", *LABEL_GRAPHS)
-    return not (named or isinstance(graph, TrainingGraph))
+    builder = as_builder(graph)
+    return not isinstance(graph, TrainingGraph) if builder is None else builder.needs_rows
 
 
 def in_time(graph: Any) -> bool:
     """Return whether a graph given by name or as a builder depends on the order of the rows."""
-    return (
-        graph.in_time if isinstance(graph, GraphBuilder) else isinstance(graph, str) and graph == "temporal"
-    )
+    builder = as_builder(graph)
+    return builder is not None and builder.in_time
+
+
+def lag_of_differences(graph: Any) -> int | None:
+    """Return the lag if a graph given by name or as a builder joins rows as slow feature analysis does."""
+    builder = as_builder(graph)
+    return None if builder is None else builder.lag_of_differences
+
+
+def is_slow_feature_analysis(graph: Any) -> bool:
+    """Return whether the `graph` of an estimator with its own lag is None, or a name that means the same."""
+    return graph is None or (isinstance(graph, str) and lag_of_differences(graph) is not None)
 
 
 def reference_graph(graph: Any) -> Any:
     """Return the graph on which features are scored; see :meth:`GraphBuilder.reference`."""
-    if isinstance(graph, GraphBuilder):
-        return graph.reference()
-    return "reordering" if isinstance(graph, str) and graph in _NUMERIC_LABEL_GRAPHS else graph
+    builder = as_builder(graph)
+    return graph if builder is None else builder.reference()
 
 
 def _described(graph: Any) -> str:
@@ -142,8 +172,7 @@ def build_graph(
     Parameters
     ----------
     graph : TrainingGraph, str, GraphBuilder or callable
-        A name, "temporal", "nearest_neighbors" or one of `LABEL_GRAPHS`, means the graph with the default
-        settings; a callable is called with (X, y).
+        A name in `NAMED` means the graph with the default settings; a callable is called with (X, y).
     X : ndarray (N, D)
         Samples.
     y : array-like (N,), optional
@@ -164,26 +193,19 @@ def build_graph(
         built = _build_weighted(graph, X, y, lengths, check_sample_weight(sample_weight, len(X)))
     elif isinstance(graph, TrainingGraph):
         built = graph
-    elif isinstance(graph, GraphBuilder):
-        built = graph.build(X, y, lengths=lengths)
+    elif (builder := as_builder(graph)) is not None:
+        if isinstance(graph, str) and builder.needs_labels and y is None:
+            raise ValueError(f"graph={graph!r} requires y to be passed, but the target y is None.")
+        built = builder.build(X, y, lengths=lengths)
     elif callable(graph):
         built = graph(X, y)
         if not isinstance(built, TrainingGraph):
             raise ValueError(f"graph(X, y) must return a TrainingGraph; it returned {type(built).__name__}.")
-    elif not isinstance(graph, str) or graph not in (*_GRAPHS_WITHOUT_LABELS, *LABEL_GRAPHS):
+    else:
         raise ValueError(
             f"graph must be a TrainingGraph, a builder such as Serial(n_groups=20), a function of (X, y) "
-            f"that returns one, or one of {', '.join(map(repr, (*_GRAPHS_WITHOUT_LABELS, *LABEL_GRAPHS)))}; "
-            f"got {_described(graph)}."
+            f"that returns one, or one of {', '.join(map(repr, NAMED))}; got {_described(graph)}."
         )
-    elif graph == "temporal":
-        built = temporal(len(X), lengths=lengths)
-    elif graph == "nearest_neighbors":
-        built = nearest_neighbors(X, default_neighbors(len(X)))
-    elif y is None:
-        raise ValueError(f"graph={graph!r} requires y to be passed, but the target y is None.")
-    else:
-        built = LABEL_GRAPHS[graph](y)
     if built.n_vertices != len(X):
         raise ValueError(
             f"graph has {built.n_vertices} vertices; X has {len(X)} rows. Use a graph with one "
@@ -195,15 +217,13 @@ def build_graph(
 def _build_weighted(
     graph: Any, X: NDArray[np.float64], y: Any, lengths: Any, sample_weight: NDArray[np.float64]
 ) -> TrainingGraph:
-    named = isinstance(graph, str)
-    if in_time(graph) or not (named or isinstance(graph, GraphBuilder)):
+    builder = as_builder(graph)
+    if in_time(graph) or not (builder is not None or isinstance(graph, str)):
         return SampleWeightedGraph(build_graph(graph, X, y, lengths=lengths), sample_weight)
     rows = np.flatnonzero(sample_weight > 0)
     subset_labels, subset_weights = (None if y is None else np.asarray(y)[rows]), sample_weight[rows]
-    if isinstance(graph, GraphBuilder) and graph.takes_sample_weight:
-        built = graph.build(X[rows], subset_labels, sample_weight=subset_weights)  # type: ignore[call-arg]
-    elif subset_labels is not None and named and graph in _WITH_SAMPLE_WEIGHT:
-        built = LABEL_GRAPHS[graph](subset_labels, sample_weight=subset_weights)
+    if builder is not None and builder.takes_sample_weight:
+        built = builder.build(X[rows], subset_labels, sample_weight=subset_weights)  # type: ignore[call-arg]
     else:
         built = SampleWeightedGraph(build_graph(graph, X[rows], subset_labels), subset_weights)
     return built if len(rows) == len(X) else SubsetGraph(built, rows, len(X))

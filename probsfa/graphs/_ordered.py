@@ -13,7 +13,7 @@ from probsfa._arrays import as_float_array
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_lengths, check_positive
 from probsfa.graphs._combined import PermutedGraph
-from probsfa.graphs._labels import check_labels, from_labels, order_of_labels
+from probsfa.graphs._labels import check_labels, order_of_labels
 from probsfa.graphs._window import TiedWindowGraph, WindowGraph
 from probsfa.graphs.moments import CentredRows
 from probsfa.graphs.training_graph import IntArray, SparseWalk, TrainingGraph
@@ -124,7 +124,6 @@ class TemporalGraph(TrainingGraph):
 # ---- sample reordering: the samples sorted by label, treated as a time series
 
 
-@from_labels
 def reordering(y: Any) -> PermutedGraph:
     """Return the graph with an edge from every sample to the next in the order of the labels.
 
@@ -182,7 +181,6 @@ def reordering(y: Any) -> PermutedGraph:
 WindowWeights = ArrayLike | Callable[[FloatArray], ArrayLike]
 
 
-@from_labels
 def sliding_window(
     y: Any,
     half_width: int | None = None,
@@ -308,7 +306,6 @@ def check_window(
 # ---- ring: a periodic window over samples in the order of an angle
 
 
-@from_labels
 def ring(
     y: Any,
     period: float | None = None,

@@ -12,6 +12,7 @@ from probsfa.graphs._named import (
     GraphBuilder,
     build_graph,
     in_time,
+    named,
     needs_labels,
     needs_rows,
     reference_graph,
@@ -64,6 +65,7 @@ class _Weighted(_OfLabels):
         return self._function(self._labels(y), **self.get_params(deep=False), sample_weight=sample_weight)
 
 
+@named("serial")
 class Serial(_Weighted):
     """The serial graph of labels, to be built by an estimator; see :func:`probsfa.graphs.serial`.
 
@@ -94,6 +96,7 @@ class Serial(_Weighted):
         return Reordering()
 
 
+@named("mixed")
 class Mixed(_Weighted):
     """The mixed graph of labels, to be built by an estimator; see :func:`probsfa.graphs.mixed`.
 
@@ -114,6 +117,7 @@ class Mixed(_Weighted):
         return Reordering()
 
 
+@named("sliding_window")
 class SlidingWindow(_OfLabels):
     """The sliding window graph of labels, to be built; see :func:`probsfa.graphs.sliding_window`.
 
@@ -141,6 +145,7 @@ class SlidingWindow(_OfLabels):
         return Reordering()
 
 
+@named("ring")
 class Ring(_OfLabels):
     """The ring graph of angles, to be built; see :func:`probsfa.graphs.ring`.
 
@@ -168,12 +173,14 @@ class Ring(_OfLabels):
         return Ring(self.period, 1)
 
 
+@named("reordering")
 class Reordering(_OfLabels):
     """The reordering graph of labels, to be built; see :func:`probsfa.graphs.reordering`."""
 
     _function = staticmethod(reordering)
 
 
+@named("clustered")
 class Clustered(_Weighted):
     """The clustered graph of classes, to be built; see :func:`probsfa.graphs.clustered`.
 
@@ -312,6 +319,7 @@ class SemiSupervised(GraphBuilder):
         )
 
 
+@named("temporal")
 class Temporal(GraphBuilder):
     """The graph of neighbours in time, to be built; see :func:`probsfa.graphs.temporal`.
 
@@ -326,6 +334,11 @@ class Temporal(GraphBuilder):
 
     def __init__(self, lag: int = 1) -> None:
         self.lag = lag
+
+    @property
+    def lag_of_differences(self) -> int:  # type: ignore[override]
+        """Number of rows between joined rows."""
+        return self.lag
 
     def build(self, X: Any, y: Any = None, *, lengths: Any = None) -> TrainingGraph:
         """Return the graph of some rows in order."""
@@ -351,6 +364,7 @@ class Transition(_OfLabels):
         return transition(self._labels(y), self.lag, lengths)
 
 
+@named("nearest_neighbors")
 class NearestNeighbors(GraphBuilder):
     """The graph of nearest neighbours, to be built; see :func:`probsfa.graphs.nearest_neighbors`.
 

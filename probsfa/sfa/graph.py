@@ -16,8 +16,14 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._row_transformer import InvertibleTransformer, RowTransformer
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
-from probsfa.graphs._named import build_graph, check_joined, in_time, needs_labels, reference_graph
-from probsfa.graphs.builders import Temporal
+from probsfa.graphs._named import (
+    build_graph,
+    check_joined,
+    in_time,
+    lag_of_differences,
+    needs_labels,
+    reference_graph,
+)
 from probsfa.graphs.training_graph import GraphMoments, GraphSums, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander, check_overfitting, outputs_from, set_linear_map
@@ -429,14 +435,14 @@ def check_overfitting_in_time(
     Other graphs, and rows without an expansion, are not tested; see
     :func:`probsfa.sfa._expand.check_overfitting` for the arguments.
     """
-    of_time = isinstance(graph, Temporal) or (isinstance(graph, str) and graph == "temporal")
-    if of_time and not expander.is_identity:
+    lag = lag_of_differences(graph)
+    if lag is not None and not expander.is_identity:
         check_overfitting(
             sequences,
             expander,
             training,
             rank,
-            lag=graph.lag if isinstance(graph, Temporal) else 1,
+            lag=lag,
             rank_tol=rank_tol,
             remedy="Use a smaller expansion, fewer components, shrinkage, or more rows.",
             stacklevel=stacklevel + 1,

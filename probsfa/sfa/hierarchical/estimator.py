@@ -18,7 +18,7 @@ from probsfa._frames import lists_in_lists_out
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_option, check_sequences
 from probsfa.graphs import Temporal, TrainingGraph
-from probsfa.graphs._named import build_graph, check_joined, needs_rows
+from probsfa.graphs._named import build_graph, check_joined, is_slow_feature_analysis, needs_rows
 from probsfa.linalg import check_rank_tol
 from probsfa.sfa._shrinkage import labels_of_rows
 from probsfa.sfa.graph import ScoredOnGraph
@@ -249,7 +249,7 @@ class HierarchicalSFA(ScoredOnGraph):
     @property
     def _is_of_time(self) -> bool:
         """Return whether slowness is measured by differences over `lag` rows."""
-        return self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
+        return is_slow_feature_analysis(self.graph)
 
     @property
     def _n_features_out(self) -> int:

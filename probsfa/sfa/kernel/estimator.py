@@ -34,7 +34,7 @@ from probsfa._validation import (
     check_option,
     check_sequences,
 )
-from probsfa.graphs._named import build_graph
+from probsfa.graphs._named import build_graph, is_slow_feature_analysis
 from probsfa.graphs.training_graph import graph_moments
 from probsfa.linalg import check_rank_tol
 from probsfa.metrics import timescale
@@ -532,7 +532,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
     def _prepare(self, X: Any, y: Any, lengths: Any, *, hold_out: bool) -> _Prepared:
         """Validate the input, select the support vectors, and whiten."""
         self._check_parameters()
-        of_time = self.graph is None or (isinstance(self.graph, str) and self.graph == "temporal")
+        of_time = is_slow_feature_analysis(self.graph)
         sequences = check_sequences(
             self,
             X,

@@ -12,8 +12,9 @@ from sklearn.metrics import r2_score
 from probsfa._saving import Saved
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_estimator_type, check_positive
-from probsfa.graphs import ring, union
-from probsfa.graphs._labels import LABEL_GRAPHS, check_labels, label_groups
+from probsfa.graphs import ring, serial, sliding_window, union
+from probsfa.graphs._labels import check_labels, label_groups
+from probsfa.graphs._named import build_graph, needs_labels
 from probsfa.graphs.training_graph import TrainingGraph
 from probsfa.sfa.supervised.choice import Basis, Options, choose, first_minimum, folds_of_rows
 from probsfa.sfa.supervised.classifier import GaussianClassifier
@@ -425,7 +426,7 @@ class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
     def _graph_of(self) -> Any:
         if self.graph is None:
             name = "default" if self.period is None else "ring"
-        elif isinstance(self.graph, str) and self.graph in LABEL_GRAPHS:
+        elif isinstance(self.graph, str) and needs_labels(self.graph):
             name = self.graph
         else:
             return self.graph
@@ -456,8 +457,8 @@ class TargetGraph:
         if self.name == "ring":
             return ring(y, period=self.period)
         if self.name == "default":
-            return LABEL_GRAPHS["serial" if len(np.unique(y)) >= _MIN_LABELS else "sliding_window"](y)
-        return LABEL_GRAPHS[self.name](y)
+            return serial(y) if len(np.unique(y)) >= _MIN_LABELS else sliding_window(y)
+        return build_graph(self.name, np.empty((len(y), 0)), y)
 
 
 def _check_targets(y: Any) -> FloatArray:
