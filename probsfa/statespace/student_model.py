@@ -63,8 +63,8 @@ class StudentModel(LinearGaussianModel):
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters: that with Gaussian noise, and the degrees of freedom."""
-        return super().n_parameters + 1
+        """Number of free parameters: that with Gaussian noise, and those of its tails."""
+        return super().n_parameters + self.noise.n_parameters
 
     def _panel(self, sequences: Sequences) -> Panel:
         """Return packed rows, marked as not complete because their weights differ."""

@@ -16,6 +16,8 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood, smooth
 from probsfa.statespace.learning import robust
+from probsfa.statespace.learning.coordinates import Coordinates
+from probsfa.statespace.learning.options import Optimizer
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.student import MOST_DEGREES, StudentNoise
@@ -373,16 +375,17 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     monkeypatch.setattr(robust, "cell_moments", counted)
     monkeypatch.setattr(probsfa.statespace.student, "cell_moments", counted)
     noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
-    options = dict(tails=StudentNoise(), solver="auto", max_iter=200, tol=0.1)
-    result = robust.fit_robust(panel, Latents(1), noise, None, **options)
+    layout, optimizer = Coordinates(Latents(1), noise.variances, True), Optimizer("auto", 200, 0.1)
+    result = robust.fit_robust(panel, layout, noise, optimizer, tails=StudentNoise())
     assert result.converged and len(seen) + result.n_evaluations < 150
     tails = result.tails
     weights = infer_weights(result.params, panel, tails).weights.values
     taken, scales = robust.tails_of_cells_left_out(result.params, tails, weights, panel, noise)
     moved = np.log(np.append(scales / result.params.noise_variance, taken.shape / tails.shape))
     assert np.abs(moved).max() < 0.03
-    held = options | dict(start=result.params, hold_tails=True, tails=tails)
-    higher = robust.fit_robust(panel, Latents(1), noise, None, **held)
+    higher = robust.fit_robust(
+        panel, layout, noise, optimizer, tails=tails, start=result.params, hold_tails=True
+    )
     assert higher.log_likelihood == pytest.approx(result.log_likelihood, abs=0.1)
 
 
@@ -396,13 +399,10 @@ def test_interrupted_fit_keeps_the_best(rng):
     def fit(report=None):
         return robust.fit_robust(
             panel,
-            Latents(1),
+            Coordinates(Latents(1), noise.variances, True),
             noise,
-            None,
+            Optimizer("auto", 50, 1e-2),
             tails=StudentNoise(),
-            solver="auto",
-            max_iter=50,
-            tol=1e-2,
             report=report,
         )
 

@@ -12,7 +12,6 @@ from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.posterior import visit_moments
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
-    Limits,
     from_vector,
     imposed,
     to_vector,
@@ -31,7 +30,7 @@ from probsfa.statespace.learning.objective import (
     make_box,
     periodogram,
 )
-from probsfa.statespace.learning.options import Given
+from probsfa.statespace.learning.options import Given, Optimizer
 from probsfa.statespace.learning.quasi_newton import ascend
 from probsfa.statespace.learning.starts import (
     DAMPING_TIMES,
@@ -66,21 +65,14 @@ _STRENGTHS = (0.3, 0.03)
 
 def fit(
     panel: Panel,
-    latents: Latents,
+    layout: Coordinates,
     noise: Noise,
-    known_noise: FloatArray | None,
+    optimizer: Optimizer,
     *,
-    solver: str,
-    max_iter: int,
-    tol: float,
-    n_init: int = 1,
-    start: StateSpace | None = None,
-    ar1_noise: bool = False,
     given: Given | None = None,
-    limits: Limits | None = None,
+    start: StateSpace | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
-    one_start: bool = False,
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
@@ -91,54 +83,39 @@ def fit(
     ----------
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
-    latents : Latents
-        Numbers of latent processes of each kind.
+    layout : Coordinates
+        Layout of the free parameters. With AR(1) noise of columns, all parameters are those of the state
+        space.
     noise : Noise
-        Constraints and prior of the noise variances.
-    known_noise : ndarray of shape (D,), optional
-        Noise variances, if they are known.
-    solver : {"auto", "em", "lbfgs"}
-        Optimizer; "auto" is "lbfgs".
-    max_iter : int
-        Maximum number of likelihood evaluations.
-    tol : float
-        Expected gain at which to stop, in nats.
-    n_init : int, default=1
-        Number of complete runs; all but the first start at random, with `max_iter` evaluations each.
-    start : StateSpace, optional
-        Initial parameters, if they are known.
-    ar1_noise : bool, default=False
-        Whether each column has AR(1) noise; all parameters are then those of the state space.
+        Constraints and prior of the noise variances; known variances are its lower bounds.
+    optimizer : Optimizer
+        Settings of the optimizer.
     given : Given, optional
         Initial values of stochastic cycles and smooth processes.
-    limits : Limits, optional
-        Fixed parameters and ranges of periods.
+    start : StateSpace, optional
+        Initial parameters, if they are known.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
         Return expected statistics over all data, if the panel is only a sample to compute starts from.
-    one_start : bool, default=False
-        Whether a fit with AR(1) noise starts only from the model with white noise.
 
     Returns
     -------
     FitResult
         After a keyboard interrupt, with the best parameters so far.
     """
-    layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
-    whole = layout.with_ar1_noise if ar1_noise else layout
-    evaluate = CountedEStep(panel, max_iter, report, e_step)
-    evaluate.limits, evaluate.tol = whole.limits_of_states, tol
+    evaluate = CountedEStep(panel, optimizer.max_iter, report, e_step)
+    evaluate.limits, evaluate.tol = layout.limits_of_states, optimizer.tol
     evaluate.begin_with_prior(noise)
-    search = _Search(evaluate, noise, known_noise, solver, tol, given or Given())
+    search = _Search(evaluate, noise, optimizer, given or Given())
     # Matrices here have the size of the number of columns, too small for several threads.
     with one_blas_thread():
         if start is not None:
-            result = search.from_known(whole, start)
-        elif whole.holds:
-            result = search.from_held(whole, n_init)
+            result = search.from_known(layout, start)
+        elif layout.holds:
+            result = search.from_held(layout)
         else:
-            result = search.from_data(whole, n_init, one_start=one_start)
+            result = search.from_data(layout)
         # The objective includes the prior, the reported log-likelihood does not.
         prior = evaluate.log_prior(result.params)
         return result._replace(
@@ -158,21 +135,15 @@ class _Search:
         Expected statistics, within a limit.
     noise : Noise
         How the noise variances are learned.
-    known_noise : ndarray of shape (D,) or None
-        Noise variances, if they are known.
-    solver : {"auto", "em", "lbfgs"}
-        Optimizer.
-    tol : float
-        Expected gain at which to stop, in nats.
+    optimizer : Optimizer
+        Settings of the optimizer.
     given : Given
         Initial values of processes.
     """
 
     evaluate: CountedEStep
     noise: Noise
-    known_noise: FloatArray | None
-    solver: str
-    tol: float
+    optimizer: Optimizer
     given: Given
 
     @property
@@ -195,7 +166,7 @@ class _Search:
             begin = imposed(begin, layout.limits)
         return self.refined_from(layout, begin)
 
-    def from_held(self, layout: Coordinates, n_init: int) -> FitResult:
+    def from_held(self, layout: Coordinates) -> FitResult:
         """Maximise with some parameters fixed, from candidates in which their values are imposed."""
         limits = layout.limits
         assert limits is not None
@@ -205,19 +176,19 @@ class _Search:
         else:
             firsts = self.first_candidates(plain)
             firsts = [*self.refined_all(plain, firsts), *firsts]
-            firsts += self.random_candidates(plain, n_init - 1, firsts[0])
+            firsts += self.random_candidates(plain, firsts[0])
         made = [imposed(params, limits) for params in firsts]
         if layout.n_ar1_noise:
             made = [with_ar1_noise(params) for params in made]
         made = [self.conform(params, layout) for params in made]
         return self.from_candidates(layout, [*self.refined_all(layout, made), *made])
 
-    def from_data(self, layout: Coordinates, n_init: int, *, one_start: bool) -> FitResult:
+    def from_data(self, layout: Coordinates) -> FitResult:
         """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
         alone, most = layout.with_white_noise, self.evaluate.limit
         first = self.with_processes(alone) if alone.latents.n_others else self.from_first_candidates(alone)
         result = first
-        for other in self.random_candidates(alone, n_init - 1, first.params):
+        for other in self.random_candidates(alone, first.params):
             if result.status == "interrupted":
                 break
             self.evaluate.limit = self.evaluate.count + most
@@ -230,7 +201,7 @@ class _Search:
         # The best model with white noise need not be the best with AR(1) noise.
         for i, nested in enumerate([result] if first is result else [first, result]):
             self.evaluate.limit = self.evaluate.count + most
-            reached = self.with_ar1_noise(layout, nested, one_start=one_start)
+            reached = self.with_ar1_noise(layout, nested, one_start=self.optimizer.one_start)
             result = _better(result, reached) if i else reached
             if result.status == "interrupted":
                 break
@@ -311,16 +282,16 @@ class _Search:
 
     def conform(self, params: StateSpace, layout: Coordinates) -> StateSpace:
         """Return a candidate that satisfies the constraints of the layout."""
-        return conform(params, layout, self.noise, self.known_noise)
+        return conform(params, layout, self.noise)
 
     def first_candidates(self, layout: Coordinates) -> list[StateSpace]:
         """Return candidates with AR(1) factors, the closest to slow feature analysis first."""
         centred, offset = _centred(self.panel)
         return [self.conform(params, layout) for params in starts(centred, offset, layout.latents)]
 
-    def random_candidates(self, layout: Coordinates, n_starts: int, first: StateSpace) -> list[StateSpace]:
+    def random_candidates(self, layout: Coordinates, first: StateSpace) -> list[StateSpace]:
         """Return candidates with random AR(1) factors; other processes are those of the first fit."""
-        k = layout.latents.n_components
+        k, n_starts = layout.latents.n_components, self.optimizer.n_init - 1
         if n_starts == 0 or k == 0:
             return []
         others = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
@@ -453,9 +424,11 @@ class _Search:
         ranked = self.ranked(candidates)
         if impute_missing:
             ranked = self.refined_with_imputed(layout, ranked)
-        if self.solver == "em":
+        if self.optimizer.solver == "em":
             best = ranked[0]
-            return fit_em(self.evaluate, best.params, self.noise, self.tol, best.stats, layout.loaded)
+            return fit_em(
+                self.evaluate, best.params, self.noise, self.optimizer.tol, best.stats, layout.loaded
+            )
         return self.best_of(layout, ranked)
 
     def ranked(self, candidates: list[StateSpace]) -> list["_RankedStart"]:
@@ -521,7 +494,9 @@ class _Search:
                 params, stats = warm_up(
                     evaluate, params, stats, self.noise, _EM_STEPS, _EM_WORTH, layout.loaded
                 )
-                results.append(fit_quasi_newton(evaluate, layout, params, self.noise, self.tol, stats))
+                results.append(
+                    fit_quasi_newton(evaluate, layout, params, self.noise, self.optimizer.tol, stats)
+                )
             finally:
                 evaluate.limit = limit
             if results[-1].status == "interrupted":
@@ -530,7 +505,7 @@ class _Search:
         if results[-1].status == "interrupted":
             best = best._replace(status="interrupted")
         elif best.status == "max_iter" and not evaluate.exhausted:
-            finished = fit_quasi_newton(evaluate, layout, best.params, self.noise, self.tol)
+            finished = fit_quasi_newton(evaluate, layout, best.params, self.noise, self.optimizer.tol)
             best = finished._replace(history=(*best.history, *finished.history[1:]))
         return best._replace(n_evaluations=evaluate.count)
 
@@ -538,10 +513,10 @@ class _Search:
         """Maximise the exact log-likelihood from one candidate."""
         evaluate, noise = self.evaluate, self.noise
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
-        if self.solver == "em":
-            return fit_em(evaluate, start, noise, self.tol, loaded=layout.loaded)
+        if self.optimizer.solver == "em":
+            return fit_em(evaluate, start, noise, self.optimizer.tol, loaded=layout.loaded)
         params, stats = warm_up(evaluate, start, evaluate(start), noise, _EM_STEPS, _EM_WORTH, layout.loaded)
-        return fit_quasi_newton(evaluate, layout, params, noise, self.tol, stats)
+        return fit_quasi_newton(evaluate, layout, params, noise, self.optimizer.tol, stats)
 
 
 class _RankedStart(NamedTuple):
@@ -590,12 +565,10 @@ def _centred(panel: Panel, params: StateSpace | None = None) -> tuple[list[Float
     return sequences, offset
 
 
-def conform(
-    params: StateSpace, layout: Coordinates, noise: Noise, known_noise: FloatArray | None
-) -> StateSpace:
+def conform(params: StateSpace, layout: Coordinates, noise: Noise) -> StateSpace:
     """Return a start that satisfies the constraints of the layout."""
     variance = np.maximum(params.noise_variance, noise.floor)
-    known = variance if known_noise is None else known_noise
+    known = variance if noise.variances.n_free else noise.floor
     variance = noise.variances.of_columns(noise.variances.means(variance), known)
     within = within_range(params, evenly_sampled=layout.evenly_sampled)
     return within.replace(noise_variance=noise.with_held(variance))

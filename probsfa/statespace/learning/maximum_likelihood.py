@@ -36,7 +36,13 @@ from probsfa.statespace.learning.objective import (
     Report,
     refinement_report,
 )
-from probsfa.statespace.learning.options import FitOptions, check_bytes, check_identified, gain_worth_filling
+from probsfa.statespace.learning.options import (
+    FitOptions,
+    Optimizer,
+    check_bytes,
+    check_identified,
+    gain_worth_filling,
+)
 from probsfa.statespace.learning.robust import clipped, fit_robust, repetitive_columns
 from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise import HeavyTails
@@ -394,6 +400,14 @@ class FitProblem(NamedTuple):
         return self.options.limits(self.scale, self.time_unit, evenly_sampled=even)
 
     @property
+    def optimizer(self) -> Optimizer:
+        """Settings of the optimizer."""
+        asked = self.options
+        return Optimizer(
+            asked.solver, asked.max_iter, self.tol, asked.n_init, one_start=bool(self.about_size)
+        )
+
+    @property
     def integrates_ar1_noise(self) -> bool:
         """Whether AR(1) noise is integrated out: for many columns, if all factors are AR(1)."""
         options, observations = self.options, self.observations
@@ -636,25 +650,15 @@ def maximise(
     optimize = (
         partial(fit_robust, tails=options.tails)
         if options.tails is not None
-        else partial(
-            fit,
-            e_step=observations.e_step,
-            one_start=bool(problem.about_size),
-        )
+        else partial(fit, e_step=observations.e_step)
     )
     result = optimize(
         observations.panel,
-        options.latents,
+        problem.layout,
         problem.learned_noise,
-        options.known_noise(problem.scale),
-        solver=options.solver,
-        max_iter=options.max_iter,
-        tol=problem.tol,
-        n_init=options.n_init,
-        start=None if start is None else start.state_space,
-        ar1_noise=options.has_ar1_noise,
+        problem.optimizer,
         given=options.given(problem.time_unit, evenly_sampled=even),
-        limits=problem.limits,
+        start=None if start is None else start.state_space,
         report=None if report is None else _InDataUnits(report, problem.log_volume),
     )
     return result._replace(params=result.params.with_ar1_noise_apart()) if options.has_ar1_noise else result
@@ -668,16 +672,8 @@ def _maximise_integrated(problem: FitProblem, start: StateSpace | None, report: 
     if start is None:
         # Maximum number of likelihood evaluations of the white-noise fit from which integrated AR(1) noise is
         # fitted.
-        white = fit(
-            panel,
-            options.latents,
-            noise,
-            None,
-            solver=options.solver,
-            max_iter=min(options.max_iter, 15),
-            tol=problem.tol,
-            report=in_data_units,
-        )
+        optimizer = problem.optimizer._replace(max_iter=min(options.max_iter, 15), n_init=1)
+        white = fit(panel, problem.layout.with_white_noise, noise, optimizer, report=in_data_units)
         if white.status == "interrupted":
             silent = np.zeros(scale.size)
             return white._replace(params=white.params.replace(memory_decay=silent, memory_scale=silent))

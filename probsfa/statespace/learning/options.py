@@ -26,7 +26,15 @@ from probsfa.statespace.processes import Process
 from probsfa.statespace.processes.options import DURATIONS, ProcessOptions
 from probsfa.statespace.processes.rhythm import Rhythm
 
-__all__ = ["FitOptions", "Given", "ProcessOptions", "check_bytes", "check_identified", "gain_worth_filling"]
+__all__ = [
+    "FitOptions",
+    "Given",
+    "Optimizer",
+    "ProcessOptions",
+    "check_bytes",
+    "check_identified",
+    "gain_worth_filling",
+]
 
 #: Names in `fixed` and their numbers of dimensions. An entry is a value, or None if it is learned.
 FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
@@ -182,6 +190,30 @@ class Given(NamedTuple):
 
     frequencies: FloatArray | None = None
     processes: Mapping[type[Process], Process] = MappingProxyType({})
+
+
+class Optimizer(NamedTuple):
+    """Settings of the optimization of standardised data.
+
+    Attributes
+    ----------
+    solver : {"auto", "em", "lbfgs"}
+        Optimizer; "auto" is "lbfgs".
+    max_iter : int
+        Maximum number of likelihood evaluations.
+    tol : float
+        Expected gain at which to stop, in nats.
+    n_init : int, default=1
+        Number of complete runs; all but the first start at random, with `max_iter` evaluations each.
+    one_start : bool, default=False
+        Whether a fit with AR(1) noise starts only from the model with white noise.
+    """
+
+    solver: str
+    max_iter: int
+    tol: float
+    n_init: int = 1
+    one_start: bool = False
 
 
 @dataclass(frozen=True)

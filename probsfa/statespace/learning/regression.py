@@ -285,16 +285,11 @@ class _Joint:
             hold = tails is not None and not tails.by_row
             return fit_robust(
                 self.panel_at(b),
-                options.latents,
+                self.problem.layout,
                 noise,
-                options.known_noise(self.problem.scale),
+                self.problem.optimizer._replace(max_iter=limit),
                 tails=tails if tails is not None and hold else first,
-                solver=options.solver,
-                max_iter=limit,
-                tol=tol,
                 start=params,
-                ar1_noise=options.has_ar1_noise,
-                limits=self.problem.limits,
                 report=self.report,
                 hold_tails=hold,
             )

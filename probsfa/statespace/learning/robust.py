@@ -34,7 +34,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.gross_outliers import MAD, distance_from_adjacent, robust_spread
-from probsfa.statespace.learning.coordinates import Coordinates, Limits, imposed
+from probsfa.statespace.learning.coordinates import Coordinates, imposed
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fit import conform, fit
 from probsfa.statespace.learning.objective import (
@@ -45,12 +45,12 @@ from probsfa.statespace.learning.objective import (
     fit_quasi_newton,
     rounding,
 )
-from probsfa.statespace.learning.options import Given
+from probsfa.statespace.learning.options import Given, Optimizer
 from probsfa.statespace.noise import HeavyTails, NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.tails import LeftOut
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import Latents, StateSpace
+from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.student import (
     Weights,
     bound_at,
@@ -181,19 +181,13 @@ class _State:
 
 def fit_robust(
     panel: Panel,
-    latents: Latents,
+    layout: Coordinates,
     noise: Noise,
-    known_noise: FloatArray | None,
+    optimizer: Optimizer,
     *,
     tails: HeavyTails,
-    solver: str,
-    max_iter: int,
-    tol: float,
-    n_init: int = 1,
-    start: StateSpace | None = None,
-    ar1_noise: bool = False,
     given: Given | None = None,
-    limits: Limits | None = None,
+    start: StateSpace | None = None,
     report: Report | None = None,
     hold_tails: bool = False,
 ) -> FitResult:
@@ -203,12 +197,12 @@ def fit_robust(
     ----------
     panel : Panel
         Packed observations; the bulk of each column has mean near zero and variance near one.
-    latents, noise, known_noise, solver, tol, n_init, start, ar1_noise, given, limits, report
+    layout, noise, given, start, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
+    optimizer : Optimizer
+        Settings of the initial Gaussian fit, and again of the robust fit.
     tails : HeavyTails
         Noise with the initial shape.
-    max_iter : int
-        Maximum number of posterior evaluations of the initial Gaussian fit, and again of the robust fit.
     hold_tails : bool, default=False
         Whether to hold the shape fixed, together with the scales of `start`, which is then required.
 
@@ -218,8 +212,6 @@ def fit_robust(
         Includes the noise. After a KeyboardInterrupt it is the best result so far. Its
         log-likelihood is the lower bound, without the prior.
     """
-    layout = Coordinates(latents, noise.variances, panel.evenly_sampled, limits=limits)
-    layout = layout.with_ar1_noise if ar1_noise else layout
     if noise.variances.separate:
         least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, least))
@@ -228,26 +220,14 @@ def fit_robust(
     cleaned = panel
     if start is None:
         cleaned = _without_suspects(panel)
-        gaussian = fit(
-            cleaned,
-            latents,
-            noise,
-            known_noise,
-            solver=solver,
-            max_iter=max_iter,
-            tol=tol,
-            n_init=n_init,
-            ar1_noise=ar1_noise,
-            given=given,
-            limits=limits,
-            report=report,
-        )
+        gaussian = fit(cleaned, layout, noise, optimizer, given=given, report=report)
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
-        params = conform(start, layout, noise, known_noise)
-        params = params if limits is None or ar1_noise else imposed(params, limits)
+        params = conform(start, layout, noise)
+        if layout.limits is not None and not layout.n_ar1_noise:
+            params = imposed(params, layout.limits)
     e_step = _WeightedEStep(panel)
-    evaluate = CountedEStep(panel, count + max_iter, report, e_step)
+    evaluate = CountedEStep(panel, count + optimizer.max_iter, report, e_step)
     evaluate.count, evaluate.limits = count, layout.limits_of_states
     evaluate.begin_with_prior(noise)
     with one_blas_thread():
@@ -255,14 +235,14 @@ def fit_robust(
             weights = np.array(cleaned.mask[:])
         else:
             weights = infer_weights(params, panel, tails).weights.values
-        run = _Alternation(evaluate, e_step, layout, noise, solver, tol)
+        run = _Alternation(evaluate, e_step, layout, noise, optimizer.solver, optimizer.tol)
         if hold:
             run = run.at_tails()
             evaluate.begin_with_prior(run.noise)
         state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=hold)
         result, state = run(state, interrupted)
         if not (tails.by_row or hold):
-            result = _with_tails_of_cells_left_out(run, result, state, max_iter)
+            result = _with_tails_of_cells_left_out(run, result, state, optimizer.max_iter)
         return result
 
 

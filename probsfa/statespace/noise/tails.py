@@ -49,12 +49,15 @@ class HeavyTails(ABC):
         Whether all values of a row share one weight; otherwise each value has its own.
     shapes : tuple of float
         Limits of the shape; at the upper one noise is practically normal.
+    n_parameters : int
+        Number of estimated parameters: the shape.
     quantities : tuple of Quantity
         Fitted attributes of estimators, the shape first.
     """
 
     by_row: bool
     shapes: ClassVar[tuple[float, float]]
+    n_parameters: ClassVar[int] = 1
     quantities: ClassVar[tuple[Quantity, ...]]
 
     @property
