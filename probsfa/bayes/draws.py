@@ -62,8 +62,8 @@ class StructuralDraws(NamedTuple):
     memory_scale: Any = _NONE
 
     def of_kind(self, kind: type[Process]) -> list[Any]:
-        """Return the arrays of the processes of a kind."""
-        return [getattr(self, name) for name in kind.names.values()]
+        """Return the arrays of the processes of a kind; empty ones for kinds without priors."""
+        return [getattr(self, name, _NONE) for name in kind.names.values()]
 
     @property
     def others(self) -> Latents:

@@ -17,6 +17,7 @@ from sklearn.neighbors import NearestCentroid
 from sklearn.pipeline import Pipeline
 
 from probsfa import graphs
+from probsfa.graphs._named import NAMED
 from probsfa.sfa import GraphSFA, GraphSFARegressor, HierarchicalSFA, Layer
 from tests.tolerances import EXACT
 
@@ -264,3 +265,11 @@ def test_features_are_scored_on_one_graph_whatever_the_settings(graph):
     else:
         fitted.set_params(**{f"graph__{name}": 8})
     assert fitted.score(X, labels) == before
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_graph_by_name_is_its_builder_with_default_settings(name):
+    """The same graph, and the same score."""
+    one, other = (GraphSFA(1, graph=graph).fit(X, Y % 5) for graph in (name, NAMED[name]()))
+    np.testing.assert_allclose(one.transform(X), other.transform(X), atol=EXACT)
+    assert one.score(X, Y % 5) == pytest.approx(other.score(X, Y % 5), abs=EXACT)

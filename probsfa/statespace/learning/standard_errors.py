@@ -133,7 +133,7 @@ class StandardErrors(_Errors):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the parameters of the model that have standard errors, in the order of the table."""
+        """Names of the parameters of the model that have standard errors."""
         return tuple(name for name in _NAMED if name in self._estimates)
 
     def interval(self, name: str, level: float = 0.95) -> Interval:

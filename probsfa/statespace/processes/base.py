@@ -122,7 +122,8 @@ class Process(ABC):
     longest_steps : tuple of float
         Longest optimizer step in each coordinate.
     names : dict of str
-        Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`.
+        Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`; in files all
+        values are positive.
     label : str
         Prefix of the names of states.
     quantities : tuple of Quantity
@@ -143,6 +144,13 @@ class Process(ABC):
     names: ClassVar[dict[str, str]]
     label: ClassVar[str]
     quantities: ClassVar[tuple[Quantity, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Raise a TypeError if a field of the kind has the name of a method or property of this class."""
+        super().__init_subclass__(**kwargs)
+        taken = [name for name in cls.names if name in vars(Process)] if hasattr(cls, "names") else []
+        if taken:
+            raise TypeError(f"{cls.__name__} has the field {taken[0]!r}, the name of a method of Process.")
 
     # ------------------------------------------------------------------------- abstract methods
 
