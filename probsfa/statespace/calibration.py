@@ -33,9 +33,9 @@ from probsfa.statespace.held_out_values import standard_errors
 __all__ = ["Calibration", "HeldOut", "calibrate", "distance_to_observed", "small_sample_factors"]
 
 # Nominal coverage at which intervals are calibrated.
-_LEVEL = 0.9
+_NOMINAL_COVERAGE = 0.9
 # Minimum number of gaps in a class of distances, for an estimate of the standard error of the coverage.
-_FEWEST_GAPS = 8
+_MIN_GAPS = 8
 
 
 class Calibration(NamedTuple):
@@ -111,7 +111,7 @@ def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
     """
     n = np.maximum(np.asarray(counts, dtype=float), 1.0)
     degrees = np.maximum(n - n_parameters, 2.0)
-    tails = stdtrit(degrees, 0.5 + 0.5 * _LEVEL) / ndtri(0.5 + 0.5 * _LEVEL)
+    tails = stdtrit(degrees, 0.5 + 0.5 * _NOMINAL_COVERAGE) / ndtri(0.5 + 0.5 * _NOMINAL_COVERAGE)
     used = np.minimum(n_parameters, n)
     return np.asarray(tails * np.sqrt((1.0 + used / n) * np.maximum(n / degrees, 1.0)))
 
@@ -136,9 +136,9 @@ def distance_to_observed(sequences: Sequences, time_unit: float) -> FloatArray:
         times = sequences.times / time_unit
     distances = np.empty(sequences.values.shape)
     for part in sequences.slices:
-        t, seen = times[part, None], sequences.mask[part]
-        before = np.maximum.accumulate(np.where(seen, t, -np.inf), axis=0)
-        after = np.minimum.accumulate(np.where(seen, t, np.inf)[::-1], axis=0)[::-1]
+        t, observed = times[part, None], sequences.mask[part]
+        before = np.maximum.accumulate(np.where(observed, t, -np.inf), axis=0)
+        after = np.minimum.accumulate(np.where(observed, t, np.inf)[::-1], axis=0)[::-1]
         distances[part] = np.minimum(t - before, after - t)
     return distances
 
@@ -167,7 +167,7 @@ def calibrate(held_out: HeldOut, small_sample: FloatArray) -> Calibration:
     members = np.zeros_like(known)
     for one in range(last, -1, -1):
         members = members | (known & (octave == one))
-        if np.unique(held_out.gaps[members]).size < _FEWEST_GAPS:
+        if np.unique(held_out.gaps[members]).size < _MIN_GAPS:
             continue
         distances.append(float(np.exp(np.mean(log_distance[members]))))
         scores = np.abs(held_out.errors[members]) / held_out.std[members]
@@ -180,15 +180,18 @@ def calibrate(held_out: HeldOut, small_sample: FloatArray) -> Calibration:
 
 def _factor(scores: FloatArray, gaps: NDArray[np.int64]) -> float:
     """Return the factor with which intervals cover the nominal part of the scores, shrunk towards one."""
-    limit = float(ndtri(0.5 + 0.5 * _LEVEL))
-    estimate = float(np.quantile(scores, _LEVEL))
+    limit = float(ndtri(0.5 + 0.5 * _NOMINAL_COVERAGE))
+    estimate = float(np.quantile(scores, _NOMINAL_COVERAGE))
     if estimate <= 0.0:
         return 1.0
     covered = (scores <= estimate).astype(float)
     error = max(
-        float(standard_errors(covered[None], gaps)[0]), np.sqrt(_LEVEL * (1.0 - _LEVEL) / scores.size)
+        float(standard_errors(covered[None], gaps)[0]),
+        np.sqrt(_NOMINAL_COVERAGE * (1.0 - _NOMINAL_COVERAGE) / scores.size),
     )
-    low, high = np.quantile(scores, [max(_LEVEL - error, 0.0), min(_LEVEL + error, 1.0)])
+    low, high = np.quantile(
+        scores, [max(_NOMINAL_COVERAGE - error, 0.0), min(_NOMINAL_COVERAGE + error, 1.0)]
+    )
     if low <= 0.0:
         return 1.0
     half_width = 0.5 * np.log(high / low)

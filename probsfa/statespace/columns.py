@@ -26,7 +26,7 @@ __all__ = [
 # Number of rows per block.
 _BLOCK_ROWS = 65_536
 # Number of rows from which the resolution is computed, and of their segments; sorting more rows is slow.
-_RESOLUTION_ROWS, _RESOLUTION_SEGMENTS = 20_000, 8
+_N_RESOLUTION_ROWS, _N_RESOLUTION_SEGMENTS = 20_000, 8
 
 
 class ColumnMoments(NamedTuple):
@@ -98,14 +98,14 @@ def column_moments(part: Sequences) -> ColumnMoments:
 
 
 def _moments_of_block(values: FloatArray) -> ColumnMoments:
-    seen = ~np.isnan(values)
-    counts = seen.sum(axis=0).astype(np.float64)
+    observed = ~np.isnan(values)
+    counts = observed.sum(axis=0).astype(np.float64)
     # The first observed value of each column: sums about it are accurate at a large offset.
-    origin = values[np.argmax(seen, axis=0), np.arange(values.shape[1])]
+    origin = values[np.argmax(observed, axis=0), np.arange(values.shape[1])]
     origin = np.where(counts > 0, origin, 0.0)
-    deviation = np.where(seen, values - origin, 0.0)
+    deviation = np.where(observed, values - origin, 0.0)
     offset = deviation.sum(axis=0) / np.maximum(counts, 1.0)
-    scatter = np.sum(np.where(seen, deviation - offset, 0.0) ** 2, axis=0)
+    scatter = np.sum(np.where(observed, deviation - offset, 0.0) ** 2, axis=0)
     return ColumnMoments(counts, origin, offset, scatter, ())
 
 
@@ -150,18 +150,18 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
         In squared units of the data.
     """
     n_rows = sequences.n_rows
-    length = -(-min(n_rows, _RESOLUTION_ROWS) // _RESOLUTION_SEGMENTS)
-    first = np.unique(np.linspace(0, n_rows - length, _RESOLUTION_SEGMENTS).astype(int))
+    length = -(-min(n_rows, _N_RESOLUTION_ROWS) // _N_RESOLUTION_SEGMENTS)
+    first = np.unique(np.linspace(0, n_rows - length, _N_RESOLUTION_SEGMENTS).astype(int))
     rows = sequences.values[np.unique(first[:, None] + np.arange(length))]
     out = np.zeros(sequences.n_features)
     for j, column in enumerate(rows.T):
-        seen = column[~np.isnan(column)]
-        if seen.size < 3:
+        observed = column[~np.isnan(column)]
+        if observed.size < 3:
             continue
-        steps = np.diff(np.unique(seen))
+        steps = np.diff(np.unique(observed))
         # Smaller steps imply less than the smallest noise variance allowed.
-        steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(seen)]
-        errors = seen[1:-1] - 0.5 * (seen[:-2] + seen[2:])
+        steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(observed)]
+        errors = observed[1:-1] - 0.5 * (observed[:-2] + observed[2:])
         if steps.size:
             # The result is at most this fraction of the noise variance that explains the error of linear
             # interpolation. If a column has few levels and changes rarely, interpolation has nearly no error,
@@ -179,7 +179,7 @@ def listed(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
 
 # Distance below zero from which negative values are reported, in standard deviations of the column: clipping
 # values that are closer changes little.
-_NOTICEABLE = 0.1
+_MIN_NEGATIVE_DISTANCE = 0.1
 
 
 def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArray:
@@ -195,7 +195,7 @@ def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArra
     missing = np.isnan(observed)
     columns = np.flatnonzero(~np.any(observed < 0.0, axis=0) & ~missing.all(axis=0))
     found = np.zeros(observed.shape, dtype=bool)
-    limits = -_NOTICEABLE * np.nanstd(observed[:, columns], axis=0)
+    limits = -_MIN_NEGATIVE_DISTANCE * np.nanstd(observed[:, columns], axis=0)
     found[:, columns] = missing[:, columns] & (imputed[:, columns] < limits)
     return found
 
@@ -205,10 +205,10 @@ def unexpectedly_negative(observed: FloatArray, imputed: FloatArray) -> BoolArra
 # Columns of events or counts, for which Gaussian noise is not appropriate.
 
 # Minimum number of values: fewer may be integers by chance or by rounding.
-_FEWEST_CELLS = 50
+_MIN_VALUES = 50
 # A column of integers is treated as counts if it has at most this many different values, or at least this
 # share of zeros.
-_MOST_VALUES, _SHARE_OF_ZEROS = 20, 0.25
+_MAX_DISTINCT_VALUES, _MIN_SHARE_OF_ZEROS = 20, 0.25
 
 
 def looks_counted(column: FloatArray) -> bool:
@@ -217,11 +217,13 @@ def looks_counted(column: FloatArray) -> bool:
     These are nonnegative integers with few different values or many zeros. A constant column is not counted.
     """
     cells = column[~np.isnan(column)]
-    for part in (cells[:_FEWEST_CELLS], cells):  # the first values usually show that a column is not counted
-        if len(part) < _FEWEST_CELLS or np.any(part < 0.0) or np.any(part != np.rint(part)):
+    for part in (cells[:_MIN_VALUES], cells):  # the first values usually show that a column is not counted
+        if len(part) < _MIN_VALUES or np.any(part < 0.0) or np.any(part != np.rint(part)):
             return False
     different = len(np.unique(cells))
-    return different > 1 and (different <= _MOST_VALUES or np.mean(cells == 0.0) >= _SHARE_OF_ZEROS)
+    return different > 1 and (
+        different <= _MAX_DISTINCT_VALUES or np.mean(cells == 0.0) >= _MIN_SHARE_OF_ZEROS
+    )
 
 
 def counts_sentence(sequences: Sequences) -> str:
@@ -277,11 +279,11 @@ def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np
     -------
     Correlations
     """
-    seen = ~np.isnan(errors)
-    counts = seen.sum(axis=0).astype(np.float64)
+    observed = ~np.isnan(errors)
+    counts = observed.sum(axis=0).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        mean = np.where(seen, errors, 0.0).sum(axis=0) / counts
-        centred = np.where(seen, errors - mean, 0.0)
+        mean = np.where(observed, errors, 0.0).sum(axis=0) / counts
+        centred = np.where(observed, errors - mean, 0.0)
         power = np.sum(centred**2, axis=0) / counts
         which = np.repeat(np.arange(len(lengths)), lengths)
         values = np.full((len(lags), errors.shape[1]), np.nan)
@@ -290,6 +292,6 @@ def autocorrelation(errors: FloatArray, lengths: Sequence[int], lags: NDArray[np
             if lag >= len(errors):
                 continue
             within = (which[lag:] == which[:-lag])[:, None]
-            pairs[i] = np.sum(seen[lag:] & seen[:-lag] & within, axis=0)
+            pairs[i] = np.sum(observed[lag:] & observed[:-lag] & within, axis=0)
             values[i] = np.sum(centred[lag:] * centred[:-lag] * within, axis=0) / (pairs[i] * power)
     return Correlations(np.asarray(lags), values, pairs, counts)

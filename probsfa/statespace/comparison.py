@@ -50,14 +50,14 @@ def predict_held_out(
     rows, _ = np.nonzero(here)
     # Missing blocks of several columns that begin in the same row are not independent, and have the same
     # number.
-    begin = np.full(hidden.group.max() + 1, len(here))
-    np.minimum.at(begin, hidden.group[here], rows)
+    start = np.full(hidden.group.max() + 1, len(here))
+    np.minimum.at(start, hidden.group[here], rows)
     factors = _small_sample(model, rest.mask)
     return HeldOut(
         ((filled.values - values) / units)[here],
         (filled.std * factors / units)[here],
         distance_to_observed(rest, model.fitted.time_unit)[here],
-        begin[hidden.group[here]],
+        start[hidden.group[here]],
     )
 
 

@@ -172,11 +172,11 @@ def with_exog(
                 "exog must be a list with one array for each sequence, each with the rows of the sequence "
                 "and then the rows of the forecast."
             )
-        whole = _numbers(exog, "exog", names)
-        if len(whole) != sequences.n_rows:
-            raise ValueError(f"exog must have {sequences.n_rows} rows, as X has; got {len(whole)}.")
-        parts = [whole[rows] for rows in sequences.slices]
-        after = [whole[:0] for _ in parts]
+        full = _numbers(exog, "exog", names)
+        if len(full) != sequences.n_rows:
+            raise ValueError(f"exog must have {sequences.n_rows} rows, as X has; got {len(full)}.")
+        parts = [full[rows] for rows in sequences.slices]
+        after = [full[:0] for _ in parts]
     else:
         for i, (n, one) in enumerate(zip(sequences.lengths, following, strict=True)):
             given = exog[i] if several else exog
@@ -260,8 +260,8 @@ def check_identified(sequences: Sequences, names: tuple[str, ...]) -> None:
         )
         raise ValueError(f"exog has the column {names[bad]!r}, which is {what}. Leave it out.")
     for j in range(sequences.n_features):
-        seen = sequences.mask[:, j]
-        bad = None if seen.all() else _collinear(sequences.exog[seen])
+        observed = sequences.mask[:, j]
+        bad = None if observed.all() else _collinear(sequences.exog[observed])
         if bad is not None:
             called = "" if sequences.feature_names is None else f" ({sequences.feature_names[j]!r})"
             raise ValueError(
@@ -353,8 +353,8 @@ def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, ho
     """
     import pandas as pd
 
-    index, when = _labels_and_times(times)
-    stamps = _stamps(when)
+    index, times_of_rows = _labels_and_times(times)
+    stamps = _stamps(times_of_rows)
     columns: dict[str, FloatArray] = {}
     for term in terms:
         check_option("terms", term, ("hour", "weekday", "weekend", "month"))
@@ -442,12 +442,12 @@ def harmonics(times: Any, period: Any, n: int = 1) -> Any:
     index, numbers, dated = _elapsed(times)
     number = isinstance(period, (int, float, np.integer, np.floating))
     if dated == number:
-        wanted = (
+        requested = (
             "a duration such as '24h', because times are dates"
             if dated
             else "a number, because times are numbers"
         )
-        raise ValueError(f"period must be {wanted}; got {period!r}.")
+        raise ValueError(f"period must be {requested}; got {period!r}.")
     length = seconds_of(period, "period") if dated else float(period)
     if not length > 0.0:
         raise ValueError(f"period must be positive; got {period!r}.")
@@ -462,9 +462,9 @@ def _elapsed(times: Any) -> tuple[Any, FloatArray, bool]:
     """Return labels of rows, seconds since 2000 or numbers, and whether the times are dates."""
     import pandas as pd
 
-    index, when = _labels_and_times(times)
-    if isinstance(when, pd.DatetimeIndex | pd.PeriodIndex):
-        since = _stamps(when).tz_localize(None) - pd.Timestamp(2000, 1, 1)
+    index, times_of_rows = _labels_and_times(times)
+    if isinstance(times_of_rows, pd.DatetimeIndex | pd.PeriodIndex):
+        since = _stamps(times_of_rows).tz_localize(None) - pd.Timestamp(2000, 1, 1)
         return index, np.asarray(since / pd.Timedelta(seconds=1), dtype=np.float64), True
-    numbers = as_float_array(when.to_numpy(), "times")
+    numbers = as_float_array(times_of_rows.to_numpy(), "times")
     return (index if hasattr(times, "iloc") else pd.RangeIndex(len(numbers))), numbers, False

@@ -21,7 +21,7 @@ from probsfa.statespace.calibration import HeldOut
 from probsfa.statespace.comparison import calibrated, predict_held_out, scores, worse_columns
 from probsfa.statespace.growth import enlarged
 from probsfa.statespace.held_out_values import (
-    SLIGHT,
+    EQUALITY_TOL,
     HeldOutValues,
     hide_for_choice,
     standard_errors,
@@ -195,7 +195,7 @@ def _without_outliers(
         held_out = predict_held_out(model, rest, hidden, rows.values, units)
         means.append(float(np.mean(scores(held_out, _LARGEST_SCORE))))
     of_all, cleaner = models
-    if not means[1] < (1.0 - SLIGHT) * means[0]:
+    if not means[1] < (1.0 - EQUALITY_TOL) * means[0]:
         return None, of_all
     assert isinstance(cleaner, OutlierModel)
     cleaned = cleaner.cleaned(data.sequences)
@@ -311,7 +311,7 @@ class _Comparison:
             if self.interrupted is not None:
                 return
             last = len(self.candidates) - 1
-            if self.means[last] < (1.0 - SLIGHT) * self.means[best]:
+            if self.means[last] < (1.0 - EQUALITY_TOL) * self.means[best]:
                 best, kept = last, last + 1
             elif last - kept + 1 == _FAILURES:
                 break

@@ -42,28 +42,28 @@ __all__ = [
 #: Nominal probabilities of the calibration curves.
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
 # Significance level of each of the six kinds of misfit, over all columns: 1 % for all kinds together.
-_FALSE_ALARMS = 0.01 / 6.0
+_SIGNIFICANCE_LEVEL = 0.01 / 6.0
 # Thresholds above which misfit is reported: autocorrelation, share of a cycle in the mean square, excess
 # kurtosis and degrees of freedom, ratio of standard deviations, difference of levels in standard deviations,
 # lack of coverage.
-_LEAST_MEMORY, _LEAST_RHYTHM = 0.12, 0.01
-_LEAST_KURTOSIS, _MOST_DEGREES = 1.0, 10.0
-_LEAST_RATIO, _LEAST_LEVEL, _LEAST_GAP = 1.5, 0.5, 0.08
+_MIN_AUTOCORRELATION, _MIN_CYCLE_SHARE = 0.12, 0.01
+_MIN_KURTOSIS, _MAX_DEGREES = 1.0, 10.0
+_MIN_STD_RATIO, _MIN_LEVEL_DIFFERENCE, _MIN_COVERAGE_DEFICIT = 1.5, 0.5, 0.08
 # Minimum autocorrelation of a smooth column: of its errors at lag 1, and of its increments at lag 2 (white
 # noise makes the latter negative at lag 1). The first is also required of linear combinations of columns. The
 # ridge regularizes the correlation matrix of errors.
-_LEAST_LEFT_BY_ROUGHNESS, _LEAST_OF_INCREMENTS, _HARDLY_ANY = 0.3, 0.25, 0.05
+_MIN_ERROR_CORRELATION, _MIN_INCREMENT_CORRELATION, _RELATIVE_RIDGE = 0.3, 0.25, 0.05
 # Misfit of one column can affect others through the factors, at most by this fraction.
-_CARRIED_OVER = 1.0 / 3.0
+_MIN_RELATIVE_SIZE = 1.0 / 3.0
 # Number of consecutive lags that are tested, and additional calendar periods in seconds.
 _LAGS = 10
-_CALENDAR = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
-_HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
-_MOST_RHYTHMS = 3
+_CALENDAR_PERIODS = {"1D": 86_400.0, "7D": 604_800.0, "365.25D": 31_557_600.0}
+_DAILY_HARMONICS = {"12h": 43_200.0, "8h": 28_800.0, "6h": 21_600.0}
+_MAX_CYCLES = 3
 # Largest ratio by which a fit may change a period (`PERIOD_RANGE` of learning).
 _PERIOD_RANGE = 1.25
 # Columns with fewer values are not tested.
-_FEWEST = 50
+_MIN_VALUES = 50
 
 
 class PredictionErrors(NamedTuple):
@@ -250,15 +250,15 @@ class Diagnostics:
         for kind, covered in self.covered(0.9).items():
             if np.isnan(covered).all():
                 continue
-            worst = int(np.nanargmin(covered))
+            largest = int(np.nanargmin(covered))
             lines.append(
                 f"90 % intervals, {kind}: cover {100 * np.nanmean(covered):.0f} % in the mean over columns, "
-                f"{100 * covered[worst]:.0f} % in {self.feature_names[worst]!r}."
+                f"{100 * covered[largest]:.0f} % in {self.feature_names[largest]!r}."
             )
-        return "\n".join([*lines, "", *(self.advice or (_QUIET,))])
+        return "\n".join([*lines, "", *(self.advice or (_NO_MISFIT,))])
 
 
-_QUIET = "No misfit found: prediction errors are white, normal and of constant variance."
+_NO_MISFIT = "No misfit found: prediction errors are white, normal and of constant variance."
 
 
 def diagnose(
@@ -352,11 +352,11 @@ def coverage(errors: FloatArray) -> FloatArray:
     """Return the coverage (P, D) of central normal intervals by column; NaN for columns without errors."""
     from scipy.special import ndtri
 
-    seen = ~np.isnan(errors)
+    observed = ~np.isnan(errors)
     reach = ndtri(0.5 + 0.5 * LEVELS)
     with np.errstate(invalid="ignore"):
-        size = np.where(seen, np.abs(errors), np.inf)
-        return np.array([np.sum(size <= most, axis=0) / seen.sum(axis=0) for most in reach])
+        size = np.where(observed, np.abs(errors), np.inf)
+        return np.array([np.sum(size <= maximum, axis=0) / observed.sum(axis=0) for maximum in reach])
 
 
 def left_out_errors(
@@ -408,16 +408,18 @@ def left_out_row_moments(
     """
     k = means.shape[1]
     noisy = params.noise_variance > 0.0
-    seen = ~np.isnan(values) & noisy
-    weights = np.where(seen, cell_weights / np.where(noisy, params.noise_variance, 1.0), 0.0)
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k)
-    information = (weights @ outer).reshape(len(weights), k, k)
-    score = (weights * np.where(seen, values - params.offset, 0.0)) @ params.loadings
+    observed = ~np.isnan(values) & noisy
+    weights = np.where(observed, cell_weights / np.where(noisy, params.noise_variance, 1.0), 0.0)
+    outer_products = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(
+        params.n_features, k * k
+    )
+    information = (weights @ outer_products).reshape(len(weights), k, k)
+    score = (weights * np.where(observed, values - params.offset, 0.0)) @ params.loadings
     # With V = L L' the matrix 1 - L' J L is symmetric; a small eigenvalue means loss of digits.
     power, axes = np.linalg.eigh(covariances)
     root = axes * np.sqrt(np.maximum(power, 0.0))[:, None, :]
-    turned = np.swapaxes(root, 1, 2)
-    left, vectors = np.linalg.eigh(np.eye(k) - turned @ information @ root)
+    rotated = np.swapaxes(root, 1, 2)
+    left, vectors = np.linalg.eigh(np.eye(k) - rotated @ information @ root)
     # Smallest relative eigenvalue for which rounding errors do not dominate leave-one-row-out moments.
     fine = np.min(left, axis=1, initial=1.0) > 1e-7
     left = np.where(fine[:, None], left, 1.0)
@@ -425,10 +427,10 @@ def left_out_row_moments(
     covariance = inflated @ np.swapaxes(inflated, 1, 2)
     rest = means - np.einsum("tij,tj->ti", covariances, score)
     rest = rest + np.einsum("tij,tjk,tk->ti", covariance, information, rest, optimize=True)
-    told = fine[:, None] & seen
+    is_significant = fine[:, None] & observed
     predicted, variances = observation_moments(params, rest, covariance)
     explained = variances - params.noise_variance
-    return np.where(told, predicted, np.nan), np.where(told, explained, np.nan)
+    return np.where(is_significant, predicted, np.nan), np.where(is_significant, explained, np.nan)
 
 
 # ------------------------------------------------------------------------------------------- advice
@@ -438,10 +440,10 @@ def _lags(sequences: Sequences, seconds: float | None) -> NDArray[np.intp]:
     """Return the lags that are tested: the first ones, and those of the calendar."""
     longest = max(sequences.lengths)
     lags = set(range(1, max(min(_LAGS, longest // 5), 1) + 1))
-    even = sequences.times is None or sequences.step is not None
-    if seconds is not None and even:
+    evenly_sampled = sequences.times is None or sequences.step is not None
+    if seconds is not None and evenly_sampled:
         step = seconds * (1.0 if sequences.step is None or sequences.times is None else sequences.step)
-        for period in _CALENDAR.values():
+        for period in _CALENDAR_PERIODS.values():
             rows = period / step
             if rows > _LAGS and longest >= 3 * rows and abs(rows - np.rint(rows)) < 0.01 * rows:
                 lags.add(int(np.rint(rows)))
@@ -460,8 +462,8 @@ def _spreads(errors: FloatArray, parts: Sequence[slice]) -> FloatArray:
 
 def _max(values: FloatArray) -> FloatArray:
     """Return the largest value of each column; NaN for columns without values."""
-    most = np.max(np.where(np.isnan(values), -np.inf, values), axis=0)
-    return np.where(np.isinf(most), np.nan, most)
+    maximum = np.max(np.where(np.isnan(values), -np.inf, values), axis=0)
+    return np.where(np.isinf(maximum), np.nan, maximum)
 
 
 def _range(values: FloatArray) -> FloatArray:
@@ -486,19 +488,21 @@ class _Cleaned(NamedTuple):
 
 def _clean(innovations: FloatArray, sequences: Sequences, times: FloatArray) -> _Cleaned:
     errors, periods, width = innovations, list[FloatArray](), np.nan
-    for _ in range(_MOST_RHYTHMS):
+    for _ in range(_MAX_CYCLES):
         highest = peak(errors, sequences.lengths, times)
-        told = (highest.p_values < _FALSE_ALARMS / errors.shape[1]) & (highest.shares > _LEAST_RHYTHM)
+        is_significant = (highest.p_values < _SIGNIFICANCE_LEVEL / errors.shape[1]) & (
+            highest.shares > _MIN_CYCLE_SHARE
+        )
         width = highest.resolution
-        if not told.any():
+        if not is_significant.any():
             break
-        found = np.where(told, highest.periods, np.nan)
+        found = np.where(is_significant, highest.periods, np.nan)
         errors = without_rhythm(errors, sequences.lengths, times, found)
         # Amplitudes are proportional to the square roots of shares.
-        size = np.sqrt(np.where(told, highest.shares, 0.0))
+        size = np.sqrt(np.where(is_significant, highest.shares, 0.0))
         with np.errstate(invalid="ignore"):
             same = np.abs(1.0 / found[:, None] - 1.0 / found) <= width
-        periods.append(np.where(size >= _CARRIED_OVER * np.max(size * same, axis=1), found, np.nan))
+        periods.append(np.where(size >= _MIN_RELATIVE_SIZE * np.max(size * same, axis=1), found, np.nan))
     parts, steady = split(len(errors)), errors.copy()
     spreads = _spreads(errors, parts)
     for rows, spread in zip(parts, spreads, strict=True):
@@ -526,9 +530,9 @@ def _advise(
     """Return a sentence for each kind of misfit, and the suggested options in order of gain."""
     innovations = errors.by_kind["one step"]
     d = innovations.shape[1]
-    judged = np.count_nonzero(~np.isnan(innovations), axis=0) >= _FEWEST
-    rare = _FALSE_ALARMS / d
-    cleaned = _clean(np.where(judged, innovations, np.nan), sequences, times)
+    tested = np.count_nonzero(~np.isnan(innovations), axis=0) >= _MIN_VALUES
+    rare = _SIGNIFICANCE_LEVEL / d
+    cleaned = _clean(np.where(tested, innovations, np.nan), sequences, times)
     say = _Sentences(sequences)
     advice: list[str] = []
     suggestions: list[Suggestion] = []
@@ -545,9 +549,9 @@ def _advise(
     correlations = autocorrelation(cleaned.steady, sequences.lengths, lags)
     size, at = _largest(correlations.values)
     with np.errstate(invalid="ignore"):
-        told = judged & (ljung_box(correlations) < rare) & (np.abs(size) >= _LEAST_MEMORY)
+        is_significant = tested & (ljung_box(correlations) < rare) & (np.abs(size) >= _MIN_AUTOCORRELATION)
         first = correlations.values[0]
-        smooth = told & (first >= _LEAST_LEFT_BY_ROUGHNESS)
+        smooth = is_significant & (first >= _MIN_ERROR_CORRELATION)
     smooth &= _increments_go_on(sequences, times, smooth)
     # A smooth factor would explain part of a cycle.
     exchange = len(smoother) > 0 and not cleaned.periods and not smooth.any()
@@ -561,46 +565,49 @@ def _advise(
         options = {"n_components": n_components - len(smoother), "smooth": n_smooth + len(smoother)}
         suggestions.append(Suggestion(options, gain, n_states + len(smoother)))
         advice.append(_about_smoother(smoother, options["smooth"], options["n_components"]))
-    told = _own(told, size) & ~smooth
+    is_significant = _own(is_significant, size) & ~smooth
     # An AR(1) factor in place of a smooth one causes autocorrelated errors.
-    if told.any() and not exchange:
+    if is_significant.any() and not exchange:
         if not ar1_noise:
-            gain = _gain(innovations, np.where(told, 1.0 - size**2, 1.0))
+            gain = _gain(innovations, np.where(is_significant, 1.0 - size**2, 1.0))
             suggestions.append(Suggestion({"noise": "ar1"}, gain, n_states + d))
-        advice.append(_about_autocorrelation(told, size, lags[at], say, n_components, ar1_noise=ar1_noise))
+        advice.append(
+            _about_autocorrelation(is_significant, size, lags[at], say, n_components, ar1_noise=ar1_noise)
+        )
 
     tails = heavy_tails(cleaned.steady)
     with np.errstate(invalid="ignore"):
-        told = judged & (tails.p_values < rare) & (tails.excess_kurtosis > _LEAST_KURTOSIS)
-        told &= tails.degrees_of_freedom < _MOST_DEGREES
-    if told.any():
+        is_significant = tested & (tails.p_values < rare) & (tails.excess_kurtosis > _MIN_KURTOSIS)
+        is_significant &= tails.degrees_of_freedom < _MAX_DEGREES
+    if is_significant.any():
         if not robust:
-            gain = float(np.sum(tails.gains[told]))
+            gain = float(np.sum(tails.gains[is_significant]))
             suggestions.append(Suggestion({"robust": True}, gain, n_states))
-        advice.append(_about_tails(told, tails.degrees_of_freedom, innovations, say, robust))
+        advice.append(_about_tails(is_significant, tails.degrees_of_freedom, innovations, say, robust))
 
     spreads = _spreads(cleaned.errors, cleaned.parts)
     medians = np.full(innovations.shape, np.nan)
     for rows in cleaned.parts:
-        seen = ~np.isnan(cleaned.errors[rows]).all(axis=0)
-        medians[rows, seen] = np.nanmedian(cleaned.errors[rows][:, seen], axis=0)
+        observed = ~np.isnan(cleaned.errors[rows]).all(axis=0)
+        medians[rows, observed] = np.nanmedian(cleaned.errors[rows][:, observed], axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = _max(spreads) / -_max(-spreads)
         changed = part_contrast(np.abs(cleaned.errors - medians), cleaned.parts).p_values
-        told = judged & (changed < rare) & (ratio > _LEAST_RATIO)
-    if told.any():
-        advice.append(_about_spread(told, ratio, spreads, say))
+        is_significant = tested & (changed < rare) & (ratio > _MIN_STD_RATIO)
+    if is_significant.any():
+        advice.append(_about_spread(is_significant, ratio, spreads, say))
 
     drift = part_contrast(cleaned.errors, cleaned.parts)
     with np.errstate(invalid="ignore", divide="ignore"):
         size = _range(drift.means) / _max(spreads)
-        told = judged & (drift.p_values < rare) & (size > _LEAST_LEVEL)
-    told = _own(told, size)
-    if told.any():
-        who = say.who(told, size)
-        worst = say.worst(told, size)
+        is_significant = tested & (drift.p_values < rare) & (size > _MIN_LEVEL_DIFFERENCE)
+    is_significant = _own(is_significant, size)
+    if is_significant.any():
+        who = say.who(is_significant, size)
+        largest = say.worst(is_significant, size)
         advice.append(
-            f"The level of {who} deviates from the predictions (by {size[worst]:.2g} standard deviations of "
+            f"The level of {who} deviates from the predictions (by {size[largest]:.2g} standard deviations "
+            "of "
             "its errors between parts of the series): remove a trend before the fit, use trend=1, or fit "
             "to a series with such levels."
         )
@@ -611,7 +618,7 @@ def _advise(
         return tuple(advice), tuple(suggestions)
     covered = {kind: coverage(each)[np.isclose(LEVELS, 0.9)][0] for kind, each in errors.by_kind.items()}
     counts = {kind: np.count_nonzero(~np.isnan(each), axis=0) for kind, each in errors.by_kind.items()}
-    return _about_coverage(covered, counts, judged, rare, say, errors.block), tuple(suggestions)
+    return _about_coverage(covered, counts, tested, rare, say, errors.block), tuple(suggestions)
 
 
 def _gain(errors: FloatArray, shares: FloatArray) -> float:
@@ -621,10 +628,10 @@ def _gain(errors: FloatArray, shares: FloatArray) -> float:
     return float(-0.5 * np.sum(counts[known] * np.log(np.minimum(shares[known], 1.0))))
 
 
-def _own(told: BoolArray, size: FloatArray) -> BoolArray:
+def _own(is_significant: BoolArray, size: FloatArray) -> BoolArray:
     """Return columns with a misfit, except where it may be caused by a larger misfit of another column."""
-    most = np.max(np.abs(size), where=told, initial=0.0)
-    return told & (np.nan_to_num(np.abs(size)) >= _CARRIED_OVER * most)
+    maximum = np.max(np.abs(size), where=is_significant, initial=0.0)
+    return is_significant & (np.nan_to_num(np.abs(size)) >= _MIN_RELATIVE_SIZE * maximum)
 
 
 class _Sentences:
@@ -641,11 +648,11 @@ class _Sentences:
     def who(self, told: BoolArray, size: FloatArray) -> str:
         """Return the names of columns with a misfit, the largest first; five at most."""
         order = [j for j in np.argsort(-np.nan_to_num(np.abs(size), posinf=1e300)) if told[j]]
-        listed = ", ".join(self.names[j] for j in order[:5])
+        listing = ", ".join(self.names[j] for j in order[:5])
         if len(order) == 1:
-            return f"column {listed}"
+            return f"column {listing}"
         more = f" and {len(order) - 5} more" if len(order) > 5 else ""
-        return f"columns {listed}{more}"
+        return f"columns {listing}{more}"
 
 
 def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray) -> BoolArray:
@@ -663,14 +670,14 @@ def _increments_go_on(sequences: Sequences, times: FloatArray, among: BoolArray)
     step = np.diff(times, prepend=np.nan)
     usual = np.nanmedian(step)
     increments[~(np.abs(step - usual) <= 1e-3 * usual)] = np.nan  # time steps of other lengths
-    seen = np.count_nonzero(~np.isnan(increments), axis=0) >= _FEWEST
-    if not seen.any():
+    observed = np.count_nonzero(~np.isnan(increments), axis=0) >= _MIN_VALUES
+    if not observed.any():
         return out
-    cleaned = _clean(np.where(seen, increments, np.nan), sequences, times)
+    cleaned = _clean(np.where(observed, increments, np.nan), sequences, times)
     after = autocorrelation(cleaned.steady, sequences.lengths, np.array([2]))
     with np.errstate(invalid="ignore", divide="ignore"):
-        least = np.maximum(_LEAST_OF_INCREMENTS, 4.0 / np.sqrt(after.n_pairs[0]))
-        out[among] = seen & (after.values[0] >= least)
+        minimum = np.maximum(_MIN_INCREMENT_CORRELATION, 4.0 / np.sqrt(after.n_pairs[0]))
+        out[among] = observed & (after.values[0] >= minimum)
     return out
 
 
@@ -680,37 +687,38 @@ def _n_shared(errors: FloatArray, lengths: Sequence[int]) -> int:
     The autocorrelation of combinations with very small variance is shrunk, because it is rounding error.
     """
     x = np.nan_to_num(errors / np.sqrt(np.nanmean(errors**2, axis=0)))
-    seen = (~np.isnan(errors)).astype(np.float64)
+    observed = (~np.isnan(errors)).astype(np.float64)
     which = np.repeat(np.arange(len(lengths)), lengths)
     within = which[1:] == which[:-1]
 
     def moments(lag: int) -> FloatArray:
         rows = within if lag else np.ones(len(x), dtype=bool)
-        pairs = seen[lag:][rows].T @ seen[: len(x) - lag][rows]
+        pairs = observed[lag:][rows].T @ observed[: len(x) - lag][rows]
         return np.asarray(x[lag:][rows].T @ x[: len(x) - lag][rows] / np.maximum(pairs, 1.0))
 
     lagged, spread = moments(1), moments(0)
     values, vectors = np.linalg.eigh(spread)
-    root = vectors / np.sqrt(np.maximum(values, 0.0) + _HARDLY_ANY)
+    root = vectors / np.sqrt(np.maximum(values, 0.0) + _RELATIVE_RIDGE)
     shared = np.linalg.eigvalsh(root.T @ (0.5 * (lagged + lagged.T)) @ root)
-    return max(int(np.count_nonzero(shared >= _LEAST_LEFT_BY_ROUGHNESS)), 1)
+    return max(int(np.count_nonzero(shared >= _MIN_ERROR_CORRELATION)), 1)
 
 
-def _about_smoothness(told: BoolArray, first: FloatArray, n_smooth: int, say: _Sentences) -> str:
-    one, worst = np.count_nonzero(told) == 1, say.worst(told, first)
+def _about_smoothness(is_significant: BoolArray, first: FloatArray, n_smooth: int, say: _Sentences) -> str:
+    one, largest = np.count_nonzero(is_significant) == 1, say.worst(is_significant, first)
     path, verb = ("path", "is") if one else ("paths", "are")
     return (
-        f"The {path} of {say.who(told, first)} {verb} smooth: increments are positively correlated, unlike "
-        f"those of AR(1) factors, and one-step prediction errors are autocorrelated ({first[worst]:.2f}): "
+        f"The {path} of {say.who(is_significant, first)} {verb} smooth: increments are positively "
+        "correlated, unlike "
+        f"those of AR(1) factors, and one-step prediction errors are autocorrelated ({first[largest]:.2f}): "
         f"smooth={n_smooth}."
     )
 
 
 def _about_smoother(latents: Sequence[int] | NDArray[np.intp], n_smooth: int, n_components: int) -> str:
     one = len(latents) == 1
-    listed = ", ".join(str(int(k)) for k in latents)
+    listing = ", ".join(str(int(k)) for k in latents)
     return (
-        f"{'Factor' if one else 'Factors'} {listed} {'has a path' if one else 'have paths'} with a "
+        f"{'Factor' if one else 'Factors'} {listing} {'has a path' if one else 'have paths'} with a "
         f"derivative: the likelihood is higher with {'a smooth factor' if one else 'smooth factors'} "
         f"instead: smooth={n_smooth} with n_components={n_components}."
     )
@@ -742,16 +750,16 @@ def _lasting_periods(cleaned: _Cleaned, seconds: float | None) -> list[tuple[str
     often: list[str] = []
     for label in sorted(set(lengths) - shape, key=lambda label: (-counts[label], label)):
         # A cycle with a drifting phase has a broad peak, in which several periods are found.
-        apart = [max(lengths[label], lengths[one]) / min(lengths[label], lengths[one]) for one in often]
-        if all(ratio > _PERIOD_RANGE for ratio in apart):
+        differences = [max(lengths[label], lengths[one]) / min(lengths[label], lengths[one]) for one in often]
+        if all(ratio > _PERIOD_RANGE for ratio in differences):
             often.append(label)
-    return [(label, lengths[label]) for label in often[:_MOST_RHYTHMS]]
+    return [(label, lengths[label]) for label in often[:_MAX_CYCLES]]
 
 
 def _about_cycles(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds: float | None) -> str:
-    told = np.any(~np.isnan(cleaned.periods), axis=0)
-    who = say.who(told, np.sum(~np.isnan(cleaned.periods), axis=0).astype(float))
-    verb = "has" if np.count_nonzero(told) == 1 else "have"
+    is_significant = np.any(~np.isnan(cleaned.periods), axis=0)
+    who = say.who(is_significant, np.sum(~np.isnan(cleaned.periods), axis=0).astype(float))
+    verb = "has" if np.count_nonzero(is_significant) == 1 else "have"
     noun, is_not = ("a cycle", "is not") if len(often) == 1 else ("cycles", "are not")
     unit = "" if seconds is not None else " units of time"
     quoted = ", ".join(repr(label) if seconds is not None else label for label in often)
@@ -761,12 +769,14 @@ def _about_cycles(cleaned: _Cleaned, often: list[str], say: _Sentences, seconds:
     )
 
 
-def _about_spread(told: BoolArray, ratio: FloatArray, spreads: FloatArray, say: _Sentences) -> str:
-    worst = say.worst(told, ratio)
-    least, most = np.nanmin(spreads[:, worst]), np.nanmax(spreads[:, worst])
+def _about_spread(is_significant: BoolArray, ratio: FloatArray, spreads: FloatArray, say: _Sentences) -> str:
+    largest = say.worst(is_significant, ratio)
+    minimum, maximum = np.nanmin(spreads[:, largest]), np.nanmax(spreads[:, largest])
     return (
-        f"The noise of {say.who(told, ratio)} changes over the series (standard deviation of the prediction "
-        f"errors {least:.2g} to {most:.2g} between parts of it): fit similar segments separately, or use "
+        f"The noise of {say.who(is_significant, ratio)} changes over the series (standard deviation of the "
+        "prediction "
+        f"errors {minimum:.2g} to {maximum:.2g} between parts of it): fit similar segments separately, or "
+        "use "
         "the logarithm of a column whose variance grows with its level."
     )
 
@@ -784,10 +794,10 @@ def period_label(period: float, seconds: float | None, resolution: float) -> str
         Width of a peak in cycles per unit.
     """
     if seconds is None:
-        whole = np.rint(period)
-        near = whole > 0 and abs(1.0 / whole - 1.0 / period) <= 0.5 * resolution
-        return f"{whole:.0f}" if near else f"{period:.3g}"
-    for label, length in {**_CALENDAR, **_HARMONICS}.items():
+        full = np.rint(period)
+        near = full > 0 and abs(1.0 / full - 1.0 / period) <= 0.5 * resolution
+        return f"{full:.0f}" if near else f"{period:.3g}"
+    for label, length in {**_CALENDAR_PERIODS, **_DAILY_HARMONICS}.items():
         if abs(seconds / length - 1.0 / period) <= 0.5 * resolution:
             return label
     for unit, length in (("D", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
@@ -797,7 +807,7 @@ def period_label(period: float, seconds: float | None, resolution: float) -> str
 
 
 def _about_autocorrelation(
-    told: BoolArray,
+    is_significant: BoolArray,
     size: FloatArray,
     at: NDArray[np.intp],
     say: _Sentences,
@@ -805,13 +815,13 @@ def _about_autocorrelation(
     *,
     ar1_noise: bool,
 ) -> str:
-    who = say.who(told, size)
-    worst = say.worst(told, size)
-    listed = [f"{size[worst]:.2f}"]
-    if np.count_nonzero(told) > 1:
-        smallest = int(np.argmin(np.where(told, np.abs(size), np.inf)))
-        listed = [f"{size[smallest]:.2f}", f"{size[worst]:.2f}"]
-    how = f"at lag {at[worst]} ({' to '.join(listed)})"
+    who = say.who(is_significant, size)
+    largest = say.worst(is_significant, size)
+    listing = [f"{size[largest]:.2f}"]
+    if np.count_nonzero(is_significant) > 1:
+        smallest = int(np.argmin(np.where(is_significant, np.abs(size), np.inf)))
+        listing = [f"{size[smallest]:.2f}", f"{size[largest]:.2f}"]
+    how = f"at lag {at[largest]} ({' to '.join(listing)})"
     more = f"use more factors than {n_components} (n_components, select_n_components)."
     if ar1_noise:
         return f"The noise of {who} is autocorrelated {how} beyond an AR(1) process: {more}"
@@ -822,11 +832,11 @@ def _about_autocorrelation(
 
 
 def _about_tails(
-    told: BoolArray, degrees: FloatArray, innovations: FloatArray, say: _Sentences, robust: bool
+    is_significant: BoolArray, degrees: FloatArray, innovations: FloatArray, say: _Sentences, robust: bool
 ) -> str:
-    who = say.who(told, 1.0 / degrees)
-    worst = say.worst(told, 1.0 / degrees)
-    size = np.nan_to_num(np.abs(np.where(told, innovations, np.nan)))
+    who = say.who(is_significant, 1.0 / degrees)
+    largest = say.worst(is_significant, 1.0 / degrees)
+    size = np.nan_to_num(np.abs(np.where(is_significant, innovations, np.nan)))
     rows = [str(row) for row in sorted(np.argsort(-size.max(axis=1))[:3].tolist())]
     if robust:
         return (
@@ -834,7 +844,7 @@ def _about_tails(
             f"{', '.join(rows)}): set artefacts to NaN."
         )
     return (
-        f"The noise of {who} has heavy tails (a t distribution with {degrees[worst]:.1f} degrees of "
+        f"The noise of {who} has heavy tails (a t distribution with {degrees[largest]:.1f} degrees of "
         f"freedom, largest errors in rows {', '.join(rows)}), but normal in the model: robust=True gives "
         "outliers little weight; or set artefacts to NaN, and use the logarithm of a skewed column."
     )
@@ -843,7 +853,7 @@ def _about_tails(
 def _about_coverage(
     covered: dict[str, FloatArray],
     counts: dict[str, NDArray[np.intp]],
-    judged: BoolArray,
+    tested: BoolArray,
     rare: float,
     say: _Sentences,
     block: int,
@@ -857,13 +867,18 @@ def _about_coverage(
         alike = {"one step": 1, "blocks": block}.get(kind, 4)
         chance = binom.cdf(np.floor(held / alike), np.maximum(counts[kind] // alike, 1), 0.9)
         with np.errstate(invalid="ignore"):
-            told = judged & (counts[kind] >= _FEWEST) & (chance < rare) & (share < 0.9 - _LEAST_GAP)
-        if told.any():
-            who = say.who(told, 1.0 - share)
-            worst = say.worst(told, 1.0 - share)
+            is_significant = (
+                tested
+                & (counts[kind] >= _MIN_VALUES)
+                & (chance < rare)
+                & (share < 0.9 - _MIN_COVERAGE_DEFICIT)
+            )
+        if is_significant.any():
+            who = say.who(is_significant, 1.0 - share)
+            largest = say.worst(is_significant, 1.0 - share)
             where = {"one step": "one step ahead", "cells": "for single cells", "rows": "for whole rows"}
             return (
-                f"90 % intervals of {who} cover {100.0 * share[worst]:.0f} % "
+                f"90 % intervals of {who} cover {100.0 * share[largest]:.0f} % "
                 f"{where.get(kind, 'for blocks of rows')}: they are too narrow. Fit to these rows, too, or "
                 "try another number of factors (n_components, select_n_components).",
             )

@@ -75,14 +75,14 @@ def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -
     return found
 
 
-def parameter_variances(means: FloatArray, seen: NDArray[np.intp], covariances: FloatArray) -> FloatArray:
+def parameter_variances(means: FloatArray, states: NDArray[np.intp], covariances: FloatArray) -> FloatArray:
     """Return the increase of the variances of states due to estimated parameters.
 
     Parameters
     ----------
     means : ndarray of shape (N, K)
         Posterior means of all states.
-    seen : ndarray of int of shape (S,)
+    states : ndarray of int of shape (S,)
         States with loadings.
     covariances : ndarray of shape (S, S + 1, S + 1)
         See :func:`covariances_of_mixture`.
@@ -94,8 +94,8 @@ def parameter_variances(means: FloatArray, seen: NDArray[np.intp], covariances: 
         included.
     """
     scales = np.einsum("kkk->k", covariances[:, :-1, :-1])
-    variances = means**2 * scales[np.searchsorted(seen, np.arange(means.shape[1]), side="right") - 1]
-    extended = np.column_stack([means[:, seen], np.ones(len(means))])
-    for state, each in zip(seen, covariances, strict=True):
+    variances = means**2 * scales[np.searchsorted(states, np.arange(means.shape[1]), side="right") - 1]
+    extended = np.column_stack([means[:, states], np.ones(len(means))])
+    for state, each in zip(states, covariances, strict=True):
         variances[:, state] = np.sum(extended @ each * extended, axis=1)
     return np.asarray(variances)

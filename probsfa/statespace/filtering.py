@@ -254,11 +254,11 @@ def row_errors(result: FilterResult) -> RowErrors:
     -------
     RowErrors
     """
-    whole = result._filtered
-    _, predicted = _predicted_states(whole.steps, whole.means, whole.covariances, whole.before)
-    errors = whole.innovations
-    seen = ~np.isnan(errors)
-    scale = whole.one_step.std
+    full = result._filtered
+    _, predicted = _predicted_states(full.steps, full.means, full.covariances, full.before)
+    errors = full.innovations
+    observed = ~np.isnan(errors)
+    scale = full.one_step.std
     n, d = errors.shape
     distances, cell_errors = np.full(n, np.nan), np.full((n, d), np.nan)
     diagonal = np.arange(d)
@@ -266,17 +266,19 @@ def row_errors(result: FilterResult) -> RowErrors:
     block = max(1, (2**22) // d**2)
     for start in range(0, n, block):
         rows = slice(start, start + block)
-        loaded = whole.params.loadings / scale[rows, :, None]
+        loaded = full.params.loadings / scale[rows, :, None]
         # Correlations of the errors; a missing value is treated as uncorrelated.
         spread = loaded @ predicted[rows] @ np.swapaxes(loaded, 1, 2)
-        spread = np.where(seen[rows, :, None] & seen[rows, None, :], spread, 0.0)
+        spread = np.where(observed[rows, :, None] & observed[rows, None, :], spread, 0.0)
         spread[:, diagonal, diagonal] = 1.0
         inverse = np.linalg.inv(spread)
-        solved = np.einsum("tij,tj->ti", inverse, np.where(seen[rows], errors[rows], 0.0))
-        distances[rows] = np.einsum("ti,ti->t", solved, np.where(seen[rows], errors[rows], 0.0))
+        solved = np.einsum("tij,tj->ti", inverse, np.where(observed[rows], errors[rows], 0.0))
+        distances[rows] = np.einsum("ti,ti->t", solved, np.where(observed[rows], errors[rows], 0.0))
         cell_errors[rows] = solved / np.sqrt(inverse[:, diagonal, diagonal])
-    n_cells = np.count_nonzero(seen, axis=1)
-    return RowErrors(np.where(n_cells > 0, distances, np.nan), n_cells, np.where(seen, cell_errors, np.nan))
+    n_cells = np.count_nonzero(observed, axis=1)
+    return RowErrors(
+        np.where(n_cells > 0, distances, np.nan), n_cells, np.where(observed, cell_errors, np.nan)
+    )
 
 
 def transition_matrices(result: FilterResult) -> FloatArray:
@@ -294,10 +296,10 @@ def gains(result: FilterResult) -> FloatArray:
 
     ``Cov[z_t] C' diag(m_t / r)``, with the covariance given the rows up to ``t``; zero for missing values.
     """
-    whole = result._filtered
-    rows = whole.covariances[:, whole.reported]
-    weights = np.where(np.isnan(whole.values), 0.0, 1.0 / whole.params.noise_variance)
-    return np.asarray((rows @ whole.params.loadings.T) * weights[:, None, :])
+    full = result._filtered
+    rows = full.covariances[:, full.reported]
+    weights = np.where(np.isnan(full.values), 0.0, 1.0 / full.params.noise_variance)
+    return np.asarray((rows @ full.params.loadings.T) * weights[:, None, :])
 
 
 def standardised_errors(values: FloatArray, means: FloatArray, std: FloatArray) -> FloatArray:
@@ -319,12 +321,12 @@ def misfit_clause(innovations: FloatArray, lengths: Sequence[int], names: Sequen
         Names of the columns.
     """
     counts = np.count_nonzero(~np.isnan(innovations), axis=0)
-    judged = counts >= 50  # fewer values do not resolve a correlation of 0.3
-    if not judged.any():
+    tested = counts >= 50  # fewer values do not resolve a correlation of 0.3
+    if not tested.any():
         return ""
-    first = autocorrelation(np.where(judged, innovations, np.nan), lengths, np.array([1]))
+    first = autocorrelation(np.where(tested, innovations, np.nan), lengths, np.array([1]))
     with np.errstate(invalid="ignore"):
-        gross = judged & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
+        gross = tested & (np.abs(first.values[0]) > np.maximum(0.3, 5.0 / np.sqrt(np.maximum(counts, 1))))
     size = np.nan_to_num(first.values[0])
     if not gross.any():
         return ""
@@ -419,12 +421,12 @@ def run_filter(
     steps = transitions.at(slice(0, panel.n_rows))
     means, covariances, row_log_likelihoods = filtering
     reported = params.shared_states
-    whole = _Filtered(
+    full = _Filtered(
         means, covariances, predictive or states, sequence.values, before, steps, reported=reported
     )
     if params.has_ar1_noise:
         means, covariances = means[:, reported], covariances[:, reported[:, None], reported]
-    return FilterResult(means, covariances, row_log_likelihoods, last, whole)
+    return FilterResult(means, covariances, row_log_likelihoods, last, full)
 
 
 def _check_state(state: FilterState, n_states: int, times: FloatArray | None) -> None:

@@ -170,8 +170,8 @@ class FittedModel:
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and standard deviations (N, K) that include estimated parameters."""
-        whole = self.posterior(sequences)
-        return whole.means, whole.std
+        full = self.posterior(sequences)
+        return full.means, full.std
 
     def posteriors(self, sequences: Sequences) -> list[Any]:
         """Return the distribution of the factors of each sequence."""

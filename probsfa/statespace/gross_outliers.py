@@ -30,7 +30,7 @@ __all__ = [
 MAD = 0.6744897501960817
 
 # Adjacent observations on each side of a value.
-_REACH = 2
+_N_ADJACENT = 2
 
 
 def distance_from_adjacent(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
@@ -53,17 +53,17 @@ def distance_from_adjacent(values: FloatArray, lengths: Sequence[int]) -> FloatA
     for start, stop in zip(ends - lengths, ends, strict=True):
         for j in range(values.shape[1]):
             rows = start + np.flatnonzero(~np.isnan(values[start:stop, j]))
-            if len(rows) > 2 * _REACH:
+            if len(rows) > 2 * _N_ADJACENT:
                 out[rows, j] = values[rows, j] - _median_of_adjacent(values[rows, j])
     return out
 
 
 def robust_spread(values: FloatArray) -> FloatArray:
     """Return robust standard deviations (D,) of columns about zero; zero for columns without values."""
-    seen = ~np.isnan(values)
+    observed = ~np.isnan(values)
     out = np.zeros(values.shape[1])
-    for j in np.flatnonzero(seen.any(axis=0)):
-        out[j] = np.median(np.abs(values[seen[:, j], j])) / MAD
+    for j in np.flatnonzero(observed.any(axis=0)):
+        out[j] = np.median(np.abs(values[observed[:, j], j])) / MAD
     return out
 
 
@@ -71,18 +71,18 @@ def _median_of_adjacent(x: FloatArray) -> FloatArray:
     """Return the median of the four adjacent numbers of each number; at the ends, of the four nearest."""
     n = len(x)
     at = np.arange(n)[:, None]
-    first = np.clip(at - _REACH, 0, n - 2 * _REACH - 1)
-    window = first + np.arange(2 * _REACH + 1)
-    return np.asarray(np.median(x[window[window != at].reshape(n, 2 * _REACH)], axis=1))
+    first = np.clip(at - _N_ADJACENT, 0, n - 2 * _N_ADJACENT - 1)
+    window = first + np.arange(2 * _N_ADJACENT + 1)
+    return np.asarray(np.median(x[window[window != at].reshape(n, 2 * _N_ADJACENT)], axis=1))
 
 
 # ---------------------------------------------------------------------------------------- outliers of a fit
 
 # Number of robust standard deviations beyond which a value is a gross outlier; minimum share of outliers in
 # the sum of squares if they dominate a fit; maximum share of outliers in the number of values.
-_GROSS, _LEAST_SHARE, _MOST_CELLS = 7.0, 0.3, 0.1
+_MIN_DEVIATIONS, _MIN_SHARE_OF_SQUARES, _MAX_OUTLIER_SHARE = 7.0, 0.3, 0.1
 # Columns with fewer errors are not tested; maximum number of rows for medians.
-_FEWEST, _MANY_ROWS = 50, 50_000
+_MIN_ERRORS, _MAX_MEDIAN_ROWS = 50, 50_000
 
 
 class Outliers(NamedTuple):
@@ -120,7 +120,7 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
     """
     values = sequences.values
     starts = np.cumsum(sequences.lengths)[:-1]
-    step = max(len(values) // _MANY_ROWS, 1)
+    step = max(len(values) // _MAX_MEDIAN_ROWS, 1)
     worst = np.zeros(len(values))
     for x in values.T:  # one column at a time: a copy of all columns would be the largest array of a fit
         between = np.full(len(x), np.nan)
@@ -134,8 +134,8 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
 
 
 def _median(x: FloatArray) -> float:
-    seen = x[~np.isnan(x)]
-    return float(np.median(seen)) if seen.size else np.nan
+    observed = x[~np.isnan(x)]
+    return float(np.median(observed)) if observed.size else np.nan
 
 
 def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.intp], n_rows: int) -> Outliers:
@@ -160,16 +160,16 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
     columns, farthest = np.zeros(d, dtype=bool), []
     for j in range(d):
         size = np.abs(sample[~np.isnan(sample[:, j]), j])
-        if len(size) < _FEWEST:
+        if len(size) < _MIN_ERRORS:
             continue
         median, high = np.quantile(size, [0.5, 0.9])
         # Ratio of the quantiles at 90 and 50 % of the sizes of errors: 2.4 for normal ones, 3.6 for Student-t
         # ones of two degrees of freedom.
         if not 0.0 < high <= 3.5 * median:
             continue
-        limit = _GROSS * median / MAD
+        limit = _MIN_DEVIATIONS * median / MAD
         wild = size > limit
-        if np.mean(wild) > _MOST_CELLS:
+        if np.mean(wild) > _MAX_OUTLIER_SHARE:
             continue
         quiet = float(np.sum(size[~wild] ** 2))
         there = np.abs(np.nan_to_num(selected[:, j]))
@@ -179,7 +179,7 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
             (float(np.sum(size[wild] ** 2)), quiet),
             (float(np.sum(beyond**2)), quiet * n_rows / len(size)),
         ):
-            columns[j] |= among > _LEAST_SHARE * (among + others)
+            columns[j] |= among > _MIN_SHARE_OF_SQUARES * (among + others)
         if columns[j] and beyond.any():
             at = int(np.argmax(beyond))
             farthest.append((float(there[at]) * MAD / float(median), int(rows[at]), j))

@@ -25,7 +25,7 @@ from probsfa.statespace.parameters import Latents, StateSpace, chosen_processes,
 
 __all__ = ["enlarged", "reduced"]
 
-_STRENGTHS = (1.0, 0.3)
+_LOADING_MULTIPLIERS = (1.0, 0.3)
 
 
 def enlarged(
@@ -77,11 +77,11 @@ def reduced(params: StateSpace, latents: Latents) -> StateSpace:
     """
     size = np.sum(params.loadings**2 / params.noise_variance[:, None], axis=0)
     slow = np.sort(np.argsort(-size[: params.n_components], kind="stable")[: latents.n_components])
-    chosen = {}
+    selected = {}
     for one in params.processes:
         own = size[params.latents.states[type(one)]].reshape(len(one), -1).sum(axis=1)
-        chosen[type(one)] = np.sort(np.argsort(-own, kind="stable")[: latents.counts.get(type(one), 0)])
-    less = chosen_processes(params, chosen)
+        selected[type(one)] = np.sort(np.argsort(-own, kind="stable")[: latents.counts.get(type(one), 0)])
+    less = chosen_processes(params, selected)
     less = less.replace(
         decay=params.decay[slow],
         loadings=np.hstack([params.loadings[:, slow], less.loadings[:, params.n_components :]]),
@@ -90,17 +90,17 @@ def reduced(params: StateSpace, latents: Latents) -> StateSpace:
     return less.replace(noise_variance=params.noise_variance + 0.5 * np.maximum(lost, 0.0))
 
 
-def _best(tried: list[StateSpace], panel: Panel) -> StateSpace:
+def _best(candidates: list[StateSpace], panel: Panel) -> StateSpace:
     """Return the parameters with the highest likelihood."""
     # The fit computes these statistics too, so that one program is compiled for both.
-    values = [expected_statistics(params, panel).log_likelihood for params in tried]
-    return tried[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
+    values = [expected_statistics(params, panel).log_likelihood for params in candidates]
+    return candidates[int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))]
 
 
 def _joined(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpace]:
     """Return models with new processes of several strengths; noise is reduced by what they explain."""
     out = []
-    for strength in _STRENGTHS:
+    for strength in _LOADING_MULTIPLIERS:
         loadings = strength * new.loadings
         variance = params.noise_variance
         if noise.variances.separate:

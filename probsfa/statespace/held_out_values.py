@@ -32,8 +32,8 @@ from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 
 __all__ = [
-    "CLOSE",
-    "SLIGHT",
+    "MAX_EQUAL_BIC",
+    "EQUALITY_TOL",
     "STANDARD_ERRORS",
     "Evidence",
     "HeldOutValues",
@@ -50,21 +50,21 @@ __all__ = [
 #: Number of standard errors beyond which a difference is significant, if about ten models are compared.
 STANDARD_ERRORS = 2.5
 #: Relative difference of scores below which models count as equal even if it is significant.
-SLIGHT = 0.01
+EQUALITY_TOL = 0.01
 #: Differences of BIC that are not decisive, because BIC of the observed values omits the hidden ones: very
 #: strong evidence on the scale of Kass & Raftery (1995).
-CLOSE = 10.0
+MAX_EQUAL_BIC = 10.0
 # Minimum number of missing values, and of groups of hidden ones, that define a pattern.
-_FEWEST_MISSING, _FEWEST_GROUPS = 20, 8
+_MIN_MISSING, _MIN_GROUPS = 20, 8
 # Shifts of the pattern are used only if they hide at least this share of the intended number of values.
-_LEAST_MOVED = 0.5
+_MIN_SHIFTED_SHARE = 0.5
 # Largest share of the observed values of a column that is hidden.
-_MOST_OF_A_COLUMN = 0.3
+_MAX_COLUMN_SHARE = 0.3
 # Maximum number of shifts of the pattern of missing values.
-_MOST_MOVES = 100
+_MAX_SHIFTS = 100
 # Robust standard deviations from adjacent observations beyond which a value is isolated, and the largest
 # share of isolated values of a column.
-_ISOLATED, _MOST_ISOLATED = 6.0, 0.25
+_MIN_ISOLATED_DEVIATIONS, _MAX_ISOLATED_SHARE = 6.0, 0.25
 
 
 class HeldOutValues(NamedTuple):
@@ -119,12 +119,12 @@ def hide_for_choice(
     """
     observed = ~np.isnan(values)
     masks: list[BoolArray] = []
-    if np.count_nonzero(~observed) >= _FEWEST_MISSING:
+    if np.count_nonzero(~observed) >= _MIN_MISSING:
         masks = [_moved_gaps(observed, fraction / n_masks, rng) for _ in range(n_masks)]
         kinds: Sequence[str] = ["pattern of missing values, moved in time"] * n_masks
     # Values of columns without missing values are not hidden in this way; few values may remain.
     n_moved = sum(int(np.count_nonzero(mask)) for mask in masks)
-    if not masks or n_moved < _LEAST_MOVED * fraction * np.count_nonzero(observed):
+    if not masks or n_moved < _MIN_SHIFTED_SHARE * fraction * np.count_nonzero(observed):
         length = max(1, min(block, len(values) // 10))
         n_blocks = n_masks // 2
         share = fraction / n_masks
@@ -149,17 +149,17 @@ def hide_for_choice(
 def _moved_gaps(observed: BoolArray, fraction: float, rng: np.random.Generator) -> BoolArray:
     """Select observed values at shifted positions of missing ones, until there are enough."""
     n_rows = len(observed)
-    wanted = fraction * np.count_nonzero(observed)
+    requested = fraction * np.count_nonzero(observed)
     hidden = np.zeros_like(observed)
-    for _ in range(_MOST_MOVES):
+    for _ in range(_MAX_SHIFTS):
         moved = observed & ~np.roll(observed, int(rng.integers(n_rows)), axis=0) & ~hidden
         # All columns of a row together, because they are missing together; from a random first row.
         turn = int(rng.integers(n_rows))
         by_row = np.cumsum(np.roll(moved.sum(axis=1), -turn))
-        short = wanted - np.count_nonzero(hidden)
+        short = requested - np.count_nonzero(hidden)
         rows = (turn + np.arange(min(int(np.searchsorted(by_row, short)) + 1, n_rows))) % n_rows
         hidden[rows] |= moved[rows]
-        if np.count_nonzero(hidden) >= wanted:
+        if np.count_nonzero(hidden) >= requested:
             break
     return hidden
 
@@ -167,10 +167,10 @@ def _moved_gaps(observed: BoolArray, fraction: float, rng: np.random.Generator) 
 def _spare_bare_columns(part: NDArray[np.int64], observed: BoolArray) -> None:
     """Limit the share of hidden values of each column, in place."""
     counts = observed.sum(axis=0)
-    most = np.minimum(_MOST_OF_A_COLUMN * counts, counts - 2).astype(int)
+    maximum = np.minimum(_MAX_COLUMN_SHARE * counts, counts - 2).astype(int)
     for d in range(part.shape[1]):
         rows = np.flatnonzero(part[:, d])
-        part[rows[max(int(most[d]), 0) :], d] = 0
+        part[rows[max(int(maximum[d]), 0) :], d] = 0
 
 
 def _groups(part: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -202,8 +202,8 @@ def isolated_values(values: FloatArray, lengths: Sequence[int]) -> BoolArray:
     errors = distance_from_adjacent(values, lengths)
     spread = robust_spread(errors)
     with np.errstate(invalid="ignore"):
-        out = (np.abs(errors) > _ISOLATED * spread) & (spread > 0.0)
-    out[:, out.sum(axis=0) >= _MOST_ISOLATED * np.count_nonzero(~np.isnan(errors), axis=0)] = False
+        out = (np.abs(errors) > _MIN_ISOLATED_DEVIATIONS * spread) & (spread > 0.0)
+    out[:, out.sum(axis=0) >= _MAX_ISOLATED_SHARE * np.count_nonzero(~np.isnan(errors), axis=0)] = False
     return out
 
 
@@ -286,12 +286,12 @@ def weigh(scores: FloatArray, groups: NDArray[np.int64], bic: FloatArray) -> Evi
     differences = scores - scores[best]
     behind = differences.mean(axis=1)
     error = standard_errors(differences, groups)
-    equal = behind <= np.maximum(STANDARD_ERRORS * error, SLIGHT * float(scores[best].mean()))
-    if len(np.unique(groups)) < _FEWEST_GROUPS:
+    equal = behind <= np.maximum(STANDARD_ERRORS * error, EQUALITY_TOL * float(scores[best].mean()))
+    if len(np.unique(groups)) < _MIN_GROUPS:
         equal[:] = True
     equal[best] = True
-    chosen = int(np.argmin(np.where(equal, bic, np.inf)))
-    return Evidence(chosen, behind, error, equal)
+    selected = int(np.argmin(np.where(equal, bic, np.inf)))
+    return Evidence(selected, behind, error, equal)
 
 
 def weigh_draws(
@@ -317,11 +317,11 @@ def weigh_draws(
         Differences and their standard errors over the values of all draws.
     """
     each = [weigh(one, group, bic) for one, group in zip(scores, groups, strict=True)]
-    apart = np.cumsum([0, *(group.max() + 1 for group in groups[:-1])])
-    numbers = np.concatenate([group + first for group, first in zip(groups, apart, strict=True)])
-    whole = weigh(np.concatenate(scores, axis=1), numbers, bic)
+    differences = np.cumsum([0, *(group.max() + 1 for group in groups[:-1])])
+    numbers = np.concatenate([group + first for group, first in zip(groups, differences, strict=True)])
+    full = weigh(np.concatenate(scores, axis=1), numbers, bic)
     equal = np.any([evidence.equal for evidence in each], axis=0)
-    return whole._replace(chosen=int(np.argmin(np.where(equal, bic, np.inf))), equal=equal)
+    return full._replace(chosen=int(np.argmin(np.where(equal, bic, np.inf))), equal=equal)
 
 
 def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np.intp]:
@@ -341,7 +341,7 @@ def contenders(evidence: Evidence, bic: FloatArray, most: int = 3) -> NDArray[np
     ndarray of int
         The selected model first.
     """
-    close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + CLOSE))
+    close = np.flatnonzero(evidence.equal & (bic <= bic[evidence.chosen] + MAX_EQUAL_BIC))
     return close[np.argsort(bic[close], kind="stable")][:most]
 
 

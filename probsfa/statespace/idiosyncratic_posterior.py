@@ -20,11 +20,11 @@ from probsfa.statespace.parameters import StateSpace
 __all__ = ["IdiosyncraticPosterior"]
 
 # Number of draws for variances: the part due to the factors has a relative error of sqrt(2 / number).
-_DRAWS = 32
+_N_DRAWS = 32
 # Minimum leave-one-out precision of a value, relative to that given the factors.
-_LEAST_LEFT = 0.1
+_MIN_REMAINING_SHARE = 0.1
 # Number of draws per batch; each needs memory for three numbers per value of the data.
-_AT_A_TIME = 8
+_N_SIMULTANEOUS = 8
 # Tolerances of means and of draws, in posterior standard deviations.
 _TOLERANCE, _TOLERANCE_OF_DRAWS = 1e-4, 3e-2
 
@@ -51,9 +51,9 @@ class IdiosyncraticPosterior:
         self.params, self.panel = params, panel
         with one_blas_thread():
             self._system = FactorSystem(params, Steps.of(panel))
-            seen = self._system.steps.weights > 0.0
+            observed = self._system.steps.weights > 0.0
             values = np.asarray(panel.values[: panel.n_rows]).T
-            self._centred = np.where(seen, values - params.offset[:, None], 0.0)
+            self._centred = np.where(observed, values - params.offset[:, None], 0.0)
             right = self._system.information(self._centred)[None]
             #: Posterior means of the factors, (T, K).
             self.means: FloatArray = self._system.solve(right, tol=_TOLERANCE).values[0]
@@ -66,8 +66,8 @@ class IdiosyncraticPosterior:
     @property
     def value_means(self) -> FloatArray:
         """Posterior means (T, D) of values without white noise."""
-        whole = self._system.common(self.means) + self._system.noise.scale * self._processes
-        return np.asarray(self.params.offset + whole.T)
+        full = self._system.common(self.means) + self._system.noise.scale * self._processes
+        return np.asarray(self.params.offset + full.T)
 
     @property
     def contributions(self) -> FloatArray:
@@ -78,9 +78,9 @@ class IdiosyncraticPosterior:
     def _draws(self, n_draws: int, rng: np.random.Generator, *, processes: bool = False) -> Iterator[_Draws]:
         """Draw deviations in batches; those of the AR(1) processes only if `processes` is true."""
         system = self._system
-        for first in range(0, n_draws, _AT_A_TIME):
+        for first in range(0, n_draws, _N_SIMULTANEOUS):
             with one_blas_thread():
-                n = min(_AT_A_TIME, n_draws - first)
+                n = min(_N_SIMULTANEOUS, n_draws - first)
                 factors, own, values = system.simulate(rng, n)
                 means = system.solve(system.information(values), tol=_TOLERANCE_OF_DRAWS).values
                 if processes:
@@ -92,13 +92,13 @@ class IdiosyncraticPosterior:
         """Return variances (D, T) due to the factors: of values without white noise, and of scores."""
         noise, system = self._system.noise, self._system
         of_values, of_scores = np.zeros((2, *self._centred.shape))
-        for draws in self._draws(_DRAWS, np.random.default_rng(0)):
+        for draws in self._draws(_N_DRAWS, np.random.default_rng(0)):
             common = system.common(draws.factors)
             scores = noise.solve(common)
             common -= noise.scale * noise.smooth(common)
             of_values += np.einsum("rdt,rdt->dt", common, common)
             of_scores += np.einsum("rdt,rdt->dt", scores, scores)
-        return of_values / _DRAWS, of_scores / _DRAWS
+        return of_values / _N_DRAWS, of_scores / _N_DRAWS
 
     def value_variances(self) -> FloatArray:
         """Return posterior variances (T, D) of values without white noise."""
@@ -115,12 +115,12 @@ class IdiosyncraticPosterior:
         given_factors = weights / noise.variance
         given_factors = given_factors - given_factors**2 * noise.scale**2 * noise.moments[0]
         # The exact difference is positive, but its estimate from draws may be negative.
-        precisions = np.maximum(given_factors - self._from_factors[1], _LEAST_LEFT * given_factors)
+        precisions = np.maximum(given_factors - self._from_factors[1], _MIN_REMAINING_SHARE * given_factors)
         scores = noise.solve(self._centred - system.common(self.means))
         with np.errstate(divide="ignore", invalid="ignore"):
             means = self.params.offset[:, None] + self._centred - scores / precisions
-            seen = weights > 0.0
-            return np.where(seen, means, np.nan).T, np.where(seen, 1.0 / precisions, np.nan).T
+            observed = weights > 0.0
+            return np.where(observed, means, np.nan).T, np.where(observed, 1.0 / precisions, np.nan).T
 
     def posterior(self) -> Posterior:
         """Return moments of the factors: exact means, and covariances of draws.
@@ -151,11 +151,11 @@ class IdiosyncraticPosterior:
     def draw_values(self, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw values without white noise (n_draws, T, D) from their joint distribution."""
         scale, means = self._system.noise.scale, self.value_means
-        drawn = [
+        draws = [
             means + (self._system.common(one.factors) + scale * one.processes).swapaxes(1, 2)
             for one in self._draws(n_draws, rng, processes=True)
         ]
-        return np.concatenate(drawn)
+        return np.concatenate(draws)
 
     def forecast(self, row: int, steps: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Predict some units of time after the last row of a sequence.
@@ -186,7 +186,7 @@ class IdiosyncraticPosterior:
         variances = innovations @ (params.loadings**2).T
         variances += params.memory_scale**2 * (1.0 - own**2 + own**2 * noise.moments[0][:, row])
         factor_variances = innovations.copy()
-        n_draws = 4 * _DRAWS
+        n_draws = 4 * _N_DRAWS
         for factors, _ in self._draws(n_draws, np.random.default_rng(0)):
             common = self._system.common(factors)
             given = noise.smooth(common)[:, :, row] * params.memory_scale

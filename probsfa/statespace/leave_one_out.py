@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import listed
-from probsfa.statespace.held_out_values import SLIGHT, STANDARD_ERRORS, standard_errors
+from probsfa.statespace.held_out_values import EQUALITY_TOL, STANDARD_ERRORS, standard_errors
 from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 # Minimum number of values for a reliable comparison.
-_FEWEST = 20
+_MIN_VALUES = 20
 
 
 class Comparison(NamedTuple):
@@ -56,7 +56,7 @@ class Comparison(NamedTuple):
     @property
     def sentence(self) -> str:
         """Return a warning if the model is no better than linear interpolation, else an empty string."""
-        if self.n_cells < _FEWEST or self.model < self.interpolation:
+        if self.n_cells < _MIN_VALUES or self.model < self.interpolation:
             return ""
         return (
             "Observed values left out one at a time are predicted no better than by linear interpolation: "
@@ -102,8 +102,8 @@ def left_out_moments(
         variance = explained / left + noise_variance
     # The ratio of posterior variance to noise variance is below one. If the difference from one is smaller
     # than this, the information of the other values is lost to rounding errors.
-    told = (left > 1e-7) & ~np.isnan(values)
-    return np.where(told, without, np.nan), np.where(told, variance, np.nan)
+    is_determined = (left > 1e-7) & ~np.isnan(values)
+    return np.where(is_determined, without, np.nan), np.where(is_determined, variance, np.nan)
 
 
 def near_zero_noise(params: StateSpace) -> BoolArray:
@@ -136,13 +136,13 @@ def interpolated(sequences: Sequences) -> FloatArray:
     out = np.full(sequences.values.shape, np.nan)
     for rows in sequences.slices:
         for d in range(sequences.n_features):
-            seen = rows.start + np.flatnonzero(sequences.mask[rows, d])
-            if len(seen) < 2:
+            observed = rows.start + np.flatnonzero(sequences.mask[rows, d])
+            if len(observed) < 2:
                 continue
-            x, t = sequences.values[seen, d], times[seen]
-            out[seen[0], d], out[seen[-1], d] = x[1], x[-2]
+            x, t = sequences.values[observed, d], times[observed]
+            out[observed[0], d], out[observed[-1], d] = x[1], x[-2]
             share = (t[1:-1] - t[:-2]) / (t[2:] - t[:-2])
-            out[seen[1:-1], d] = x[:-2] + share * (x[2:] - x[:-2])
+            out[observed[1:-1], d] = x[:-2] + share * (x[2:] - x[:-2])
     return out
 
 
@@ -166,9 +166,9 @@ def straight_lines(sequences: Sequences) -> FloatArray:
     means = np.nanmean(sequences.values, axis=0)
     for rows in sequences.slices:
         for d in range(sequences.n_features):
-            seen = rows.start + np.flatnonzero(sequences.mask[rows, d])
-            if len(seen):
-                out[rows, d] = np.interp(times[rows], times[seen], sequences.values[seen, d])
+            observed = rows.start + np.flatnonzero(sequences.mask[rows, d])
+            if len(observed):
+                out[rows, d] = np.interp(times[rows], times[observed], sequences.values[observed, d])
             else:
                 out[rows, d] = means[d]
     return out
@@ -192,9 +192,9 @@ def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Co
     values = sequences.values
     by_lines = interpolated(sequences)
     both = ~np.isnan(by_model) & ~np.isnan(by_lines)
-    seen = sequences.mask.any(axis=0)  # a column of new data may have no observations
+    observed = sequences.mask.any(axis=0)  # a column of new data may have no observations
     scale = np.zeros(sequences.n_features)
-    scale[seen] = np.nanstd(values[:, seen], axis=0)
+    scale[observed] = np.nanstd(values[:, observed], axis=0)
     both &= scale > 0.0
     n_cells = int(np.count_nonzero(both))
     if n_cells == 0:
@@ -250,11 +250,11 @@ def worse_than_interpolation(
     worse = []
     for j in range(n_columns):
         own = columns == j
-        if np.count_nonzero(own) < _FEWEST:
+        if np.count_nonzero(own) < _MIN_VALUES:
             continue
         model, lines = errors[own] ** 2, by_lines[own] ** 2
         error = float(standard_errors((model - lines)[None], groups[own])[0])
-        if model.mean() - lines.mean() > max(STANDARD_ERRORS * error, SLIGHT * lines.mean()):
+        if model.mean() - lines.mean() > max(STANDARD_ERRORS * error, EQUALITY_TOL * lines.mean()):
             worse.append(j)
     return np.array(worse, dtype=np.intp)
 

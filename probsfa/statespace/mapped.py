@@ -159,9 +159,9 @@ class MappedModel(MaximumLikelihoodModel):
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent states; log-likelihoods are those of the data."""
-        whole = self.inner.posterior(self.map(sequences))
+        full = self.inner.posterior(self.map(sequences))
         slopes = self.transforms.log_slopes(sequences.values)
-        return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + slopes)
+        return full._replace(row_log_likelihoods=full.row_log_likelihoods + slopes)
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Return the filtered distribution of the latent states, with predictions in data units."""
@@ -205,8 +205,8 @@ class MappedModel(MaximumLikelihoodModel):
             return None
         sample = self.inner.sample_of(sequences)
         means, variances = self.inner.left_out(self.map(sample))
-        told = ~np.isnan(means)
-        by_model = self._to_data(means, np.sqrt(variances), self.effects(sample), told)[0]
+        is_determined = ~np.isnan(means)
+        by_model = self._to_data(means, np.sqrt(variances), self.effects(sample), is_determined)[0]
         return compare_with_interpolation(sample, by_model)
 
     def interpolation_check(self, sequences: Sequences) -> Self:
@@ -233,11 +233,11 @@ class MappedModel(MaximumLikelihoodModel):
 
     def contributions(self, sequences: Sequences) -> FloatArray:
         """Return contributions of latent states, then covariates, to each transformed value."""
-        whole = self.inner.contributions(self.map(sequences))
+        full = self.inner.contributions(self.map(sequences))
         if self.regression is None or sequences.exog is None:
-            return whole
+            return full
         effects = sequences.exog[:, None, :] * self.regression.coefficients
-        return np.concatenate([whole, effects], axis=2)
+        return np.concatenate([full, effects], axis=2)
 
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
@@ -260,9 +260,9 @@ class MappedModel(MaximumLikelihoodModel):
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
         """Draw observations, in data units, and latent states from the model."""
-        drawn, latents = self.inner.sample(n_steps, rng)
+        draws, latents = self.inner.sample(n_steps, rng)
         effects = 0.0 if self.regression is None else self.regression.effects(exog)
-        return self.transforms.inverse(drawn + effects), latents
+        return self.transforms.inverse(draws + effects), latents
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of the latent states from their joint distribution given the data."""
@@ -270,29 +270,31 @@ class MappedModel(MaximumLikelihoodModel):
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values, in data units, from their joint distribution given the observed ones."""
-        drawn = self.inner.draw_cells(self.map(sequences), n_draws, rng)
-        cells = self.transforms.inverse(drawn + self.effects(sequences))
+        draws = self.inner.draw_cells(self.map(sequences), n_draws, rng)
+        cells = self.transforms.inverse(draws + self.effects(sequences))
         return np.where(sequences.mask, sequences.values, cells)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
         """Attribute the change of a prediction to new values, in units of the transformed columns."""
-        told = self.inner.news(self.map(old), self.map(new), target)
+        is_determined = self.inner.news(self.map(old), self.map(new), target)
         effects = self.effects(new)
         if isinstance(effects, float):
-            return told
-        at = effects[told.rows, told.columns]
-        return told._replace(
-            before=told.before + float(effects[target]),
-            after=told.after + float(effects[target]),
-            expected=told.expected + at,
-            observed=told.observed + at,
+            return is_determined
+        at = effects[is_determined.rows, is_determined.columns]
+        return is_determined._replace(
+            before=is_determined.before + float(effects[target]),
+            after=is_determined.after + float(effects[target]),
+            expected=is_determined.expected + at,
+            observed=is_determined.observed + at,
         )
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model; predictions are in data units, errors standardised."""
-        told = self.inner.diagnose(self.map(sequences), block)
-        means, std = self._to_data(told.predictions, told.prediction_std, self.effects(sequences))
-        return replace(told, predictions=means, prediction_std=std)
+        is_determined = self.inner.diagnose(self.map(sequences), block)
+        means, std = self._to_data(
+            is_determined.predictions, is_determined.prediction_std, self.effects(sequences)
+        )
+        return replace(is_determined, predictions=means, prediction_std=std)
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Return standard errors of parameters and coefficients, in units of the transformed columns."""

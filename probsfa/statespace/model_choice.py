@@ -275,14 +275,16 @@ def select_model(
         compared = replace(sequences, values=np.where(far, np.nan, sequences.values))
 
     def hide() -> HeldOutValues:
-        drawn = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
-        return drawn._replace(part=np.where(far, 0, drawn.part))
+        draws = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
+        return draws._replace(part=np.where(far, 0, draws.part))
 
-    most = most_components(
+    maximum = most_components(
         sequences.n_rows, sequences.mask.sum(axis=0), ~InMemory(sequences).columns.constant
     )
     always = default_candidates(InMemory(compared)) if given is None and alternatives is None else []
-    search = Search(compared, hide, clock, listed(given) if given else searched(most, groups), most, always)
+    search = Search(
+        compared, hide, clock, listed(given) if given else searched(maximum, groups), maximum, always
+    )
     with Progress(None, desc="select", unit="fit", value="BIC") if verbose else nullcontext() as report:
         best, interrupted = search.run(report)
     return _finished(search, best, sequences, estimator, interrupted)
@@ -302,7 +304,7 @@ def _finished(
     clock.finish()
     ends: list[tuple[float, Candidate, LinearGaussianModel]] = []
     for candidate in [] if interrupted else order:
-        begin = clock.seconds
+        start = clock.seconds
         model, ended_by = _fit_to_all(search.sequences, candidate, _of_all_cells(candidate), clock)
         interrupted = ended_by == "keyboard"
         if ended_by and ends:
@@ -310,7 +312,7 @@ def _finished(
         likelihood = model.fitted.log_likelihood
         criterion = bayesian_criterion(likelihood, model.n_parameters, search.n_observed)
         ends.append((criterion, candidate, model))
-        if ended_by or clock.left < clock.seconds - begin:
+        if ended_by or clock.left < clock.seconds - start:
             break
     if ends:
         _, best, model = min(ends, key=lambda end: end[0])
@@ -350,9 +352,9 @@ def _fit_to_all(
     sequences: Sequences, candidate: Candidate, start: LinearGaussianModel, clock: Clock
 ) -> tuple[LinearGaussianModel, str]:
     """Fit a candidate to all values from its previous fit; also return why it ended early, or ""."""
-    asked = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
+    requested = FitOptions.of(ProbabilisticSFA(**candidate.options)).check().with_times(sequences.axis)
     try:
-        problem = make_problem(InMemory(sequences), asked)
+        problem = make_problem(InMemory(sequences), requested)
         result, ended_by = clock.maximize(problem, start_of(start.fitted.params, problem))
         model = start if result is None else with_noise(in_data_units(problem, result))
     except KeyboardInterrupt:  # outside the optimizer

@@ -123,15 +123,15 @@ def row_of(row: Any, X: Any, sequences: Sequences, axis: TimeAxis, time_unit: fl
     import pandas as pd
 
     try:
-        wanted = pd.Index([row]).astype(index.dtype)
+        requested = pd.Index([row]).astype(index.dtype)
     except (TypeError, ValueError) as error:
         raise ValueError(f"target: the row must be a number or a date; got {row!r}.") from error
-    at = int(index.get_indexer(wanted)[0])
+    at = int(index.get_indexer(requested)[0])
     if at >= 0:
         return at
     steps = np.nan
-    if wanted[0] > index[-1]:
-        [horizon] = make_horizon(X, sequences, axis, time_unit, n_steps=None, fh=wanted)
+    if requested[0] > index[-1]:
+        [horizon] = make_horizon(X, sequences, axis, time_unit, n_steps=None, fh=requested)
         steps = float(horizon.steps[0])
     if not abs(steps - np.rint(steps)) <= _SAME_TIME * steps:
         raise ValueError(

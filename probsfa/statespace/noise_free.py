@@ -32,7 +32,7 @@ from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
 # Largest decay: 1 - a^2 must not be zero for a drift with a very small delta value.
-_SLOWEST = 1.0 - 1e-15
+_MAX_DECAY = 1.0 - 1e-15
 
 
 class SquareModel(NamedTuple):
@@ -94,7 +94,7 @@ def square_model(
     delta_values: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray
 ) -> SquareModel:
     """Return the square model of a solution of slow feature analysis at full rank."""
-    decay = np.clip(1.0 - 0.5 * delta_values, -_SLOWEST, _SLOWEST)
+    decay = np.clip(1.0 - 0.5 * delta_values, -_MAX_DECAY, _MAX_DECAY)
     # Loadings from covariances are the inverse of the directions up to errors of the eigenproblem; make it
     # exact.
     inverse = np.asarray(np.linalg.solve((components @ loadings).T, loadings.T).T, dtype=np.float64)
@@ -222,16 +222,16 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         """Draw paths of the factors given the observed values; complete rows have no uncertainty."""
         if sequences.mask.all():
             return np.repeat(self.posterior(sequences).means[None], n_draws, axis=0)
-        drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
-        return drawn[:, :, : self.n_components]
+        draws = draw_given_observed(*self.square, sequences, n_draws, rng)
+        return draws[:, :, : self.n_components]
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values from their joint distribution given the observed ones."""
         values = sequences.values
         if sequences.mask.all():
             return np.repeat(values[None], n_draws, axis=0)
-        drawn = draw_given_observed(*self.square, sequences, n_draws, rng)
-        return np.where(np.isnan(values), self.square.mean + drawn @ self.square.loadings.T, values)
+        draws = draw_given_observed(*self.square, sequences, n_draws, rng)
+        return np.where(np.isnan(values), self.square.mean + draws @ self.square.loadings.T, values)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the square model."""

@@ -84,24 +84,24 @@ class _Conditioning:
             self._equations[key] = self._solve(seen)
         return self._equations[key]
 
-    def _solve(self, seen: BoolArray) -> _Equations:
+    def _solve(self, observed: BoolArray) -> _Equations:
         rank = self.decay.size
-        rows, scale = self.loadings[seen], self._scale[seen]
-        if seen.all():
+        rows, scale = self.loadings[observed], self._scale[observed]
+        if observed.all():
             log_volume = float(np.sum(np.log(np.linalg.svd(rows, compute_uv=False))))
-            return _Equations(seen, self.components, np.zeros((rank, 0)), np.eye(rank), log_volume)
+            return _Equations(observed, self.components, np.zeros((rank, 0)), np.eye(rank), log_volume)
         left, singular, right = np.linalg.svd(rows / scale[:, None], full_matrices=True)
-        told = int(np.sum(singular > _RANK_TOL * max(float(singular.max(initial=0.0)), _RANK_TOL)))
-        basis, null = right[:told].T, right[told:].T
-        solve = (basis / singular[:told]) @ left[:, :told].T / scale
+        is_determined = int(np.sum(singular > _RANK_TOL * max(float(singular.max(initial=0.0)), _RANK_TOL)))
+        basis, null = right[:is_determined].T, right[is_determined:].T
+        solve = (basis / singular[:is_determined]) @ left[:, :is_determined].T / scale
         values = np.linalg.svd(rows @ basis, compute_uv=False)
-        return _Equations(seen, solve, null, basis, float(np.sum(np.log(values))))
+        return _Equations(observed, solve, null, basis, float(np.sum(np.log(values))))
 
     def filter(self, values: FloatArray, starts: BoolArray) -> _Filtered:
         """Filter all rows; complete rows that follow a complete row need no loop."""
         n, rank = len(values), self.decay.size
-        seen = np.asarray(~np.isnan(values))
-        complete = np.asarray(seen.all(axis=1))
+        observed = np.asarray(~np.isnan(values))
+        complete = np.asarray(observed.all(axis=1))
         means = np.zeros((n, rank))
         means[complete] = (values[complete] - self.mean) @ self.components.T
         covariances = np.zeros((n, rank, rank))
@@ -111,10 +111,10 @@ class _Conditioning:
         predicted_means[1:] = decays[1:] * means[:-1]
         predicted = np.zeros((n, rank, rank))
         predicted[:, range(rank), range(rank)] = innovations
-        whole = self.equations(np.ones(values.shape[1], dtype=bool))
+        full = self.equations(np.ones(values.shape[1], dtype=bool))
         error = means - predicted_means
         logs = -0.5 * (np.log(2.0 * np.pi * innovations) + error**2 / innovations).sum(axis=1)
-        logs = logs - whole.log_volume
+        logs = logs - full.log_volume
         concerned = ~complete
         concerned[1:] |= ~complete[:-1]
         for t in np.flatnonzero(concerned).tolist():
@@ -122,7 +122,7 @@ class _Conditioning:
             if t > 0 and not complete[t - 1]:
                 predicted_means[t] = a * means[t - 1]
                 predicted[t] += a[:, None] * covariances[t - 1] * a
-            row = self.equations(seen[t])
+            row = self.equations(observed[t])
             b = (values[t] - self.mean)[row.seen]
             means[t], covariances[t], logs[t] = _condition(row, b, predicted_means[t], predicted[t])
         return _Filtered(means, covariances, predicted_means, predicted, decays, logs)
@@ -137,10 +137,12 @@ def _condition(
     inverse = np.linalg.inv(covariance)
     free = np.linalg.inv(null.T @ inverse @ null)
     weights = free @ (null.T @ (inverse @ (mean - point)))
-    told = basis.T @ covariance @ basis
+    is_determined = basis.T @ covariance @ basis
     error = basis.T @ (point - mean)
     log_density = -0.5 * (
-        error.size * np.log(2.0 * np.pi) + np.linalg.slogdet(told)[1] + error @ np.linalg.solve(told, error)
+        error.size * np.log(2.0 * np.pi)
+        + np.linalg.slogdet(is_determined)[1]
+        + error @ np.linalg.solve(is_determined, error)
     )
     filtered = null @ free @ null.T
     return point + null @ weights, 0.5 * (filtered + filtered.T), float(log_density - row.log_volume)
@@ -190,18 +192,18 @@ def draw_given_observed(
     """Draw the factors (n_draws, N, R) given all observed values; see :func:`smooth_given_observed`."""
     model = _Conditioning(decay, components, loadings, mean)
     filtered = model.filter(sequences.values, sequences.starts)
-    drawn = np.repeat(filtered.means[None], n_draws, axis=0)
+    draws = np.repeat(filtered.means[None], n_draws, axis=0)
     gains = dict(_gains(filtered, sequences.starts))
     for t in np.flatnonzero(filtered.covariances.any(axis=(1, 2)))[::-1].tolist():
         covariance = filtered.covariances[t]
         if t in gains:
             gain = gains[t]
             covariance = covariance - gain @ filtered.predicted_covariances[t + 1] @ gain.T
-            drawn[:, t] += (drawn[:, t + 1] - filtered.predicted_means[t + 1]) @ gain.T
+            draws[:, t] += (draws[:, t + 1] - filtered.predicted_means[t + 1]) @ gain.T
         values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
         root = vectors * np.sqrt(np.maximum(values, 0.0))
-        drawn[:, t] += rng.standard_normal((n_draws, len(values))) @ root.T
-    return drawn
+        draws[:, t] += rng.standard_normal((n_draws, len(values))) @ root.T
+    return draws
 
 
 def _gains(filtered: _Filtered, starts: BoolArray) -> list[tuple[int, FloatArray]]:

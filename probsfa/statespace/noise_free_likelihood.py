@@ -46,7 +46,7 @@ __all__ = ["NoiseFreeLogLikelihood", "noise_free_log_likelihood", "noise_free_ma
 _MAX_STEPS, _MAX_HALVINGS = 1000, 40
 # The iteration ends if a step changes no direction and no length by more than the first number, or by less
 # than the second number and no less than the step before.
-_SMALLEST_STEP, _SMALL_STEP = 1e-13, 1e-8
+_MIN_STEP, _SMALL_STEP = 1e-13, 1e-8
 
 
 class NoiseFreeLogLikelihood(NamedTuple):
@@ -331,15 +331,15 @@ def _maximize(
     size, last_change = decay.shape[0], np.inf
     for _ in range(_MAX_STEPS):
         old_decay, lengths = decay, np.ones(size)
-        seen = moments.seen_through(weights)
+        observed = moments.seen_through(weights)
         if learn:
-            decay = np.array([_best_decay(seen, n) for n in range(size)])
+            decay = np.array([_best_decay(observed, n) for n in range(size)])
             # The optimal length of a direction depends on its decay.
-            forms = _quadratic_forms(seen, decay)
+            forms = _quadratic_forms(observed, decay)
             lengths = 1.0 / np.sqrt(np.einsum("nnn->n", forms))
             forms, weights = forms * np.outer(lengths, lengths), lengths[:, None] * weights
         else:
-            forms = _quadratic_forms(seen, decay)
+            forms = _quadratic_forms(observed, decay)
         value = _log_likelihood_by_row(moments, decay, weights)
         gradient = np.eye(size) - np.einsum("nnm->nm", forms)
         step = _step_by_pairs(forms, gradient)
@@ -358,7 +358,7 @@ def _maximize(
             float(np.max(np.abs(decay - old_decay) / (1.0 - np.abs(old_decay)))),
         )
         # With similar decays the maximum is flat, and rounding errors limit the accuracy of steps.
-        if change < _SMALLEST_STEP * size or (change < _SMALL_STEP and change >= last_change):
+        if change < _MIN_STEP * size or (change < _SMALL_STEP and change >= last_change):
             return decay, weights
         last_change = change
     raise RuntimeError(
@@ -387,8 +387,8 @@ def _step_of_all(forms: FloatArray, gradient: FloatArray) -> FloatArray:
     hessian[rows, :, rows, :] = forms
     hessian += np.einsum("nl,mk->nmkl", np.eye(size), np.eye(size))
     curvature, directions = np.linalg.eigh(hessian.reshape(size**2, size**2))
-    least = np.finfo(np.float64).eps * np.max(np.abs(curvature))
-    along = directions.T @ gradient.ravel() / np.maximum(np.abs(curvature), least)
+    minimum = np.finfo(np.float64).eps * np.max(np.abs(curvature))
+    along = directions.T @ gradient.ravel() / np.maximum(np.abs(curvature), minimum)
     return np.asarray((directions @ along).reshape(size, size))
 
 
@@ -434,8 +434,8 @@ def _best_decay(moments: _Moments, n: int) -> float:
     inside = np.real(roots[(np.abs(np.imag(roots)) < 1e-9) & (np.abs(np.real(roots)) < 1.0)])
     if inside.size == 0:
         raise ValueError("The likelihood is unbounded: a direction does not change in time, or alternates.")
-    worth = S * np.log((1.0 - inside) * (1.0 + inside)) - T * np.log(Q(inside))
-    return float(inside[np.argmax(worth)])
+    gain = S * np.log((1.0 - inside) * (1.0 + inside)) - T * np.log(Q(inside))
+    return float(inside[np.argmax(gain)])
 
 
 def _moments(centred: FloatArray, lengths: tuple[int, ...]) -> _Moments:

@@ -29,10 +29,10 @@ from probsfa.statespace.prediction import Forecast, Imputation
 __all__ = ["OutlierModel", "far_from_neighbours", "spread_of_dominated"]
 
 # Robust standard deviations from the median of adjacent values beyond which a value may be an outlier.
-_FAR = 6.0
+_MIN_DEVIATIONS = 6.0
 # A few values dominate a column if they are at most this share of its values and have at least this share of
 # the sum of squared distances from adjacent values.
-_FEW, _DOMINANT = 0.02, 0.5
+_MAX_OUTLIER_SHARE, _MIN_SHARE_OF_SQUARES = 0.02, 0.5
 
 
 def spread_of_dominated(values: FloatArray, lengths: Sequence[int]) -> FloatArray:
@@ -53,18 +53,18 @@ def spread_of_dominated(values: FloatArray, lengths: Sequence[int]) -> FloatArra
     errors = distance_from_adjacent(values, lengths)
     spread = robust_spread(errors)
     squares = np.where(np.isnan(errors), 0.0, errors) ** 2
-    far = squares > (_FAR * spread) ** 2
-    few = far.sum(axis=0) <= _FEW * np.count_nonzero(~np.isnan(errors), axis=0)
-    dominant = np.sum(squares, axis=0, where=far) >= _DOMINANT * squares.sum(axis=0)
+    far = squares > (_MIN_DEVIATIONS * spread) ** 2
+    few = far.sum(axis=0) <= _MAX_OUTLIER_SHARE * np.count_nonzero(~np.isnan(errors), axis=0)
+    dominant = np.sum(squares, axis=0, where=far) >= _MIN_SHARE_OF_SQUARES * squares.sum(axis=0)
     return np.where(few & dominant & far.any(axis=0), spread, 0.0)
 
 
 def far_from_neighbours(sequences: Sequences, spread: FloatArray) -> BoolArray:
     """Return which values (N, D) are more than six spreads (D,) from the median of adjacent values."""
     far = np.zeros(sequences.values.shape, dtype=bool)
-    judged = np.flatnonzero(spread > 0.0)
-    errors = distance_from_adjacent(sequences.values[:, judged], sequences.lengths)
-    far[:, judged] = np.abs(np.nan_to_num(errors)) > _FAR * spread[judged]
+    tested = np.flatnonzero(spread > 0.0)
+    errors = distance_from_adjacent(sequences.values[:, tested], sequences.lengths)
+    far[:, tested] = np.abs(np.nan_to_num(errors)) > _MIN_DEVIATIONS * spread[tested]
     return far
 
 
@@ -149,8 +149,8 @@ class OutlierModel(LinearGaussianModel):
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values given all values but outliers; outliers are not changed."""
-        drawn = super().draw_cells(self.cleaned(sequences), n_draws, rng)
-        return np.where(sequences.mask, sequences.values, drawn)
+        draws = super().draw_cells(self.cleaned(sequences), n_draws, rng)
+        return np.where(sequences.mask, sequences.values, draws)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
         """Return the news of all values but outliers."""

@@ -313,5 +313,5 @@ def index_gaps(
 
 def whole_if_close(elapsed: FloatArray) -> FloatArray:
     """Round time steps that differ from an integer by rounding errors only."""
-    whole = np.maximum(np.rint(elapsed), 1.0)
-    return np.where(np.abs(elapsed - whole) <= 1e-6 * whole, whole, elapsed)
+    full = np.maximum(np.rint(elapsed), 1.0)
+    return np.where(np.abs(elapsed - full) <= 1e-6 * full, full, elapsed)

@@ -39,14 +39,14 @@ from probsfa.statespace.processes import KINDS, Process
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
 
-_NONE: FloatArray = np.zeros(0)
-_NONE.flags.writeable = False
+_EMPTY: FloatArray = np.zeros(0)
+_EMPTY.flags.writeable = False
 # Names of the arrays of every model, and of those of AR(1) noise.
-_ALWAYS = ("decay", "loadings", "noise_variance", "offset")
-_OF_NOISE = ("memory_decay", "memory_scale")
-_OF_ALL = frozenset((*_ALWAYS, *_OF_NOISE))
+_COMMON_ARRAYS = ("decay", "loadings", "noise_variance", "offset")
+_AR1_NOISE_ARRAYS = ("memory_decay", "memory_scale")
+_ALL_ARRAYS = frozenset((*_COMMON_ARRAYS, *_AR1_NOISE_ARRAYS))
 # Maximum number of values of an array in a description.
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 
 
 class Latents:
@@ -123,9 +123,9 @@ class Latents:
         for kind, states in self.states.items():
             own = np.arange(states.start, states.stop).reshape(-1, kind.n_states)
             parts.append(own[:, list(kind.seen)].ravel())
-        seen = np.concatenate(parts)
-        seen.flags.writeable = False  # the object is shared
-        return seen
+        observed = np.concatenate(parts)
+        observed.flags.writeable = False  # the object is shared
+        return observed
 
     @cached_property
     def stationary(self) -> BoolArray:
@@ -243,8 +243,8 @@ class StateSpace:
         offset: FloatArray,
         processes: Iterator[Process] | tuple[Process, ...] = (),
         *,
-        memory_decay: FloatArray = _NONE,
-        memory_scale: FloatArray = _NONE,
+        memory_decay: FloatArray = _EMPTY,
+        memory_scale: FloatArray = _EMPTY,
         **arrays: FloatArray,
     ) -> None:
         made = tuple(processes) or _processes_of(arrays)
@@ -267,7 +267,7 @@ class StateSpace:
         the state; they do not call ``__init__``.
         """
         made = super().__new__(cls)
-        made.__dict__.update(zip(_ALWAYS, arrays, strict=False))
+        made.__dict__.update(zip(_COMMON_ARRAYS, arrays, strict=False))
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -277,8 +277,8 @@ class StateSpace:
         """Restore an instance; earlier versions had the arrays of all kinds side by side."""
         if not isinstance(state, dict):
             state = {name: value for part in state if part for name, value in part.items()}
-        always = {name: state.get(name, self.__dict__.get(name)) for name in _ALWAYS}
-        others = {name: state[name] for name in ("processes", *_OF_NOISE) if name in state}
+        always = {name: state.get(name, self.__dict__.get(name)) for name in _COMMON_ARRAYS}
+        others = {name: state[name] for name in ("processes", *_AR1_NOISE_ARRAYS) if name in state}
         arrays = {name: state[name] for kind in KINDS for name in kind.names.values() if name in state}
         self.__init__(**always, **others, **arrays)  # type: ignore[misc]
 
@@ -290,7 +290,7 @@ class StateSpace:
             DeprecationWarning,
             stacklevel=2,
         )
-        return iter([getattr(self, name) for name in _ALWAYS])
+        return iter([getattr(self, name) for name in _COMMON_ARRAYS])
 
     def __repr__(self) -> str:
         """Return the arrays of the model by name."""
@@ -308,18 +308,20 @@ class StateSpace:
         -------
         params : StateSpace
         """
-        if changes.keys() <= _OF_ALL:
+        if changes.keys() <= _ALL_ARRAYS:
             made = object.__new__(type(self))
             made.__dict__.update(self.__dict__, **changes)
             return made
-        kept = {name: getattr(self, name) for name in (*_ALWAYS, *_OF_NOISE)}
-        of_processes = {name: value for name, value in changes.items() if name not in {*kept, "processes"}}
-        kept |= {name: value for name, value in changes.items() if name in kept}
+        retained = {name: getattr(self, name) for name in (*_COMMON_ARRAYS, *_AR1_NOISE_ARRAYS)}
+        of_processes = {
+            name: value for name, value in changes.items() if name not in {*retained, "processes"}
+        }
+        retained |= {name: value for name, value in changes.items() if name in retained}
         processes = changes.get("processes", self.processes)
         if of_processes:
             arrays = {name: array for one in processes for name, array in one.arrays().items()}
             processes = _processes_of({**arrays, **of_processes})
-        return type(self)(**kept, processes=processes)
+        return type(self)(**retained, processes=processes)
 
     def describe(self) -> str:
         """Return the processes, the noise and their parameters as text, a line each.
@@ -334,8 +336,8 @@ class StateSpace:
         """
 
         def values(name: str, array: FloatArray) -> str:
-            shown = ", ".join(f"{value:.6g}" for value in np.ravel(array)[:_MOST_SHOWN])
-            return f"{name} {shown}{', ...' if np.size(array) > _MOST_SHOWN else ''}"
+            shown = ", ".join(f"{value:.6g}" for value in np.ravel(array)[:_MAX_SHOWN])
+            return f"{name} {shown}{', ...' if np.size(array) > _MAX_SHOWN else ''}"
 
         lines = [f"{self.n_features} columns, {self.n_states} states"]
         if self.n_components:
@@ -345,15 +347,17 @@ class StateSpace:
             lines.append(f"{len(one)} {type(one).__name__}: {arrays}")
         lines.append(f"white noise: {values('noise_variance', self.noise_variance)}")
         if self.has_ar1_noise:
-            arrays = "; ".join(values(name, getattr(self, name)) for name in _OF_NOISE)
+            arrays = "; ".join(values(name, getattr(self, name)) for name in _AR1_NOISE_ARRAYS)
             lines.append(f"AR(1) noise of each column: {arrays}")
         return "\n".join(lines)
 
     def to_arrays(self) -> dict[str, FloatArray]:
         """Return the arrays of the model by name."""
-        arrays = {name: getattr(self, name) for name in _ALWAYS}
+        arrays = {name: getattr(self, name) for name in _COMMON_ARRAYS}
         arrays |= {name: array for one in self.processes for name, array in one.arrays().items()}
-        return arrays | {name: getattr(self, name) for name in _OF_NOISE if np.size(getattr(self, name))}
+        return arrays | {
+            name: getattr(self, name) for name in _AR1_NOISE_ARRAYS if np.size(getattr(self, name))
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, FloatArray]) -> Self:
@@ -374,10 +378,16 @@ class StateSpace:
         ValueError
             If one of the arrays that every model has is missing.
         """
-        missing = [name for name in _ALWAYS if name not in arrays]
+        missing = [name for name in _COMMON_ARRAYS if name not in arrays]
         if missing:
-            raise ValueError(f"arrays must contain {', '.join(_ALWAYS)}; {', '.join(missing)} missing.")
-        known = (*_ALWAYS, *_OF_NOISE, *(name for kind in KINDS for name in kind.names.values()))
+            raise ValueError(
+                f"arrays must contain {', '.join(_COMMON_ARRAYS)}; {', '.join(missing)} missing."
+            )
+        known = (
+            *_COMMON_ARRAYS,
+            *_AR1_NOISE_ARRAYS,
+            *(name for kind in KINDS for name in kind.names.values()),
+        )
         given: Any = {name: arrays[name] for name in known if name in arrays}
         return cls(**given)
 
@@ -394,19 +404,19 @@ class StateSpace:
     def rhythm_decay(self) -> FloatArray:
         """Damping factor of each stochastic cycle over one time step (R,)."""
         rhythms = self.of_kind(Rhythm)
-        return _NONE if rhythms is None else rhythms.decay  # type: ignore[attr-defined]
+        return _EMPTY if rhythms is None else rhythms.decay  # type: ignore[attr-defined]
 
     @property
     def rhythm_frequency(self) -> FloatArray:
         """Frequency of each stochastic cycle (R,), in radians per time step."""
         rhythms = self.of_kind(Rhythm)
-        return _NONE if rhythms is None else rhythms.frequency  # type: ignore[attr-defined]
+        return _EMPTY if rhythms is None else rhythms.frequency  # type: ignore[attr-defined]
 
     @property
     def smooth_rate(self) -> FloatArray:
         """``sqrt(3) / timescale`` of each Matern-3/2 process (M,), per time step."""
         smooth = self.of_kind(Matern32)
-        return _NONE if smooth is None else smooth.rate  # type: ignore[attr-defined]
+        return _EMPTY if smooth is None else smooth.rate  # type: ignore[attr-defined]
 
     @property
     def rhythm_periods(self) -> FloatArray:
@@ -417,7 +427,7 @@ class StateSpace:
     def smooth_timescales(self) -> FloatArray:
         """Time scales of the smooth processes (M,), in time steps."""
         smooth = self.of_kind(Matern32) or self.of_kind(Matern52)
-        return _NONE if smooth is None else smooth.timescales  # type: ignore[attr-defined]
+        return _EMPTY if smooth is None else smooth.timescales  # type: ignore[attr-defined]
 
     @property
     def latents(self) -> Latents:
@@ -625,7 +635,7 @@ def make_parameters(
             raise ValueError(
                 f"{name} must lie strictly inside (-1, 1), got {value[np.abs(value) >= 1.0][0]}."
             )
-    if np.any(vectors.get("memory_scale", _NONE) < 0.0):
+    if np.any(vectors.get("memory_scale", _EMPTY) < 0.0):
         raise ValueError(f"memory_scale must not be negative, got {vectors['memory_scale'].min()}.")
     if np.any(vectors["noise_variance"] <= 0.0):
         bad = int(np.flatnonzero(vectors["noise_variance"] <= 0.0)[0])

@@ -7,7 +7,7 @@ from typing import Any, Self
 __all__ = ["Progress", "tell"]
 
 # Minimum seconds between updates of the bar during the short steps that refine starting points.
-_PAUSE = 0.1
+_REPORT_INTERVAL = 0.1
 
 
 def tell(sentence: str) -> None:
@@ -65,7 +65,7 @@ class Progress:
         """Count a step that refines a starting point; it is not an evaluation."""
         self._n_steps += 1
         now = time.monotonic()
-        if now - self._drawn < _PAUSE:
+        if now - self._drawn < _REPORT_INTERVAL:
             return
         self._drawn = now
         if self._best:

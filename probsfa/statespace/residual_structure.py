@@ -19,7 +19,7 @@ __all__ = ["ResidualStructure", "gain_for_a_cycle", "power_of_a_cycle", "residua
 
 # Lags of the autocorrelation, and maximum number of rows, because computing one-step prediction errors is
 # slow.
-_LAGS, _ROWS = np.arange(1, 6), 2000
+_LAGS, _MAX_ROWS = np.arange(1, 6), 2000
 
 
 class ResidualStructure(NamedTuple):
@@ -82,14 +82,14 @@ def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:
     This approximates the gain in log-likelihood from an autoregression of the errors of each column.
     """
     rows = sequences
-    if rows.n_rows > _ROWS:
-        sample = choose_segments(rows.mask, rows.lengths, _ROWS)
+    if rows.n_rows > _MAX_ROWS:
+        sample = choose_segments(rows.mask, rows.lengths, _MAX_ROWS)
         rows = rows if sample is None else rows.cut_out(sample)
     try:
         ahead = model.errors_of_few(rows)
     except np.linalg.LinAlgError:  # rounding errors, if there is hardly any noise
         return np.inf
     errors = autocorrelation(ahead, rows.lengths, _LAGS)
-    counted = errors.n_pairs > 0.0
-    squares = errors.n_pairs[counted] * errors.values[counted] ** 2
+    has_pairs = errors.n_pairs > 0.0
+    squares = errors.n_pairs[has_pairs] * errors.values[has_pairs] ** 2
     return 0.5 * float(np.sum(squares - 1.0)) * sequences.n_rows / rows.n_rows

@@ -30,7 +30,7 @@ __all__ = ["InBlocks", "check_source", "sample", "scan", "stream"]
 BLOCK_ROWS = 65_536
 # Number of evenly spread segments, and total number of values, from which starting points are computed.
 _N_SEGMENTS = 8
-_START_CELLS = 2**22
+_MAX_START_VALUES = 2**22
 
 
 class InBlocks:
@@ -187,7 +187,7 @@ def sample(
 ) -> Panel:
     """Return segments of rows spread evenly over ``X``, each as a sequence; all rows if there are few."""
     n_rows, n_features = int(X.shape[0]), int(X.shape[1])
-    room = _START_CELLS // n_features
+    room = _MAX_START_VALUES // n_features
     ends = np.cumsum(lengths)
     if n_rows <= room:
         parts = [(int(end - n), int(end)) for end, n in zip(ends, lengths, strict=True)]
@@ -201,5 +201,5 @@ def sample(
             parts.append((int(first), min(int(first) + size, end)))
     values = [_standardised(X, slice(i, j), shift, scale) for i, j in parts]
     sizes = tuple(len(part) for part in values)
-    when = None if times is None else np.concatenate([times[i:j] for i, j in parts])
-    return make_panel(Sequences(np.concatenate(values), sizes, when))
+    times_of_rows = None if times is None else np.concatenate([times[i:j] for i, j in parts])
+    return make_panel(Sequences(np.concatenate(values), sizes, times_of_rows))

@@ -47,9 +47,9 @@ __all__ = [
 ]
 
 # Maximum iterations for one row of the filter, and relative change of a weight at which to stop.
-_MOST_ITERATIONS, _CLOSE = 100, 1e-10
+_MAX_ITERATIONS_OF_ROW, _WEIGHT_TOL = 100, 1e-10
 # Expected remaining gain in nats below which the iteration of weights stops; maximum number of rounds.
-_WORTH_A_ROUND, _MOST_ROUNDS = 1e-6, 200
+_MIN_GAIN, _MAX_ITERATIONS = 1e-6, 200
 
 
 class CellMoments(NamedTuple):
@@ -92,11 +92,13 @@ def cell_moments(params: StateSpace, panel: Panel) -> CellMoments:
     """
     k, shape = params.n_states, (panel.n_rows, params.n_features)
     means, explained = np.empty(shape), np.empty(shape)
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k).T
+    outer_products = (
+        (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k).T
+    )
 
     def see(rows: slice, states: FloatArray, covariances: FloatArray) -> None:
         means[rows] = params.offset + states @ params.loadings.T
-        explained[rows] = np.maximum(covariances.reshape(len(covariances), k * k) @ outer, 0.0)
+        explained[rows] = np.maximum(covariances.reshape(len(covariances), k * k) @ outer_products, 0.0)
 
     value = visit_moments(params, panel, see)
     return CellMoments(means, explained, value)
@@ -186,7 +188,7 @@ def infer_weights(
     panel: Panel,
     noise: HeavyTails,
     start: FloatArray | None = None,
-    worth: float = _WORTH_A_ROUND,
+    worth: float = _MIN_GAIN,
 ) -> Inferred:
     """Compute ``q(z) q(w)`` at given parameters by coordinate ascent.
 
@@ -213,7 +215,7 @@ def infer_weights(
     weights = first_weights(params, panel, noise) if start is None else start
     history: list[float] = []
     gain = np.inf
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_MAX_ITERATIONS):
         moments = cell_moments(params, panel.weighted(weights))
         history.append(bound_at(params, panel, moments, weights, noise))
         s = moments.discrepancies(params, panel)
@@ -246,9 +248,9 @@ def first_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatA
         mean, spread = left_out_moments(values, moments.means, moments.explained + own, own)
         s = (values - mean) ** 2 / (spread - own + params.noise_variance)
     s = np.where(np.isfinite(s), s, moments.discrepancies(params, panel))
-    judged = np.zeros(panel.values.shape)  # a new array: `weighted` made the other read-only
-    judged[:n] = noise.expected_weights(s * mask, mask) * mask
-    return judged
+    tested = np.zeros(panel.values.shape)  # a new array: `weighted` made the other read-only
+    tested[:n] = noise.expected_weights(s * mask, mask) * mask
+    return tested
 
 
 def left_out_cells(
@@ -274,9 +276,9 @@ def left_out_cells(
         errors dominate.
     """
     n = panel.n_rows
-    seen = np.asarray(panel.mask[:n]) > 0.0
-    values = np.where(seen, panel.values[:n], np.nan)
-    own = params.noise_variance / np.where(seen, weights[:n], 1.0)
+    observed = np.asarray(panel.mask[:n]) > 0.0
+    values = np.where(observed, panel.values[:n], np.nan)
+    own = params.noise_variance / np.where(observed, weights[:n], 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
         means, variances = left_out_moments(values, moments.means, moments.explained + own, own)
     return means, np.maximum(variances - own, 0.0)
@@ -342,18 +344,18 @@ def filter_row_by_row(
         there, predicted = mask[t : t + 1], step.move(mean)
         try:
             lower = np.linalg.cholesky(step.predict_covariance(covariance))
-            seen, errors = loadings @ lower, there[0] * (residuals[t] - loadings @ predicted)
-            s = (errors**2 / (r + np.sum(seen**2, axis=1)))[None]
+            observed, errors = loadings @ lower, there[0] * (residuals[t] - loadings @ predicted)
+            s = (errors**2 / (r + np.sum(observed**2, axis=1)))[None]
             weights = noise.expected_weights(s, there) * there
-            for _ in range(_MOST_ITERATIONS):
+            for _ in range(_MAX_ITERATIONS_OF_ROW):
                 # In units of the predicted root, the state has the precision `factor factor'`.
-                scaled = (weights[0] / r)[:, None] * seen
-                factor = np.linalg.cholesky(np.eye(k) + seen.T @ scaled)
+                scaled = (weights[0] / r)[:, None] * observed
+                factor = np.linalg.cholesky(np.eye(k) + observed.T @ scaled)
                 root = np.linalg.inv(factor)
                 shift = root.T @ (root @ (errors @ scaled))
-                s = there * ((errors - seen @ shift) ** 2 + np.sum((seen @ root.T) ** 2, axis=1)) / r
+                s = there * ((errors - observed @ shift) ** 2 + np.sum((observed @ root.T) ** 2, axis=1)) / r
                 before, weights = weights, noise.expected_weights(s, there) * there
-                if np.all(np.abs(weights - before) <= _CLOSE * before):
+                if np.all(np.abs(weights - before) <= _WEIGHT_TOL * before):
                     break
         except np.linalg.LinAlgError:  # values too large for double precision
             return found

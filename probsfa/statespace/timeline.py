@@ -148,8 +148,8 @@ def check_evenly_spaced(sequences: Sequences, time_unit: float) -> None:
     if sequences.times is not None:
         timed = sequences.retimed(time_unit)
         assert timed.times is not None
-        apart = np.concatenate([np.diff(timed.times[rows]) for rows in timed.slices])
-        steps = whole_if_close(apart if timed.step is None else np.array([timed.step]))
+        differences = np.concatenate([np.diff(timed.times[rows]) for rows in timed.slices])
+        steps = whole_if_close(differences if timed.step is None else np.array([timed.step]))
     if np.any(steps != 1.0):
         raise ValueError(
             "noise=0.0 requires evenly spaced rows: the rows of X must be one step of the fit apart, "
@@ -318,8 +318,8 @@ def _steps(given: Any, index: Any, seconds: float, calendar: str | None) -> Floa
         together = last.append(stamps.tz_convert(last.tz) if last.tz is not None else stamps)
         if together[1] <= together[0]:
             raise ValueError(f"fh must be after the last row, {index[-1]}; it starts at {given[0]}.")
-        counted = calendar_seconds(together, calendar)
-        ahead = counted[1:] - counted[0]
+        counts = calendar_seconds(together, calendar)
+        ahead = counts[1:] - counts[0]
     if ahead[0] <= 0.0:
         raise ValueError(f"fh must be after the last row; it starts {given[0]} ahead.")
     return whole_if_close(np.asarray(ahead, dtype=np.float64) / seconds)
@@ -353,8 +353,8 @@ def _continued(
         ahead = _dates_ahead(given, index, steps, by_rows, seconds, calendar)
         if ahead is not None:
             return ahead.rename(frame.name)
-    whole = bool(np.all(steps == np.rint(steps)))
-    counts = steps.astype(np.int64) if whole else steps
+    full = bool(np.all(steps == np.rint(steps)))
+    counts = steps.astype(np.int64) if full else steps
     if (
         not has_times(frame)
         and frame.nlevels == 1
@@ -364,7 +364,7 @@ def _continued(
         numbers = frame.to_numpy()
         if not np.any(np.diff(numbers) != numbers[1] - numbers[0]):
             step = numbers[1] - numbers[0]
-            if isinstance(frame, pd.RangeIndex) and whole and np.all(np.diff(counts) == 1):
+            if isinstance(frame, pd.RangeIndex) and full and np.all(np.diff(counts) == 1):
                 first = int(frame[-1] + step * counts[0])
                 return pd.RangeIndex(first, first + int(step) * len(counts), int(step), name=frame.name)
             return pd.Index(numbers[-1] + step * counts, name=frame.name)
@@ -377,7 +377,7 @@ def _dates_ahead(
     """Return dates, durations or periods some steps after the last; None without such an index."""
     import pandas as pd
 
-    whole = bool(np.all(steps == np.rint(steps)))
+    full = bool(np.all(steps == np.rint(steps)))
     last = index[-1]
     if isinstance(index, pd.PeriodIndex):
         if len(index) < 2:
@@ -395,11 +395,11 @@ def _dates_ahead(
     if not isinstance(index, pd.TimedeltaIndex):
         index = pd.DatetimeIndex(index)
         last = index[-1]
-    if whole and by_rows and index.freq is not None:
+    if full and by_rows and index.freq is not None:
         make = pd.timedelta_range if isinstance(index, pd.TimedeltaIndex) else pd.date_range
         ahead = make(last, periods=int(steps[-1]) + 1, freq=index.freq)[1:]
         return ahead if len(ahead) == len(steps) else ahead[steps.astype(np.int64) - 1]
-    if whole and calendar is not None and isinstance(index, pd.DatetimeIndex):
+    if full and calendar is not None and isinstance(index, pd.DatetimeIndex):
         counts = np.rint(steps * seconds / CALENDARS[calendar]).astype(int)
         offset = _calendar_offset(index, calendar)
         return pd.DatetimeIndex([last + int(n) * offset for n in counts])

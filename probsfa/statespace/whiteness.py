@@ -28,9 +28,9 @@ __all__ = [
 ]
 
 # Minimum number of periods in the longest sequence, and bins on each side that estimate the background.
-_FEWEST_CYCLES, _LEAST_BINS, _MOST_BINS = 4, 30, 200
+_MIN_PERIODS, _MIN_BINS, _MAX_BINS = 4, 30, 200
 # Trial degrees of freedom of Student's t.
-_DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
+_TRIAL_DEGREES = 1.0 / np.linspace(0.0, 0.6, 31)[1:]
 
 
 def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -> FloatArray:
@@ -59,11 +59,11 @@ def ljung_box(correlations: Correlations, at: NDArray[np.bool_] | None = None) -
     Ljung & Box (1978), Biometrika 65:297, doi:10.1093/biomet/65.2.297. Stoffer & Toloi (1992), Statistics &
     Probability Letters 13:391, doi:10.1016/0167-7152(92)90112-I.
     """
-    chosen = slice(None) if at is None else at
-    values, pairs, n = correlations.values[chosen], correlations.n_pairs[chosen], correlations.n_cells
-    counted = pairs > 0.0
-    squares = np.where(counted, pairs * np.where(counted, values, 0.0) ** 2, 0.0).sum(axis=0)
-    degrees = counted.sum(axis=0)
+    selected = slice(None) if at is None else at
+    values, pairs, n = correlations.values[selected], correlations.n_pairs[selected], correlations.n_cells
+    has_pairs = pairs > 0.0
+    squares = np.where(has_pairs, pairs * np.where(has_pairs, values, 0.0) ** 2, 0.0).sum(axis=0)
+    degrees = has_pairs.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         statistic = (n + 2.0) / n * squares
         return np.where(degrees > 0, scipy.stats.chi2.sf(statistic, np.maximum(degrees, 1)), np.nan)
@@ -113,13 +113,13 @@ def heavy_tails(errors: FloatArray) -> Tails:
         power = np.mean(x**2)
         kurtosis[j] = np.mean((x - x.mean()) ** 4) / np.var(x) ** 2 - 3.0
         normal = -0.5 * len(x) * (np.log(2.0 * np.pi * power) + 1.0)
-        fits, scale = np.empty(len(_DEGREES)), power
-        for i, nu in enumerate(_DEGREES):
+        fits, scale = np.empty(len(_TRIAL_DEGREES)), power
+        for i, nu in enumerate(_TRIAL_DEGREES):
             fits[i], scale = _log_likelihood_of_t(x**2, nu, scale)
         best = int(np.argmax(fits))
         gain = 2.0 * (fits[best] - normal)
         gains[j] = 0.5 * gain
-        degrees[j] = _DEGREES[best] if gain > 0.0 else np.inf
+        degrees[j] = _TRIAL_DEGREES[best] if gain > 0.0 else np.inf
         # The normal distribution is on the boundary of the family: half a chi-squared (Self & Liang 1987).
         p[j] = 0.5 * scipy.stats.chi2.sf(gain, 1) if gain > 0.0 else 1.0
     return Tails(kurtosis, degrees, p, gains)
@@ -177,10 +177,10 @@ def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
     means, counts = np.full((len(parts), d), np.nan), np.zeros((len(parts), d))
     rest = np.full(values.shape, np.nan)
     for i, rows in enumerate(parts):
-        seen = ~np.isnan(values[rows])
-        counts[i] = seen.sum(axis=0)
+        observed = ~np.isnan(values[rows])
+        counts[i] = observed.sum(axis=0)
         enough = counts[i] >= 10
-        total = np.where(seen, values[rows], 0.0).sum(axis=0)
+        total = np.where(observed, values[rows], 0.0).sum(axis=0)
         means[i, enough] = total[enough] / counts[i, enough]
         rest[rows] = values[rows] - means[i]
     used = ~np.isnan(means)
@@ -198,18 +198,18 @@ def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
 
 def _spectrum_at_zero(x: FloatArray) -> float:
     """Return the sum of the autocovariances of a centred column over all lags, ignoring NaN."""
-    seen = ~np.isnan(x)
-    filled = np.where(seen, x, 0.0)
+    observed = ~np.isnan(x)
+    filled = np.where(observed, x, 0.0)
 
     def covariance(y: FloatArray, there: NDArray[np.bool_], lag: int) -> float:
         pairs = int(np.count_nonzero(there[lag:] & there[: len(y) - lag]))
         return float(y[lag:] @ y[: len(y) - lag]) / max(pairs, 1)
 
-    power = covariance(filled, seen, 0)
+    power = covariance(filled, observed, 0)
     if power == 0.0:
         return 0.0
-    rho = float(np.clip(covariance(filled, seen, 1) / power, -0.97, 0.97))
-    both = seen[1:] & seen[:-1]
+    rho = float(np.clip(covariance(filled, observed, 1) / power, -0.97, 0.97))
+    both = observed[1:] & observed[:-1]
     left = np.where(both, filled[1:] - rho * filled[:-1], 0.0)
     bandwidth = min(int(4.0 * (np.count_nonzero(both) / 100.0) ** (2.0 / 9.0)), max(len(left) - 1, 0))
     total = covariance(left, both, 0)
@@ -260,20 +260,20 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     Peak
     """
     d = errors.shape[1]
-    nothing = Peak(np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan), np.nan)
+    empty = Peak(np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan), np.nan)
     pieces = np.split(np.arange(len(errors)), np.cumsum(lengths)[:-1])
-    apart = np.concatenate([np.diff(times[rows]) for rows in pieces])
-    if apart.size == 0:
-        return nothing
-    step = float(np.median(apart))
+    differences = np.concatenate([np.diff(times[rows]) for rows in pieces])
+    if differences.size == 0:
+        return empty
+    step = float(np.median(differences))
     # Maximum length of the time grid of a spectrum.
     if max(float(times[rows[-1]] - times[rows[0]]) for rows in pieces) > (2**22) * step:
-        return nothing
+        return empty
     grids = [np.rint((times[rows] - times[rows[0]]) / step).astype(np.int64) for rows in pieces]
     spans = np.array([int(grid[-1]) + 1 for grid in grids])
     longest = int(spans.max())
-    if longest < 4 * _FEWEST_CYCLES:
-        return nothing
+    if longest < 4 * _MIN_PERIODS:
+        return empty
     size = scipy.fft.next_fast_len(2 * longest, real=True)
     power, counts = np.zeros((size // 2 + 1, d)), np.zeros(d)
     centred = _cut(errors)
@@ -284,16 +284,16 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
         counts += np.sum(~np.isnan(centred[rows]), axis=0)
     # Sequences are weighted by their lengths.
     pooled = float(spans.sum() ** 2 / np.sum(spans.astype(float) ** 2))
-    first = int(np.ceil(_FEWEST_CYCLES * size / longest))
+    first = int(np.ceil(_MIN_PERIODS * size / longest))
     orders = np.arange(first, size // 2 + 1)
     if len(orders) < 2:
-        return nothing
+        return empty
     variance = np.nansum(centred**2, axis=0) / np.maximum(counts, 1.0)
     periods, p, shares = np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan)
     height, degrees = _above_background(power, orders, pooled)
     # A mean of exponentials over the median of adjacent ordinates, every second one of which is independent.
     tails = np.asarray(scipy.stats.f.logsf(height, 2.0 * pooled, degrees[:, None] * pooled))
-    for j in np.flatnonzero((counts >= 4 * _FEWEST_CYCLES) & (variance > 0.0)):
+    for j in np.flatnonzero((counts >= 4 * _MIN_PERIODS) & (variance > 0.0)):
         best = int(np.argmin(tails[:, j]))
         p[j] = min(float(np.exp(tails[best, j])) * len(orders), 1.0)
         periods[j] = step * size / (orders[best] + _between(power[:, j], int(orders[best])))
@@ -306,14 +306,14 @@ def _cut(errors: FloatArray) -> FloatArray:
     """Return errors about their medians, clipped at some robust standard deviations."""
     out = np.full(errors.shape, np.nan)
     for j in range(errors.shape[1]):
-        seen = ~np.isnan(errors[:, j])
-        if not seen.any():
+        observed = ~np.isnan(errors[:, j])
+        if not observed.any():
             continue
-        x = errors[seen, j] - np.median(errors[seen, j])
+        x = errors[observed, j] - np.median(errors[observed, j])
         # Errors are clipped at this many standard deviations, so that a single outlier does not cause a peak.
-        most = 4.0 * 1.4826 * float(np.median(np.abs(x)))
-        x = np.clip(x, -most, most) if most > 0.0 else x
-        out[seen, j] = x - x.mean()
+        maximum = 4.0 * 1.4826 * float(np.median(np.abs(x)))
+        x = np.clip(x, -maximum, maximum) if maximum > 0.0 else x
+        out[observed, j] = x - x.mean()
     return out
 
 
@@ -326,7 +326,7 @@ def _above_background(
         centres.append(min(centres[-1] + max(centres[-1] // 16, 1), last))
     levels, sizes = np.empty((len(centres), power.shape[1])), np.empty(len(centres))
     for i, k in enumerate(centres):
-        reach = int(np.clip(k, _LEAST_BINS, _MOST_BINS))
+        reach = int(np.clip(k, _MIN_BINS, _MAX_BINS))
         near = power[max(k - reach, 2) : k + reach + 1]
         levels[i], sizes[i] = np.median(near, axis=0), len(near)
     # The median of a mean of exponentials, in units of the mean.
@@ -370,11 +370,11 @@ def without_rhythm(
     out = errors.copy()
     for rows in np.split(np.arange(len(errors)), np.cumsum(lengths)[:-1]):
         for j in np.flatnonzero(~np.isnan(periods)):
-            seen = rows[~np.isnan(errors[rows, j])]
-            if len(seen) < 8:
+            observed = rows[~np.isnan(errors[rows, j])]
+            if len(observed) < 8:
                 continue
-            angle = 2.0 * np.pi * times[seen] / periods[j]
-            waves = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(seen))])
-            weights = np.linalg.lstsq(waves, errors[seen, j], rcond=None)[0]
-            out[seen, j] -= waves[:, :2] @ weights[:2]
+            angle = 2.0 * np.pi * times[observed] / periods[j]
+            waves = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(observed))])
+            weights = np.linalg.lstsq(waves, errors[observed, j], rcond=None)[0]
+            out[observed, j] -= waves[:, :2] @ weights[:2]
     return out

@@ -12,7 +12,7 @@ from probsfa.statespace.engine.core import kernels
 
 
 def test_a_missing_engine_is_reported_before_methods_are_compared(monkeypatch):
-    monkeypatch.delenv(kernels.SWITCH, raising=False)
+    monkeypatch.delenv(kernels.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setattr(kernels, "_module", lambda: None)
     monkeypatch.setattr(imputation, "compare_methods", lambda *_, **__: [])
     monkeypatch.setattr(imputation, "default_methods", lambda _: [])

@@ -65,7 +65,7 @@ def test_scan_gives_the_moments_of_observed_values(rng, monkeypatch):
 
 def test_sample_is_of_whole_segments_inside_sequences(rng, monkeypatch):
     X = np.arange(400.0)[:, None] + np.array([0.0, 0.5])
-    monkeypatch.setattr(streaming, "_START_CELLS", 160)
+    monkeypatch.setattr(streaming, "_MAX_START_VALUES", 160)
     panel = streaming.sample(X, (130, 270), np.zeros(2), np.ones(2))
     assert sum(panel.lengths) <= 80
     ends = np.cumsum(panel.lengths)
@@ -218,7 +218,7 @@ def test_a_streamed_fit_to_times_is_the_fit(rng):
 
 
 def test_times_of_a_sample_are_those_of_its_segments(rng, monkeypatch):
-    monkeypatch.setattr(streaming, "_START_CELLS", 64)
+    monkeypatch.setattr(streaming, "_MAX_START_VALUES", 64)
     X, times = rng.standard_normal((90, 2)), np.cumsum(rng.uniform(0.5, 3.0, 90))
     panel = streaming.sample(X, (90,), np.zeros(2), np.ones(2), times)
     first = 0

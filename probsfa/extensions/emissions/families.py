@@ -134,7 +134,7 @@ class StudentT(Family):
     n_nodes = 80  # its distribution function is less smooth than those of the others
     n_shapes = 2
     has_scale = True
-    _LEAST_DF = 1.5
+    _MIN_DF = 1.5
 
     def _weights(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
@@ -226,7 +226,7 @@ class StudentT(Family):
 
     def least_shape(self) -> FloatArray:
         """See :class:`Family`."""
-        return np.log(np.array([MIN_NOISE, self._LEAST_DF]))
+        return np.log(np.array([MIN_NOISE, self._MIN_DF]))
 
     def log_prior(self, shape: FloatArray) -> tuple[float, FloatArray]:
         """See :class:`Family`; ``nu ~ Gamma(2, 0.1)`` (Juarez & Steel 2010)."""

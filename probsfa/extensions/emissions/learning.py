@@ -41,7 +41,7 @@ from probsfa.statespace.learning.coordinates import (
     within_range,
 )
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_of
-from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, ascend
+from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, maximize_objective
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import StateSpace
 
@@ -353,7 +353,7 @@ def maximize_bound(
             np.full(layout.size - linear.size, of_shapes),
         ]
     )
-    end: Ascent = ascend(objective, layout.to_vector(params, shapes), Box(lower, longest), tol)
+    end: Ascent = maximize_objective(objective, layout.to_vector(params, shapes), Box(lower, longest), tol)
     if objective.best is None:  # interrupted before the first evaluation, or no finite value
         params, shapes = layout.from_vector(end.vector, params)
         return Fit(

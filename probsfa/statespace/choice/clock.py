@@ -12,7 +12,7 @@ __all__ = ["Clock", "OutOfTime"]
 
 # Shares of the budget after which the rounds before the last round (first number), all rounds (second) and
 # the final fit (third) must end.
-_FOR_TRIALS, _FOR_SEARCH, _FOR_ALL = 0.4, 0.65, 0.95
+_SHARE_FOR_TRIALS, _SHARE_FOR_SEARCH, _SHARE_FOR_ALL = 0.4, 0.65, 0.95
 
 
 class OutOfTime(KeyboardInterrupt):
@@ -31,7 +31,7 @@ class Clock:
     def __init__(self, budget: float | None) -> None:
         self._begin = _now()
         self.budget = np.inf if budget is None else float(budget)
-        self.end = _FOR_TRIALS * self.budget
+        self.end = _SHARE_FOR_TRIALS * self.budget
         self._told = False
 
     @property
@@ -71,8 +71,8 @@ class Clock:
 
     def begin(self, *, last: bool) -> None:
         """Set the deadline of the last round, or of the rounds before it."""
-        self.end = (_FOR_SEARCH if last else _FOR_TRIALS) * self.budget
+        self.end = (_SHARE_FOR_SEARCH if last else _SHARE_FOR_TRIALS) * self.budget
 
     def finish(self) -> None:
         """Set the deadline of the final fit."""
-        self.end = _FOR_ALL * self.budget
+        self.end = _SHARE_FOR_ALL * self.budget

@@ -5,12 +5,12 @@ from typing import NamedTuple
 __all__ = ["Rung", "halving_schedule"]
 
 # Minimum number of rows of the first round.
-_FEWEST_ROWS = 2000
+_MIN_ROWS = 2000
 # Growth factor of the rows from round to round; evaluations of the first round and of the others.
-_GROWTH = 16
-_FIRST_EVALUATIONS, _LATER_EVALUATIONS = 30, 40
+_ROW_GROWTH = 16
+_MAX_FIRST_EVALUATIONS, _MAX_LATER_EVALUATIONS = 30, 40
 # Share of the candidates that continues; its minimum number, and the maximum number in the last round.
-_KEPT, _FEWEST_KEPT, _MOST_KEPT = 1 / 4, 2, 3
+_SELECTED_SHARE, _MIN_SELECTED, _MAX_SELECTED = 1 / 4, 2, 3
 
 
 class Rung(NamedTuple):
@@ -58,11 +58,15 @@ def halving_schedule(n_candidates: int, n_rows: int, n_latents: int = 1) -> list
     12 2000 30
     3 20000 40
     """
-    rows = min(n_rows, max(_FEWEST_ROWS, 100 * n_latents))
-    rungs = [Rung(n_candidates, rows, _FIRST_EVALUATIONS)]
+    rows = min(n_rows, max(_MIN_ROWS, 100 * n_latents))
+    rungs = [Rung(n_candidates, rows, _MAX_FIRST_EVALUATIONS)]
     while len(rungs) < 2 or rows < n_rows:
         # Use all rows if the next round would have at least two thirds of them.
-        rows = n_rows if 3 * _GROWTH * rows >= 2 * n_rows else _GROWTH * rows
-        kept = min(rungs[-1].n_candidates, max(_FEWEST_KEPT, round(_KEPT * rungs[-1].n_candidates)))
-        rungs.append(Rung(min(kept, _MOST_KEPT) if rows >= n_rows else kept, rows, _LATER_EVALUATIONS))
+        rows = n_rows if 3 * _ROW_GROWTH * rows >= 2 * n_rows else _ROW_GROWTH * rows
+        retained = min(
+            rungs[-1].n_candidates, max(_MIN_SELECTED, round(_SELECTED_SHARE * rungs[-1].n_candidates))
+        )
+        rungs.append(
+            Rung(min(retained, _MAX_SELECTED) if rows >= n_rows else retained, rows, _MAX_LATER_EVALUATIONS)
+        )
     return rungs

@@ -11,7 +11,7 @@ import numpy as np
 
 from probsfa.statespace.choice.candidates import Options
 from probsfa.statespace.estimator import ProbabilisticSFA
-from probsfa.statespace.held_out_values import CLOSE
+from probsfa.statespace.held_out_values import MAX_EQUAL_BIC
 from probsfa.statespace.learning.options import FitOptions
 from probsfa.statespace.residual_structure import gain_for_a_cycle
 
@@ -24,18 +24,18 @@ __all__ = ["Proposals", "listed", "searched"]
 Proposals = Iterator[dict[str, Any]]
 
 # The upward search ends after this many numbers of factors without a gain.
-_FAILURES = 2
+_MAX_FAILURES = 2
 # A cycle is fitted if its expected gain in log-likelihood is at least this multiple of the gain that BIC
 # requires.
-_WORTH_A_FIT = 0.5
+_MIN_RELATIVE_GAIN = 0.5
 
 
 def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
     """Propose all candidates of a list, small ones first, because larger ones start from them."""
 
     def size(options: dict[str, Any]) -> int:
-        asked = FitOptions.of(ProbabilisticSFA(**options))
-        return 10**6 if asked.n_components is None else asked.latents.n_states
+        requested = FitOptions.of(ProbabilisticSFA(**options))
+        return 10**6 if requested.n_components is None else requested.latents.n_states
 
     return lambda search: iter(sorted(candidates, key=size))
 
@@ -65,9 +65,9 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
         best = None
         while search.best.options != best:
             best = search.best.options
-            for asked in _neighbours(search, best, most, groups):
-                if asked not in search.tried:
-                    yield asked
+            for requested in _neighbours(search, best, most, groups):
+                if requested not in search.tried:
+                    yield requested
                 if search.best.options != best:
                     break
 
@@ -75,22 +75,22 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
 
 
 def _numbers_upwards(
-    search: "Search", most: int, beside: Options, following: Callable[[int], int]
+    search: "Search", maximum: int, beside: Options, following: Callable[[int], int]
 ) -> Proposals:
-    """Propose numbers from zero up to ``most`` until one is clearly worse or two do not gain."""
+    """Propose numbers from zero up to ``maximum`` until one is clearly worse or two do not gain."""
     k, failures = 0, 0
     best: dict[str, Any] | None = None
-    while failures < _FAILURES:
-        asked = {"n_components": k, **beside}
-        if asked not in search.tried:
-            yield asked
-        if best is None or search.bic_of(asked) < search.bic_of(best):
-            best, failures = asked, 0
+    while failures < _MAX_FAILURES:
+        requested = {"n_components": k, **beside}
+        if requested not in search.tried:
+            yield requested
+        if best is None or search.bic_of(requested) < search.bic_of(best):
+            best, failures = requested, 0
         else:
-            failures += _FAILURES if search.bic_of(best) < search.bic_of(asked) - CLOSE else 1
-        if k == most:
+            failures += _MAX_FAILURES if search.bic_of(best) < search.bic_of(requested) - MAX_EQUAL_BIC else 1
+        if k == maximum:
             break
-        k = min(following(k), most)
+        k = min(following(k), maximum)
 
 
 def _numbers_between(search: "Search", beside: Options) -> Proposals:
@@ -101,21 +101,21 @@ def _numbers_between(search: "Search", beside: Options) -> Proposals:
     while True:
         alike = [each for each in search.tried if each == {**_number(each), **beside}]
         k = min(alike, key=search.bic_of)["n_components"]
-        tried = sorted(each["n_components"] for each in alike)
-        below = [each for each in tried if each < k]
-        above = [each for each in tried if each > k]
-        wanted = None
+        candidates = sorted(each["n_components"] for each in alike)
+        below = [each for each in candidates if each < k]
+        above = [each for each in candidates if each > k]
+        requested = None
         if above and above[0] - k > max(1, k // 7):
-            wanted = (k + above[0]) // 2
+            requested = (k + above[0]) // 2
         elif below and k - below[-1] > max(1, k // 7):
-            wanted = (k + below[-1] + 1) // 2
-        if wanted is None:
+            requested = (k + below[-1] + 1) // 2
+        if requested is None:
             return
-        yield {"n_components": wanted, **beside}
+        yield {"n_components": requested, **beside}
 
 
 def _neighbours(
-    search: "Search", best: dict[str, Any], most: int, groups: list[list[dict[str, Any]]]
+    search: "Search", best: dict[str, Any], maximum: int, groups: list[list[dict[str, Any]]]
 ) -> Proposals:
     """Propose the models that differ from the best one in one process.
 
@@ -126,7 +126,7 @@ def _neighbours(
     k = best["n_components"]
     step = max(1, k // 7)
     for number in (k - step, k + step):
-        if 0 <= number <= most:
+        if 0 <= number <= maximum:
             yield {**best, "n_components": number}
     for group in sorted(groups, key=lambda group: "noise" in group[0]):
         bare = {name: value for name, value in best.items() if all(name not in each for each in group)}
@@ -143,7 +143,7 @@ def _neighbours(
                     yield {**bare, "n_components": number, **levels[at + 1]}
         if at > 0:
             for number in (k, k + 1):
-                if number <= most:
+                if number <= maximum:
                     yield {**bare, "n_components": number, **levels[at - 1]}
 
 
@@ -152,7 +152,7 @@ def _is_worth(search: "Search", best: dict[str, Any], options: Options) -> bool:
     if set(options) != {"rhythms"} or not isinstance(options["rhythms"], int):
         return True
     required = gain_for_a_cycle(search.n_features, search.n_observed)
-    return max(search.residual_structure_of(best)) > _WORTH_A_FIT * required
+    return max(search.residual_structure_of(best)) > _MIN_RELATIVE_GAIN * required
 
 
 def _number(options: Options) -> dict[str, Any]:

@@ -17,7 +17,14 @@ from probsfa.statespace.comparison import predict_held_out, scores
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.fitted_model import bayesian_criterion
 from probsfa.statespace.growth import enlarged, reduced
-from probsfa.statespace.held_out_values import CLOSE, SLIGHT, Evidence, HeldOutValues, units_of, weigh_draws
+from probsfa.statespace.held_out_values import (
+    EQUALITY_TOL,
+    MAX_EQUAL_BIC,
+    Evidence,
+    HeldOutValues,
+    units_of,
+    weigh_draws,
+)
 from probsfa.statespace.learning.budget import choose_segments, integrates_ar1_noise
 from probsfa.statespace.learning.maximum_likelihood import (
     FitProblem,
@@ -39,10 +46,10 @@ __all__ = ["Round", "Search"]
 _N_SEGMENTS = 4
 # Expected gain in nats at which a fit of the search stops: small compared with relevant differences in BIC.
 # Only the final fit, to all values, runs to convergence.
-_WORTH_A_STEP = 0.05 * CLOSE
-_LATENTS = ("n_components", "rhythms", "smooth")
+_SEARCH_TOL = 0.05 * MAX_EQUAL_BIC
+_LATENT_OPTIONS = ("n_components", "rhythms", "smooth")
 # Kinds of noise for which a larger model can start from the factors of a smaller one.
-_PLAIN_NOISE = ("diagonal", "isotropic")
+_WHITE_NOISE_KINDS = ("diagonal", "isotropic")
 
 
 class Round(NamedTuple):
@@ -156,8 +163,8 @@ class Search:
         if robust.all() or not robust.any() or not all(each.held_out for each in candidates):
             return bic
         means = np.array([candidate.score for candidate in candidates])
-        wanted = means[robust].min() < (1.0 - SLIGHT) * means[~robust].min()
-        return np.where(robust == wanted, bic, np.inf)
+        requested = means[robust].min() < (1.0 - EQUALITY_TOL) * means[~robust].min()
+        return np.where(robust == requested, bic, np.inf)
 
     @property
     def best(self) -> Candidate:
@@ -184,18 +191,18 @@ class Search:
         n_done = 0
         try:
             for rung in range(len(schedule)):
-                chosen = self._survivors(rung == last) if rung else []
+                selected = self._survivors(rung == last) if rung else []
                 if rung:
                     self.rounds.append([])
                 self.clock.begin(last=rung == last)
                 data = self.data(schedule[rung].n_rows)
                 if rung == last:
                     self.asked.append(data)
-                asked = iter([each.options for each in chosen]) if rung else self.propose(self)
-                for options in asked:
+                requested = iter([each.options for each in selected]) if rung else self.propose(self)
+                for options in requested:
                     if self._out_of_time():
                         break
-                    before = next((c for c in chosen if c.options == options), None)
+                    before = next((c for c in selected if c.options == options), None)
                     made = self._fit(options, data, rung, schedule[rung].max_iter, before, rung == last)
                     if made is not None:
                         self.rounds[-1].append(made)
@@ -247,8 +254,8 @@ class Search:
         """Return whether an interrupted round includes the best candidate of the round before."""
         if not self.rounds[-2]:
             return False
-        chosen = self.rounds[-2][self.evidence_of(len(self.rounds) - 2).chosen].options
-        return any(candidate.options == chosen for candidate in self.rounds[-1])
+        selected = self.rounds[-2][self.evidence_of(len(self.rounds) - 2).chosen].options
+        return any(candidate.options == selected for candidate in self.rounds[-1])
 
     def _out_of_time(self) -> bool:
         """Return whether a fit as long as the longest so far would exceed the budget."""
@@ -264,21 +271,21 @@ class Search:
         order = [candidates[j] for j in np.argsort(self.criteria(candidates), kind="stable")]
         schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.most)
         n = schedule[-1 if last else len(self.rounds)].n_candidates
-        kept = order[:n]
+        retained = order[:n]
         other = next((each for each in order[n:] if _is_robust(each) != _is_robust(order[0])), None)
-        if other is not None and len({_is_robust(each) for each in kept}) == 1:
-            kept[-1] = other
-        return kept + [each for each in order[n:] if each.options in self.always and each not in kept]
+        if other is not None and len({_is_robust(each) for each in retained}) == 1:
+            retained[-1] = other
+        return retained + [each for each in order[n:] if each.options in self.always and each not in retained]
 
     def data(self, n_rows: int) -> Round:
         """Return rows of a round and their held-out values; a few segments if not all rows are used."""
         sequences, hidden = self.sequences, self.hidden
         if n_rows < sequences.n_rows:
-            seen = sequences.mask & ~hidden.all
-            chosen = choose_segments(seen, sequences.lengths, n_rows, n_segments=_N_SEGMENTS)
-            if chosen is not None:
-                rows = np.concatenate([np.arange(s.start, s.stop) for s in chosen])
-                sequences = sequences.cut_out(chosen)
+            observed = sequences.mask & ~hidden.all
+            selected = choose_segments(observed, sequences.lengths, n_rows, n_segments=_N_SEGMENTS)
+            if selected is not None:
+                rows = np.concatenate([np.arange(s.start, s.stop) for s in selected])
+                sequences = sequences.cut_out(selected)
                 hidden = hidden._replace(part=hidden.part[rows], group=hidden.group[rows])
         return Round(sequences, hidden, units_of(self.sequences.values))
 
@@ -296,13 +303,13 @@ class Search:
         With held-out values, it is fitted without them and scored on them.
         """
         begin = self.clock.seconds
-        seen = data.sequences
+        observed = data.sequences
         if hiding:
-            seen = replace(seen, values=data.hidden.seen(seen.values))
-        asked = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(seen.axis)
-        if asked.tol == "auto":
-            asked = replace(asked, tol=_WORTH_A_STEP)
-        problem = make_problem(InMemory(seen), replace(asked, max_iter=max_iter))
+            observed = replace(observed, values=data.hidden.seen(observed.values))
+        requested = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(observed.axis)
+        if requested.tol == "auto":
+            requested = replace(requested, tol=_SEARCH_TOL)
+        problem = make_problem(InMemory(observed), replace(requested, max_iter=max_iter))
         start = self._start(problem, options, before)
         result, ended_by = self.clock.maximize(problem, start)
         self._cut_short, self.stopped = bool(ended_by), ended_by or self.stopped
@@ -311,20 +318,20 @@ class Search:
         model = with_noise(in_data_units(problem, result))
         held_out: tuple[HeldOut, ...] = ()
         if hiding:
-            held_out = (predict_held_out(model, seen, data.hidden, data.sequences.values, data.units),)
-        whole: LinearGaussianModel | None = None if hiding else model
-        if before is not None and before.n_rows == seen.n_rows and before.whole is not None:
+            held_out = (predict_held_out(model, observed, data.hidden, data.sequences.values, data.units),)
+        full: LinearGaussianModel | None = None if hiding else model
+        if before is not None and before.n_rows == observed.n_rows and before.whole is not None:
             # All values of these rows were fitted in the round before.
-            bic, whole = before.bic, before.whole
+            bic, full = before.bic, before.whole
         else:
             # BIC is extrapolated to all rows, because a large model may need more rows than those of the
             # round.
-            share = np.count_nonzero(seen.mask.any(axis=1)) / self.n_observed
+            share = np.count_nonzero(observed.mask.any(axis=1)) / self.n_observed
             bic = bayesian_criterion(
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
             )
         seconds = self.clock.seconds - begin
-        return Candidate(options, rung, seen.n_rows, model, held_out, bic, seconds, whole)
+        return Candidate(options, rung, observed.n_rows, model, held_out, bic, seconds, full)
 
     def _start(
         self, problem: FitProblem, options: dict[str, Any], before: Candidate | None
@@ -332,29 +339,29 @@ class Search:
         """Return initial parameters, from the round before or adapted from the closest candidate."""
         if before is not None:
             return start_of(before.model.fitted.params, problem)
-        wanted = problem.options.latents
-        others = {name: value for name, value in options.items() if name not in _LATENTS}
-        if isinstance(problem.options.noise, str) and problem.options.noise not in _PLAIN_NOISE:
+        requested = problem.options.latents
+        others = {name: value for name, value in options.items() if name not in _LATENT_OPTIONS}
+        if isinstance(problem.options.noise, str) and problem.options.noise not in _WHITE_NOISE_KINDS:
             return None
         near: StateSpace | None = None
-        least = (np.inf, np.inf)
+        minimum = (np.inf, np.inf)
         for candidate in self.rounds[-1]:
             have = candidate.model.fitted.options.latents
-            rest = {name: value for name, value in candidate.options.items() if name not in _LATENTS}
-            more = wanted.without(have).numbers
+            rest = {name: value for name, value in candidate.options.items() if name not in _LATENT_OPTIONS}
+            more = requested.without(have).numbers
             if rest != others or not (min(more) >= 0 or max(more) <= 0):
                 continue
             distance = (float(max(more) <= 0), float(sum(map(abs, more))))
-            if distance < least:
-                least, near = distance, candidate.model.fitted.params
+            if distance < minimum:
+                minimum, near = distance, candidate.model.fitted.params
         if near is None:
             return None
         inner = rescale(near, -problem.shift / problem.scale, 1.0 / problem.scale)
         panel = problem.observations.panel
-        if least[0]:
-            return reduced(inner, wanted)
+        if minimum[0]:
+            return reduced(inner, requested)
         given = problem.options.given(problem.time_unit, evenly_sampled=panel.evenly_sampled)
-        return enlarged(inner, panel, wanted, problem.learned_noise, given)
+        return enlarged(inner, panel, requested, problem.learned_noise, given)
 
 
 def _is_robust(candidate: Candidate) -> bool:

@@ -15,7 +15,7 @@ from jax.lax.linalg import triangular_solve
 from probsfa.statespace.engine.compiler import materialize, on_cpu, single_kernels
 
 #: Maximum rows of a matrix for which operations are written out on accelerators.
-MOST_UNROLLED = 8
+MAX_UNROLLED = 8
 
 
 def _for_library(n_rows: int) -> bool:
@@ -24,7 +24,7 @@ def _for_library(n_rows: int) -> bool:
     This is never the case on CPUs: a program with such calls on batches of 2,048 matrices did not end (JAX
     0.10).
     """
-    return n_rows > MOST_UNROLLED and not on_cpu()
+    return n_rows > MAX_UNROLLED and not on_cpu()
 
 
 def dot(left: Sequence[Array], right: Sequence[Array]) -> Array:
@@ -144,9 +144,9 @@ def products(values: Array) -> Array:
     Products of more numbers might overflow or underflow.
     """
     factors = []
-    for start in range(0, values.shape[0], MOST_UNROLLED):
+    for start in range(0, values.shape[0], MAX_UNROLLED):
         product = values[start]
-        for value in values[start + 1 : start + MOST_UNROLLED]:
+        for value in values[start + 1 : start + MAX_UNROLLED]:
             product = product * value
         factors.append(product)
     return jnp.stack(factors)

@@ -33,7 +33,7 @@ def single_kernels() -> bool:
 # compile, and the programs are no faster.
 _SIMPLE_FUSIONS = MappingProxyType({"xla_cpu_use_fusion_emitters": False})
 # Lower optimization level, for programs whose loops are already written as vector operations.
-_FEW_PASSES = MappingProxyType({"xla_backend_optimization_level": 1})
+_FAST_COMPILATION = MappingProxyType({"xla_backend_optimization_level": 1})
 
 
 @cache
@@ -60,8 +60,8 @@ def compiler_options(*, few_passes: bool) -> dict[str, Any]:
     """
     if not on_cpu():
         return {}
-    wanted: Mapping[str, Any] = {**_SIMPLE_FUSIONS, **(_FEW_PASSES if few_passes else {})}
-    return dict(_known(tuple(wanted.items())))
+    requested: Mapping[str, Any] = {**_SIMPLE_FUSIONS, **(_FAST_COMPILATION if few_passes else {})}
+    return dict(_known(tuple(requested.items())))
 
 
 class Program:

@@ -582,11 +582,11 @@ def simulate_latents(params: StateSpace, n_steps: int, rng: np.random.Generator)
         (matrix,), (innovation,) = process.transitions(np.ones(1))
         roots = np.moveaxis(np.asarray(_as_blocks(_root(innovation))), 1, 2)
         normals = rng.standard_normal((n_steps, *matrix.shape[:2]))
-        drawn = np.empty_like(normals)
-        drawn[0] = normals[0] if process.stationary else 0.0
+        draws = np.empty_like(normals)
+        draws[0] = normals[0] if process.stationary else 0.0
         for t in range(1, n_steps):
-            drawn[t] = np.einsum("pij,pj->pi", matrix, drawn[t - 1]) + np.einsum(
+            draws[t] = np.einsum("pij,pj->pi", matrix, draws[t - 1]) + np.einsum(
                 "pij,pj->pi", roots, normals[t]
             )
-        states.append(drawn.reshape(n_steps, -1))
+        states.append(draws.reshape(n_steps, -1))
     return np.column_stack(states)

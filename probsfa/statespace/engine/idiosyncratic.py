@@ -43,9 +43,9 @@ __all__ = ["ColumnNoise", "FactorSystem", "Steps"]
 
 
 # Maximum distance in rows of adjacent observations that are linked in the preconditioner.
-_LONGEST_LINK = 8
+_MAX_LINK_ROWS = 8
 # Maximum number of conjugate gradient iterations, far more than with a useful preconditioner.
-_MOST_ITERATIONS = 500
+_MAX_ITERATIONS = 500
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,11 @@ class Steps:
         end = np.minimum.accumulate(np.where(np.append(self.inside[1:], False), self.n_rows, rows)[::-1])[
             ::-1
         ]
-        seen = self.weights > 0.0
-        last = np.maximum.accumulate(np.where(seen, rows, -1), axis=1)
-        last = np.concatenate([np.full((len(seen), 1), -1), last[:, :-1]], axis=1)
-        following = np.minimum.accumulate(np.where(seen, rows, self.n_rows)[:, ::-1], axis=1)[:, ::-1]
-        linked = (last >= first) & (following <= end) & (following - last <= _LONGEST_LINK)
+        observed = self.weights > 0.0
+        last = np.maximum.accumulate(np.where(observed, rows, -1), axis=1)
+        last = np.concatenate([np.full((len(observed), 1), -1), last[:, :-1]], axis=1)
+        following = np.minimum.accumulate(np.where(observed, rows, self.n_rows)[:, ::-1], axis=1)[:, ::-1]
+        linked = (last >= first) & (following <= end) & (following - last <= _MAX_LINK_ROWS)
         last, following = np.where(linked, last, 0), np.where(linked, following, 0)
         clock = np.cumsum(np.where(self.inside, self.elapsed, 0.0))
         return _Links(linked, last, following, np.where(linked, clock[following] - clock[last], 1.0))
@@ -151,8 +151,8 @@ class ColumnNoise:
     def log_determinant(self) -> FloatArray:
         """Logarithm of the determinant of the covariance (D,) of the observed values."""
         weights = self.steps.weights
-        seen = weights > 0.0
-        noise = np.where(seen, np.log(self.variance / np.where(seen, weights, 1.0)), 0.0)
+        observed = weights > 0.0
+        noise = np.where(observed, np.log(self.variance / np.where(observed, weights, 1.0)), 0.0)
         noise += np.log(self._pivots.reshape(weights.shape)) + np.log1p(-(self.decays**2))
         return np.asarray(noise.sum(axis=1))
 
@@ -194,18 +194,18 @@ class ColumnNoise:
         """
         weights, (linked, last, following, elapsed) = self.steps.weights, self.steps.links
         own = self.scale**2
-        seen = weights > 0.0
-        total = own + self.variance / np.where(seen, weights, 1.0)
+        observed = weights > 0.0
+        total = own + self.variance / np.where(observed, weights, 1.0)
         rows_apart = following - last
         covariance = own * _power(self.decay, elapsed)
         linked = linked & ((covariance > 0.0) | (rows_apart == 1))
         slope = covariance / np.take_along_axis(total, last, axis=1)
         rest = np.take_along_axis(total, following, axis=1) - covariance * slope
-        apart = np.where(linked, rows_apart, 1)
-        step = np.sign(slope) * np.abs(slope) ** (1.0 / apart)
-        weight = np.where(linked, apart / rest, 0.0)
+        differences = np.where(linked, rows_apart, 1)
+        step = np.sign(slope) * np.abs(slope) ** (1.0 / differences)
+        weight = np.where(linked, differences / rest, 0.0)
         weight *= step ** (2 * np.where(linked, following - np.arange(self.steps.n_rows), 0))
-        diagonal = weight + np.where(seen & ~linked, 1.0 / total, 0.0)
+        diagonal = weight + np.where(observed & ~linked, 1.0 / total, 0.0)
         diagonal[:, :-1] += (step**2 * weight)[:, 1:]
         return diagonal, -step * weight
 
@@ -273,8 +273,10 @@ class FactorSystem:
         """Banded Cholesky factor of the preconditioner."""
         n, k = self.shape
         diagonal, before = self.noise.markov_precision()
-        outer = (self.params.loadings[:, :, None] * self.params.loadings[:, None, :]).reshape(-1, k * k)
-        here, across = ((x.T @ outer).reshape(n, k, k) for x in (diagonal, before))
+        outer_products = (self.params.loadings[:, :, None] * self.params.loadings[:, None, :]).reshape(
+            -1, k * k
+        )
+        here, across = ((x.T @ outer_products).reshape(n, k, k) for x in (diagonal, before))
         each = np.arange(k)
         here[:, each, each] += self._diagonal
         across[:, each, each] += self._before
@@ -316,7 +318,7 @@ class FactorSystem:
         last, last_step, ratio = np.ones(len(right)), np.ones(len(right)), np.zeros(len(right))
         diagonals: list[FloatArray] = []
         off_diagonals: list[FloatArray] = []
-        for _ in range(_MOST_ITERATIONS):
+        for _ in range(_MAX_ITERATIONS):
             scaled = self.precondition(residual)
             power = np.einsum("rtk,rtk->r", residual, scaled)
             # Squared error in the norm of the precision, approximated by the preconditioner.

@@ -61,25 +61,25 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
     centred = problem.values - problem.offset
 
     def take(state: Gaussian, cell: tuple[Array, Array, Array, Array]) -> tuple[Gaussian, _Values]:
-        value, seen, loadings, noise = cell
-        crossed = state.covariance @ loadings
-        variance = loadings @ crossed + noise
-        gain, error = seen * crossed / variance, value - loadings @ state.mean
-        state = Gaussian(state.mean + gain * error, state.covariance - jnp.outer(gain, crossed))
-        return state, _Values(gain, error, variance, seen, loadings)
+        value, observed, loadings, noise = cell
+        cross_products = state.covariance @ loadings
+        variance = loadings @ cross_products + noise
+        gain, error = observed * cross_products / variance, value - loadings @ state.mean
+        state = Gaussian(state.mean + gain * error, state.covariance - jnp.outer(gain, cross_products))
+        return state, _Values(gain, error, variance, observed, loadings)
 
     def forward(state: Gaussian, row: tuple[Array, Array, Transition]) -> tuple[Gaussian, _Values]:
-        values, seen, transition = row
-        cells = (values, seen, problem.loadings, problem.noise_variance)
+        values, observed, transition = row
+        cells = (values, observed, problem.loadings, problem.noise_variance)
         return jax.lax.scan(take, transition.predict(state), cells)
 
     def leave_out(later: _Later, cell: _Values) -> tuple[_Later, tuple[Array, Array]]:
-        gain, error, variance, seen, loadings = cell
+        gain, error, variance, observed, loadings = cell
         informed = later.information @ gain
-        score = seen * (error / variance - gain @ later.score)
-        precision = seen * (1.0 / variance + gain @ informed)
-        crossed = jnp.outer(loadings, informed - 0.5 * precision * loadings)
-        information = later.information - crossed - crossed.T
+        score = observed * (error / variance - gain @ later.score)
+        precision = observed * (1.0 / variance + gain @ informed)
+        cross_products = jnp.outer(loadings, informed - 0.5 * precision * loadings)
+        information = later.information - cross_products - cross_products.T
         return _Later(later.score + score * loadings, information), (score, precision)
 
     def backward(later: _Later, row: tuple[_Values, Transition]) -> tuple[_Later, tuple[Array, Array]]:
@@ -89,5 +89,5 @@ def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
 
     prior = stationary(model.n_states, centred.dtype)
     _, cells = jax.lax.scan(forward, prior, (centred, problem.weights, problem.transitions))
-    nothing = _Later(*jax.tree.map(jnp.zeros_like, prior))
-    return jax.lax.scan(backward, nothing, (cells, problem.following), reverse=True)[1]
+    zeros = _Later(*jax.tree.map(jnp.zeros_like, prior))
+    return jax.lax.scan(backward, zeros, (cells, problem.following), reverse=True)[1]

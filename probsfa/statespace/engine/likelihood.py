@@ -55,13 +55,13 @@ def score_terms(model: Model, rows: Rows) -> ScoreTerms:
     prior = stationary(model.n_states, rows.values.dtype)
     strategy = strategy_for_sampling(rows.values.shape[0], model.n_states)
     result, log_likelihoods = strategy.forward(problem, prior)
-    nothing = jax.tree.map(jnp.zeros_like, prior)
-    moments = strategy.packed_moments(problem, result, nothing)
+    zeros = jax.tree.map(jnp.zeros_like, prior)
+    moments = strategy.packed_moments(problem, result, zeros)
     observed = rows.values, rows.weights, model.loadings, model.offset
-    counts, power, crossed, _, _ = observation_statistics(*observed, moments)
+    counts, power, cross_products, _, _ = observation_statistics(*observed, moments)
     following = following_index(rows, n_gaps)
-    transitions = transition_statistics(problem.following, following, n_gaps, moments, nothing)[:3]
-    by_latent = crossed / noise[:, None]
+    transitions = transition_statistics(problem.following, following, n_gaps, moments, zeros)[:3]
+    by_latent = cross_products / noise[:, None]
     by_noise = 0.5 * (power / noise - counts) / noise
     by_observations = (by_latent[:, :-1], by_noise, by_latent[:, -1])
     return ScoreTerms(jnp.sum(log_likelihoods), by_observations, transitions, moments.means.T)

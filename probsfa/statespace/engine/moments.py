@@ -139,9 +139,9 @@ def triangle(size: int) -> Triangle:
     [0, 1, 1, 2]
     """
     rows, columns = (index.astype(np.int32) for index in np.triu_indices(size))
-    places = np.zeros((size, size), dtype=np.int32)
-    places[rows, columns] = np.arange(rows.size)
-    return Triangle(rows, columns, np.maximum(places, places.T).ravel())
+    positions = np.zeros((size, size), dtype=np.int32)
+    positions[rows, columns] = np.arange(rows.size)
+    return Triangle(rows, columns, np.maximum(positions, positions.T).ravel())
 
 
 def pack(matrices: Array) -> Array:

@@ -19,7 +19,7 @@ from probsfa._like_input import like_array
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.engine.core.algorithm import Core, supports
-from probsfa.statespace.engine.core.kernels import MOST_STATES, warn_if_missing
+from probsfa.statespace.engine.core.kernels import MAX_STATES, warn_if_missing
 from probsfa.statespace.engine.dynamics import Transition, simulate_latents
 from probsfa.statespace.engine.moments import Filtering, Statistics
 from probsfa.statespace.engine.stateless import Stateless
@@ -114,9 +114,9 @@ def choose(params: StateSpace, *, for_steps: bool = False) -> Core | Stateless |
         if name == "core":
             raise ValueError(
                 "strategy='core' requires the compiled engine (installed if there is a C compiler), and at "
-                f"most {MOST_STATES} states; this model has {params.n_states}."
+                f"most {MAX_STATES} states; this model has {params.n_states}."
             )
-        if params.n_states <= MOST_STATES:
+        if params.n_states <= MAX_STATES:
             warn_if_missing()
     # Imported here: importing JAX takes longer than most results of the compiled engine.
     from probsfa.statespace.engine.sweep import Sweep
@@ -311,10 +311,10 @@ def cells_left_out(params: StateSpace, panel: Panel) -> tuple[FloatArray, FloatA
     # Noise variance, relative to the variance that the latent states explain, below which it is rounding
     # error.
     resolved = states.noise_variance > 1e-13 * np.sum(states.loadings**2, axis=1)
-    seen = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
+    observed = (np.asarray(panel.mask[: panel.n_rows]) > 0.0) & resolved
     with np.errstate(divide="ignore", invalid="ignore"):
         means = panel.values[: panel.n_rows] - scores / precisions
-        return np.where(seen, means, np.nan), np.where(seen, 1.0 / precisions, np.nan)
+        return np.where(observed, means, np.nan), np.where(observed, 1.0 / precisions, np.nan)
 
 
 def draw_states(params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
@@ -427,6 +427,8 @@ def observation_moments(
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (T, D) of new observations, noise included, from those of the states."""
     n_steps, k = means.shape
-    outer = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(params.n_features, k * k)
-    explained = covariances.reshape(n_steps, k * k) @ outer.T
+    outer_products = (params.loadings[:, :, None] * params.loadings[:, None, :]).reshape(
+        params.n_features, k * k
+    )
+    explained = covariances.reshape(n_steps, k * k) @ outer_products.T
     return params.offset + means @ params.loadings.T, np.maximum(explained, 0.0) + params.noise_variance

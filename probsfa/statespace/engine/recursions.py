@@ -135,9 +135,9 @@ def update_with_values(problem: Problem) -> tuple[Update, Any]:
         scale = scale / jnp.sqrt(problem.noise_variance)
         n_states = predicted.mean.shape[0]
         identity = jnp.eye(n_states, dtype=predicted.mean.dtype)
-        seen = scale[:, None] * (loadings @ predicted.root)
+        observed = scale[:, None] * (loadings @ predicted.root)
         residual = scale * (values - offset - loadings @ predicted.mean)
-        orthogonal, triangular = jnp.linalg.qr(jnp.concatenate([identity, seen]))
+        orthogonal, triangular = jnp.linalg.qr(jnp.concatenate([identity, observed]))
         return _updated(predicted, triangular, orthogonal[n_states:].T @ residual)
 
     return update, (problem.values, problem.weights)
@@ -220,8 +220,8 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
         missed = later - transition.move(filtered_mean)
         upper = spread.T
         upper = jnp.where(jnp.diag(upper) < 0.0, -1.0, 1.0)[:, None] * upper
-        drawn = filtered_mean + missed @ gain.T + normal @ upper
-        return drawn, drawn
+        draws = filtered_mean + missed @ gain.T + normal @ upper
+        return draws, draws
 
     rows = (filtered.means, filtered.roots, following, normals)
     return jax.lax.scan(step, after, rows, reverse=True)[1]

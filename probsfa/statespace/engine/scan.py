@@ -97,10 +97,10 @@ def combine_segments(first: Summaries, second: Summaries) -> Summaries:
 def combine_steps(later: Steps, earlier: Steps) -> Steps:
     """Return a state given the one after the next, for all pairs of a batch; ``later`` is the second step."""
     gain = earlier.transfer[:, :-1]
-    crossed = materialize(times_transpose(later.covariance, gain))
+    cross_products = materialize(times_transpose(later.covariance, gain))
     return Steps(
         _with_constant(times(gain, later.transfer), earlier.transfer),
-        earlier.covariance + times(gain, crossed),
+        earlier.covariance + times(gain, cross_products),
     )
 
 

@@ -230,8 +230,8 @@ def given_next(segments: Summaries, roots: Array) -> tuple[Array, Array]:
     n = segments.covariance.shape[0]
     carried = materialize(times_transpose(roots, segments.transfer[:, :n]))
     predicted = transpose_times(carried, carried) + segments.covariance
-    crossed = transpose_times(carried, roots)
-    solved = whiten(predicted, jnp.concatenate([crossed, identity_like(crossed)], axis=1))
+    cross_products = transpose_times(carried, roots)
+    solved = whiten(predicted, jnp.concatenate([cross_products, identity_like(cross_products)], axis=1))
     gain = materialize(transpose_times(solved[:, :n], solved[:, n:]))
     narrowed = materialize(roots - times_transpose(carried, gain))
     spread = times(gain, materialize(times_transpose(segments.covariance, gain)))
@@ -284,11 +284,11 @@ def _smooth_row(later: Gaussian, row: _Row, last: Gaussian) -> tuple[Gaussian, A
     narrowed = materialize(root - times(carried, transposed_gain))
     change = (later.mean - transition.move(filtered_mean))[:, None]
     mean = filtered_mean + transpose_times(transposed_gain, change)[:, 0]
-    crossed = materialize(times(later.covariance, transposed_gain))
-    beyond = materialize(transition.innovation.times(transposed_gain) + crossed)
+    cross_products = materialize(times(later.covariance, transposed_gain))
+    beyond = materialize(transition.innovation.times(transposed_gain) + cross_products)
     covariance = transpose_times(narrowed, narrowed) + transpose_times(transposed_gain, beyond)
     state = Gaussian(jnp.where(is_last, last.mean, mean), jnp.where(is_last, last.covariance, covariance))
-    return state, jnp.where(is_last, transposed_gain, crossed)
+    return state, jnp.where(is_last, transposed_gain, cross_products)
 
 
 def _smoother_rows(filtered: FilteredSegments, following: Transition) -> _Row:

@@ -78,8 +78,9 @@ def _check_platform() -> None:
     try:
         jax.default_backend()
     except (AssertionError, RuntimeError) as error:
-        asked = os.environ.get("JAX_PLATFORMS")
+        requested = os.environ.get("JAX_PLATFORMS")
         raise RuntimeError(
-            f"JAX cannot use the devices of JAX_PLATFORMS={asked!r}{f' ({error})' if str(error) else ''}. "
+            f"JAX cannot use the devices of "
+            f"JAX_PLATFORMS={requested!r}{f' ({error})' if str(error) else ''}. "
             "Unset JAX_PLATFORMS, set it to 'cpu', or install the JAX of that device, such as jax[cuda12]."
         ) from error

@@ -47,15 +47,15 @@ def observation_sums(
 
     spread = where_observed(moments.covariances)
     # Computed before the product; inside it, the compiler's code would be slower.
-    outer = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
-    seen = where_observed(extended)
+    outer_products = jax.lax.optimization_barrier(means[upper.rows] * means[upper.columns])
+    observed = where_observed(extended)
     residuals = values - offset - means.T @ loadings.T
     weighted = weights * residuals
     return ObservationSums(
-        seen[-1],
+        observed[-1],
         spread,
-        spread + where_observed(outer),
-        seen[:-1],
+        spread + where_observed(outer_products),
+        observed[:-1],
         jnp.sum(weighted * residuals, axis=0),
         extended @ weighted,
     )
@@ -74,8 +74,8 @@ def complete_sums(sums: ObservationSums, loadings: Array) -> tuple[Array, Array,
     )
     loaded = jnp.einsum("dij,dj->di", unpack(sums.spread.T[:-1], n_states), loadings)
     power = sums.residual_power + jnp.einsum("di,di->d", loaded, loadings)
-    crossed = sums.residual_moments.T.at[:, :-1].add(-loaded)
-    return counts[:-1], power, crossed, latent[:-1], latent[-1]
+    cross_products = sums.residual_moments.T.at[:, :-1].add(-loaded)
+    return counts[:-1], power, cross_products, latent[:-1], latent[-1]
 
 
 def observation_statistics(
@@ -86,7 +86,7 @@ def observation_statistics(
 
 
 # Maximum number of distinct gaps for which sums over each are a product with indicators.
-_FEW_GAPS = 32
+_MAX_FEW_GAPS = 32
 
 
 def transition_statistics(
@@ -109,7 +109,7 @@ def transition_statistics(
     )
     expected = expected_terms(steps, here, later, moments.lag_one)
     terms = (jnp.ones_like(means[:1]), *expected)
-    if n_gaps <= _FEW_GAPS:
+    if n_gaps <= _MAX_FEW_GAPS:
         which = (gap_index[:, None] == jnp.arange(n_gaps, dtype=gap_index.dtype)).astype(means.dtype)
         sums = [(term @ which).T for term in terms]
     else:

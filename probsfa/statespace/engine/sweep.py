@@ -16,7 +16,7 @@ from jax import Array
 from probsfa._processes import check_not_forked
 from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.batched import MOST_UNROLLED
+from probsfa.statespace.engine.batched import MAX_UNROLLED
 from probsfa.statespace.engine.compiler import on_cpu, program
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.leave_one_out import value_scores
@@ -50,9 +50,9 @@ __all__ = ["Sweep", "jax_strategy", "sampling_strategy"]
 # Bytes of the values and matrices (K x K for each row) of a chunk; some programs have several such arrays.
 _CHUNK_BYTES = 64 * 2**20
 # Numbers of segments to try; samplers use at least eight segments, of at least as many rows.
-_SEGMENTS, _SHORTEST_SEGMENT = (64, 32, 16, 8, 4, 2), 8
+_SEGMENT_COUNTS, _MIN_SEGMENT_ROWS = (64, 32, 16, 8, 4, 2), 8
 # Number of segments of a parallel scan that use all of an accelerator, and maximum rows of a segment.
-_MOST_SEGMENTS_AT_ONCE, _LONGEST_SEGMENT = 8192, 64
+_MAX_PARALLEL_SEGMENTS, _MAX_SEGMENT_ROWS = 8192, 64
 
 
 def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -> Strategy:
@@ -67,7 +67,7 @@ def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -
         return Recursions()
     kind = Segmented if name == "segmented" else ParallelScan
     if n_segments is None:
-        usual = _SEGMENTS if name == "segmented" else (_segments_at_once(n_rows),)
+        usual = _SEGMENT_COUNTS if name == "segmented" else (_segments_at_once(n_rows),)
     else:
         usual = (n_segments,)
     shortest = 2 if name == "segmented" else 1
@@ -86,18 +86,18 @@ def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
     The choice depends only on shapes, because the same program is used for all parameters and data.
     """
     if not on_cpu():
-        return jax_strategy(n_rows, "scan") if n_rows > _SEGMENTS[0] else Recursions()
-    if n_states <= MOST_UNROLLED:
-        for n_segments in _SEGMENTS:
-            if n_rows % n_segments == 0 and min(n_segments, n_rows // n_segments) >= _SHORTEST_SEGMENT:
+        return jax_strategy(n_rows, "scan") if n_rows > _SEGMENT_COUNTS[0] else Recursions()
+    if n_states <= MAX_UNROLLED:
+        for n_segments in _SEGMENT_COUNTS:
+            if n_rows % n_segments == 0 and min(n_segments, n_rows // n_segments) >= _MIN_SEGMENT_ROWS:
                 return Segmented(n_segments)
     return Recursions()
 
 
 def _segments_at_once(n_rows: int) -> int:
     """Return the number of equally long segments that fills an accelerator."""
-    lengths = [n for n in range(1, _LONGEST_SEGMENT + 1) if n_rows % n == 0]
-    return n_rows // next((n for n in lengths if n_rows // n <= _MOST_SEGMENTS_AT_ONCE), lengths[-1])
+    lengths = [n for n in range(1, _MAX_SEGMENT_ROWS + 1) if n_rows % n == 0]
+    return n_rows // next((n for n in lengths if n_rows // n <= _MAX_PARALLEL_SEGMENTS), lengths[-1])
 
 
 @contextmanager
@@ -110,8 +110,8 @@ def _settings() -> Iterator[None]:
 
 def chunk_length(n_rows: int, n_states: int, n_features: int) -> int:
     """Return the rows of each chunk of a panel; chunks are equally long and share one compiled program."""
-    most = max(_CHUNK_BYTES // (8 * (n_states**2 + 2 * n_features)), 1)
-    return n_rows if n_rows <= most else padded_length(-(-n_rows // -(-n_rows // most)))
+    maximum = max(_CHUNK_BYTES // (8 * (n_states**2 + 2 * n_features)), 1)
+    return n_rows if n_rows <= maximum else padded_length(-(-n_rows // -(-n_rows // maximum)))
 
 
 @program("strategy")
@@ -147,8 +147,8 @@ def _sums_program(
 def _filter_program(
     values: Array, weights: Array, transitions: Transition, model: Model, before: Gaussian
 ) -> tuple[Array, Array, Array]:
-    nothing = transitions.at(0).starting()
-    problem = Problem(values, weights, transitions, nothing, *model[1:])
+    zeros = transitions.at(0).starting()
+    problem = Problem(values, weights, transitions, zeros, *model[1:])
     result, log_likelihoods = Recursions().forward(problem, before)
     roots = result.filtered.roots
     return result.filtered.means, roots @ jnp.swapaxes(roots, 1, 2), log_likelihoods
@@ -238,10 +238,10 @@ class Sweep:
     def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return posterior moments of all rows, with their log densities."""
         with _settings():
-            whole, n, k = self._pass(params, panel), panel.n_rows, params.n_states
-            terms = whole.filter()
+            full, n, k = self._pass(params, panel), panel.n_rows, params.n_states
+            terms = full.filter()
             arrays = np.empty((n, k)), np.empty((n, k, k)), np.empty((n, k, k))
-            for part, moments in whole.moments_backwards():
+            for part, moments in full.moments_backwards():
                 for array, found in zip(arrays, moments, strict=True):
                     array[part] = found
             return PanelMoments(arrays[0], arrays[1], arrays[2][: n - 1], terms)
@@ -251,24 +251,24 @@ class Sweep:
     ) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
-            whole = self._pass(params, panel)
-            value = float(np.sum(whole.filter()))
-            for part, moments in whole.moments_backwards():
+            full = self._pass(params, panel)
+            value = float(np.sum(full.filter()))
+            for part, moments in full.moments_backwards():
                 visit(part, *map(np.asarray, moments[:2]))
             return value
 
     def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums of expected moments, with the log-likelihood."""
         with _settings():
-            whole = self._pass(params, panel)
-            value, after, totals = float(np.sum(whole.filter())), whole.nothing, None
-            for i, start in reversed(list(enumerate(whole.starts))):
-                arguments = (*whole.chunk(start), whole.states[i], after)
-                sums, steps, after = _sums_program(whole.strategy, whole.model, *arguments)
+            full = self._pass(params, panel)
+            value, after, totals = float(np.sum(full.filter())), full.nothing, None
+            for i, start in reversed(list(enumerate(full.starts))):
+                arguments = (*full.chunk(start), full.states[i], after)
+                sums, steps, after = _sums_program(full.strategy, full.model, *arguments)
                 parts = [np.asarray(x) for x in (*sums, *steps)]
                 totals = parts if totals is None else [x + y for x, y in zip(totals, parts, strict=True)]
             assert totals is not None
-            observed = complete_sums(ObservationSums(*map(jnp.asarray, totals[:6])), whole.model.loadings)
+            observed = complete_sums(ObservationSums(*map(jnp.asarray, totals[:6])), full.model.loadings)
             return Statistics(value, *map(np.asarray, (*observed, *totals[6:])))
 
     def filter(
@@ -306,14 +306,14 @@ class Sweep:
         """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
         with _settings():
             length = self._length(params, panel)
-            whole = _Pass(Recursions(), params, panel, length)
-            whole.filter()
+            full = _Pass(Recursions(), params, panel, length)
+            full.filter()
             after: Any = np.zeros(normals.shape[1:])
             parts = []
-            for i, start in reversed(list(enumerate(whole.starts))):
+            for i, start in reversed(list(enumerate(full.starts))):
                 own = normals[start : start + length]
                 own = np.pad(own, ((0, length - own.shape[0]), (0, 0), (0, 0)))
-                draws = _draw_program(whole.model, *whole.chunk(start), whole.states[i], own, after)
+                draws = _draw_program(full.model, *full.chunk(start), full.states[i], own, after)
                 after = draws[0]
                 parts.append(np.asarray(draws))
             return np.concatenate(parts[::-1])[: panel.n_rows].swapaxes(0, 1)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray
-from probsfa.statespace.engine.core.kernels import MOST_STATES
+from probsfa.statespace.engine.core.kernels import MAX_STATES
 
 __all__ = [
     "N_SEGMENTS",
@@ -29,35 +29,35 @@ __all__ = [
 ]
 
 # Maximum number of factors; with more, fits are slow and hardly better, for any number of columns.
-_MOST, _MOST_WITH_AR1_NOISE = 32, 16
+_MAX_FACTORS, _MAX_FACTORS_WITH_AR1_NOISE = 32, 16
 # Maximum number of products of the posterior over all rows that imputation or transformation requires.
-_POSTERIOR = 1e10
+_MAX_POSTERIOR_PRODUCTS = 1e10
 # Maximum number of products of a posterior in a fit to all rows. A fit computes dozens of posteriors; one of
 # this size takes the compiled engine 0.1 to 0.2 s of processor time.
-_EVALUATION = 1e9
+_MAX_FIT_PRODUCTS = 1e9
 # Number of products above which AR(1) noise of columns is integrated out. With 50 columns and 1,000 rows fits
 # then take at most half the time, and errors are equal or up to 5 % larger (blocks of 50 sensors: 0.166
 # against 0.158).
-_EVALUATION_BY_STATES = 5e8
+_MAX_FIT_PRODUCTS_BY_STATES = 5e8
 # Maximum number of products with AR(1) noise of all columns; if necessary, the number of factors is reduced,
 # not that of rows.
-_EVALUATION_AR1 = 1.5e9
+_MAX_FIT_PRODUCTS_AR1_NOISE = 1.5e9
 # Products for each value of a tridiagonal solution, including multiplication by weights.
-_TRIDIAGONAL = 12
+_TRIDIAGONAL_PRODUCTS = 12
 # Maximum number of observed values for which a fit to segments is continued with all rows, total number of
 # products of the continuation (about that of a fit to segments), and minimum number of its evaluations.
-_VALUES, _CONTINUATION, _FEWEST_EVALUATIONS = 5_000_000, 3e10, 4
+_MAX_VALUES_OF_CONTINUATION, _CONTINUATION_PRODUCTS, _MIN_EVALUATIONS = 5_000_000, 3e10, 4
 # Minimum number of rows for each factor; with fewer, many factors overfit.
-_ROWS_FOR_A_LATENT = 48
+_MIN_ROWS_PER_FACTOR = 48
 # Overhead in products for each row and factor.
-_OVERHEAD = 400
+_OVERHEAD_PRODUCTS = 400
 # Minimum number of observed values for each free parameter; with fewer, a further factor increases the
 # estimation error by more than it explains.
-_CELLS_PER_PARAMETER = 6.0
+_MIN_VALUES_PER_PARAMETER = 6.0
 # If there are too many rows for a fit: number of segments, minimum number of rows of a segment, and minimum
 # number of observed values of each column in all segments (or a quarter of its share, if that is less).
-N_SEGMENTS, _SHORTEST = 8, 24
-_FEWEST_CELLS = 100
+N_SEGMENTS, _MIN_SEGMENT_ROWS = 8, 24
+_MIN_VALUES_OF_COLUMN = 100
 
 
 class Size(NamedTuple):
@@ -115,9 +115,11 @@ def default_size(
     """
     n_rows, n_features = mask.shape
     counts = mask.sum(axis=0)
-    k = most_components(n_rows, counts, varying, np.inf if ar1_noise else _POSTERIOR, ar1_noise=ar1_noise)
+    k = most_components(
+        n_rows, counts, varying, np.inf if ar1_noise else _MAX_POSTERIOR_PRODUCTS, ar1_noise=ar1_noise
+    )
     if ar1_noise and integrates_ar1_noise(n_rows, k, n_features):
-        while k > 1 and n_rows * _integrated_products(k, n_features) > _EVALUATION_AR1:
+        while k > 1 and n_rows * _integrated_products(k, n_features) > _MAX_FIT_PRODUCTS_AR1_NOISE:
             k -= 1
         return Size(k)
     k = most_components(n_rows, counts, varying, ar1_noise=ar1_noise)
@@ -125,14 +127,14 @@ def default_size(
     affordable = affordable_rows(k + own, n_features)
     if n_rows <= affordable:
         return Size(k)
-    chosen = choose_segments(mask, lengths, affordable)
-    if chosen is not None:
+    selected = choose_segments(mask, lengths, affordable)
+    if selected is not None:
         n_further = 0
-        if counts.sum() <= _VALUES:
-            evaluations = _CONTINUATION / (n_rows * _products(k + own, n_features))
-            n_further = max(int(evaluations), _FEWEST_EVALUATIONS)
-        return Size(k, chosen, n_rows, n_further)
-    while k > 1 and n_rows * _products(k + own, n_features) > _EVALUATION:
+        if counts.sum() <= _MAX_VALUES_OF_CONTINUATION:
+            evaluations = _CONTINUATION_PRODUCTS / (n_rows * _products(k + own, n_features))
+            n_further = max(int(evaluations), _MIN_EVALUATIONS)
+        return Size(k, selected, n_rows, n_further)
+    while k > 1 and n_rows * _products(k + own, n_features) > _MAX_FIT_PRODUCTS:
         k -= 1
     return Size(k)
 
@@ -140,7 +142,7 @@ def default_size(
 def ar1_noise_affordable(n_rows: int, n_features: int) -> bool:
     """Whether AR(1) noise of all columns can be learned from all rows, beside one factor."""
     products = min(_products(1 + n_features, n_features), _integrated_products(1, n_features))
-    return n_rows * products <= _EVALUATION_AR1
+    return n_rows * products <= _MAX_FIT_PRODUCTS_AR1_NOISE
 
 
 def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> bool:
@@ -160,23 +162,23 @@ def integrates_ar1_noise(n_rows: int, n_components: int, n_features: int) -> boo
     n_states = n_components + n_features
     by_states = _products(n_states, n_features)
     dear = (
-        n_rows * by_states > _EVALUATION_BY_STATES
+        n_rows * by_states > _MAX_FIT_PRODUCTS_BY_STATES
         and _integrated_products(n_components, n_features) < by_states
     )
-    return dear or n_states > MOST_STATES
+    return dear or n_states > MAX_STATES
 
 
 def affordable_rows(n_states: int, n_features: int) -> int:
     """Return the number of rows for which a fit can compute a posterior of so many states many times."""
     n_states = max(n_states, 1)
-    return max(int(_EVALUATION / _products(n_states, n_features)), _ROWS_FOR_A_LATENT * n_states)
+    return max(int(_MAX_FIT_PRODUCTS / _products(n_states, n_features)), _MIN_ROWS_PER_FACTOR * n_states)
 
 
 def most_components(
     n_rows: int,
     counts: NDArray[Any],
     varying: BoolArray,
-    products: float = _POSTERIOR,
+    products: float = _MAX_POSTERIOR_PRODUCTS,
     *,
     ar1_noise: bool = False,
 ) -> int:
@@ -204,8 +206,8 @@ def most_components(
     # A factor has a loading for each column and a decay; a column a mean, a noise variance, and two
     # parameters of AR(1) noise.
     of_columns = (4 if ar1_noise else 2) * n_varying
-    by_data = int((n_cells / _CELLS_PER_PARAMETER - of_columns) / (n_varying + 1))
-    k = max(1, min(n_varying, _MOST_WITH_AR1_NOISE if ar1_noise else _MOST, by_data))
+    by_data = int((n_cells / _MIN_VALUES_PER_PARAMETER - of_columns) / (n_varying + 1))
+    k = max(1, min(n_varying, _MAX_FACTORS_WITH_AR1_NOISE if ar1_noise else _MAX_FACTORS, by_data))
     own = n_features if ar1_noise else 0
     while k > 1 and n_rows * _products(k + own, n_features) > products:
         k -= 1
@@ -235,28 +237,28 @@ def choose_segments(
     """
     n_rows = len(mask)
     counts = mask.sum(axis=0)
-    enough = np.minimum(_FEWEST_CELLS, 0.25 * counts * n_wanted / n_rows)
+    enough = np.minimum(_MIN_VALUES_OF_COLUMN, 0.25 * counts * n_wanted / n_rows)
     ends = np.cumsum(lengths)
-    while n_segments * _SHORTEST <= n_wanted:
+    while n_segments * _MIN_SEGMENT_ROWS <= n_wanted:
         length = n_wanted // n_segments
-        chosen: list[slice] = []
+        selected: list[slice] = []
         for first in np.linspace(0, n_rows - length, n_segments).astype(int).tolist():
-            begin = max(first, chosen[-1].stop) if chosen else first
+            start = max(first, selected[-1].stop) if selected else first
             # A segment ends at the end of its sequence.
-            end = min(begin + length, int(ends[np.searchsorted(ends, begin, side="right")]))
-            if end - begin >= 2:
-                chosen.append(slice(begin, end))
-        if chosen:
-            seen = np.sum([mask[s].sum(axis=0) for s in chosen], axis=0)
-            if np.all(seen >= enough):
-                return chosen
+            end = min(start + length, int(ends[np.searchsorted(ends, start, side="right")]))
+            if end - start >= 2:
+                selected.append(slice(start, end))
+        if selected:
+            observed = np.sum([mask[s].sum(axis=0) for s in selected], axis=0)
+            if np.all(observed >= enough):
+                return selected
         n_segments *= 2
     return None
 
 
 def _products(n_components: int, n_features: int) -> int:
     """Return the approximate cost of a row in a posterior, in products."""
-    return n_components * (n_components * (n_components + n_features) + _OVERHEAD)
+    return n_components * (n_components * (n_components + n_features) + _OVERHEAD_PRODUCTS)
 
 
 def _integrated_products(n_components: int, n_features: int) -> int:
@@ -267,5 +269,5 @@ def _integrated_products(n_components: int, n_features: int) -> int:
     solves a tridiagonal system for each column and a banded one.
     """
     k, d = n_components, n_features
-    iteration = 2 * d * k + _TRIDIAGONAL * d + 8 * k**2
-    return 20 * iteration + 3 * d * k**2 + 4 * k**3 + 40 * _TRIDIAGONAL * d
+    iteration = 2 * d * k + _TRIDIAGONAL_PRODUCTS * d + 8 * k**2
+    return 20 * iteration + 3 * d * k**2 + 4 * k**3 + 40 * _TRIDIAGONAL_PRODUCTS * d

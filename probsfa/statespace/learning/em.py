@@ -21,7 +21,7 @@ from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
 # Number of successive steps whose expected remaining gain must be below the tolerance.
-_PROMISES = 5
+_N_CONVERGED_STEPS = 5
 
 
 def maximize(
@@ -65,21 +65,23 @@ def _maximize_observations(
     params: StateSpace, stats: Statistics, noise: Noise, loaded: BoolArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     # The statistics hold residuals, so the regression gives the change of (C, mu).
-    moments, crossed = stats.latent_moments, stats.residual_moments
+    moments, cross_products = stats.latent_moments, stats.residual_moments
     latents = params.latents
     if latents.n_seen < latents.n_states:
         regressors = np.append(latents.seen, params.n_states)
-        moments, crossed = moments[:, regressors[:, None], regressors], crossed[:, regressors]
+        moments, cross_products = moments[:, regressors[:, None], regressors], cross_products[:, regressors]
     if loaded is not None and not loaded.all():
         # An identity equation sets the change of loadings that are not learned to zero.
-        apart = ~np.column_stack([loaded, np.ones(len(loaded), dtype=bool)])
-        moments = np.where(apart[:, :, None] | apart[:, None, :], np.eye(apart.shape[1]), moments)
-        crossed = np.where(apart, 0.0, crossed)
+        differences = ~np.column_stack([loaded, np.ones(len(loaded), dtype=bool)])
+        moments = np.where(
+            differences[:, :, None] | differences[:, None, :], np.eye(differences.shape[1]), moments
+        )
+        cross_products = np.where(differences, 0.0, cross_products)
     # In units of the states, because the moments of trends differ from others by orders of magnitude.
     size = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), np.finfo(np.float64).tiny))
     scaled = moments / (size[:, :, None] * size[:, None, :])
-    change = np.linalg.solve(scaled, (crossed / size)[:, :, None])[:, :, 0] / size
-    power = stats.residual_power - np.einsum("di,di->d", change, crossed)
+    change = np.linalg.solve(scaled, (cross_products / size)[:, :, None])[:, :, 0] / size
+    power = stats.residual_power - np.einsum("di,di->d", change, cross_products)
     variance = noise.maximized(params.noise_variance, stats.counts, power)
     return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], variance
 
@@ -120,7 +122,7 @@ def fit_em(
     params, history = start, []
     status: Status = "max_iter"
     gain, promising = np.inf, 0
-    rates: deque[float] = deque([1.0], maxlen=_PROMISES)
+    rates: deque[float] = deque([1.0], maxlen=_N_CONVERGED_STEPS)
     try:
         stats = evaluate(params) if stats is None else stats
         history.append(stats.log_likelihood)
@@ -139,7 +141,7 @@ def fit_em(
             # several successive steps that meet the tolerance.
             rate = max(rates)
             promising = promising + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
-            if promising >= _PROMISES:
+            if promising >= _N_CONVERGED_STEPS:
                 status = "converged"
                 break
     except KeyboardInterrupt:
@@ -218,13 +220,13 @@ def warm_up(
 # algorithm. Journal of Computational and Graphical Statistics 10, 422-439.
 
 # Conjugate gradient iterations of the regressions, and scoring steps of the noise, in each iteration of EM.
-_REGRESSION_ITERATIONS, _SCORING_STEPS = 3, 2
+_N_REGRESSION_ITERATIONS, _N_SCORING_STEPS = 3, 2
 # Initial fraction of the white noise that becomes AR(1) noise, and its initial decay.
-_SHARE, _DECAY = 0.5, 0.8
+_INITIAL_AR1_SHARE, _INITIAL_DECAY = 0.5, 0.8
 # Ranges of the noise: variances of AR(1) noise, in variances of a column, and atanh of decays.
-_LEAST_VARIANCE, _MOST_VARIANCE, _MOST_ATANH = 1e-8, 1e2, 6.5
+_MIN_VARIANCE, _MAX_VARIANCE, _MAX_ATANH_DECAY = 1e-8, 1e2, 6.5
 # Largest scoring step, in each coordinate.
-_LONGEST_STEP = 1.5
+_MAX_STEP = 1.5
 # Frequencies on which the expected information of the noise is computed.
 _FREQUENCIES = np.concatenate([np.geomspace(1e-4, 1e-2, 24, endpoint=False), np.linspace(1e-2, np.pi, 160)])
 
@@ -232,9 +234,9 @@ _FREQUENCIES = np.concatenate([np.geomspace(1e-4, 1e-2, 24, endpoint=False), np.
 def with_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the model with half of each column's white noise as AR(1) noise."""
     return params.replace(
-        noise_variance=(1.0 - _SHARE) * params.noise_variance,
-        memory_decay=np.full(params.n_features, _DECAY),
-        memory_scale=np.sqrt(_SHARE * params.noise_variance),
+        noise_variance=(1.0 - _INITIAL_AR1_SHARE) * params.noise_variance,
+        memory_decay=np.full(params.n_features, _INITIAL_DECAY),
+        memory_scale=np.sqrt(_INITIAL_AR1_SHARE * params.noise_variance),
     )
 
 
@@ -346,7 +348,7 @@ class EMIteration:
         root = np.asarray(np.linalg.cholesky(self._normal_matrices(regressors)), np.float64)
         change, direction, last = np.zeros_like(residual), np.zeros_like(residual), np.ones(len(residual))
         gain = 0.0
-        for i in range(_REGRESSION_ITERATIONS):
+        for i in range(_N_REGRESSION_ITERATIONS):
             scaled = _solve_with(root, residual)
             power = np.sum(residual * scaled, axis=1)
             direction = scaled + (power / last if i else np.zeros_like(power))[:, None] * direction
@@ -381,14 +383,14 @@ class EMIteration:
         residuals[0] += self.centred()
         params, noise = self.params, ColumnNoise(self.params, self.steps)
         value, gain = self._expected_density(params, noise, residuals), 0.0
-        for _ in range(_SCORING_STEPS):
+        for _ in range(_N_SCORING_STEPS):
             score = self._noise_score(params, noise, residuals)
             information = _noise_information(params) * self._counts[:, None, None]
             each = np.arange(3)
             information[:, each, each] *= 1.0 + self._damping[:, None]
             information[:, each, each] += 1.0
             step = np.linalg.solve(information, score[:, :, None])[:, :, 0]
-            proposed = _moved(params, np.clip(step, -_LONGEST_STEP, _LONGEST_STEP), self.noise)
+            proposed = _moved(params, np.clip(step, -_MAX_STEP, _MAX_STEP), self.noise)
             if not self.panel.evenly_sampled:
                 proposed = proposed.replace(memory_decay=np.maximum(proposed.memory_decay, 1e-6))
             of_proposed = ColumnNoise(proposed, self.steps)
@@ -462,9 +464,9 @@ def _noise_information(params: StateSpace) -> FloatArray:
 
 def _moved(params: StateSpace, step: FloatArray, noise: Noise) -> StateSpace:
     """Apply a step (D, 3) to the parameters of the noise, within their ranges."""
-    variance = np.clip(params.memory_scale**2 * np.exp(step[:, 0]), _LEAST_VARIANCE, _MOST_VARIANCE)
+    variance = np.clip(params.memory_scale**2 * np.exp(step[:, 0]), _MIN_VARIANCE, _MAX_VARIANCE)
     white = np.maximum(params.noise_variance * np.exp(step[:, 1]), noise.floor)
-    angle = np.clip(np.arctanh(params.memory_decay) + step[:, 2], -_MOST_ATANH, _MOST_ATANH)
+    angle = np.clip(np.arctanh(params.memory_decay) + step[:, 2], -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY)
     return params.replace(memory_scale=np.sqrt(variance), noise_variance=white, memory_decay=np.tanh(angle))
 
 
@@ -511,7 +513,7 @@ def fit_monte_carlo_em(
     start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
     n_parameters = start.n_components * (start.n_features + 1) + 4 * start.n_features
     # Gain in nats per free parameter below which EM stops, because the error of the draws is larger.
-    least = max(tol, 5e-3 * n_parameters)
+    minimum = max(tol, 5e-3 * n_parameters)
     gains: list[float] = []
     status: Status = "max_iter"
     with one_blas_thread():
@@ -521,7 +523,7 @@ def fit_monte_carlo_em(
             while len(gains) < max_iter:
                 gains.append(iteration.maximize())
                 iteration.expect()
-                if _to_come(gains) < least:
+                if _to_come(gains) < minimum:
                     status = "converged"
                     break
         except KeyboardInterrupt:

@@ -107,7 +107,7 @@ Solver = Callable[[FloatArray], FloatArray]
 
 # Size of the matrix of the loadings within the span (q K) above which only its diagonal blocks are used: a
 # complete factorization would take longer than the optimizer steps that it saves.
-MOST_WITHIN = 400
+MAX_DENSE_SIZE = 400
 
 
 class CompleteData(NamedTuple):
@@ -148,11 +148,11 @@ def complete_data_of(
     centred : bool, default=False
         Whether to compute moments about the mean of the rows.
     """
-    total, seen = stats.total_moments, params.latents.seen
+    total, loaded_states = stats.total_moments, params.latents.seen
     n_rows = max(float(total[-1, -1]), 1.0)
-    moments = total[seen[:, None], seen]
+    moments = total[loaded_states[:, None], loaded_states]
     if centred:
-        moments = moments - np.outer(total[seen, -1], total[seen, -1]) / n_rows
+        moments = moments - np.outer(total[loaded_states, -1], total[loaded_states, -1]) / n_rows
     return CompleteData(stats.counts, moments, n_rows, n_segments)
 
 
@@ -190,14 +190,14 @@ class Metric:
         params: StateSpace,
         complete: CompleteData,
         gradient: FloatArray | None = None,
-        most_within: int = MOST_WITHIN,
+        most_within: int = MAX_DENSE_SIZE,
     ) -> None:
         d, k = params.seen_loadings.shape
         n = complete.n_rows
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
-        even = layout.evenly_sampled
+        evenly_sampled = layout.evenly_sampled
         omega, weights = information_frequencies(params)
-        spectra = latent_spectra(params, omega, evenly_sampled=even)
+        spectra = latent_spectra(params, omega, evenly_sampled=evenly_sampled)
         spectrum = spectra.values
         self.layout, self.n_rows = layout, n
         self.root, left, scaled, inverse, _ = factor_spectra(
@@ -248,12 +248,12 @@ class Metric:
             dynamics_noise = 0.5 * n * spectra.with_noise(weights, left @ h)
             between = self._gather(dynamics_noise.T)
             self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
-        zero = latent_spectra(params, np.zeros(1), evenly_sampled=even).values
+        zero = latent_spectra(params, np.zeros(1), evenly_sampled=evenly_sampled).values
         # The variance of the mean over a segment is at most that of a single value, also for very slow
         # processes.
         zero = 1.0 / (1.0 / zero[0] + complete.n_segments / n)
         self.offset_within = np.linalg.inv(np.eye(q) + (scaled * zero) @ scaled.T)
-        self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=even)
+        self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=evenly_sampled)
         self.noise_curvature, self.dynamics_curvature = _curvature(layout, params, gradient)
         self._remembered: tuple[tuple[float, bytes], tuple[Solver, Solver]] | None = None
 
@@ -278,8 +278,8 @@ class Metric:
             return self._solve_some(gradient, free, damping)
         d, k = self.layout.n_features, self.layout.n_states
         root, n_noise = self.root[:, None], self.layout.n_noise
-        kept = np.concatenate([free[noise], free[dynamics]])
-        solve_loadings, solve_small = self._factored(damping, kept)
+        retained = np.concatenate([free[noise], free[dynamics]])
+        solve_loadings, solve_small = self._factored(damping, retained)
 
         # The gradient by the scaled loadings is that by the loadings times the noise's standard deviation.
         first = solve_loadings(gradient[loadings].reshape(d, k) / root)
@@ -289,54 +289,57 @@ class Metric:
         if not self.coarse:
             rest -= self._from_loadings(first)
         small_step = np.zeros_like(rest)
-        small_step[kept] = solve_small(rest[kept])
+        small_step[retained] = solve_small(rest[retained])
         change = first if self.coarse else first - solve_loadings(self._to_loadings(small_step))
 
         step[loadings] = (change / root).ravel()
         step[noise], step[dynamics] = small_step[:n_noise], small_step[n_noise:]
         return step
 
-    def _factored(self, damping: float, kept: BoolArray) -> tuple[Solver, Solver]:
+    def _factored(self, damping: float, retained: BoolArray) -> tuple[Solver, Solver]:
         """Return solvers for the scaled loadings (D, K), and for the free coordinates of noise and dynamics.
 
         The last pair is cached: the optimizer solves several times at the same damping.
         """
-        asked = (damping, kept.tobytes())
-        if self._remembered is not None and self._remembered[0] == asked:
+        requested = (damping, retained.tobytes())
+        if self._remembered is not None and self._remembered[0] == requested:
             return self._remembered[1]
         beyond = factorise(self.beyond + damping * self.moments)
         within = self._within_solver(damping)
 
         def solve_loadings(scaled: FloatArray) -> FloatArray:
             inside = self.left.T @ scaled
-            outer = beyond((scaled - self.left @ inside).T).T
-            return outer + self.left @ within(inside.ravel()).reshape(inside.shape)
+            outer_products = beyond((scaled - self.left @ inside).T).T
+            return outer_products + self.left @ within(inside.ravel()).reshape(inside.shape)
 
         if self.coarse:
-            solvers = solve_loadings, self._apart(damping, kept)
+            solvers = solve_loadings, self._apart(damping, retained)
         else:
             small = self._small(damping, beyond, within)
-            solvers = solve_loadings, factorise(small if kept.all() else small[np.ix_(kept, kept)])
-        self._remembered = asked, solvers
+            solvers = (
+                solve_loadings,
+                factorise(small if retained.all() else small[np.ix_(retained, retained)]),
+            )
+        self._remembered = requested, solvers
         return solvers
 
-    def _apart(self, damping: float, kept: BoolArray) -> Solver:
+    def _apart(self, damping: float, retained: BoolArray) -> Solver:
         """Return a solver for the free coordinates of noise and dynamics, without couplings between them."""
         n_noise = self.layout.n_noise
-        added, moved = self._added(damping), np.flatnonzero(kept[n_noise:])
-        noise = np.maximum(self.noise + added[:n_noise], _TINY)[kept[:n_noise]]
+        added, moved = self._added(damping), np.flatnonzero(retained[n_noise:])
+        noise = np.maximum(self.noise + added[:n_noise], _TINY)[retained[:n_noise]]
         curved = self.dynamics + np.diag(added[n_noise:])
         dynamics = factorise(curved[moved[:, None], moved])
         return lambda x: np.concatenate([x[: noise.size] / noise, dynamics(x[noise.size :])])
 
     def _solve_some(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
         """Solve for a subset of coordinates that excludes some loadings or offsets."""
-        kept = np.flatnonzero(free)
+        retained = np.flatnonzero(free)
         step = np.zeros_like(gradient)
         # Largest number of coordinates for which the whole matrix is formed if some loadings are held.
-        if len(kept) <= 2000:
-            matrix = self.to_dense(damping)[kept[:, None], kept]
-            step[kept] = factorise(matrix)(gradient[kept])
+        if len(retained) <= 2000:
+            matrix = self.to_dense(damping)[retained[:, None], retained]
+            step[retained] = factorise(matrix)(gradient[retained])
             return step
         # This is still an ascent direction, because the inverse of the whole matrix is positive definite.
         everything = np.ones_like(free)
@@ -389,8 +392,8 @@ class Metric:
         """Multiply by the transpose of :meth:`_to_loadings`."""
         inside = self.left.T @ scaled
         out = self.coupled.T @ inside.ravel()
-        outer = scaled - self.left @ inside
-        out[: self.layout.n_noise] += self._gather(np.sum(self.local * outer, axis=1))
+        outer_products = scaled - self.left @ inside
+        out[: self.layout.n_noise] += self._gather(np.sum(self.local * outer_products, axis=1))
         return out
 
     def _gather(self, by_feature: FloatArray) -> FloatArray:
@@ -410,8 +413,10 @@ class Metric:
         scaled = gradient / self.root
         inside = self.left.T @ scaled
         damped = self.offset_within + damping * np.eye(len(inside))
-        outer = (scaled - self.left @ inside) / (1.0 + damping)
-        return np.asarray((outer + self.left @ factorise(damped)(inside)) / (self.root * self.n_rows))
+        outer_products = (scaled - self.left @ inside) / (1.0 + damping)
+        return np.asarray(
+            (outer_products + self.left @ factorise(damped)(inside)) / (self.root * self.n_rows)
+        )
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
         """Return the whole matrix, shape (P, P), for small models and for tests."""
@@ -427,8 +432,8 @@ class Metric:
             within = self.within[0] + np.kron(np.eye(self.left.shape[1]), damped)
         rows = np.repeat(self.root, k)
         outside = np.eye(d) - self.left @ self.left.T if d > self.left.shape[1] else np.zeros((d, d))
-        whole = np.kron(outside, self.beyond + damped) + span @ within @ span.T
-        out[loadings, loadings] = whole * rows[:, None] * rows
+        full = np.kron(outside, self.beyond + damped) + span @ within @ span.T
+        out[loadings, loadings] = full * rows[:, None] * rows
         small = self._noise_and_dynamics(damping)
         coupled = () if self.coarse else np.eye(n_noise + n_dynamics)
         cross = [self._to_loadings(e).ravel() * rows for e in coupled]
@@ -476,8 +481,8 @@ class DenseMetric:
         """
         # The optimizer solves several times at the same damping.
         if self._solved is None or self._solved[:2] != (damping, free.tobytes()):
-            whole = self.to_dense(damping)
-            solver = factorise(whole if free.all() else whole[np.ix_(free, free)])
+            full = self.to_dense(damping)
+            solver = factorise(full if free.all() else full[np.ix_(free, free)])
             self._solved = (damping, free.tobytes(), solver)
         step = np.zeros_like(gradient)
         step[free] = self._solved[2](gradient[free])
@@ -490,8 +495,8 @@ def factorise(matrix: FloatArray) -> Solver:
     if size == 0:
         return lambda x: x
     diagonal = np.diag(matrix)
-    least = max(1e-30 * float(diagonal.max()), np.finfo(np.float64).tiny)
-    scale = 1.0 / np.sqrt(np.maximum(diagonal, least))
+    minimum = max(1e-30 * float(diagonal.max()), np.finfo(np.float64).tiny)
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, minimum))
     scaled = matrix * scale[:, None]
     scaled *= scale
     ridge = 1e-14
@@ -608,8 +613,8 @@ def coloured_spectra(
     left, singular, right = np.linalg.svd(loadings * root[:, :, None], full_matrices=False)
     shared = _without(spectra, layout)
     scaled = singular[:, :, None] * right
-    turned = np.swapaxes(scaled, 1, 2)
-    core = np.eye(singular.shape[1]) + (scaled * shared.values[:, None, :]) @ turned
+    rotated = np.swapaxes(scaled, 1, 2)
+    core = np.eye(singular.shape[1]) + (scaled * shared.values[:, None, :]) @ rotated
     inverse = np.linalg.inv(core)
     # Sums of positive terms: the difference of two inverses would have no significant digits at low noise.
     outside = np.eye(len(white)) - left @ np.swapaxes(left, 1, 2)
@@ -622,7 +627,7 @@ def coloured_spectra(
         (by_decay, 2.0 * scale * spectra.values[:, own], np.broadcast_to(white, noise.shape)),
         precision,
         root[:, :, None] * (left @ (inverse @ scaled)),
-        turned @ inverse @ scaled,
+        rotated @ inverse @ scaled,
         np.linalg.slogdet(core)[1] + np.sum(np.log(noise), axis=1),
     )
 
@@ -632,30 +637,30 @@ def _without(spectra: LatentSpectra, layout: Coordinates) -> LatentSpectra:
     n, own = layout.n_states, layout.memories
     states = np.arange(n) if spectra.states is None else spectra.states
     coordinates = np.arange(n) if spectra.coordinates is None else spectra.coordinates
-    kept = (states < own.start) | (states >= own.stop)
+    retained = (states < own.start) | (states >= own.stop)
     return LatentSpectra(
         np.delete(spectra.values, own, axis=1),
-        spectra.slopes[:, kept],
-        np.where(states < own.start, states, states - layout.n_ar1_noise)[kept],
-        coordinates[kept],
+        spectra.slopes[:, retained],
+        np.where(states < own.start, states, states - layout.n_ar1_noise)[retained],
+        coordinates[retained],
         layout.latents.n_dynamics,
     )
 
 
-class _Places(NamedTuple):
+class _Positions(NamedTuple):
     """Indices of coordinates: loadings of shared states (D, K); decays and scales of AR(1) noise (2, D)."""
 
     loadings: NDArray[np.intp]
     own: NDArray[np.intp]
 
     @classmethod
-    def of(cls, layout: Coordinates) -> "_Places":
-        places = np.full(layout.loaded.shape, -1)
-        places[layout.loaded] = np.arange(layout.n_loadings) + layout.slices[1].start
+    def of(cls, layout: Coordinates) -> "_Positions":
+        positions = np.full(layout.loaded.shape, -1)
+        positions[layout.loaded] = np.arange(layout.n_loadings) + layout.slices[1].start
         own = layout.memories
         return cls(
-            np.delete(places, own, axis=1),
-            np.array([np.arange(own.start, own.stop), np.diagonal(places[:, own])]),
+            np.delete(positions, own, axis=1),
+            np.array([np.arange(own.start, own.stop), np.diagonal(positions[:, own])]),
         )
 
 
@@ -687,18 +692,18 @@ class AR1NoiseMetric(DenseMetric):
         omega, weights = information_frequencies(params)
         spectra = coloured_spectra(layout, params, omega, share)
         dynamics, _, noise, offset = layout.slices
-        places = _Places.of(layout)
+        positions = _Positions.of(layout)
         size = layout.size
         # Variances of all columns first, reduced to the coordinates of the noise at the end.
-        wide = np.zeros((size + d, size + d))
+        matrix = np.zeros((size + d, size + d))
         white = np.arange(size, size + d)
-        self._fill(wide, spectra, weights, places, white, np.sqrt(share), dynamics)
-        wide *= n
+        self._fill(matrix, spectra, weights, positions, white, np.sqrt(share), dynamics)
+        matrix *= n
         spread = layout.variances.indicator
-        information = wide[:size, :size]
-        information[:, noise] = wide[:size, size:] @ spread
+        information = matrix[:size, :size]
+        information[:, noise] = matrix[:size, size:] @ spread
         information[noise] = information[:, noise].T
-        information[noise, noise] = spread.T @ wide[size:, size:] @ spread
+        information[noise, noise] = spread.T @ matrix[size:, size:] @ spread
         at_zero = coloured_spectra(layout, params, np.zeros(1), share)
         information[offset, offset] = n * at_zero.precision[0]
 
@@ -708,22 +713,22 @@ class AR1NoiseMetric(DenseMetric):
         # identified, and steps would otherwise be unbounded and shorten all others.
         added[own] += 1.0
         if gradient is not None:
-            even = layout.evenly_sampled
-            added[dynamics] += dynamics_curvature(params, gradient[dynamics], evenly_sampled=even)
+            evenly_sampled = layout.evenly_sampled
+            added[dynamics] += dynamics_curvature(params, gradient[dynamics], evenly_sampled=evenly_sampled)
             added[noise] += np.maximum(-gradient[noise], 0.0)
             scale = np.diagonal(params.seen_loadings[:, own])
-            slope = np.abs(gradient[places.own[1]])
-            added[places.own[1]] += np.divide(slope, np.abs(scale), out=np.zeros(d), where=scale != 0.0)
+            slope = np.abs(gradient[positions.own[1]])
+            added[positions.own[1]] += np.divide(slope, np.abs(scale), out=np.zeros(d), where=scale != 0.0)
         information[np.diag_indices(size)] += added
         self.information = information
         self.damping = self._damping(layout, params, complete, share, spread)
 
     def _fill(
         self,
-        wide: FloatArray,
+        matrix: FloatArray,
         spectra: ColouredSpectra,
         weights: FloatArray,
-        places: _Places,
+        positions: _Positions,
         white: NDArray[np.intp],
         root_share: FloatArray,
         dynamics: slice,
@@ -735,20 +740,20 @@ class AR1NoiseMetric(DenseMetric):
         # Slopes of the noise spectrum of a column: by decay and scale of AR(1) noise, and by its variance.
         g = np.hstack([by_column[0], by_column[1], by_column[2] * root_share])
         column = np.tile(np.arange(d), 3)
-        where = np.concatenate([places.own[0], places.own[1], white])
+        where = np.concatenate([positions.own[0], positions.own[1], white])
         n_own = len(where)
 
         w = weights[:, None, None]
         moved = (w * g[:, :, None] * g[:, None, :]).transpose(1, 2, 0).reshape(n_own, n_own, -1)
         squared = (precision**2).transpose(1, 2, 0)
-        wide[np.ix_(where, where)] = 0.5 * np.einsum(
+        matrix[np.ix_(where, where)] = 0.5 * np.einsum(
             "abw,abw->ab", moved, squared[column[:, None], column[None, :]]
         )
 
         entries = shared.states
         assert entries is not None
         of_dynamics = shared.information(weights, within)
-        wide[dynamics, dynamics] += 0.5 * of_dynamics
+        matrix[dynamics, dynamics] += 0.5 * of_dynamics
         # (W, D, E): Q^2 of the state of each derivative.
         by_entry = np.einsum(
             "we,wa,wae->ea",
@@ -757,16 +762,16 @@ class AR1NoiseMetric(DenseMetric):
             loaded[:, column][:, :, entries] ** 2,
             optimize=True,
         )
-        crossed = 0.5 * shared.summed(by_entry.T).T
-        wide[dynamics, where] += crossed
-        wide[where, dynamics] += crossed.T
+        cross_products = 0.5 * shared.summed(by_entry.T).T
+        matrix[dynamics, where] += cross_products
+        matrix[where, dynamics] += cross_products.T
 
-        flat = places.loadings.ravel()
+        flat = positions.loadings.ravel()
         by_loadings = shared.with_loadings(weights, loaded, within).reshape(
             d * k, dynamics.stop - dynamics.start
         )
-        wide[flat, dynamics] = by_loadings
-        wide[dynamics, flat] = by_loadings.T
+        matrix[flat, dynamics] = by_loadings
+        matrix[dynamics, flat] = by_loadings.T
 
         fgf = f[:, :, None] * within * f[:, None, :]
         fq = loaded * f[:, None, :]
@@ -775,13 +780,13 @@ class AR1NoiseMetric(DenseMetric):
         second = ((w * fq).reshape(n_nodes, d * k).T @ fq.reshape(n_nodes, d * k)).reshape(d, k, d, k)
         # (d, e, j, k) and (d, k, e, j) as (d, j, e, k)
         both = first.transpose(0, 2, 1, 3) + second.transpose(0, 3, 2, 1)
-        wide[np.ix_(flat, flat)] = both.reshape(d * k, d * k)
+        matrix[np.ix_(flat, flat)] = both.reshape(d * k, d * k)
 
         beside = precision[:, :, column].transpose(2, 1, 0)
         moved_loaded = (w * g[:, :, None] * fq[:, column]).transpose(1, 0, 2)
         crossing = (beside @ moved_loaded).transpose(1, 2, 0).reshape(d * k, n_own)
-        wide[np.ix_(flat, where)] = crossing
-        wide[np.ix_(where, flat)] = crossing.T
+        matrix[np.ix_(flat, where)] = crossing
+        matrix[np.ix_(where, flat)] = crossing.T
 
     def _damping(
         self,
@@ -794,9 +799,9 @@ class AR1NoiseMetric(DenseMetric):
         """Return the information if all states, AR(1) noise included, were observed."""
         dynamics, _, noise, offset = layout.slices
         out = np.zeros((layout.size, layout.size))
-        even = layout.evenly_sampled
+        evenly_sampled = layout.evenly_sampled
         diagonal = np.zeros(layout.size)
-        diagonal[dynamics] = dynamics_damping(params, complete.n_rows, evenly_sampled=even)
+        diagonal[dynamics] = dynamics_damping(params, complete.n_rows, evenly_sampled=evenly_sampled)
         diagonal[noise] = 0.5 * complete.counts @ spread
         diagonal[offset] = complete.counts / params.noise_variance
         out[np.diag_indices(layout.size)] = diagonal
@@ -815,7 +820,7 @@ def make_metric(
     params: StateSpace,
     complete: CompleteData,
     gradient: FloatArray | None = None,
-    most_within: int = MOST_WITHIN,
+    most_within: int = MAX_DENSE_SIZE,
 ) -> Metric | AR1NoiseMetric:
     """Return the metric of these coordinates; parameters as in :class:`.Metric`."""
     if layout.n_ar1_noise:

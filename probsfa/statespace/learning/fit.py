@@ -31,7 +31,7 @@ from probsfa.statespace.learning.objective import (
     periodogram,
 )
 from probsfa.statespace.learning.options import Given, Optimizer
-from probsfa.statespace.learning.quasi_newton import ascend
+from probsfa.statespace.learning.quasi_newton import maximize_objective
 from probsfa.statespace.learning.starts import (
     DAMPING_TIMES,
     from_slow,
@@ -397,7 +397,9 @@ class _Search:
             warnings.simplefilter("ignore", RuntimeWarning)
             # Tolerance on Whittle's likelihood, an approximation, in nats for each free parameter.
             worth = max(0.1, 0.003 * layout.size)
-            end = ascend(objective, to_vector(even, params), make_box(even, self.noise), tol=worth)
+            end = maximize_objective(
+                objective, to_vector(even, params), make_box(even, self.noise), tol=worth
+            )
         refined = from_vector(even, end.vector, params)
         value = end.history[-1] if end.history else -np.inf
         refined = within_range(refined, evenly_sampled=layout.evenly_sampled)

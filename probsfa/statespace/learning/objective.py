@@ -31,7 +31,14 @@ from probsfa.statespace.learning.fisher_metric import (
     factor_spectra,
     make_metric,
 )
-from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, Transport, ascend, straight
+from probsfa.statespace.learning.quasi_newton import (
+    Ascent,
+    Box,
+    Evaluation,
+    Transport,
+    maximize_objective,
+    straight_step,
+)
 from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise.gaussian import Noise, slope_for_metric
 from probsfa.statespace.panel import Panel
@@ -42,10 +49,10 @@ from probsfa.statespace.parameters import StateSpace
 # Retraction for rotations of the latent factors.
 #
 # Rotations ``C -> C Q`` with orthogonal ``Q`` of factors with nearly equal time scales hardly change the
-# likelihood, so that steps in these directions are long. A rotation is not a straight line in the loadings. A
-# straight step ``C + C A`` with antisymmetric ``A`` changes the explained variances to second order in ``A``.
-# At low noise, the likelihood then decreases by thousands of nats although a gain was predicted. The rotation
-# ``C A`` contained in a step ``S`` is therefore carried out exactly,
+# likelihood, so that steps in these directions are long. A rotation is not a straight_step line in the
+# loadings. A straight_step step ``C + C A`` with antisymmetric ``A`` changes the explained variances to
+# second order in ``A``. At low noise, the likelihood then decreases by thousands of nats although a gain was
+# predicted. The rotation ``C A`` contained in a step ``S`` is therefore carried out exactly,
 #
 #     C  ->  (C + S - C A) exp(A),
 #
@@ -82,9 +89,9 @@ class Turn:
         loadings = _loadings(self.layout, vector)
         shared = _rotated_states(self.layout)
         loadings[:, shared] = loadings[:, shared] @ matrix
-        turned = vector.copy()
-        turned[self.layout.slices[1]] = loadings[self.layout.loaded]
-        return turned
+        rotated = vector.copy()
+        rotated[self.layout.slices[1]] = loadings[self.layout.loaded]
+        return rotated
 
 
 def rotate_along(
@@ -112,20 +119,20 @@ def rotate_along(
     here, change = (_loadings(layout, x)[:, shared] for x in (vector, step))
     root = 1.0 / np.sqrt(noise_variance)[:, None]
     scaled = here * root
-    crossed = scaled.T @ (change * root)
-    crossed = crossed - crossed.T
+    cross_products = scaled.T @ (change * root)
+    cross_products = cross_products - cross_products.T
     power, basis = np.linalg.eigh(scaled.T @ scaled)
     weights = power[:, None] + power
     # Lower bound of the sums of two eigenvalues of ``G``, relative to the largest: factors are degenerate
     # below.
-    least = max(1e-10 * float(weights.max(initial=0.0)), np.finfo(np.float64).tiny)
-    generator = basis @ ((basis.T @ crossed @ basis) / np.maximum(weights, least)) @ basis.T
+    minimum = max(1e-10 * float(weights.max(initial=0.0)), np.finfo(np.float64).tiny)
+    generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(weights, minimum)) @ basis.T
     generator = 0.5 * (generator - generator.T)
     turn = Turn(layout, expm(generator))
-    straight = _loadings(layout, vector + step)
-    straight[:, shared] -= here @ generator
+    straight_step = _loadings(layout, vector + step)
+    straight_step[:, shared] -= here @ generator
     reached = vector + step
-    reached[layout.slices[1]] = straight[layout.loaded]
+    reached[layout.slices[1]] = straight_step[layout.loaded]
     return turn(reached), turn
 
 
@@ -214,8 +221,8 @@ def refinement_report(report: Report | None) -> Callable[[], None]:
     callable
         The method ``refined``, or a function without effect.
     """
-    told: Callable[[], None] = getattr(report, "refined", _no_report)
-    return told
+    is_determined: Callable[[], None] = getattr(report, "refined", _no_report)
+    return is_determined
 
 
 def _no_report() -> None:
@@ -348,7 +355,7 @@ class ExactObjective:
     def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
         """Take a step, with its rotation of the factors along an arc unless parameters are fixed."""
         if self.layout.limits is not None and self.layout.limits.hold:
-            return straight(vector, step)
+            return straight_step(vector, step)
         params = from_vector(self.layout, vector, self.template)
         return rotate_along(self.layout, vector, step, params.noise_variance)
 
@@ -360,8 +367,8 @@ class ExactObjective:
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | AR1NoiseMetric:
         """Return the expected information, damped by that of complete data; full damping gives EM steps."""
         params = from_vector(self.layout, vector, self.template)
-        noise, place = self.evaluate.noise, self.layout.slices[2]
-        slope = slope_for_metric(evaluation.gradient, place, noise, params.noise_variance)
+        noise, position = self.evaluate.noise, self.layout.slices[2]
+        slope = slope_for_metric(evaluation.gradient, position, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
         # A lower bound of the number of segments: several sequences and long gaps are not counted.
         complete = complete_data_of(stats, params, 1.0, centred=True)
@@ -369,17 +376,17 @@ class ExactObjective:
 
 
 # Longest step of one iteration: in the loadings (standard deviations), log r, mu.
-_LONGEST_STEPS = (1.0, 1.5, 3.0)
+_MAX_STEPS = (1.0, 1.5, 3.0)
 
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:
     """Return bounds and longest steps of the coordinates."""
     lower, upper = layout.bounds
-    least = layout.variances.of_columns(layout.variances.largest(noise.floor))
-    lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(least)))
+    minimum = layout.variances.of_columns(layout.variances.largest(noise.floor))
+    lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(minimum)))
     sizes = [
         np.full(part.stop - part.start, size)
-        for part, size in zip(layout.slices[1:], _LONGEST_STEPS, strict=True)
+        for part, size in zip(layout.slices[1:], _MAX_STEPS, strict=True)
     ]
     return Box(lower, np.concatenate([longest_steps(layout.latents), *sizes]), upper)
 
@@ -418,7 +425,7 @@ def fit_quasi_newton(
     """
     objective = ExactObjective(evaluate, layout, start)
     known = None if stats is None else objective.evaluation(start, stats)
-    end: Ascent = ascend(objective, to_vector(layout, start), make_box(layout, noise), tol, known)
+    end: Ascent = maximize_objective(objective, to_vector(layout, start), make_box(layout, noise), tol, known)
     params = from_vector(layout, end.vector, start)
     best = end.history[-1] if end.history else -np.inf
     return FitResult(params, best, end.history, evaluate.count, end.ending)
@@ -534,7 +541,7 @@ def _shortened(rows: FloatArray) -> FloatArray:
 
 
 class WhittleObjective:
-    """Whittle's log-likelihood as an objective of :func:`probsfa.statespace.learning.quasi_newton.ascend`.
+    """Whittle's log-likelihood as an objective of :func:`.maximize_objective`.
 
     It does not depend on the offset, which stays constant.
 
@@ -560,7 +567,7 @@ class WhittleObjective:
         data: Periodogram,
         template: StateSpace,
         limit: int,
-        told: Callable[[], None] | None = None,
+        is_determined: Callable[[], None] | None = None,
         noise: Noise | None = None,
     ) -> None:
         self.layout = layout
@@ -571,7 +578,7 @@ class WhittleObjective:
         self._band = data.band
         self.limit = limit
         self.count = 0
-        self._told = told
+        self._told = is_determined
 
     @property
     def exhausted(self) -> bool:
@@ -597,8 +604,8 @@ class WhittleObjective:
         """Return value and gradient."""
         self._begin_evaluation()
         params = from_vector(self.layout, vector, self.template)
-        even = self.layout.evenly_sampled
-        spectra = latent_spectra(params, self.data.frequencies, evenly_sampled=even)
+        evenly_sampled = self.layout.evenly_sampled
+        spectra = latent_spectra(params, self.data.frequencies, evenly_sampled=evenly_sampled)
         spectrum = spectra.values
         weights = self.data.weights
         root, left, scaled, inverse, core = factor_spectra(params, spectrum)

@@ -19,26 +19,26 @@ import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
 
-Ending = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
+StopReason = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
 
-_MEMORY = 12
+_N_STORED_PAIRS = 12
 _ARMIJO = 1e-4
-_LEAST_DAMPING = 1e-9
+_MIN_DAMPING = 1e-9
 # Smallest damping after a rejected step, and damping that is set to zero when it decreases.
-_FIRST_DAMPING, _NO_DAMPING = 1e-4, 1e-6
+_INITIAL_DAMPING, _NEGLIGIBLE_DAMPING = 1e-4, 1e-6
 # Damping above which the step is shortened instead, and the minimum fraction of a step.
-_ENOUGH_DAMPING, _SHORTEST = 1.0, 1e-6
+_MAX_DAMPING, _MIN_STEP_FRACTION = 1.0, 1e-6
 # Factors by which damping increases after a rejected step, and decreases after a step with the expected gain
 # or more.
-_MORE, _FEWER, _FAR_FEWER = 10.0, 3.0, 10.0
+_DAMPING_INCREASE, _DAMPING_DECREASE, _FAST_DAMPING_DECREASE = 10.0, 3.0, 10.0
 # If a rejected step loses more than this fraction of the loss of the previous one, damping had little effect.
-_ALIKE = 0.5
-_MOST_EXCESS = 4.0
-_SHORTENING = 30.0
+_MIN_LOSS_RATIO = 0.5
+_MAX_STEP_EXCESS = 4.0
+_DAMPING_RATIO = 30.0
 # Maximum number of coordinates that are limited to their longest steps, and of rounds in which they are
 # found.
-_MOST_HELD, _HOLDING_ROUNDS = 4, 3
-_RECENT_STEPS = 3
+_MAX_LIMITED, _LIMITING_ITERATIONS = 4, 3
+_N_RECENT_STEPS = 3
 
 
 class Evaluation(NamedTuple):
@@ -90,8 +90,8 @@ class Transport(Protocol):
         ...
 
 
-class Still:
-    """Identity transport, along a straight line."""
+class IdentityTransport:
+    """Identity transport, along a straight_step line."""
 
     def __call__(self, change: FloatArray) -> FloatArray:
         """Return the same vector."""
@@ -102,9 +102,9 @@ class Still:
         return change
 
 
-def straight(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
-    """Take a step along a straight line."""
-    return vector + step, Still()
+def straight_step(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
+    """Take a step along a straight_step line."""
+    return vector + step, IdentityTransport()
 
 
 class Box(NamedTuple):
@@ -122,7 +122,7 @@ class Box(NamedTuple):
         return np.minimum(np.maximum(vector, self.lower), self.upper)
 
     def free(self, vector: FloatArray, gradient: FloatArray) -> BoolArray:
-        """Return which coordinates (P,) can move: not fixed, and not at a bound towards which they ascend."""
+        """Return which coordinates (P,) are neither fixed nor at a bound that the gradient points to."""
         below = (vector <= self.lower) & (gradient < 0.0)
         above = (vector >= self.upper) & (gradient > 0.0)
         return ~(below | above | (self.lower == self.upper))
@@ -133,7 +133,7 @@ class Ascent(NamedTuple):
 
     vector: FloatArray
     history: tuple[float, ...]
-    ending: Ending
+    ending: StopReason
 
 
 class _Point(NamedTuple):
@@ -149,11 +149,11 @@ class _Point(NamedTuple):
         return self.known.gradient
 
 
-class _Memory:
+class _SecantPairs:
     """Secant pairs: a step and the decrease of the gradient along it."""
 
     def __init__(self) -> None:
-        self.pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=_MEMORY)
+        self.pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=_N_STORED_PAIRS)
         self._kept: tuple[bytes, list[tuple[FloatArray, FloatArray, float]]] | None = None
 
     def __bool__(self) -> bool:
@@ -191,20 +191,20 @@ class _Memory:
         self, gradient: FloatArray, metric: Curvature, free: BoolArray, damping: float
     ) -> FloatArray:
         """Return the ascent direction: two-loop recursion on the free coordinates with the inverse metric."""
-        kept = self._among(free)
+        retained = self._among(free)
         q = gradient * free
         alphas = []
-        for s, y, sy in reversed(kept):
+        for s, y, sy in reversed(retained):
             alphas.append(float(s @ q) / sy)
             q = q - alphas[-1] * y
         q = metric.solve(q, free, damping)
-        for (s, y, sy), alpha in zip(kept, reversed(alphas), strict=True):
+        for (s, y, sy), alpha in zip(retained, reversed(alphas), strict=True):
             q = q + (alpha - float(y @ q) / sy) * s
         return q
 
 
 def _bounded_step(
-    memory: _Memory,
+    memory: _SecantPairs,
     point: _Point,
     free: BoolArray,
     metric: Curvature,
@@ -220,15 +220,15 @@ def _bounded_step(
         step = memory.direction(point.gradient, metric, free, damping)
         if not np.all(np.isfinite(step)):
             return None, 1.0, damping
-        step = _with_held(step, memory, free, metric, damping, box)
+        step = _with_limited_coordinates(step, memory, free, metric, damping, box)
         excess = max(1.0, float(np.max(np.abs(step) / box.longest)))
-        if excess <= _MOST_EXCESS or damping >= 1.0:
+        if excess <= _MAX_STEP_EXCESS or damping >= 1.0:
             return step / excess, excess, damping
-        damping = max(_SHORTENING * damping, _LEAST_DAMPING)
+        damping = max(_DAMPING_RATIO * damping, _MIN_DAMPING)
 
 
-def _with_held(
-    step: FloatArray, memory: _Memory, free: BoolArray, metric: Curvature, damping: float, box: Box
+def _with_limited_coordinates(
+    step: FloatArray, memory: _SecantPairs, free: BoolArray, metric: Curvature, damping: float, box: Box
 ) -> FloatArray:
     """Return the best step of the quadratic model, with a few coordinates limited to their longest steps.
 
@@ -238,27 +238,27 @@ def _with_held(
     held: list[int] = []
     columns: list[FloatArray] = []
     best = step
-    for _ in range(_HOLDING_ROUNDS):
+    for _ in range(_LIMITING_ITERATIONS):
         # Limited coordinates are at their longest steps up to rounding.
         over = np.flatnonzero(np.abs(best) > (1.0 + 1e-6) * box.longest)
-        if over.size == 0 or over.size + len(held) > _MOST_HELD:
+        if over.size == 0 or over.size + len(held) > _MAX_LIMITED:
             break
         for i in over.tolist():
             held.append(i)
             columns.append(memory.direction(np.eye(1, step.size, i)[0], metric, free, damping))
         inverse = np.array(columns).T
-        places = np.sign(step[held]) * box.longest[held]
+        positions = np.sign(step[held]) * box.longest[held]
         try:
-            tried = step - inverse @ np.linalg.solve(inverse[held], step[held] - places)
+            candidates = step - inverse @ np.linalg.solve(inverse[held], step[held] - positions)
         except np.linalg.LinAlgError:
             break
-        if not np.all(np.isfinite(tried)):
+        if not np.all(np.isfinite(candidates)):
             break
-        best = tried
+        best = candidates
     return best
 
 
-def ascend(
+def maximize_objective(
     objective: Objective,
     start: FloatArray,
     box: Box,
@@ -285,8 +285,8 @@ def ascend(
     Ascent
         After a keyboard interrupt, with the best point so far.
     """
-    memory = _Memory()
-    move = getattr(objective, "move", straight)
+    memory = _SecantPairs()
+    move = getattr(objective, "move", straight_step)
     history: list[float] = []
     vector = box.within(start)
     damping, used, misled, refused, length = 0.0, 0.0, False, 0.0, 1.0
@@ -299,8 +299,10 @@ def ascend(
         while not objective.exhausted:
             free = box.free(point.vector, point.gradient)
             # First guess: a fraction of the damping that the previous step required.
-            least = max(damping, used / _SHORTENING**2 if used > _LEAST_DAMPING * _SHORTENING**2 else 0.0)
-            step, excess, used = _bounded_step(memory, point, free, metric, least, box)
+            minimum = max(
+                damping, used / _DAMPING_RATIO**2 if used > _MIN_DAMPING * _DAMPING_RATIO**2 else 0.0
+            )
+            step, excess, used = _bounded_step(memory, point, free, metric, minimum, box)
             if step is None:
                 return Ascent(vector, tuple(history), "stalled")
             step *= length
@@ -310,7 +312,7 @@ def ascend(
                 memory.clear()
                 continue
             if expected * excess < tol * length:
-                if least == 0.0 or _recent_gain(history) < _RECENT_STEPS * tol:
+                if minimum == 0.0 or _recent_gain(history) < _N_RECENT_STEPS * tol:
                     return Ascent(vector, tuple(history), "converged")
                 # A damped step has a smaller expected gain: try without damping before stopping.
                 if not misled:
@@ -330,33 +332,35 @@ def ascend(
                 history.append(point.value)
                 metric = objective.metric(point.vector, point.known)
                 if gain > 0.75 * expected and not shortened:  # short steps always have the expected gain
-                    damping = _less(damping, _FAR_FEWER if gain > expected else _FEWER)
+                    damping = _less(damping, _FAST_DAMPING_DECREASE if gain > expected else _DAMPING_DECREASE)
                 elif gain < 0.25 * expected:
-                    damping = max(4.0 * damping, _LEAST_DAMPING)
+                    damping = max(4.0 * damping, _MIN_DAMPING)
             elif expected < objective.rounding(point.value):
                 return Ascent(vector, tuple(history), "flat")
-            elif length < _SHORTEST:
+            elif length < _MIN_STEP_FRACTION:
                 return Ascent(vector, tuple(history), "stalled")
-            elif damping > _ENOUGH_DAMPING:
+            elif damping > _MAX_DAMPING:
                 # The step is too long: go to the maximum of the parabola through both values and the slope.
                 memory.clear()
                 curvature = slope - gain if np.isfinite(gain) else np.inf
                 length *= min(max(0.5 * slope / curvature, 0.05), 0.5)
             else:
                 # The quadratic model was inaccurate: store the secant pair and increase damping.
-                _remember_refused(memory, point, step, evaluation, turn, box)
-                more = _MORE
-                if misled and not gain > _ALIKE * refused:
-                    more = _MORE**2  # nearly the same step: this damping is too small to change it
+                _store_rejected(memory, point, step, evaluation, turn, box)
+                more = _DAMPING_INCREASE
+                if misled and not gain > _MIN_LOSS_RATIO * refused:
+                    more = (
+                        _DAMPING_INCREASE**2
+                    )  # nearly the same step: this damping is too small to change it
                 misled, refused = True, gain
-                damping = max(more * damping, more * used, _FIRST_DAMPING)
+                damping = max(more * damping, more * used, _INITIAL_DAMPING)
     except KeyboardInterrupt:
         return Ascent(vector, tuple(history), "interrupted")
     return Ascent(vector, tuple(history), "max_iter")
 
 
-def _remember_refused(
-    memory: _Memory, point: _Point, step: FloatArray, evaluation: Evaluation, turn: Transport, box: Box
+def _store_rejected(
+    memory: _SecantPairs, point: _Point, step: FloatArray, evaluation: Evaluation, turn: Transport, box: Box
 ) -> None:
     """Store the secant pair of a rejected step, at its start, if its curvature is positive and finite."""
     if not (np.isfinite(evaluation.value) and np.all(np.isfinite(evaluation.gradient))):
@@ -369,8 +373,8 @@ def _remember_refused(
 
 def _recent_gain(history: list[float]) -> float:
     """Return the total gain of the last three steps."""
-    return history[-1] - history[-1 - _RECENT_STEPS] if len(history) > _RECENT_STEPS else np.inf
+    return history[-1] - history[-1 - _N_RECENT_STEPS] if len(history) > _N_RECENT_STEPS else np.inf
 
 
 def _less(damping: float, factor: float) -> float:
-    return damping / factor if damping > _NO_DAMPING else 0.0
+    return damping / factor if damping > _NEGLIGIBLE_DAMPING else 0.0

@@ -22,7 +22,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 # -------------------------------------------------------------------------------------------- AR(1) factors
 
-_SLOWEST, _FASTEST = 1.0 - 1e-4, 0.02
+_MAX_DECAY, _MIN_DECAY = 1.0 - 1e-4, 0.02
 # Minimum share of the noise in the variance of each column, for different starts.
 _NOISE_SHARES = (0.1, 1e-3)
 
@@ -41,8 +41,12 @@ def interpolate(panel: Panel) -> list[FloatArray]:
         mask = panel.mask[first : first + length] > 0.0
         rows = np.arange(length)
         for d in np.flatnonzero(~mask.all(axis=0)):
-            seen = mask[:, d]
-            values[~seen, d] = np.interp(rows[~seen], rows[seen], values[seen, d]) if seen.any() else means[d]
+            observed = mask[:, d]
+            values[~observed, d] = (
+                np.interp(rows[~observed], rows[observed], values[observed, d])
+                if observed.any()
+                else means[d]
+            )
         filled.append(values)
         first += length
     return filled
@@ -118,7 +122,7 @@ def random_starts(
     for seed in range(n_starts):
         rng = np.random.default_rng(seed)
         timescales = np.exp(rng.uniform(0.0, np.log(max(longest, 2)), k))
-        decay = np.clip(np.exp(-1.0 / timescales), _FASTEST, _SLOWEST)
+        decay = np.clip(np.exp(-1.0 / timescales), _MIN_DECAY, _MAX_DECAY)
         share = rng.uniform(0.1, 0.9)
         loadings = root @ rng.standard_normal((root.shape[1], k)) * np.sqrt(share / k)
         noise = np.maximum(variances - np.sum(loadings**2, axis=1), (1.0 - share) * variances)
@@ -141,9 +145,9 @@ def _row_space(sequences: list[FloatArray]) -> FloatArray | None:
     if rows.shape[0] >= rows.shape[1]:
         return None
     _, size, axes = np.linalg.svd(rows, full_matrices=False)
-    kept = size > np.sqrt(default_rank_tol(rows.shape[1])) * size[0]
-    kept[0] = True  # even if all rows are zero
-    return np.asarray(axes[kept].T)
+    retained = size > np.sqrt(default_rank_tol(rows.shape[1])) * size[0]
+    retained[0] = True  # even if all rows are zero
+    return np.asarray(axes[retained].T)
 
 
 def _from_slowness(
@@ -151,9 +155,9 @@ def _from_slowness(
 ) -> tuple[FloatArray, FloatArray]:
     """Return decays and loadings by slow feature analysis; differences have moment ``2 (G(0) - G(1))``."""
     solution = slow_directions(2.0 * (covariance - lagged), covariance)
-    kept = min(n_components, solution.rank)
-    decay = np.clip(1.0 - 0.5 * solution.delta_values[:kept], -_SLOWEST, _SLOWEST)
-    return decay, solution.loadings[:, :kept]
+    retained = min(n_components, solution.rank)
+    decay = np.clip(1.0 - 0.5 * solution.delta_values[:retained], -_MAX_DECAY, _MAX_DECAY)
+    return decay, solution.loadings[:, :retained]
 
 
 def _from_lags(lagged: FloatArray, twice: FloatArray, n_components: int) -> tuple[FloatArray, FloatArray]:
@@ -166,7 +170,7 @@ def _from_lags(lagged: FloatArray, twice: FloatArray, n_components: int) -> tupl
     whitener = vectors[:, positive] / np.sqrt(values[positive])
     decay, rotation = np.linalg.eigh(whitener.T @ twice @ whitener)
     order = np.argsort(-decay)
-    decay = np.clip(decay[order], 2.5 * _FASTEST, _SLOWEST)
+    decay = np.clip(decay[order], 2.5 * _MIN_DECAY, _MAX_DECAY)
     return decay, root @ rotation[:, order] / np.sqrt(decay)
 
 
@@ -176,7 +180,7 @@ def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tupl
     splittable = decay.shape[0]
     for j in range(n_components - splittable):
         source = j % splittable
-        fast = np.clip(1.0 - 4.0 * (1.0 - decay[source]), _FASTEST, 0.9 * abs(decay[source]) + _FASTEST)
+        fast = np.clip(1.0 - 4.0 * (1.0 - decay[source]), _MIN_DECAY, 0.9 * abs(decay[source]) + _MIN_DECAY)
         decay = np.append(decay, fast)
         loadings = np.column_stack([loadings, np.sqrt(0.3) * loadings[:, source]])
         decay[source] = 1.0 - 0.3 * (1.0 - decay[source])
@@ -199,11 +203,11 @@ def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tupl
 # Initial damping times of a stochastic cycle, in periods; the better one is used.
 DAMPING_TIMES = (10.0, 60.0)
 # Number of frequencies at which the background of a periodogram is computed, and its smallest half-width.
-_BACKGROUNDS, _LEAST_REACH = 200, 10
+_N_BACKGROUND_FREQUENCIES, _MIN_BACKGROUND_HALF_WIDTH = 200, 10
 # Number of frequencies on each side of a peak that are a part of it.
-_HALF_A_PEAK = 2
+_PEAK_HALF_WIDTH = 2
 # Maximum number of rows of an even grid for each unevenly sampled row.
-_MOST_ROWS = 16
+_MAX_GRID_ROWS_PER_ROW = 16
 
 
 def on_even_grid(panel: Panel) -> list[FloatArray]:
@@ -213,10 +217,14 @@ def on_even_grid(panel: Panel) -> list[FloatArray]:
     filled, first = [], 0
     for length, rows in zip(panel.lengths, interpolate(panel), strict=True):
         gaps = np.append(panel.gaps, 0.0)[panel.gap_index[first : first + length]]
-        when = np.cumsum(gaps) - gaps[0]
-        n = int(min(when[-1], _MOST_ROWS * length)) + 1
-        grid = np.linspace(0.0, when[-1], n) if when[-1] > _MOST_ROWS * length else np.arange(float(n))
-        filled.append(np.column_stack([np.interp(grid, when, column) for column in rows.T]))
+        times_of_rows = np.cumsum(gaps) - gaps[0]
+        n = int(min(times_of_rows[-1], _MAX_GRID_ROWS_PER_ROW * length)) + 1
+        grid = (
+            np.linspace(0.0, times_of_rows[-1], n)
+            if times_of_rows[-1] > _MAX_GRID_ROWS_PER_ROW * length
+            else np.arange(float(n))
+        )
+        filled.append(np.column_stack([np.interp(grid, times_of_rows, column) for column in rows.T]))
         first += length
     return filled
 
@@ -274,7 +282,7 @@ def power_of_a_rhythm(params: StateSpace, sequences: list[FloatArray]) -> float:
         return 0.0
     whitened = _whitened_power(params, omega, transforms)
     at = _strongest(params, omega, whitened, sequences)
-    near = slice(max(at - _HALF_A_PEAK, 1), at + _HALF_A_PEAK + 1)
+    near = slice(max(at - _PEAK_HALF_WIDTH, 1), at + _PEAK_HALF_WIDTH + 1)
     beyond = np.maximum(whitened[near] / _background(whitened)[near] - 1.0, 0.0)
     return float(beyond.sum() * params.n_features * len(transforms))
 
@@ -295,8 +303,8 @@ def _possible(params: StateSpace, omega: FloatArray, sequences: list[FloatArray]
     """Return the frequencies (W,) of cycles that the series can show and that the model does not have."""
     # Minimum number of periods of a detected stochastic cycle in a series.
     longest = 2.0 * np.pi * 3.0 / max(len(x) for x in sequences)
-    apart = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
-    possible = (omega >= min(longest, 0.5 * np.pi)) & ~np.any(apart, axis=1)
+    differences = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
+    possible = (omega >= min(longest, 0.5 * np.pi)) & ~np.any(differences, axis=1)
     possible[-1] = False  # it has no phase
     return possible
 
@@ -304,8 +312,8 @@ def _possible(params: StateSpace, omega: FloatArray, sequences: list[FloatArray]
 def _background(power: FloatArray) -> FloatArray:
     """Return medians of the power from two thirds to three halves of each frequency, shape (W,)."""
     n = len(power)
-    centres = np.unique(np.geomspace(1, max(n - 1, 1), _BACKGROUNDS).astype(int))
-    reach = [max(c // 3, _LEAST_REACH) for c in centres]
+    centres = np.unique(np.geomspace(1, max(n - 1, 1), _N_BACKGROUND_FREQUENCIES).astype(int))
+    reach = [max(c // 3, _MIN_BACKGROUND_HALF_WIDTH) for c in centres]
     medians = [
         np.median(power[max(c - r, 1) : c + max(c // 2, r) + 1]) for c, r in zip(centres, reach, strict=True)
     ]
@@ -358,9 +366,9 @@ def from_slow(params: StateSpace, latents: Latents, given: Given) -> list[StateS
     if not n:
         return [params]
     size = np.sum(params.loadings[:, : params.n_components] ** 2 / params.noise_variance[:, None], axis=0)
-    chosen = np.sort(np.argsort(-size, kind="stable")[:n])
-    slowest_first = chosen[np.argsort(-params.decay[chosen], kind="stable")]
-    others = np.setdiff1d(np.arange(params.n_components), chosen)
+    selected = np.sort(np.argsort(-size, kind="stable")[:n])
+    slowest_first = selected[np.argsort(-params.decay[selected], kind="stable")]
+    others = np.setdiff1d(np.arange(params.n_components), selected)
     made = [params.replace(decay=params.decay[others], loadings=params.loadings[:, others])]
     for kind in sorted(kinds, key=lambda kind: kind.stationary):
         count = latents.counts[kind]
@@ -389,12 +397,14 @@ def silent_processes(latents: Latents, like: StateSpace, given: Given) -> StateS
 # estimated on Whittle's likelihood; only the sign of the decay must be known before.
 
 # Initial fraction of the noise that is AR(1) noise: in the frequency domain, and for the exact likelihood.
-_HALF, _TENTH = 0.5, 0.1
+_WHITTLE_AR1_SHARE, _EXACT_AR1_SHARE = 0.5, 0.1
 # Minimum fraction of noise in the variance of a noisy column, and lag-one correlation of alternating noise.
-_MUCH_NOISE, _ALTERNATING = 0.1, -0.2
+_MIN_NOISE_SHARE, _MAX_CORRELATION_OF_ALTERNATING = 0.1, -0.2
 
 
-def with_ar1_noise(params: StateSpace, share: float = _HALF, sign: FloatArray | float = 1.0) -> StateSpace:
+def with_ar1_noise(
+    params: StateSpace, share: float = _WHITTLE_AR1_SHARE, sign: FloatArray | float = 1.0
+) -> StateSpace:
     """Return the model with a fraction of each column's noise as AR(1) noise, in the state space.
 
     Parameters
@@ -418,13 +428,13 @@ def signs_of_ar1_noise(params: StateSpace, left: list[FloatArray]) -> FloatArray
     lagged, power = (
         np.sum([np.sum(x[lag:] * x[: len(x) - lag], axis=0) for x in left], axis=0) for lag in (1, 0)
     )
-    noisy = params.noise_variance > _MUCH_NOISE
-    return np.where(noisy & (lagged < _ALTERNATING * power), -1.0, 1.0)
+    noisy = params.noise_variance > _MIN_NOISE_SHARE
+    return np.where(noisy & (lagged < _MAX_CORRELATION_OF_ALTERNATING * power), -1.0, 1.0)
 
 
 def with_weak_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the model with a tenth of each column's noise as AR(1) noise."""
-    return _with(params, _TENTH)
+    return _with(params, _EXACT_AR1_SHARE)
 
 
 def with_silent_ar1_noise(params: StateSpace) -> StateSpace:

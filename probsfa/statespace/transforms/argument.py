@@ -55,26 +55,28 @@ def make_transforms(asked: Any, sequences: Sequences) -> tuple[Transforms, str]:
     return Transforms(tuple(made)), sentence
 
 
-def _by_column(asked: Any, names: Sequence[str] | None, n_features: int) -> list[Any]:
+def _by_column(requested: Any, names: Sequence[str] | None, n_features: int) -> list[Any]:
     """Return a kind for each column."""
-    bounds = isinstance(asked, tuple) and len(asked) == 2 and any(is_real(end) for end in asked)
-    if asked is None or bounds or isinstance(asked, (str, Transform)):
-        return [checked_kind(asked)] * n_features
-    if isinstance(asked, Mapping):
+    bounds = isinstance(requested, tuple) and len(requested) == 2 and any(is_real(end) for end in requested)
+    if requested is None or bounds or isinstance(requested, (str, Transform)):
+        return [checked_kind(requested)] * n_features
+    if isinstance(requested, Mapping):
         kinds: list[Any] = [None] * n_features
-        for column, kind in asked.items():
+        for column, kind in requested.items():
             where = _column(column, names, n_features)
             kinds[where] = checked_kind(kind)
         return kinds
-    if isinstance(asked, (list, tuple, np.ndarray)):
-        if len(asked) != n_features:
+    if isinstance(requested, (list, tuple, np.ndarray)):
+        if len(requested) != n_features:
             raise ValueError(
-                f"transforms has {len(asked)} kinds, and X has {n_features} columns. Pass one for each, or "
+                f"transforms has {len(requested)} kinds, and X has {n_features} columns. Pass one for "
+                "each, or "
                 "a mapping: transforms={'rain': 'sqrt'}."
             )
-        return [checked_kind(kind) for kind in asked]
+        return [checked_kind(kind) for kind in requested]
     raise ValueError(
-        f"transforms must be None, a kind such as 'sqrt', a list or a mapping; got {type(asked).__name__}."
+        f"transforms must be None, a kind such as 'sqrt', a list or a mapping; got "
+        f"{type(requested).__name__}."
     )
 
 

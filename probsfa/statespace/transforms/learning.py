@@ -11,8 +11,8 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.transforms.columns import refuse_outside
 from probsfa.statespace.transforms.maps import (
-    LARGEST_POWER,
-    SMALLEST_POWER,
+    MAX_POWER,
+    MIN_POWER,
     Bounds,
     BoxCox,
     Log,
@@ -24,12 +24,12 @@ from probsfa.statespace.transforms.maps import (
 
 # Margin at bounds: share of the distance of the closest value; minimum and maximum share of the range or,
 # with one bound, of the median distance.
-_SHARE_OF_CLOSEST, _LEAST_MARGIN, _MOST_OF_RANGE, _MOST_OF_MEDIAN = 0.5, 1e-3, 0.01, 0.05
+_SHARE_OF_CLOSEST, _MIN_MARGIN, _MAX_SHARE_OF_RANGE, _MAX_SHARE_OF_MEDIAN = 0.5, 1e-3, 0.01, 0.05
 # Requirements of "auto": numbers of values and of different values; gain over no transform in nats, of the
 # conditional likelihood (in total and for each value) and of the marginal one; further gain of the logarithm.
-_FEWEST, _FEWEST_VALUES = 50, 10
-_LEAST_GAIN, _LEAST_GAIN_PER_CELL, _LEAST_MARGINAL_GAIN = 10.0, 0.05, 2.0
-_GAIN_OF_LOG_PER_CELL = 0.1
+_MIN_VALUES, _MIN_DISTINCT_VALUES = 50, 10
+_MIN_GAIN, _MIN_GAIN_PER_VALUE, _MIN_MARGINAL_GAIN = 10.0, 0.05, 2.0
+_MIN_GAIN_OF_LOG_PER_VALUE = 0.1
 
 
 def make_transform(
@@ -58,25 +58,25 @@ def make_transform(
     return _learned(made, cells[~np.isnan(cells)]) if not isinstance(kind, Transform) else made
 
 
-def _learned(made: Transform, seen: FloatArray) -> Transform:
+def _learned(made: Transform, observed: FloatArray) -> Transform:
     """Estimate the margin or the power of a transform from observed values within its domain."""
     if isinstance(made, Sqrt):
-        return Sqrt(_margin(seen))
+        return Sqrt(_margin(observed))
     if isinstance(made, Bounds):
         if made.lower is not None and made.upper is not None:
             width = made.upper - made.lower
-            distances = np.concatenate([seen - made.lower, made.upper - seen])
+            distances = np.concatenate([observed - made.lower, made.upper - observed])
             return Bounds(made.lower, made.upper, _margin(distances, width))
-        distances = made.upper - seen if made.lower is None else seen - made.lower  # type: ignore[operator]
+        distances = made.upper - observed if made.lower is None else observed - made.lower  # type: ignore[operator]
         return Bounds(made.lower, made.upper, _margin(distances))
     if isinstance(made, BoxCox):
-        return BoxCox(_best_power(boxcox_llf, seen, (SMALLEST_POWER, LARGEST_POWER)))
+        return BoxCox(_best_power(boxcox_llf, observed, (MIN_POWER, MAX_POWER)))
     if isinstance(made, YeoJohnson):
         # On a side of zero without values, the inverse may grow exponentially.
         powers = (0.5, 1.5)
-        if seen.size and (seen.min() >= 0.0 or seen.max() <= 0.0):
-            powers = (SMALLEST_POWER, 1.0) if seen.min() >= 0.0 else (1.0, LARGEST_POWER)
-        return YeoJohnson(_best_power(yeojohnson_llf, seen, powers))
+        if observed.size and (observed.min() >= 0.0 or observed.max() <= 0.0):
+            powers = (MIN_POWER, 1.0) if observed.min() >= 0.0 else (1.0, MAX_POWER)
+        return YeoJohnson(_best_power(yeojohnson_llf, observed, powers))
     return made
 
 
@@ -84,18 +84,20 @@ def _margin(distances: FloatArray, width: float | None = None) -> float:
     """Return the minimum distance of values from a bound."""
     off = distances[distances > 0.0]
     if off.size == 0:
-        return _LEAST_MARGIN * (width or 1.0)
-    unit, most = (float(np.median(off)), _MOST_OF_MEDIAN) if width is None else (width, _MOST_OF_RANGE)
-    return float(np.clip(_SHARE_OF_CLOSEST * off.min(), _LEAST_MARGIN * unit, most * unit))
+        return _MIN_MARGIN * (width or 1.0)
+    unit, maximum = (
+        (float(np.median(off)), _MAX_SHARE_OF_MEDIAN) if width is None else (width, _MAX_SHARE_OF_RANGE)
+    )
+    return float(np.clip(_SHARE_OF_CLOSEST * off.min(), _MIN_MARGIN * unit, maximum * unit))
 
 
-def _best_power(log_likelihood: Any, seen: FloatArray, powers: tuple[float, float]) -> float:
+def _best_power(log_likelihood: Any, observed: FloatArray, powers: tuple[float, float]) -> float:
     """Return the maximum likelihood power for independent Gaussian values."""
-    if seen.size == 0 or np.ptp(seen) <= 8.0 * np.finfo(np.float64).eps * np.abs(seen).max():
+    if observed.size == 0 or np.ptp(observed) <= 8.0 * np.finfo(np.float64).eps * np.abs(observed).max():
         return 1.0
 
     def fall(power: float) -> float:
-        return -float(log_likelihood(power, seen))
+        return -float(log_likelihood(power, observed))
 
     end = minimize_scalar(
         fall,
@@ -116,30 +118,30 @@ def choose_transform(cells: FloatArray, sequences: Sequences) -> Transform | Non
     transforms whose inverse grows slowly. The logarithm must be much better, because means after
     back-transformation can have large errors if the model is wrong.
     """
-    seen = cells[~np.isnan(cells)]
-    if seen.size < _FEWEST or seen.min() < 0.0:
+    observed = cells[~np.isnan(cells)]
+    if observed.size < _MIN_VALUES or observed.min() < 0.0:
         return None
-    values, counts = np.unique(seen, return_counts=True)
+    values, counts = np.unique(observed, return_counts=True)
     # Maximum share of equal observed values (other than zero): with more ties the distribution has no
     # density.
-    if values.size < _FEWEST_VALUES or counts[values != 0.0].max() > 0.2 * seen.size:
+    if values.size < _MIN_DISTINCT_VALUES or counts[values != 0.0].max() > 0.2 * observed.size:
         return None
     candidates: list[Transform] = [Sqrt(1.0)]
-    candidates += [Bounds(0.0, top, 0.0) for top in (1.0, 100.0) if 0.9 * top < seen.max() <= top]
+    candidates += [Bounds(0.0, top, 0.0) for top in (1.0, 100.0) if 0.9 * top < observed.max() <= top]
     previous = np.full(cells.shape, np.nan)
     previous[1:] = cells[:-1]
     previous[sequences.starts] = np.nan
     best: Transform | None = None
-    base = most = _evidence(None, cells, previous)
+    base = maximum = _evidence(None, cells, previous)
     for one in candidates:
-        made = _learned(one, seen)
+        made = _learned(one, observed)
         evidence = _evidence(made, cells, previous)
-        least = max(_LEAST_GAIN, _LEAST_GAIN_PER_CELL * seen.size)
-        if evidence.exceeds(base, least, _LEAST_MARGINAL_GAIN) and evidence.exceeds(most, 0.0, -np.inf):
-            best, most = made, evidence
-    if best is not None and seen.min() > 0.0:
-        least = _GAIN_OF_LOG_PER_CELL * seen.size
-        if _evidence(Log(), cells, previous).exceeds(most, least, _LEAST_MARGINAL_GAIN):
+        minimum = max(_MIN_GAIN, _MIN_GAIN_PER_VALUE * observed.size)
+        if evidence.exceeds(base, minimum, _MIN_MARGINAL_GAIN) and evidence.exceeds(maximum, 0.0, -np.inf):
+            best, maximum = made, evidence
+    if best is not None and observed.min() > 0.0:
+        minimum = _MIN_GAIN_OF_LOG_PER_VALUE * observed.size
+        if _evidence(Log(), cells, previous).exceeds(maximum, minimum, _MIN_MARGINAL_GAIN):
             return Log()
     return best
 
@@ -163,8 +165,8 @@ def _evidence(one: Transform | None, cells: FloatArray, previous: FloatArray) ->
     slopes = np.zeros(cells.shape)
     if one is not None:
         now, before, slopes = one.forward(cells), one.forward(previous), one.log_slope(cells)
-    seen, pairs = ~np.isnan(now), ~np.isnan(now) & ~np.isnan(before)
-    marginal = -0.5 * seen.sum() * np.log(np.var(now[seen])) + slopes[seen].sum()
+    observed, pairs = ~np.isnan(now), ~np.isnan(now) & ~np.isnan(before)
+    marginal = -0.5 * observed.sum() * np.log(np.var(now[observed])) + slopes[observed].sum()
     correlation = float(np.corrcoef(now[pairs], before[pairs])[0, 1]) if pairs.sum() > 2 else 0.0
     left = np.var(now[pairs]) * (1.0 - correlation**2) if pairs.sum() > 2 else 1.0
     conditional = -0.5 * pairs.sum() * np.log(left) + slopes[pairs].sum()

@@ -11,9 +11,9 @@ from scipy.special import boxcox, expit, inv_boxcox
 from probsfa._typing import BoolArray, FloatArray
 
 # Powers of BoxCox and YeoJohnson with finite moments and an inverse.
-SMALLEST_POWER, LARGEST_POWER = 0.0, 2.0
+MIN_POWER, MAX_POWER = 0.0, 2.0
 # Range in standard deviations and nodes of the integrals, which have two parts; values integrated together.
-_REACH, _NODES, _CELLS = 9.0, 64, 4096
+_INTEGRATION_RANGE, _N_NODES, _BLOCK_SIZE = 9.0, 64, 4096
 
 
 class Transform(ABC):
@@ -70,10 +70,10 @@ class Transform(ABC):
         """
         out = np.empty_like(means), np.empty_like(means)
         nodes, weights = _legendre()
-        for start in range(0, len(means), _CELLS):
-            part = slice(start, start + _CELLS)
+        for start in range(0, len(means), _BLOCK_SIZE):
+            part = slice(start, start + _BLOCK_SIZE)
             m, s = means[part, None], std[part, None]
-            reach = _REACH + (2.0 * s if self.exponential else 0.0 * s)
+            reach = _INTEGRATION_RANGE + (2.0 * s if self.exponential else 0.0 * s)
             with np.errstate(divide="ignore", invalid="ignore"):
                 middle = np.where(s > 0.0, (self.bend - m) / np.where(s > 0.0, s, 1.0), 0.0)
             middle = np.clip(middle, -reach, reach)
@@ -96,7 +96,7 @@ class Transform(ABC):
 
 @functools.cache
 def _legendre() -> tuple[FloatArray, FloatArray]:
-    return np.polynomial.legendre.leggauss(_NODES)
+    return np.polynomial.legendre.leggauss(_N_NODES)
 
 
 @dataclass(frozen=True)
@@ -335,8 +335,8 @@ class Bounds(Transform):
         below = 1.0 if self.lower is None else np.maximum(x - self.lower, self.margin)
         above = 1.0 if self.upper is None else np.maximum(self.upper - x, self.margin)
         if self.lower is not None and self.upper is not None:
-            most = self.upper - self.lower - self.margin
-            below, above = np.minimum(below, most), np.minimum(above, most)
+            maximum = self.upper - self.lower - self.margin
+            below, above = np.minimum(below, maximum), np.minimum(above, maximum)
         return below, above
 
     def forward(self, x: FloatArray) -> FloatArray:

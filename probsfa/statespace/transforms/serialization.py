@@ -7,8 +7,8 @@ import numpy as np
 
 from probsfa.statespace.transforms.argument import checked_kind, is_real
 from probsfa.statespace.transforms.maps import (
-    LARGEST_POWER,
-    SMALLEST_POWER,
+    MAX_POWER,
+    MIN_POWER,
     Bounds,
     BoxCox,
     Log,
@@ -75,7 +75,7 @@ def from_plain(plain: Any) -> Transform | None:
     if len(numbers) != expected or not good:
         raise ValueError(f"transforms contains {plain!r:.80}, which is not a transform")
     made = _BY_NAME[plain[0]](*numbers)
-    if isinstance(made, (BoxCox, YeoJohnson)) and not SMALLEST_POWER <= made.power <= LARGEST_POWER:
+    if isinstance(made, (BoxCox, YeoJohnson)) and not MIN_POWER <= made.power <= MAX_POWER:
         raise ValueError(f"transforms contains the power {made.power!r}, which must lie from 0 to 2")
     if isinstance(made, (Sqrt, Bounds)) and not made.margin > 0.0:
         raise ValueError(f"transforms contains the margin {made.margin!r}, which must be positive")

@@ -14,7 +14,7 @@ from tests.sampling import sparsely
 
 def test_large_matrices_are_left_to_the_library_of_an_accelerator(rng, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    n, n_matrices = batched.MOST_UNROLLED + 2, 3
+    n, n_matrices = batched.MAX_UNROLLED + 2, 3
     with jax.enable_x64(True):
         left, right = (jnp.asarray(rng.standard_normal((n, n, n_matrices))) for _ in range(2))
         np.testing.assert_allclose(

@@ -41,7 +41,7 @@ def make_case(rng, n_rows=60, n_features=4, n_components=3):
 def test_chunks_are_handed_on_exactly(rng, monkeypatch, kind, kept_bytes, sampling):
     """Also where there is no memory for the forward pass, which is then made again."""
     monkeypatch.setattr(kind, "rows_of_chunk", classmethod(lambda cls, n_states, shown: 32))
-    for name in ("_MOST_KEPT_BYTES", "_FEW_KEPT_BYTES"):
+    for name in ("_MAX_STORED_BYTES", "_MAX_STORED_BYTES_OF_CHUNKS"):
         monkeypatch.setattr(f"probsfa.statespace.engine.core.algorithm.{name}", kept_bytes)
     model = model_of(rng, slowest=0.999)
     lengths = [75, 2, 90]
@@ -69,9 +69,9 @@ def test_draws_over_chunks_are_those_at_once(rng, monkeypatch):
 @pytest.mark.parametrize("few_gaps", [0, 64])
 @pytest.mark.parametrize("lengths", [[97], [96, 1, 95, 4], [230]])
 def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps):
-    monkeypatch.setattr(passes, "_FEW_GAPS", few_gaps)
+    monkeypatch.setattr(passes, "_MAX_FEW_GAPS", few_gaps)
     monkeypatch.setattr(passes, "n_cores", lambda: 2)
-    monkeypatch.setattr(passes, "_LEAST_WORK", 0)
+    monkeypatch.setattr(passes, "_MIN_WORK_OF_THREAD", 0)
     model = model_of(rng, 5)
     times = uneven_times(rng, lengths)
     data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
@@ -257,11 +257,11 @@ def test_it_is_chosen_by_default_and_can_be_switched_off(rng, monkeypatch):
     assert choose(params) == Core()
     with use_strategy("recursions"):
         assert choose(params) == Sweep("recursions")
-    monkeypatch.setenv(kernels.SWITCH, "0")
+    monkeypatch.setenv(kernels.ENVIRONMENT_VARIABLE, "0")
     assert choose(params) == Sweep()
     with use_strategy("core"), pytest.raises(ValueError, match="strategy='core'"):
         smooth(params, panel)
-    monkeypatch.delenv(kernels.SWITCH)
+    monkeypatch.delenv(kernels.ENVIRONMENT_VARIABLE)
     large = to_parameters(model_of(rng, 4, 161))
     assert choose(large) == Sweep()
     with use_strategy("core"), pytest.raises(ValueError, match="161"):
@@ -284,12 +284,12 @@ def test_fits_with_and_without_it_have_the_same_likelihood(rng, monkeypatch):
     model = oracle.random_model(rng, 5, 2)
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
     fitted = ProbabilisticSFA(2).fit(X)
-    monkeypatch.setenv(kernels.SWITCH, "0")
+    monkeypatch.setenv(kernels.ENVIRONMENT_VARIABLE, "0")
     assert fitted.log_likelihood(X) == pytest.approx(fitted.log_likelihood_, rel=EXACT)
 
 
 def test_a_module_of_another_version_is_not_used(monkeypatch):
-    monkeypatch.setattr(kernels, "_INTERFACE", -1)
+    monkeypatch.setattr(kernels, "_INTERFACE_VERSION", -1)
     assert kernels._module.__wrapped__() is None
     monkeypatch.setattr(kernels, "_module", lambda: None)
     assert not kernels.available()

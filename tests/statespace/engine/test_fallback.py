@@ -26,7 +26,7 @@ def case(rng):
 @pytest.fixture
 def without_engine(monkeypatch):
     """As where the package was installed without a compiler."""
-    monkeypatch.delenv(kernels.SWITCH, raising=False)
+    monkeypatch.delenv(kernels.ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, "_probsfa_core", None)
     kernels._module.cache_clear()
     kernels._warn.cache_clear()
@@ -55,5 +55,5 @@ def test_no_warning_where_the_engine_is_not_wanted(case, without_engine, monkeyp
         warnings.simplefilter("error")
         with use_strategy("recursions"):
             choose(case[0])
-        monkeypatch.setenv(kernels.SWITCH, "0")
+        monkeypatch.setenv(kernels.ENVIRONMENT_VARIABLE, "0")
         choose(case[0])

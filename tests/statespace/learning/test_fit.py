@@ -261,7 +261,7 @@ def test_progress_is_shown_when_asked(rng, capsys):
 
 def test_the_bar_moves_while_starts_are_refined(rng, capsys, monkeypatch):
     model, data = draw(rng)
-    monkeypatch.setattr(progress, "_PAUSE", 0.0)
+    monkeypatch.setattr(progress, "_REPORT_INTERVAL", 0.0)
     fitted = ProbabilisticSFA(2, noise="isotropic", verbose=True).fit(data)
     shown = capsys.readouterr().err
     steps = [int(n) for n in re.findall(r"starts: (\d+)step", shown)]

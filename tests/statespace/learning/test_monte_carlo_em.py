@@ -73,7 +73,7 @@ def test_information_of_the_noise_is_that_of_a_long_series(rng):
 
 
 def test_regression_is_generalised_least_squares(rng, monkeypatch):
-    monkeypatch.setattr(learning, "_REGRESSION_ITERATIONS", 12)
+    monkeypatch.setattr(learning, "_N_REGRESSION_ITERATIONS", 12)
     params = make_params(rng, 2)
     iteration = EMIteration(make_panel(rng, params, [40]), params, make_noise(4), 2)
     iteration.expect()

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from probsfa.statespace.learning.fisher_metric import factorise
-from probsfa.statespace.learning.quasi_newton import Box, Evaluation, _Memory, ascend
+from probsfa.statespace.learning.quasi_newton import Box, Evaluation, _SecantPairs, maximize_objective
 from tests.tolerances import OPTIM
 
 
@@ -74,14 +74,14 @@ def rosenbrock_slope(x):
 def test_a_right_metric_needs_one_step(rng):
     A, b, f, g = quadratic(rng, 8)
     problem = Problem(f, g, 8, metric=A)
-    found = ascend(problem, np.zeros(8), free_box(8), 1e-10)
+    found = maximize_objective(problem, np.zeros(8), free_box(8), 1e-10)
     assert found.ending == "converged" and len(problem.seen) <= 3
     np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-8)
 
 
 def test_a_wrong_metric_is_corrected_by_ar1_noise(rng):
     A, b, f, g = quadratic(rng, 8)
-    found = ascend(Problem(f, g, 8, metric=np.diag(np.diag(A))), np.zeros(8), free_box(8), 1e-12)
+    found = maximize_objective(Problem(f, g, 8, metric=np.diag(np.diag(A))), np.zeros(8), free_box(8), 1e-12)
     assert found.ending in ("converged", "flat")
     assert found.history[-1] == pytest.approx(f(np.linalg.solve(A, b)), rel=1e-10)
 
@@ -91,7 +91,7 @@ def test_bounds_hold_and_the_bounded_optimum_is_found(rng, metric):
     A, b, f, g = quadratic(rng, 6, condition=50.0)
     lower = np.where(np.arange(6) % 2 == 0, np.linalg.solve(A, b) + 1.0, -np.inf)
     problem = Problem(f, g, 6, metric=A if metric == "right" else np.diag(np.diag(A)))
-    found = ascend(problem, np.full(6, -5.0), Box(lower, np.full(6, 1e6)), 1e-12)
+    found = maximize_objective(problem, np.full(6, -5.0), Box(lower, np.full(6, 1e6)), 1e-12)
     assert found.ending in ("converged", "flat")
     assert all(np.all(vector >= lower) for _, vector in problem.seen)
     best = minimize(
@@ -109,7 +109,7 @@ def test_a_bound_can_be_left_again(rng):
     """A coordinate that starts on its bound but wants to rise does."""
     A, b, f, g = quadratic(rng, 4, condition=10.0)
     lower = np.linalg.solve(A, b) - 3.0
-    found = ascend(Problem(f, g, 4, metric=A), lower.copy(), Box(lower, np.full(4, 1e6)), 1e-12)
+    found = maximize_objective(Problem(f, g, 4, metric=A), lower.copy(), Box(lower, np.full(4, 1e6)), 1e-12)
     np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-6)
 
 
@@ -118,14 +118,14 @@ def test_rosenbrocks_valley(n):
     start = np.full(n, -1.2)
     start[1::2] = 1.0
     problem = Problem(rosenbrock, rosenbrock_slope, n)
-    found = ascend(problem, start, free_box(n), 1e-12)
+    found = maximize_objective(problem, start, free_box(n), 1e-12)
     assert found.ending in ("converged", "flat")
     np.testing.assert_allclose(found.vector, 1.0, atol=OPTIM)
 
 
 def test_the_value_never_falls():
     problem = Problem(rosenbrock, rosenbrock_slope, 4)
-    found = ascend(problem, np.array([-1.2, 1.0, -1.2, 1.0]), free_box(4), 1e-12)
+    found = maximize_objective(problem, np.array([-1.2, 1.0, -1.2, 1.0]), free_box(4), 1e-12)
     assert np.all(np.diff(found.history) >= 0.0)
     assert found.history[-1] == max(value for value, _ in problem.seen)
     assert rosenbrock(found.vector) == found.history[-1]
@@ -134,7 +134,7 @@ def test_the_value_never_falls():
 @pytest.mark.parametrize("longest", [0.05, 1.0])
 def test_steps_are_no_longer_than_allowed(longest):
     problem = Problem(rosenbrock, rosenbrock_slope, 2)
-    ascend(problem, np.array([-1.2, 1.0]), free_box(2, longest), 1e-12)
+    maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2, longest), 1e-12)
     accepted = [problem.seen[0]]
     for value, vector in problem.seen[1:]:
         assert np.max(np.abs(vector - accepted[-1][1])) <= longest * (1 + 1e-12)
@@ -145,7 +145,7 @@ def test_steps_are_no_longer_than_allowed(longest):
 @pytest.mark.parametrize("limit", [1, 2, 7])
 def test_the_limit_is_kept(limit):
     problem = Problem(rosenbrock, rosenbrock_slope, 2, limit=limit)
-    found = ascend(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
+    found = maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
     assert found.ending == "max_iter" and len(problem.seen) == limit
     assert found.history[-1] == rosenbrock(found.vector) == max(value for value, _ in problem.seen)
 
@@ -153,14 +153,14 @@ def test_the_limit_is_kept(limit):
 @pytest.mark.parametrize("interrupt_at", [1, 2, 9])
 def test_an_interrupt_keeps_the_best(interrupt_at):
     problem = Problem(rosenbrock, rosenbrock_slope, 2, interrupt_at=interrupt_at)
-    found = ascend(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
+    found = maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
     assert found.ending == "interrupted"
     assert rosenbrock(found.vector) == found.history[-1] == max(value for value, _ in problem.seen)
 
 
 def test_an_interrupt_before_the_first_value_keeps_the_start():
     problem = Problem(rosenbrock, rosenbrock_slope, 2, interrupt_at=0)
-    found = ascend(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
+    found = maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
     assert found.ending == "interrupted" and found.history == ()
     np.testing.assert_array_equal(found.vector, [-1.2, 1.0])
 
@@ -168,7 +168,7 @@ def test_an_interrupt_before_the_first_value_keeps_the_start():
 def test_the_optimum_is_recognised_at_once(rng):
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(f, g, 4, metric=A)
-    found = ascend(problem, np.linalg.solve(A, b), free_box(4), 1e-6)
+    found = maximize_objective(problem, np.linalg.solve(A, b), free_box(4), 1e-6)
     assert found.ending == "converged" and len(problem.seen) == 1
 
 
@@ -177,7 +177,7 @@ def test_gains_below_rounding_are_flat(rng):
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(lambda x: round(f(x), 3), g, 4, metric=10.0 * A)
     problem.rounding = lambda value: 1e-2
-    found = ascend(problem, np.zeros(4), free_box(4), 1e-20)
+    found = maximize_objective(problem, np.zeros(4), free_box(4), 1e-20)
     assert found.ending in ("flat", "converged") and len(problem.seen) < 200
     assert found.history[-1] == pytest.approx(f(np.linalg.solve(A, b)), abs=2e-2)
 
@@ -185,7 +185,7 @@ def test_gains_below_rounding_are_flat(rng):
 def test_a_gradient_that_lies_ends_as_stalled(rng):
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(f, lambda x: -g(x), 4, metric=A)
-    found = ascend(problem, np.zeros(4), free_box(4), 1e-8)
+    found = maximize_objective(problem, np.zeros(4), free_box(4), 1e-8)
     assert found.ending == "stalled" and len(problem.seen) < 200
     np.testing.assert_array_equal(found.vector, 0.0)
 
@@ -198,20 +198,20 @@ def test_not_finite_ahead_shortens_the_step(bad):
         return -float((x[0] - 1.0) ** 2) if x[0] < 2.0 else bad
 
     problem = Problem(value, lambda x: -2.0 * (x - 1.0), 1, metric=np.full((1, 1), 0.05))
-    found = ascend(problem, np.array([-3.0]), free_box(1), 1e-12)
+    found = maximize_objective(problem, np.array([-3.0]), free_box(1), 1e-12)
     np.testing.assert_allclose(found.vector, 1.0, atol=1e-5)
 
 
 def test_a_start_that_is_not_finite_ends():
     problem = Problem(lambda x: np.nan, lambda x: np.full(2, np.nan), 2)
-    found = ascend(problem, np.zeros(2), free_box(2), 1e-6)
+    found = maximize_objective(problem, np.zeros(2), free_box(2), 1e-6)
     assert found.ending == "stalled" and len(problem.seen) < 200
 
 
 def test_a_singular_metric_is_survived(rng):
     A, b, f, g = quadratic(rng, 4, condition=10.0)
     rank_one = np.outer(A[0], A[0])
-    found = ascend(Problem(f, g, 4, metric=rank_one), np.zeros(4), free_box(4, 10.0), 1e-10)
+    found = maximize_objective(Problem(f, g, 4, metric=rank_one), np.zeros(4), free_box(4, 10.0), 1e-10)
     np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-3, atol=1e-3)
 
 
@@ -222,7 +222,7 @@ def test_upper_bounds_and_held_coordinates_hold(rng):
     lower = np.full(6, -np.inf)
     lower[5] = upper[5] = 0.3
     problem = Problem(f, g, 6, metric=A)
-    end = ascend(problem, np.full(6, -5.0), Box(lower, np.full(6, 1e6), upper), 1e-12)
+    end = maximize_objective(problem, np.full(6, -5.0), Box(lower, np.full(6, 1e6), upper), 1e-12)
     assert all(np.all(vector <= upper) and vector[5] == 0.3 for _, vector in problem.seen)
     wanted = minimize(
         lambda x: -f(x),
@@ -239,7 +239,7 @@ def test_a_refused_step_teaches_the_curvature_that_it_missed():
     """The metric misses a factor of 1e4 in one direction; the pair of the refused step tells of all of it."""
     A, b = np.diag([1.0, 2.0, 1e4]), np.array([1.0, 2.0, 50.0])
     problem = Problem(lambda x: float(b @ x - 0.5 * x @ A @ x), lambda x: b - A @ x, 3)
-    end = ascend(problem, np.zeros(3), free_box(3), 1e-8)
+    end = maximize_objective(problem, np.zeros(3), free_box(3), 1e-8)
     best = 0.5 * float(b @ np.linalg.solve(A, b))
     assert problem.seen[1][0] < 0.0  # refused
     # Without the pair the same climb takes 13 evaluations.
@@ -256,7 +256,7 @@ def test_a_coordinate_at_its_longest_step_does_not_shorten_the_others(rng):
     longest = np.full(6, 1e3)
     longest[far] = 1e-3 * abs(best[far])
     problem = Problem(f, g, 6, metric=A, limit=2)
-    ascend(problem, np.zeros(6), Box(np.full(6, -np.inf), longest), 1e-12)
+    maximize_objective(problem, np.zeros(6), Box(np.full(6, -np.inf), longest), 1e-12)
     first, others = problem.seen[1][1], np.arange(6) != far
     held = np.sign(best[far]) * longest[far]
     assert first[far] == pytest.approx(held, rel=1e-6)
@@ -278,7 +278,7 @@ def test_damping_that_grows_in_leaps_still_shortens_the_step():
     n = 6  # more than are held at their longest
     problem = Problem(value, lambda x: np.where(x > 0.0, -100.0 * x, np.nan), n, limit=40)
     problem.metric = lambda vector, evaluation: Leaping()
-    found = ascend(problem, np.full(n, 0.5), free_box(n, longest=1.0), 1e-6)
+    found = maximize_objective(problem, np.full(n, 0.5), free_box(n, longest=1.0), 1e-6)
     assert found.ending != "stalled"
     assert found.history[-1] > -6.0
 
@@ -291,12 +291,12 @@ def test_cached_pairs_follow_every_change(rng):
     held = np.arange(n) != 2
 
     def fresh(pairs, free):
-        memory = _Memory()
+        memory = _SecantPairs()
         for step, fall in pairs:
             memory.add(step, fall)
         return memory.direction(gradient, metric, free, 0.1)
 
-    memory, pairs = _Memory(), []
+    memory, pairs = _SecantPairs(), []
     for free in (np.ones(n, dtype=bool), held, np.ones(n, dtype=bool)):
         step = rng.standard_normal(n)
         pairs.append((step, 2.0 * step))

@@ -9,7 +9,7 @@ import numpy as np
 
 from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
-from probsfa.statespace.engine.core.kernels import MOST_STATES, Columns, Roots, available, kernels
+from probsfa.statespace.engine.core.kernels import MAX_STATES, Columns, Roots, available, kernels
 from probsfa.statespace.engine.core.passes import (
     Arrays,
     Chunk,
@@ -32,14 +32,14 @@ Visit = Callable[[slice, FloatArray, FloatArray], None]
 # Rounding errors of segments grow with the square of the precision of states. Maximum precision for which
 # segments are used: for results (ten accurate digits), and for optimizer steps (five digits, seven of
 # log-likelihoods).
-_MOST_PRECISION, _MOST_PRECISION_OF_STEPS = 1e4, 2e6
+_MAX_PRECISION, _MAX_PRECISION_OF_TRANSITIONS = 1e4, 2e6
 # Results of the forward pass are kept for the backward pass up to this size; beyond it, they are recomputed.
-_MOST_KEPT_BYTES, _FEW_KEPT_BYTES = 1536 * 2**20, 64 * 2**20
+_MAX_STORED_BYTES, _MAX_STORED_BYTES_OF_CHUNKS = 1536 * 2**20, 64 * 2**20
 
 
 def supports(params: StateSpace) -> bool:
     """Return whether the compiled engine is available and supports the number of states."""
-    return available() and params.n_states <= MOST_STATES
+    return available() and params.n_states <= MAX_STATES
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,19 @@ class Core:
     def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return posterior moments of all rows, with their log densities."""
         with _settings():
-            whole, n = self._pass(params, panel), panel.n_rows
+            full, n = self._pass(params, panel), panel.n_rows
             room = _room_for_moments(n, params.n_states)
-            terms = np.concatenate(list(whole.forward()))
-            for _ in whole.backward(lambda part: {name: x[part] for name, x in room.items()}, full=True):
+            terms = np.concatenate(list(full.forward()))
+            for _ in full.backward(lambda part: {name: x[part] for name, x in room.items()}, full=True):
                 pass
             return PanelMoments(room["means"], room["covariances"], room["lag_one"][: n - 1], terms)
 
     def visit_moments(self, params: StateSpace, panel: Panel, visit: Visit) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
-            whole = self._pass(params, panel, _FEW_KEPT_BYTES, shown=True)
-            value = float(sum(map(np.sum, whole.forward())))
-            for chunk in whole.backward(
+            full = self._pass(params, panel, _MAX_STORED_BYTES_OF_CHUNKS, shown=True)
+            value = float(sum(map(np.sum, full.forward())))
+            for chunk in full.backward(
                 lambda part: _room_for_moments(part.stop - part.start, params.n_states), full=True
             ):
                 visit(chunk.part, chunk.means, chunk.moments)
@@ -86,19 +86,19 @@ class Core:
     def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums of expected moments, with the log-likelihood."""
         with _settings():
-            whole, k = self._pass(params, panel), params.n_states
+            full, k = self._pass(params, panel), params.n_states
 
             def room(part: slice) -> Arrays:
                 n = part.stop - part.start
                 return {
                     "means": scratch.array("means", n + 1, k),
                     "covariances": scratch.array("moments", n + 1, k * (k + 1)),
-                    "lag_one": scratch.array("lag-one", n, whole.n_terms),
+                    "lag_one": scratch.array("lag-one", n, full.n_terms),
                 }
 
-            value = float(sum(map(np.sum, whole.forward())))
-            sums = whole.no_sums()
-            for chunk in whole.backward(room, full=False):
+            value = float(sum(map(np.sum, full.forward())))
+            sums = full.no_sums()
+            for chunk in full.backward(room, full=False):
                 chunk.add_up(sums)
             loadings = np.asarray(params.loadings, np.float64)
             return sums.statistics(value, loadings, complete=panel.complete)
@@ -142,12 +142,12 @@ class Core:
     def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
         with _settings():
-            whole = PanelPass(params, panel, Recursions, _MOST_KEPT_BYTES)
-            for _ in whole.forward():
+            full = PanelPass(params, panel, Recursions, _MAX_STORED_BYTES)
+            for _ in full.forward():
                 pass
             draws = np.empty((panel.n_rows, *normals.shape[1:]))
             after = np.zeros(normals.shape[1:])
-            for _, chunk in whole.filtered_backwards():
+            for _, chunk in full.filtered_backwards():
                 assert isinstance(chunk, Recursions)
                 normal = np.ascontiguousarray(normals[chunk.part], np.float64)
                 chunk.draw(normal, after, draws[chunk.part])
@@ -166,7 +166,7 @@ class Core:
             return scores, precisions
 
     def _pass(
-        self, params: StateSpace, panel: Panel, kept_bytes: int = _MOST_KEPT_BYTES, *, shown: bool = False
+        self, params: StateSpace, panel: Panel, kept_bytes: int = _MAX_STORED_BYTES, *, shown: bool = False
     ) -> PanelPass:
         kind = self.kind or _kind(params, panel, self.for_steps)
         return PanelPass(params, panel, kind, kept_bytes, shown=shown)
@@ -181,10 +181,10 @@ def _settings() -> Iterator[None]:
 
 def _kind(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
     """Return segments (faster) if they are accurate enough, otherwise recursions."""
-    most = _MOST_PRECISION_OF_STEPS if for_steps else _MOST_PRECISION
+    maximum = _MAX_PRECISION_OF_TRANSITIONS if for_steps else _MAX_PRECISION
     if max(params.latents.sizes, default=1) > Segments.most_states_of_a_block:
         return Recursions
-    return Segments if largest_precision(params, panel) <= most else Recursions
+    return Segments if largest_precision(params, panel) <= maximum else Recursions
 
 
 def largest_precision(params: StateSpace, panel: Panel) -> float:

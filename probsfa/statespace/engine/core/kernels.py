@@ -15,14 +15,14 @@ from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.panel import Units, aligned_like, pack_rows
 from probsfa.statespace.parameters import StateSpace
 
-__all__ = ["MOST_STATES", "SWITCH", "available", "kernels", "pack", "warn_if_missing"]
+__all__ = ["MAX_STATES", "ENVIRONMENT_VARIABLE", "available", "kernels", "pack", "warn_if_missing"]
 
 #: Environment variable that switches the compiled engine off if it is "0".
-SWITCH = "PROBSFA_CORE"
+ENVIRONMENT_VARIABLE = "PROBSFA_CORE"
 #: Maximum dimension of the state that kernels are compiled for.
-MOST_STATES = 160
+MAX_STATES = 160
 # Version of the module's interface that this file requires.
-_INTERFACE = 2
+_INTERFACE_VERSION = 2
 
 
 @cache
@@ -32,12 +32,12 @@ def _module() -> Any:
         module = importlib.import_module("_probsfa_core")
     except ImportError:
         return None
-    return module if module.INTERFACE == _INTERFACE else None
+    return module if module.INTERFACE == _INTERFACE_VERSION else None
 
 
 def available() -> bool:
     """Return whether the compiled engine is installed, and not switched off by the environment variable."""
-    return os.environ.get(SWITCH) != "0" and _module() is not None
+    return os.environ.get(ENVIRONMENT_VARIABLE) != "0" and _module() is not None
 
 
 def warn_if_missing() -> None:
@@ -45,7 +45,7 @@ def warn_if_missing() -> None:
 
     Installers show build errors only on request, so a failed build would go unnoticed.
     """
-    if os.environ.get(SWITCH) != "0" and _module() is None:
+    if os.environ.get(ENVIRONMENT_VARIABLE) != "0" and _module() is None:
         _warn()
 
 
@@ -55,7 +55,8 @@ def _warn() -> None:
         "The compiled engine of probsfa is not installed: JAX computes the results, which takes seconds more "
         "for each process and shape of data. Install a wheel of probsfa for this system; or install GCC or "
         "Clang and repeat the installation with `pip install -v --no-cache-dir --force-reinstall --no-deps`, "
-        f"where -v shows the errors of the build. Set {SWITCH}=0 to use JAX without this warning.",
+        f"where -v shows the errors of the build. Set {ENVIRONMENT_VARIABLE}=0 to use JAX without this "
+        "warning.",
         stacklevel=4,
     )
 
@@ -221,24 +222,24 @@ class Sums(NamedTuple):
         """Return sums of zero; if rows are complete, all columns share the first one of ``seen``."""
         k, d = n_states, n_features
         width = d + 1 + -(d + 1) % LANES
-        seen = (k * (k + 1) + k + 1, LANES if complete else width)
-        shapes = (seen, (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
+        observed = (k * (k + 1) + k + 1, LANES if complete else width)
+        shapes = (observed, (k + 1, width), (d,), (n_gaps + 1, 3 * n_terms + 1))
         return cls(*(np.zeros(shape) for shape in shapes))
 
     def statistics(self, log_likelihood: float, loadings: FloatArray, *, complete: bool) -> Statistics:
         """Return the expected statistics; `complete` as in :meth:`zero`."""
         d, k = loadings.shape
         packed = k * (k + 1) // 2
-        seen = self.seen[:, :1] if complete else self.seen[:, : d + 1]
-        spread, second = (unpacked(seen[part].T) for part in (slice(packed), slice(packed, 2 * packed)))
-        first, counts = seen[2 * packed : -1].T, seen[-1]
+        observed = self.seen[:, :1] if complete else self.seen[:, : d + 1]
+        spread, second = (unpacked(observed[part].T) for part in (slice(packed), slice(packed, 2 * packed)))
+        first, counts = observed[2 * packed : -1].T, observed[-1]
         moments = np.empty((d + 1, k + 1, k + 1))
         moments[:, :k, :k] = spread + second
         moments[:, :k, k] = moments[:, k, :k] = first
         moments[:, k, k] = counts
         loaded = loadings @ spread[0] if complete else np.einsum("dij,dj->di", spread[:-1], loadings)
-        crossed = self.residual_moments[:, :d].T.copy()
-        crossed[:, :k] -= loaded
+        cross_products = self.residual_moments[:, :d].T.copy()
+        cross_products[:, :k] -= loaded
         power = self.residual_power + np.einsum("di,di->d", loaded, loadings)
         of_gaps = self.transitions[:-1]
         steps = (of_gaps[:, -1], *np.split(of_gaps[:, :-1], 3, axis=1))
@@ -246,7 +247,7 @@ class Sums(NamedTuple):
             log_likelihood,
             np.broadcast_to(counts, d + 1)[:-1].copy(),
             power,
-            crossed,
+            cross_products,
             moments[:-1],
             moments[-1],
             *map(np.copy, steps),
@@ -273,6 +274,6 @@ def unpacked(lower: FloatArray) -> FloatArray:
 def _places(count: int) -> NDArray[np.intp]:
     """Return, for each entry of a symmetric matrix, its index in the packed lower triangle (count,)."""
     size = round((np.sqrt(8.0 * count + 1.0) - 1.0) / 2.0)
-    places = np.zeros((size, size), dtype=np.intp)
-    places[lower_triangle(size)] = np.arange(count)
-    return np.maximum(places, places.T)
+    positions = np.zeros((size, size), dtype=np.intp)
+    positions[lower_triangle(size)] = np.arange(count)
+    return np.maximum(positions, positions.T)

@@ -34,7 +34,7 @@ _T = TypeVar("_T", Precisions, Roots)
 _READ_BYTES = 16 * 2**20
 # Work (rows times products of a row) above which a second thread saves more time than its start takes (some
 # 50 us).
-_LEAST_WORK = 1e7
+_MIN_WORK_OF_THREAD = 1e7
 # Bytes of the results of a chunk that are kept for the backward pass: precisions, or gains and roots.
 _CHUNK_BYTES = 64 * 2**20
 
@@ -80,27 +80,27 @@ class Chunk(ABC):
         Whether to allocate new memory for results.
     """
 
-    def __init__(self, whole: "PanelPass", part: slice, *, fresh: bool) -> None:
-        panel, k = whole.panel, whole.n_states
-        self.whole, self.part, self.fresh = whole, part, fresh
+    def __init__(self, full: "PanelPass", part: slice, *, fresh: bool) -> None:
+        panel, k = full.panel, full.n_states
+        self.whole, self.part, self.fresh = full, part, fresh
         self.n_rows = n = part.stop - part.start
-        self.one_thread = n_cores() < 2 or n * k**2 * (k + whole.n_features) < _LEAST_WORK
+        self.one_thread = n_cores() < 2 or n * k**2 * (k + full.n_features) < _MIN_WORK_OF_THREAD
         ends = part.stop == panel.n_rows
-        self.following = whole.n_gaps if ends else int(panel.gap_index[part.stop])
+        self.following = full.n_gaps if ends else int(panel.gap_index[part.stop])
         index = np.append(panel.gap_index[part], np.int32(self.following)).astype(np.int32)
         self.gap_index = index
         self.kernel: Any = kernels().Segments(
             n_states=k,
-            n_single=whole.n_single,
-            n_triples=whole.n_triples,
-            n_features=whole.n_features,
+            n_single=full.n_single,
+            n_triples=full.n_triples,
+            n_features=full.n_features,
             n_rows=n,
             n_groups=self._n_groups(),
-            n_gaps=whole.n_gaps,
+            n_gaps=full.n_gaps,
         )
         self.kernel.set_gaps(np.ascontiguousarray(index[:-1]), np.ascontiguousarray(index[1:]))
-        self.kernel.transition, self.kernel.complete = whole.diagonals, panel.complete
-        for name, array in whole.columns._asdict().items():
+        self.kernel.transition, self.kernel.complete = full.diagonals, panel.complete
+        for name, array in full.columns._asdict().items():
             setattr(self.kernel, name, array)
         self._read()
 
@@ -282,13 +282,13 @@ class PanelPass:
 
 
 # Number of groups of four parallel segments, for two threads; one if segments would be too short.
-_GROUPS, _SHORTEST = 2, 24
+_N_GROUPS, _MIN_SEGMENT_ROWS = 2, 24
 # Maximum number of distinct gaps for which transitions are stored for all lanes.
-_FEW_GAPS = 64
+_MAX_FEW_GAPS = 64
 # Minimum rows of a chunk. Segments should be long compared with the rows that depend on those before them,
 # which are processed twice: at 24 to 64 states, chunks of 2048 rows take 14 to 34 % more time than chunks of
 # 8192.
-_FEWEST_CHUNK_ROWS = 2048
+_MIN_CHUNK_ROWS = 2048
 
 
 class Segments(Chunk):
@@ -305,7 +305,7 @@ class Segments(Chunk):
         """Return the number of rows of a chunk."""
         rows = _CHUNK_BYTES // (4 * n_states * (n_states + 1))
         # If all moments are returned, they are several times as large.
-        return max(rows // 8 if shown else rows, _FEWEST_CHUNK_ROWS)
+        return max(rows // 8 if shown else rows, _MIN_CHUNK_ROWS)
 
     @classmethod
     def prior(cls, n_states: int) -> State:
@@ -313,7 +313,7 @@ class Segments(Chunk):
         return State(np.zeros(n_states), np.eye(n_states))
 
     def _n_groups(self) -> int:
-        return 1 if self.one_thread else min(_GROUPS, max(1, self.n_rows // (LANES * _SHORTEST)))
+        return 1 if self.one_thread else min(_N_GROUPS, max(1, self.n_rows // (LANES * _MIN_SEGMENT_ROWS)))
 
     @property
     def nbytes(self) -> int:
@@ -333,7 +333,7 @@ class Segments(Chunk):
         self.rows = np.empty(size) if self.fresh else scratch.array("rows", size)
         kernel.group, kernel.rows = self.group, self.rows
         kernel.collapsed = scratch.array("collapsed", kernel.size_of_collapsed)
-        if self.whole.n_gaps <= _FEW_GAPS:
+        if self.whole.n_gaps <= _MAX_FEW_GAPS:
             kernel.steps = np.empty(kernel.size_of_steps, np.uint8)
             kernel.tabulate()
         information, precision = (x.copy() for x in before)
@@ -352,10 +352,10 @@ class Segments(Chunk):
         covariance = _inverse(last.matrix + self._over_last(table.known))
         if after is not None:
             gain = covariance @ self._over_last(table.weight)
-            crossed = gain @ after.matrix
+            cross_products = gain @ after.matrix
             mean = mean + gain @ (after.vector - self._over_last(self.whole.diagonals) @ mean)
-            covariance = covariance + crossed @ gain.T
-            into["lag_one"][-1] = crossed.T if full else self._of_lag_one(crossed.T)
+            covariance = covariance + cross_products @ gain.T
+            into["lag_one"][-1] = cross_products.T if full else self._of_lag_one(cross_products.T)
         self._set_moments(into)
         self.kernel.join_back(mean, np.ascontiguousarray(covariance))
         self._on_groups(lambda first, end: self.kernel.smooth(first, end, full))
