@@ -63,22 +63,25 @@ def replacing(*outputs: str | os.PathLike[str]) -> Iterator[list[Path]]:
             os.close(handle)
         yield temporary_files
         # Writing to a pipe can fail, and is done before renaming, which cannot.
-        for draft, path, node in zip(temporary_files, paths, nodes, strict=True):
+        for temporary_file, path, node in zip(temporary_files, paths, nodes, strict=True):
             if node:
-                with draft.open("rb") as source, open(path, "ab") as target:  # "wb" empties redirected files
+                with (
+                    temporary_file.open("rb") as source,
+                    open(path, "ab") as target,
+                ):  # "wb" empties redirected files
                     shutil.copyfileobj(source, target)
-        for draft, path, node in zip(temporary_files, paths, nodes, strict=True):
+        for temporary_file, path, node in zip(temporary_files, paths, nodes, strict=True):
             if not node:
-                draft.chmod(_mode(path))  # temporary files are private
-                draft.replace(path)
+                temporary_file.chmod(_mode(path))  # temporary files are private
+                temporary_file.replace(path)
     except OSError as error:
         if error.errno not in _DISK_FULL_ERRORS or error.filename is not None:
             raise
         raise OSError(error.errno, error.strerror, ", ".join(str(output) for output in outputs)) from error
     finally:
-        for draft in temporary_files:
-            draft.unlink(missing_ok=True)
-            _temporary_files.discard(draft)
+        for temporary_file in temporary_files:
+            temporary_file.unlink(missing_ok=True)
+            _temporary_files.discard(temporary_file)
 
 
 def is_written_through(output: str | os.PathLike[str]) -> bool:

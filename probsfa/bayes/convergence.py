@@ -77,7 +77,8 @@ def _ess(draws: FloatArray) -> FloatArray:
     correlation[0] = 1.0
     n_pairs = max(1, (n - 1) // 2)
     pairs = correlation[0 : 2 * n_pairs : 2] + correlation[1 : 2 * n_pairs : 2]
-    # Sum of all pairs before the first that is not positive, and of its first number if that is positive.
+    # Sum of all pairs before the first pair with a sum of zero or less, of which a positive first number is
+    # added.
     positive = np.cumprod(pairs[:-1] > 0.0, axis=0, dtype=bool)
     last = np.sum(positive, axis=0)
     monotone_sum = np.sum(np.minimum.accumulate(pairs[:-1], axis=0), axis=0, where=positive)

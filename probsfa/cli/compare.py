@@ -41,8 +41,8 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     else:
         (screen.note if any(map(is_standard_stream, outputs)) else screen.result)(scores_as_text(comparisons))
     with writing(*outputs) as temporary_files:
-        for draft in temporary_files:
-            write_content(draft, [scores_as_csv(comparisons).encode()])
+        for temporary_file in temporary_files:
+            write_content(temporary_file, [scores_as_csv(comparisons).encode()])
 
 
 def _as_dicts(comparisons: "list[imputation.Comparison]") -> list[dict[str, Any]]:

@@ -42,14 +42,14 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     filled, std, choice = _fill(series, model, args, screen, start_time)
     release_memory()
     with writing(*outputs) as temporary_files:
-        for output, draft in zip(outputs, temporary_files, strict=True):
+        for output, temporary_file in zip(outputs, temporary_files, strict=True):
             if output is args.plot:
                 from probsfa.cli._pictures import draw_missing_blocks, save_picture
 
-                save_picture(draw_missing_blocks(series, filled, std), draft)
+                save_picture(draw_missing_blocks(series, filled, std), temporary_file)
             else:
                 texts = filled_texts(series, filled, std) if output is args.output else std_texts(series, std)
-                write_content(draft, series.table.content.encoded(series.table.filled(texts)))
+                write_content(temporary_file, series.table.content.encoded(series.table.filled(texts)))
     n_missing = sum(series.missing)
     if args.json:
         report: dict[str, Any] = {

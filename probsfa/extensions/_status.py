@@ -4,7 +4,7 @@ __all__ = ["status_sentence"]
 
 
 def status_sentence(
-    ending: str,
+    status: str,
     n_iter: int,
     max_iter: int,
     *,
@@ -13,18 +13,18 @@ def status_sentence(
     remedy: str = "a larger max_iter or tol",
     best: str,
 ) -> str:
-    """Return a message about how a fit ended, with advice.
+    """Return a message about the end of a fit, with advice.
 
     Parameters
     ----------
-    ending : {"converged", "max_iter", "interrupted"}
+    status : {"converged", "max_iter", "interrupted"}
         The end of the fit.
     n_iter, max_iter : int
         Number of iterations, and maximum number.
     criterion : str, default=""
         Text after the number of iterations of a converged fit, for example ": the gain is below tol".
     unfinished : str
-        Text after the number of iterations of a fit that stopped at `max_iter`, with its punctuation.
+        Text after the number of iterations of a fit that stopped at `max_iter`, including punctuation.
     remedy : str
         Advice for a fit that stopped at `max_iter`; it follows "Use".
     best : str
@@ -36,8 +36,8 @@ def status_sentence(
     'Stopped after max_iter=5 iterations; the bound was still rising. Use a larger max_iter or tol.'
     """
     sentences = {
-        "converged": f"Converged in {n_iter} rounds{criterion}.",
+        "converged": f"Converged in {n_iter} iterations{criterion}.",
         "max_iter": f"Stopped after max_iter={max_iter} iterations{unfinished}. Use {remedy}.",
         "interrupted": f"Interrupted after {n_iter} iterations; {best} so far.",
     }
-    return sentences[ending]
+    return sentences[status]

@@ -373,7 +373,7 @@ class Autoencoder(Reconstruction):
 
 def _initialize(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, targets: FloatArray) -> None:
     """Set the weights of an untrained network to those of a separately trained encoder and decoder."""
-    options, rounds = network.get_params(), network.max_iter
+    options, n_iterations = network.get_params(), network.max_iter
     hidden, k, _ = options["hidden_layer_sizes"]
     options.update(hidden_layer_sizes=(hidden,), solver="lbfgs", max_iter=_ITERATIONS_OF_START)
     halves = MLPRegressor(**options), MLPRegressor(**options)
@@ -385,7 +385,7 @@ def _initialize(network: MLPRegressor, inputs: FloatArray, codes: FloatArray, ta
         halves[0].fit(inputs, sums[:, 0] if k == 1 else sums)
         halves[1].fit(codes, targets)
     network.n_iter_ = 0
-    network.set_params(max_iter=rounds, warm_start=True)
+    network.set_params(max_iter=n_iterations, warm_start=True)
     network.coefs_ = [weights.copy() for part in halves for weights in part.coefs_]
     network.intercepts_ = [shift.copy() for part in halves for shift in part.intercepts_]
 

@@ -324,16 +324,16 @@ def _minimize_from_start(
 ) -> _Minimization:
     """Run a few iterations from each start, and continue the best one to convergence."""
     best: _Minimization | None = None
-    rounds = settings.max_iter if len(starts) == 1 else min(_ITERATIONS_OF_START, settings.max_iter)
+    n_iterations = settings.max_iter if len(starts) == 1 else min(_ITERATIONS_OF_START, settings.max_iter)
     for start in starts:
-        descent = _minimize(settings._replace(max_iter=rounds), X, start, landmarks, [])
+        descent = _minimize(settings._replace(max_iter=n_iterations), X, start, landmarks, [])
         if best is None or descent.history[-1] < best.history[-1]:
             best = descent
         if descent.status == "interrupted":
             return best._replace(status="interrupted")
     assert best is not None
-    if best.status == "max_iter" and rounds < settings.max_iter:
-        settings_of_rest = settings._replace(max_iter=settings.max_iter - rounds)
+    if best.status == "max_iter" and n_iterations < settings.max_iter:
+        settings_of_rest = settings._replace(max_iter=settings.max_iter - n_iterations)
         best = _minimize(settings_of_rest, X, best.coordinates, landmarks, best.history)
     return best
 

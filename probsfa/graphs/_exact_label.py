@@ -181,9 +181,9 @@ class SpectralGraph(TrainingGraph):
     Attributes
     ----------
     responses, weights
-        As given.
+        The parameters.
     delta_values : ndarray (K,)
-        Of the responses: ``2 (1 - lambda)``.
+        Delta values of the responses: ``2 (1 - lambda)``.
     """
 
     def __init__(self, node_weights: FloatArray, responses: FloatArray, weights: FloatArray) -> None:

@@ -68,7 +68,7 @@ class TrainingGraph(ABC):
     Attributes
     ----------
     node_weights, degrees : ndarray (N,)
-        As given; read-only.
+        The parameters, read-only.
     Q, R : float
         Their sums.
     """

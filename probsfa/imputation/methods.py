@@ -88,7 +88,7 @@ class LinearInterpolation:
 
 @dataclass(frozen=True)
 class IterativeRegression:
-    """Impute by scikit-learn's `IterativeImputer`: each column is regressed on the others, in five rounds.
+    """Impute by scikit-learn's `IterativeImputer`, with five regressions of each column on the others.
 
     The order of rows is not used.
 
@@ -120,7 +120,7 @@ class IterativeRegression:
         series = check_series(X, times)
         # For small matrices more threads are slower.
         with one_blas_thread(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # few rounds are intended
+            warnings.simplefilter("ignore", ConvergenceWarning)  # five iterations are intended
             imputed = IterativeImputer(max_iter=_N_ITERATIONS, random_state=0).fit_transform(series.values)
         return fill_missing(X, series, np.asarray(imputed))
 

@@ -107,7 +107,7 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     if excess_counts == 0:
         warnings.warn(
             f"{n} normal rows are too few for alpha={alpha:g} with {n_statistics} statistics: limits are "
-            "the largest values or above. Use more rows or a larger alpha.",
+            "at least the largest values. Use more rows or a larger alpha.",
             UserWarning,
             stacklevel=3,
         )
@@ -153,9 +153,9 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
 def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     """Return limits by a generalised Pareto distribution of the exceedances of each statistic.
 
-    The threshold ``u`` is exceeded by a share ``q`` of the rows, a tenth or 20 rows. From mean ``m`` and
-    variance ``v`` of the excesses, the shape is ``xi = (1 - m^2 / v) / 2`` (at least zero, so that the tail
-    is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is ::
+    The threshold ``u`` is exceeded by a share ``q`` of the rows: a tenth, but at least 20 rows. From mean
+    ``m`` and variance ``v`` of the excesses, the shape is ``xi = (1 - m^2 / v) / 2`` (at least zero, so that
+    the tail is unbounded) and the scale ``sigma = (1 - xi) m`` (Hosking & Wallis 1987). The limit is ::
 
         u + sigma ((rate / q)^-xi - 1) / xi
 

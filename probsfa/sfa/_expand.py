@@ -207,7 +207,7 @@ def set_linear_map(
     estimator : SFA or GraphSFA
         Its `n_components` and `rank_tol` are used.
     moments : Moments or GraphMoments
-        Of the expanded training rows.
+        Moments of the expanded training rows.
     expander : Expander
         The fitted expansion, or none.
     lag : int, default=1
@@ -353,7 +353,7 @@ def check_overfitting(
         Rank of the expanded rows. With more than 20 rows for each dimension, overfitting is small and the
         check is skipped.
     lag, rank_tol
-        Of the estimator.
+        Parameters of the estimator.
     skip_incomplete : bool, default=False
         Whether rows with missing values are skipped.
     remedy, stacklevel

@@ -125,7 +125,7 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
     rows : ndarray (N, D)
         The (expanded) samples.
     moments : GraphMoments
-        Of these samples on this graph.
+        Moments of these samples on this graph.
     target : {"diagonal", "identity"}
         As in :func:`shrunk_moments`.
 
@@ -169,7 +169,7 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
     Parameters
     ----------
     moments : GraphMoments
-        Of the (expanded) samples.
+        Moments of the (expanded) samples.
     intensity : float
         ``s``; 0 returns the moments unchanged.
     target : {"diagonal", "identity"}

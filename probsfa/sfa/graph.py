@@ -383,9 +383,9 @@ def set_fitted(
     gsfa : GraphSFA
         Receives all fitted attributes except the names of columns.
     graph : TrainingGraph
-        Of the training rows.
+        Graph of the training rows.
     moments : GraphMoments
-        Of the expanded training rows on that graph.
+        Moments of the expanded training rows on this graph.
     expander : Expander
         The fitted expansion, or none.
     sums : GraphSums, optional

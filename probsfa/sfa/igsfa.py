@@ -53,7 +53,7 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
     gsfa_ : GraphSFA
         All slow features; without the graph.
     delta_values_ : ndarray (n_slow_,)
-        Of the slow features, ascending.
+        Delta values of the slow features, ascending.
     slow_loadings_ : ndarray (D, n_slow_)
         Linear reconstruction of the input from the slow outputs.
     residual_components_ : ndarray (K - n_slow_, D)

@@ -144,7 +144,7 @@ def distance_to_observed(sequences: Sequences, time_unit: float) -> FloatArray:
 
 
 def calibrate(held_out: HeldOut, small_sample: FloatArray) -> Calibration:
-    """Estimate factors of standard deviations.
+    """Estimate the calibration factors by which standard deviations are multiplied.
 
     Parameters
     ----------

@@ -24,8 +24,8 @@ from probsfa.statespace.whiteness import (
     ljung_box,
     part_contrast,
     peak,
-    split,
-    without_rhythm,
+    split_into_parts,
+    without_cycle,
 )
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def diagnose(
     lags = _lags(sequences, seconds)
     correlations = autocorrelation(innovations, lengths, lags)
     tails = heavy_tails(innovations)
-    parts = split(sequences.n_rows)
+    parts = split_into_parts(sequences.n_rows)
     highest = peak(innovations, lengths, times)
     level, spread = part_contrast(innovations, parts).means, _spreads(innovations, parts)
     advice, suggestions = _advise(
@@ -497,13 +497,13 @@ def _clean(innovations: FloatArray, sequences: Sequences, times: FloatArray) -> 
         if not is_significant.any():
             break
         found = np.where(is_significant, highest.periods, np.nan)
-        errors = without_rhythm(errors, sequences.lengths, times, found)
+        errors = without_cycle(errors, sequences.lengths, times, found)
         # Amplitudes are proportional to the square roots of shares.
         size = np.sqrt(np.where(is_significant, highest.shares, 0.0))
         with np.errstate(invalid="ignore"):
             same = np.abs(1.0 / found[:, None] - 1.0 / found) <= width
         periods.append(np.where(size >= _MIN_RELATIVE_SIZE * np.max(size * same, axis=1), found, np.nan))
-    parts, steady = split(len(errors)), errors.copy()
+    parts, steady = split_into_parts(len(errors)), errors.copy()
     spreads = _spreads(errors, parts)
     for rows, spread in zip(parts, spreads, strict=True):
         there = spread > 0.0

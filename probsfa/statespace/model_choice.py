@@ -21,7 +21,7 @@ from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace.choice.candidates import Candidate, Options, checked, has_no_peak, words
 from probsfa.statespace.choice.clock import Clock
-from probsfa.statespace.choice.proposals import listed, searched
+from probsfa.statespace.choice.proposals import propose_by_search, propose_list
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.columns import counts_sentence
 from probsfa.statespace.comparison import by_interpolation, calibrated, worse_columns
@@ -170,10 +170,10 @@ def select_model(
     X : array-like (T, D), or list of array-likes (T_i, D)
         Rows in order of time, NaN where missing.
     candidates : iterable of dict, optional
-        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default candidates are searched:
-        numbers of factors from zero to the number of columns, with white and with AR(1) noise, and then
-        cycles and smooth processes beside factors and in place of them. The models compared by
-        ``ProbabilisticSFA()`` are included.
+        Options of :class:`ProbabilisticSFA`, a dictionary for each model. By default candidates are
+        searched: numbers of factors from zero to the number of columns, with white and with AR(1)
+        noise, and then cycles and smooth processes beside factors and in place of them. The models compared
+        by ``ProbabilisticSFA()`` are included.
     alternatives : iterable of iterables of dict, optional
         Options that the search combines with numbers of factors, in groups. Within a group they are tried in
         order until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
@@ -283,7 +283,12 @@ def select_model(
     )
     always = default_candidates(InMemory(compared)) if given is None and alternatives is None else []
     search = Search(
-        compared, hide, clock, listed(given) if given else searched(maximum, groups), maximum, always
+        compared,
+        hide,
+        clock,
+        propose_list(given) if given else propose_by_search(maximum, groups),
+        maximum,
+        always,
     )
     with Progress(None, desc="select", unit="fit", value="BIC") if verbose else nullcontext() as report:
         best, interrupted = search.run(report)

@@ -73,7 +73,7 @@ class Panel(NamedTuple):
     mask : ndarray of shape (T, D), or RowSource
         1.0 where observed, 0.0 where missing.
     gap_index : ndarray of shape (T,)
-        Which of ``gaps`` separates a row from the row before; ``len(gaps)`` on the first row of a sequence.
+        Index in ``gaps`` of the gap before each row; ``len(gaps)`` in the first row of a sequence.
     gaps : ndarray of shape (U,)
         The different times between successive rows; ``[1.0]`` for even sampling.
     n_rows : int

@@ -23,8 +23,8 @@ __all__ = [
     "ljung_box",
     "part_contrast",
     "peak",
-    "split",
-    "without_rhythm",
+    "split_into_parts",
+    "without_cycle",
 ]
 
 # Minimum number of periods in the longest sequence, and bins on each side that estimate the background.
@@ -134,7 +134,7 @@ def _log_likelihood_of_t(squares: FloatArray, nu: float, scale: float) -> tuple[
     return float(value), scale
 
 
-def split(n_rows: int) -> list[slice]:
+def split_into_parts(n_rows: int) -> list[slice]:
     """Return parts of equal length, of at least 100 rows, in which level and variance are compared."""
     n_parts = int(np.clip(n_rows // 100, 1, 8))
     edges = np.linspace(0, n_rows, n_parts + 1).astype(int)
@@ -175,22 +175,22 @@ def part_contrast(values: FloatArray, parts: Sequence[slice]) -> Contrast:
     """
     d = values.shape[1]
     means, counts = np.full((len(parts), d), np.nan), np.zeros((len(parts), d))
-    rest = np.full(values.shape, np.nan)
+    deviations = np.full(values.shape, np.nan)
     for i, rows in enumerate(parts):
         observed = ~np.isnan(values[rows])
         counts[i] = observed.sum(axis=0)
-        enough = counts[i] >= 10
+        has_enough = counts[i] >= 10
         total = np.where(observed, values[rows], 0.0).sum(axis=0)
-        means[i, enough] = total[enough] / counts[i, enough]
-        rest[rows] = values[rows] - means[i]
-    used = ~np.isnan(means)
-    weights = np.where(used, counts, 0.0)
+        means[i, has_enough] = total[has_enough] / counts[i, has_enough]
+        deviations[rows] = values[rows] - means[i]
+    has_mean = ~np.isnan(means)
+    weights = np.where(has_mean, counts, 0.0)
     p = np.full(d, np.nan)
-    for j in np.flatnonzero(used.sum(axis=0) >= 2):
-        variance = _spectrum_at_zero(rest[:, j])
+    for j in np.flatnonzero(has_mean.sum(axis=0) >= 2):
+        variance = _spectrum_at_zero(deviations[:, j])
         if not variance > 0.0:
             continue
-        w, m = weights[used[:, j], j], means[used[:, j], j]
+        w, m = weights[has_mean[:, j], j], means[has_mean[:, j], j]
         statistic = float(np.sum(w * (m - np.average(m, weights=w)) ** 2) / variance)
         p[j] = scipy.stats.chi2.sf(statistic, len(m) - 1)
     return Contrast(means, p)
@@ -201,21 +201,23 @@ def _spectrum_at_zero(x: FloatArray) -> float:
     observed = ~np.isnan(x)
     filled = np.where(observed, x, 0.0)
 
-    def covariance(y: FloatArray, there: NDArray[np.bool_], lag: int) -> float:
-        pairs = int(np.count_nonzero(there[lag:] & there[: len(y) - lag]))
+    def covariance(y: FloatArray, is_observed: NDArray[np.bool_], lag: int) -> float:
+        pairs = int(np.count_nonzero(is_observed[lag:] & is_observed[: len(y) - lag]))
         return float(y[lag:] @ y[: len(y) - lag]) / max(pairs, 1)
 
     power = covariance(filled, observed, 0)
     if power == 0.0:
         return 0.0
     rho = float(np.clip(covariance(filled, observed, 1) / power, -0.97, 0.97))
-    both = observed[1:] & observed[:-1]
-    left = np.where(both, filled[1:] - rho * filled[:-1], 0.0)
-    bandwidth = min(int(4.0 * (np.count_nonzero(both) / 100.0) ** (2.0 / 9.0)), max(len(left) - 1, 0))
-    total = covariance(left, both, 0)
+    is_pair = observed[1:] & observed[:-1]
+    prewhitened = np.where(is_pair, filled[1:] - rho * filled[:-1], 0.0)
+    bandwidth = min(
+        int(4.0 * (np.count_nonzero(is_pair) / 100.0) ** (2.0 / 9.0)), max(len(prewhitened) - 1, 0)
+    )
+    total = covariance(prewhitened, is_pair, 0)
     innovation = total
     for lag in range(1, bandwidth + 1):
-        total += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * covariance(left, both, lag)
+        total += 2.0 * (1.0 - lag / (bandwidth + 1.0)) * covariance(prewhitened, is_pair, lag)
     return max(total, 0.1 * innovation) / (1.0 - rho) ** 2
 
 
@@ -276,7 +278,7 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
         return empty
     size = scipy.fft.next_fast_len(2 * longest, real=True)
     power, counts = np.zeros((size // 2 + 1, d)), np.zeros(d)
-    centred = _cut(errors)
+    centred = _clipped(errors)
     for rows, grid in zip(pieces, grids, strict=True):
         values = np.zeros((int(grid[-1]) + 1, d))
         np.add.at(values, grid, np.nan_to_num(centred[rows]))
@@ -291,18 +293,18 @@ def peak(errors: FloatArray, lengths: Sequence[int], times: FloatArray) -> Peak:
     variance = np.nansum(centred**2, axis=0) / np.maximum(counts, 1.0)
     periods, p, shares = np.full(d, np.nan), np.full(d, np.nan), np.full(d, np.nan)
     height, degrees = _above_background(power, orders, pooled)
-    # A mean of exponentials over the median of adjacent ordinates, every second one of which is independent.
+    # Ratio of a mean of exponentials to the median of adjacent ordinates; half of these are independent.
     tails = np.asarray(scipy.stats.f.logsf(height, 2.0 * pooled, degrees[:, None] * pooled))
     for j in np.flatnonzero((counts >= 4 * _MIN_PERIODS) & (variance > 0.0)):
         best = int(np.argmin(tails[:, j]))
         p[j] = min(float(np.exp(tails[best, j])) * len(orders), 1.0)
-        periods[j] = step * size / (orders[best] + _between(power[:, j], int(orders[best])))
+        periods[j] = step * size / (orders[best] + _offset_of_peak(power[:, j], int(orders[best])))
         # A sinusoid with share s of the mean square v has power s v n^2 / 2.
         shares[j] = min(2.0 * pooled * power[orders[best], j] / (counts[j] ** 2 * variance[j]), 1.0)
     return Peak(periods, p, shares, 1.0 / (longest * step))
 
 
-def _cut(errors: FloatArray) -> FloatArray:
+def _clipped(errors: FloatArray) -> FloatArray:
     """Return errors about their medians, clipped at some robust standard deviations."""
     out = np.full(errors.shape, np.nan)
     for j in range(errors.shape[1]):
@@ -326,28 +328,28 @@ def _above_background(
         centres.append(min(centres[-1] + max(centres[-1] // 16, 1), last))
     levels, sizes = np.empty((len(centres), power.shape[1])), np.empty(len(centres))
     for i, k in enumerate(centres):
-        reach = int(np.clip(k, _MIN_BINS, _MAX_BINS))
-        near = power[max(k - reach, 2) : k + reach + 1]
-        levels[i], sizes[i] = np.median(near, axis=0), len(near)
+        half_width = int(np.clip(k, _MIN_BINS, _MAX_BINS))
+        adjacent_power = power[max(k - half_width, 2) : k + half_width + 1]
+        levels[i], sizes[i] = np.median(adjacent_power, axis=0), len(adjacent_power)
     # The median of a mean of exponentials, in units of the mean.
     levels /= float(np.asarray(scipy.stats.gamma.median(pooled))) / pooled
     level = np.column_stack([np.interp(orders, centres, column) for column in levels.T])
     with np.errstate(divide="ignore", invalid="ignore"):
         height = np.where(level > 0.0, power[orders] / level, 0.0)
-    # A median of exponentials has the variance of a mean of fewer of them.
+    # The relative variance of a median of n exponentials is that of a mean of n log(2)^2 exponentials.
     return height, np.interp(orders, centres, sizes) * np.log(2.0) ** 2
 
 
-def _between(power: FloatArray, k: int) -> float:
+def _offset_of_peak(power: FloatArray, k: int) -> float:
     """Return the offset of the peak from ordinate ``k``, by a parabola through adjacent logarithms."""
     if not 0 < k < len(power) - 1 or power[k - 1 : k + 2].min() <= 0.0:
         return 0.0
     a, b, c = np.log(power[k - 1 : k + 2])
-    bend = a - 2.0 * b + c
-    return float(np.clip(0.5 * (a - c) / bend, -0.5, 0.5)) if bend < 0.0 else 0.0
+    curvature = a - 2.0 * b + c
+    return float(np.clip(0.5 * (a - c) / curvature, -0.5, 0.5)) if curvature < 0.0 else 0.0
 
 
-def without_rhythm(
+def without_cycle(
     errors: FloatArray, lengths: Sequence[int], times: FloatArray, periods: FloatArray
 ) -> FloatArray:
     """Remove from each column a sinusoid of its period, fitted in each sequence.
@@ -374,7 +376,7 @@ def without_rhythm(
             if len(observed) < 8:
                 continue
             angle = 2.0 * np.pi * times[observed] / periods[j]
-            waves = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(observed))])
-            weights = np.linalg.lstsq(waves, errors[observed, j], rcond=None)[0]
-            out[observed, j] -= waves[:, :2] @ weights[:2]
+            regressors = np.column_stack([np.cos(angle), np.sin(angle), np.ones(len(observed))])
+            weights = np.linalg.lstsq(regressors, errors[observed, j], rcond=None)[0]
+            out[observed, j] -= regressors[:, :2] @ weights[:2]
     return out

@@ -340,7 +340,7 @@ class Pretended:
     def __init__(self, value, most, groups, left=Structure(np.inf, np.inf), slow=()):  # noqa: B008
         self.value, self.tried, self.left, self.slow = value, [], left, slow
         self.clock = clock.Clock(None)
-        for options in proposals.searched(most, groups)(self):
+        for options in proposals.propose_by_search(most, groups)(self):
             assert options not in self.tried
             self.tried.append(options)
 

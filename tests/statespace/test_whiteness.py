@@ -11,8 +11,8 @@ from probsfa.statespace.whiteness import (
     ljung_box,
     part_contrast,
     peak,
-    split,
-    without_rhythm,
+    split_into_parts,
+    without_cycle,
 )
 
 
@@ -86,7 +86,7 @@ def test_a_cycle_is_found_with_its_period_and_share(lengths):
 
 def test_what_is_left_without_a_cycle_does_not_go_with_it(rng):
     x = with_holes(rng, rng.standard_normal((200, 2)) + sinusoid(200, 20.0)[:, None])
-    out = without_rhythm(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
+    out = without_cycle(x, [200], np.arange(200.0), np.array([20.0, np.nan]))
     seen = ~np.isnan(x[:, 0])
     angle = 2.0 * np.pi * np.arange(200)[seen] / 20.0
     left = out[seen, 0] - out[seen, 0].mean()
@@ -100,9 +100,9 @@ def test_parts_of_a_steady_record_are_alike_and_a_step_is_not(memory):
     rng = np.random.default_rng(9)
     x = lfilter([1.0], [1.0, -memory], rng.standard_normal((1200, 150)), axis=0)
     x = with_holes(rng, x)
-    p = part_contrast(x, split(1200)).p_values
+    p = part_contrast(x, split_into_parts(1200)).p_values
     assert np.mean(p < 0.05) < 0.14 and np.mean(p < 1e-3) < 0.03
     x[700:] += 3.0 * np.nanstd(x)
-    stepped = part_contrast(x, split(1200))
+    stepped = part_contrast(x, split_into_parts(1200))
     assert np.all(stepped.p_values < 1e-4)
     assert stepped.means.shape == (8, 150)

@@ -256,9 +256,9 @@ def learn(
         params, gates = _with_randomized_gates(params, gates)
     if interrupted:
         params, gates = _select(params, slice(0, 1)), gates[:1]
-    rounds = 1 if interrupted else min(_ITERATIONS_OF_STARTS, max_iter)
-    race = optimize(panel, params, gates, **options, max_iter=rounds, tol=tol, report=report)
-    if interrupted or race.status == "interrupted" or rounds == max_iter or not race.history:
+    n_iterations = 1 if interrupted else min(_ITERATIONS_OF_STARTS, max_iter)
+    race = optimize(panel, params, gates, **options, max_iter=n_iterations, tol=tol, report=report)
+    if interrupted or race.status == "interrupted" or n_iterations == max_iter or not race.history:
         return race._replace(status="interrupted") if interrupted else race
     batch = BilinearParameters(*(part[None] for part in race.params))
     final_run = optimize(
@@ -266,7 +266,7 @@ def learn(
         batch,
         race.gates[None],
         **options,
-        max_iter=max_iter - rounds,
+        max_iter=max_iter - n_iterations,
         tol=tol,
         report=report,
         history=race.history,

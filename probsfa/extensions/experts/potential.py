@@ -246,13 +246,13 @@ class CellDensity:
         seen_precision: FloatArray | None = None,
     ) -> None:
         self.features, self.expert, self.free = features, expert, free
-        self.places: NDArray[np.intp] = np.flatnonzero(free.T)
+        self.positions: NDArray[np.intp] = np.flatnonzero(free.T)
         self._flat = np.where(free, 0.0, values).T.ravel()
         if seen_precision is None:
             self._precision = None
         else:
-            self._precision = seen_precision.T.ravel()[self.places, None]
-            self._seen = np.where(seen_precision > 0.0, values, 0.0).T.ravel()[self.places, None]
+            self._precision = seen_precision.T.ravel()[self.positions, None]
+            self._seen = np.where(seen_precision > 0.0, values, 0.0).T.ravel()[self.positions, None]
 
     def at(self, expert: GlobalExpert) -> "CellDensity":
         """Return the density of the same values for another global expert."""
@@ -265,12 +265,12 @@ class CellDensity:
         """Return rows (c, N, D) with free values (F, c)."""
         n, d = self.free.shape
         flat = np.repeat(self._flat[None], cells.shape[1], axis=0)
-        flat[:, self.places] = cells.T
+        flat[:, self.positions] = cells.T
         return flat.reshape(-1, d, n).transpose(0, 2, 1)
 
     def cells(self, rows: FloatArray) -> FloatArray:
         """Return the free values (F, c) of rows (c, N, D)."""
-        return rows.transpose(0, 2, 1).reshape(len(rows), -1)[:, self.places].T
+        return rows.transpose(0, 2, 1).reshape(len(rows), -1)[:, self.positions].T
 
     def __call__(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log density (c,) and derivative (F, c) at values (F, c); minus infinity after overflow."""

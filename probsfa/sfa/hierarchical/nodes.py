@@ -158,7 +158,7 @@ class NodeStream:
         Parameters
         ----------
         nodes : slice
-            Which nodes.
+            Nodes of the rows `Z`.
         Z : ndarray (G, rows, E)
             Their rows; overwritten.
         valid : ndarray (rows,)

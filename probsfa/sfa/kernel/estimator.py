@@ -41,7 +41,13 @@ from probsfa.metrics import timescale
 from probsfa.sfa._expand import split_into_folds, warn_of_overfitting
 from probsfa.sfa._shrinkage import labels_of_rows
 from probsfa.sfa.graph import GraphTransformer
-from probsfa.sfa.kernel.held_out import Held, HeldOutPath, held_out_path, splits_of_graph, splits_of_time
+from probsfa.sfa.kernel.held_out import (
+    HeldOutPath,
+    HeldOutSplit,
+    held_out_path,
+    splits_of_graph,
+    splits_of_time,
+)
 from probsfa.sfa.kernel.problem import (
     KernelColumns,
     KernelFunctions,
@@ -195,7 +201,7 @@ class _Prepared(NamedTuple):
     functions: KernelFunctions
     gram: FloatArray
     problem: KernelProblem
-    divisions: Iterable[Held]
+    divisions: Iterable[HeldOutSplit]
 
 
 @lists_in_lists_out
@@ -558,7 +564,7 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
         self.support_ = functions.support if functions.of_rows else None
         gram = functions.gram()
         check_positive_semidefinite(gram, self.kernel)
-        divisions: Iterable[Held] = ()
+        divisions: Iterable[HeldOutSplit] = ()
         if of_time:
             self.graph_ = None
             if hold_out:

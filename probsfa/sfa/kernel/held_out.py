@@ -19,7 +19,7 @@ from probsfa.linalg import RankError
 from probsfa.sfa._expand import held_out_delta, noise_delta
 from probsfa.sfa.kernel.problem import BorderDifferences, joined_moments, make_problem, of_functions, solve
 
-__all__ = ["Held", "HeldOutPath", "held_out_path", "splits_of_graph", "splits_of_time"]
+__all__ = ["HeldOutSplit", "HeldOutPath", "held_out_path", "splits_of_graph", "splits_of_time"]
 
 IntArray = NDArray[np.intp]
 
@@ -28,7 +28,7 @@ IntArray = NDArray[np.intp]
 _MAX_DELTA_RATIO = 1.02
 
 
-class Held(NamedTuple):
+class HeldOutSplit(NamedTuple):
     """One split of the rows into training and held-out rows.
 
     Attributes
@@ -76,7 +76,7 @@ class HeldOutPath(NamedTuple):
 
 def splits_of_time(
     parts: list[Moments], borders: BorderDifferences, folds: list[slice], support: NDArray[Any]
-) -> Iterator[Held]:
+) -> Iterator[HeldOutSplit]:
     """Yield the splits that hold out one fold each.
 
     Parameters
@@ -98,11 +98,11 @@ def splits_of_time(
         else:
             functions = np.arange(len(support))
         train = joined_moments(parts, borders, without=fold_index, functions=functions)
-        yield Held(train, of_functions(parts[fold_index], functions), functions)
+        yield HeldOutSplit(train, of_functions(parts[fold_index], functions), functions)
 
 
 def held_out_path(
-    divisions: Iterable[Held],
+    divisions: Iterable[HeldOutSplit],
     gram: FloatArray,
     n_components: int,
     regularizations: FloatArray,
@@ -112,7 +112,7 @@ def held_out_path(
 
     Parameters
     ----------
-    divisions : iterable of Held
+    divisions : iterable of HeldOutSplit
         Splits into training and held-out rows.
     gram : ndarray (m, m)
         Kernel between the support vectors.
@@ -161,7 +161,7 @@ def splits_of_graph(
     features: FloatArray,
     support: NDArray[Any],
     n_folds: int,
-) -> Iterator[Held]:
+) -> Iterator[HeldOutSplit]:
     """Yield splits that hold out every n-th vertex in the order of the labels, or of the rows without labels.
 
     Parameters
@@ -212,7 +212,7 @@ def splits_of_graph(
             graph_moments(part, features[np.ix_(rows, functions)])
             for part, rows in zip(graphs, (train_rows, test_rows), strict=True)
         )
-        yield Held(train, test, functions)
+        yield HeldOutSplit(train, test, functions)
 
 
 def _subgraph(

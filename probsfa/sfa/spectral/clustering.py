@@ -288,8 +288,8 @@ def scaled_eigenvectors(W: Any, count: int) -> tuple[FloatArray, FloatArray, int
     W : sparse array, ndarray or LowRankAffinity (n, n)
         Symmetric edge weights.
     count : int
-        Number of eigenvectors, the constant one first. A negative ``mu`` counts as zero, except for the -1 of
-        a bipartite graph, whose scale is the root of its absolute value.
+        Number of eigenvectors, the constant one first. A negative ``mu`` is treated as zero. The exception is
+        the eigenvalue -1 of a bipartite graph, for which the square root of the absolute value is used.
     """
     W = _with_self_loops_of_isolated(W)
     n = W.shape[0]

@@ -48,7 +48,7 @@ class Basis(NamedTuple):
     expansion : transformer or None
         As in :class:`probsfa.sfa.GraphSFA`.
     target : {"diagonal", "identity"}
-        Of shrinkage.
+        Target of the shrinkage.
     shrinkage : sequence of float or "auto"
         Intensities; "auto" is Ledoit and Wolf's.
     graph : TrainingGraph, str or callable
@@ -117,7 +117,7 @@ class Options(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The chosen combination.
+    """The selected combination.
 
     Attributes
     ----------
@@ -415,7 +415,7 @@ def folds_of_rows(n_folds: int, lengths: Sequence[int]) -> Folds:
     Parameters
     ----------
     n_folds : int
-        How many.
+        Number of folds.
     lengths : sequence of int
         Rows of every sequence.
     """
@@ -436,9 +436,9 @@ def folds_of_classes(
     Parameters
     ----------
     n_folds : int
-        How many.
+        Number of folds.
     classes : ndarray (N,)
-        From 0.
+        Class of every row, numbered from 0.
     lengths : sequence of int
         Rows of every sequence; whole sequences are held out if some sequences of every class remain.
     """

@@ -38,7 +38,7 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     pooling : float, default=0.0
         From 0, a separate covariance for each class, to 1, one pooled covariance.
     damping : float, default=0.01
-        From 0 to 1.
+        Share of the identity in the covariances, from 0 to 1.
     temperature : float, default=1.0
         Log-probabilities are divided by it and normalized. Above 1 it compensates for covariances that are
         too small, such as those of features of the training samples.

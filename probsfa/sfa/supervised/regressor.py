@@ -442,7 +442,7 @@ class TargetGraph:
     name : str
         Name of a graph from labels; "default" is the serial graph, or for few distinct labels the window.
     period : float or None
-        Of the targets.
+        Period of the targets.
     """
 
     name: str

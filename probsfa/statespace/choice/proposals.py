@@ -18,7 +18,7 @@ from probsfa.statespace.residual_structure import gain_for_a_cycle
 if TYPE_CHECKING:
     from probsfa.statespace.choice.search import Search
 
-__all__ = ["Proposals", "listed", "searched"]
+__all__ = ["Proposals", "propose_list", "propose_by_search"]
 
 #: Yields options one by one; each is fitted before the next one is requested.
 Proposals = Iterator[dict[str, Any]]
@@ -30,7 +30,7 @@ _MAX_FAILURES = 2
 _MIN_RELATIVE_GAIN = 0.5
 
 
-def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
+def propose_list(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
     """Propose all candidates of a list, small ones first, because larger ones start from them."""
 
     def size(options: dict[str, Any]) -> int:
@@ -40,12 +40,14 @@ def listed(candidates: list[dict[str, Any]]) -> Callable[["Search"], Proposals]:
     return lambda search: iter(sorted(candidates, key=size))
 
 
-def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search"], Proposals]:
+def propose_by_search(
+    max_factors: int, groups: list[list[dict[str, Any]]]
+) -> Callable[["Search"], Proposals]:
     """Propose numbers of factors, with white noise and with each kind of noise, then neighbours of the best.
 
     Parameters
     ----------
-    most : int
+    max_factors : int
         Maximum number of factors.
     groups : list of list of dict
         Options that are combined with the number of factors; within a group each replaces the previous one.
@@ -54,18 +56,18 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
 
     def proposals(search: "Search") -> Proposals:
         yield from search.always
-        if search.clock.budget < np.inf and {"n_components": most} not in search.tried:
-            yield {"n_components": most}  # a usable model in case time runs out early
-        yield from _numbers_upwards(search, most, {}, lambda k: k + max(k // 3, 1))
+        if search.clock.budget < np.inf and {"n_components": max_factors} not in search.tried:
+            yield {"n_components": max_factors}  # a usable model in case time runs out early
+        yield from _numbers_upwards(search, max_factors, {}, lambda k: k + max(k // 3, 1))
         yield from _numbers_between(search, {})
         for noise in kinds_of_noise:
             if search.has_fast_fits(noise):
-                yield from _numbers_upwards(search, most, noise, lambda k: max(2 * k, k + 1))
+                yield from _numbers_upwards(search, max_factors, noise, lambda k: max(2 * k, k + 1))
                 yield from _numbers_between(search, noise)
         best = None
         while search.best.options != best:
             best = search.best.options
-            for requested in _neighbours(search, best, most, groups):
+            for requested in _single_changes(search, best, max_factors, groups):
                 if requested not in search.tried:
                     yield requested
                 if search.best.options != best:
@@ -75,13 +77,13 @@ def searched(most: int, groups: list[list[dict[str, Any]]]) -> Callable[["Search
 
 
 def _numbers_upwards(
-    search: "Search", maximum: int, beside: Options, following: Callable[[int], int]
+    search: "Search", maximum: int, fixed_options: Options, next_number: Callable[[int], int]
 ) -> Proposals:
     """Propose numbers from zero up to ``maximum`` until one is clearly worse or two do not gain."""
     k, failures = 0, 0
     best: dict[str, Any] | None = None
     while failures < _MAX_FAILURES:
-        requested = {"n_components": k, **beside}
+        requested = {"n_components": k, **fixed_options}
         if requested not in search.tried:
             yield requested
         if best is None or search.bic_of(requested) < search.bic_of(best):
@@ -90,20 +92,20 @@ def _numbers_upwards(
             failures += _MAX_FAILURES if search.bic_of(best) < search.bic_of(requested) - MAX_EQUAL_BIC else 1
         if k == maximum:
             break
-        k = min(following(k), maximum)
+        k = min(next_number(k), maximum)
 
 
-def _numbers_between(search: "Search", beside: Options) -> Proposals:
+def _numbers_between(search: "Search", fixed_options: Options) -> Proposals:
     """Propose numbers of factors between those already tried, bisecting around the best one.
 
     The search ends if the adjacent numbers differ by at most a seventh.
     """
     while True:
-        alike = [each for each in search.tried if each == {**_number(each), **beside}]
-        k = min(alike, key=search.bic_of)["n_components"]
-        candidates = sorted(each["n_components"] for each in alike)
-        below = [each for each in candidates if each < k]
-        above = [each for each in candidates if each > k]
+        comparable = [tried for tried in search.tried if tried == {**_number(tried), **fixed_options}]
+        k = min(comparable, key=search.bic_of)["n_components"]
+        candidates = sorted(tried["n_components"] for tried in comparable)
+        below = [tried for tried in candidates if tried < k]
+        above = [tried for tried in candidates if tried > k]
         requested = None
         if above and above[0] - k > max(1, k // 7):
             requested = (k + above[0]) // 2
@@ -111,10 +113,10 @@ def _numbers_between(search: "Search", beside: Options) -> Proposals:
             requested = (k + below[-1] + 1) // 2
         if requested is None:
             return
-        yield {"n_components": requested, **beside}
+        yield {"n_components": requested, **fixed_options}
 
 
-def _neighbours(
+def _single_changes(
     search: "Search", best: dict[str, Any], maximum: int, groups: list[list[dict[str, Any]]]
 ) -> Proposals:
     """Propose the models that differ from the best one in one process.
@@ -129,22 +131,26 @@ def _neighbours(
         if 0 <= number <= maximum:
             yield {**best, "n_components": number}
     for group in sorted(groups, key=lambda group: "noise" in group[0]):
-        bare = {name: value for name, value in best.items() if all(name not in each for each in group)}
+        other_options = {
+            name: value
+            for name, value in best.items()
+            if all(name not in alternative for alternative in group)
+        }
         levels: list[Options] = [{}, *group]
-        has = {name: value for name, value in best.items() if name not in bare}
-        if has not in levels:
+        group_options = {name: value for name, value in best.items() if name not in other_options}
+        if group_options not in levels:
             continue
-        at = levels.index(has)
-        if any(not search.has_fast_fits(each) for each in group):
+        level = levels.index(group_options)
+        if any(not search.has_fast_fits(alternative) for alternative in group):
             continue
-        if at + 1 < len(levels) and _is_worth(search, best, levels[at + 1]):
+        if level + 1 < len(levels) and _is_worth(search, best, levels[level + 1]):
             for number in (k, k - 1):
                 if number >= 0:
-                    yield {**bare, "n_components": number, **levels[at + 1]}
-        if at > 0:
+                    yield {**other_options, "n_components": number, **levels[level + 1]}
+        if level > 0:
             for number in (k, k + 1):
                 if number <= maximum:
-                    yield {**bare, "n_components": number, **levels[at - 1]}
+                    yield {**other_options, "n_components": number, **levels[level - 1]}
 
 
 def _is_worth(search: "Search", best: dict[str, Any], options: Options) -> bool:

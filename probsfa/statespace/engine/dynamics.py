@@ -329,7 +329,7 @@ class Transition(NamedTuple):
         """
         size = self.matrix.n_states
         rows, columns = self._entries()
-        return packed[triangle(size).places[rows * size + columns]]
+        return packed[triangle(size).positions[rows * size + columns]]
 
     def terms_of_means(self, innovations: AnyArray, earlier: AnyArray) -> TransitionTerms:
         """Return terms of known states: ``innovations``, ``z' - A z``, and the earlier states ``z``."""

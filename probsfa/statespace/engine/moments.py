@@ -43,7 +43,7 @@ class PanelMoments(NamedTuple):
 
 
 class Filtering(NamedTuple):
-    """Distribution of each state given the rows up to its own.
+    """Filtered distributions: each state given its row and the rows before it.
 
     ``means`` (N, K), ``covariances`` (N, K, K) and ``log_likelihoods`` (N,): log density of each row given
     the rows before it; zero where nothing is observed.
@@ -55,11 +55,11 @@ class Filtering(NamedTuple):
 
 
 class PackedMoments(NamedTuple):
-    """Moments of the states given all rows that sums over rows use.
+    """Moments of the states given all rows, packed for sums over rows.
 
-    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), the
-    :meth:`.Transition.lag_terms` of the covariances of each state with the one before: of each process with
-    itself. Rows are along the last axis, so that sums over them are fast matrix products.
+    ``means`` (K, T); ``covariances`` (K (K + 1) / 2, T), upper triangles; ``lag_one`` (K, T), covariances of
+    successive states within each process, as :meth:`.Transition.lag_terms` packs them. Rows are along the
+    last axis, so that sums over rows are fast matrix products.
     """
 
     means: Array
@@ -106,23 +106,25 @@ class Statistics(NamedTuple):
 
 
 class Triangle(NamedTuple):
-    """Indices of an upper triangle's entries in a (K, K) matrix, and of the matrix's in the triangle.
+    """Indices that convert between symmetric (K, K) matrices and their upper triangles.
 
-    Sums over many symmetric matrices are half the work with triangles.
+    ``rows`` and ``columns`` are those of the entries of the triangle. ``positions`` (K * K,) are the
+    positions in the triangle of the entries of the flattened matrix. Sums over triangles need half of the
+    operations.
     """
 
     rows: IntArray
     columns: IntArray
-    places: IntArray
+    positions: IntArray
 
     @property
     def flat(self) -> IntArray:
-        """Indices of the triangle's entries in the flattened matrix."""
+        """Indices of the entries of the triangle in the flattened matrix."""
         return self.rows * int(self.columns[-1] + 1) + self.columns
 
     @property
     def diagonal(self) -> IntArray:
-        """Indices of the diagonal's entries in the triangle."""
+        """Indices of the diagonal entries in the triangle."""
         return np.flatnonzero(self.rows == self.columns).astype(np.int32)
 
 
@@ -132,10 +134,10 @@ def triangle(size: int) -> Triangle:
 
     Examples
     --------
-    >>> rows, columns, places = triangle(2)
+    >>> rows, columns, positions = triangle(2)
     >>> np.stack([rows, columns]).tolist()
     [[0, 0, 1], [0, 1, 1]]
-    >>> places.tolist()
+    >>> positions.tolist()
     [0, 1, 1, 2]
     """
     rows, columns = (index.astype(np.int32) for index in np.triu_indices(size))
@@ -165,4 +167,4 @@ def unpack(packed: Array, size: int) -> Array:
     array([[[1, 2],
             [2, 3]]])
     """
-    return packed[:, triangle(size).places].reshape(-1, size, size)
+    return packed[:, triangle(size).positions].reshape(-1, size, size)

@@ -46,7 +46,7 @@ def stationary(n_states: int, dtype: Any) -> Gaussian:
     return Gaussian(jnp.zeros(n_states, dtype), jnp.eye(n_states, dtype=dtype))
 
 
-class Rooted(NamedTuple):
+class SquareRootState(NamedTuple):
     """Distribution of a state: ``mean`` (K,), and ``root`` ``W`` (K, K) with covariance ``W W'``."""
 
     mean: Array
@@ -56,17 +56,17 @@ class Rooted(NamedTuple):
 class Updated(NamedTuple):
     """A state after a row, and the terms that it adds to the log-likelihood; see the module docstring."""
 
-    state: Rooted
+    state: SquareRootState
     log_det: Array
     distance: Array
 
 
 #: Updates a predicted state with the data of a row.
-Update = Callable[[Rooted, Any], Updated]
+Update = Callable[[SquareRootState, Any], Updated]
 
 
 class Filtered(NamedTuple):
-    """Distribution of each state given the rows up to its own.
+    """Filtered distributions: each state given its row and the rows before it.
 
     ``means`` (T, K); ``roots`` (T, K, K) with covariance ``W W'``; ``log_dets`` (T,) and ``distances``
     (T,), the two terms of the log-likelihood.
@@ -119,17 +119,17 @@ def _solve(triangular: Array, right: Array, *, transposed: bool = False) -> Arra
     return solved if right.ndim > 1 else solved[:, 0]
 
 
-def predict(state: Rooted, transition: Transition) -> Rooted:
+def predict(state: SquareRootState, transition: Transition) -> SquareRootState:
     """Predict the next state."""
     stack = jnp.concatenate([transition.move(state.root).T, transition.innovation_root().matrix()])
-    return Rooted(transition.move(state.mean), jnp.linalg.qr(stack, mode="r").T)
+    return SquareRootState(transition.move(state.mean), jnp.linalg.qr(stack, mode="r").T)
 
 
 def update_with_values(problem: Problem) -> tuple[Update, Any]:
     """Return the update for Gaussian observations, and the rows as its inputs."""
     loadings, offset = problem.loadings, problem.offset
 
-    def update(predicted: Rooted, row: tuple[Array, Array]) -> Updated:
+    def update(predicted: SquareRootState, row: tuple[Array, Array]) -> Updated:
         values, weights = row
         scale = jnp.where(weights > 0.0, jnp.sqrt(jnp.where(weights > 0.0, weights, 1.0)), 0.0)
         scale = scale / jnp.sqrt(problem.noise_variance)
@@ -143,20 +143,20 @@ def update_with_values(problem: Problem) -> tuple[Update, Any]:
     return update, (problem.values, problem.weights)
 
 
-def update_with_information(predicted: Rooted, row: Collapsed) -> Updated:
-    """Update with a row's contributions to precision and information; inaccurate for tiny noise."""
+def update_with_information(predicted: SquareRootState, row: Collapsed) -> Updated:
+    """Update with the precision and information of a row; inaccurate for tiny noise."""
     identity = jnp.eye(predicted.mean.shape[0], dtype=predicted.mean.dtype)
     root = predicted.root
     upper = jnp.linalg.cholesky(identity + root.T @ row.precision @ root, symmetrize_input=False).T
-    surprise = root.T @ (row.information - row.precision @ predicted.mean)
-    return _updated(predicted, upper, _solve(upper, surprise, transposed=True))
+    innovation = root.T @ (row.information - row.precision @ predicted.mean)
+    return _updated(predicted, upper, _solve(upper, innovation, transposed=True))
 
 
-def _updated(predicted: Rooted, triangular: Array, whitened: Array) -> Updated:
+def _updated(predicted: SquareRootState, triangular: Array, whitened: Array) -> Updated:
     root = _solve(triangular, predicted.root.T, transposed=True).T
     shift = _solve(triangular, whitened)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.abs(jnp.diag(triangular))))
-    return Updated(Rooted(predicted.mean + root @ whitened, root), log_det, shift @ shift)
+    return Updated(SquareRootState(predicted.mean + root @ whitened, root), log_det, shift @ shift)
 
 
 def filter_pass(
@@ -164,11 +164,11 @@ def filter_pass(
 ) -> tuple[Filtered, Gaussian]:
     """Run the forward pass from the state before the first row; return also the last state."""
 
-    def step(state: Rooted, row: tuple[Any, Transition]) -> tuple[Rooted, Filtered]:
+    def step(state: SquareRootState, row: tuple[Any, Transition]) -> tuple[SquareRootState, Filtered]:
         updated = update(predict(state, row[1]), row[0])
         return updated.state, Filtered(*updated.state, updated.log_det, updated.distance)
 
-    first = Rooted(before.mean, jnp.linalg.cholesky(before.covariance, symmetrize_input=False))
+    first = SquareRootState(before.mean, jnp.linalg.cholesky(before.covariance, symmetrize_input=False))
     last, filtered = jax.lax.scan(step, first, (rows, transitions))
     return filtered, Gaussian(last.mean, last.root @ last.root.T)
 
@@ -176,13 +176,13 @@ def filter_pass(
 def condition(root: Array, following: Transition) -> tuple[Array, Array]:
     """Return the gain ``G`` (K, K) of a state on the next, and a root ``X``, ``Cov(z | z') = X X'``.
 
-    ``X`` is a lower triangle, ``root`` the root of its filtered covariance, and ``following`` leads to the
-    next.
+    ``X`` is a lower triangle, ``root`` is the root of the filtered covariance of the state, and
+    ``following`` is the transition to the next state.
     """
     n_states = root.shape[0]
-    above = jnp.concatenate([following.innovation_root().matrix(), jnp.zeros_like(root)], axis=1)
-    below = jnp.concatenate([following.move(root).T, root.T], axis=1)
-    triangular = jnp.linalg.qr(jnp.concatenate([above, below]), mode="r")
+    upper_rows = jnp.concatenate([following.innovation_root().matrix(), jnp.zeros_like(root)], axis=1)
+    lower_rows = jnp.concatenate([following.move(root).T, root.T], axis=1)
+    triangular = jnp.linalg.qr(jnp.concatenate([upper_rows, lower_rows]), mode="r")
     gain = _solve(triangular[:n_states, :n_states], triangular[:n_states, n_states:]).T
     return gain, triangular[n_states:, n_states:].T
 
@@ -208,7 +208,7 @@ def smoother_pass(
 
 
 def draw_backwards(filtered: Filtered, following: Transition, normals: Array, after: Array) -> Array:
-    """Draw states backwards, each given the next one: (T, n_draws, K) from as many standard normals.
+    """Draw states (T, n_draws, K) backwards, each given the next one, from standard normals of this shape.
 
     ``after`` (n_draws, K) are the draws of the state after the last row. Roots of covariances have positive
     diagonals, so that all algorithms return the same draws for the same normals.
@@ -217,10 +217,10 @@ def draw_backwards(filtered: Filtered, following: Transition, normals: Array, af
     def step(later: Array, row: tuple[Array, Array, Transition, Array]) -> tuple[Array, Array]:
         filtered_mean, root, transition, normal = row
         gain, spread = condition(root, transition)
-        missed = later - transition.move(filtered_mean)
+        prediction_error = later - transition.move(filtered_mean)
         upper = spread.T
         upper = jnp.where(jnp.diag(upper) < 0.0, -1.0, 1.0)[:, None] * upper
-        draws = filtered_mean + missed @ gain.T + normal @ upper
+        draws = filtered_mean + prediction_error @ gain.T + normal @ upper
         return draws, draws
 
     rows = (filtered.means, filtered.roots, following, normals)

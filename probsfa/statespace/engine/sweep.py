@@ -67,17 +67,18 @@ def jax_strategy(n_rows: int, name: str | None, n_segments: int | None = None) -
         return Recursions()
     kind = Segmented if name == "segmented" else ParallelScan
     if n_segments is None:
-        usual = _SEGMENT_COUNTS if name == "segmented" else (_segments_at_once(n_rows),)
+        segment_counts = _SEGMENT_COUNTS if name == "segmented" else (_segments_at_once(n_rows),)
     else:
-        usual = (n_segments,)
-    shortest = 2 if name == "segmented" else 1
-    fitting = [s for s in usual if n_rows % s == 0 and n_rows // s >= shortest]
-    if not fitting:
+        segment_counts = (n_segments,)
+    min_rows = 2 if name == "segmented" else 1
+    valid_counts = [s for s in segment_counts if n_rows % s == 0 and n_rows // s >= min_rows]
+    if not valid_counts:
         raise ValueError(
-            f"strategy={name!r} requires {' or '.join(map(str, usual))} segments of equal length, with at "
-            f"least {shortest} rows each; there are {n_rows} rows. Set n_segments or chunk_rows."
+            f"strategy={name!r} requires {' or '.join(map(str, segment_counts))} segments of equal length, "
+            "with at "
+            f"least {min_rows} rows each; there are {n_rows} rows. Set n_segments or chunk_rows."
         )
-    return kind(fitting[0])
+    return kind(valid_counts[0])
 
 
 def sampling_strategy(n_rows: int, n_states: int) -> Strategy:
@@ -179,7 +180,7 @@ class _Pass:
         zeros = np.zeros((n_states, n_states))
         self.states = [Gaussian(*map(jnp.asarray, (zeros[0], np.eye(n_states))))]
         #: State after the last row: without variance, and not connected by a transition.
-        self.nothing = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
+        self.state_after_end = Gaussian(*map(jnp.asarray, (zeros[0], zeros)))
 
     def chunk(self, start: int) -> tuple[Rows, int]:
         """Return the rows of a chunk, and the index of the gap that follows them."""
@@ -196,7 +197,7 @@ class _Pass:
 
     def moments_backwards(self) -> Iterator[tuple[slice, RowMoments]]:
         """Yield the moments of the rows of each chunk without padding, the last chunk first."""
-        after, n = self.nothing, self.panel.n_rows
+        after, n = self.state_after_end, self.panel.n_rows
         for i, start in reversed(list(enumerate(self.starts))):
             arguments = (*self.chunk(start), self.states[i], after)
             moments = _moments_program(self.strategy, self.model, *arguments)
@@ -261,7 +262,7 @@ class Sweep:
         """Return sums of expected moments, with the log-likelihood."""
         with _settings():
             full = self._pass(params, panel)
-            value, after, totals = float(np.sum(full.filter())), full.nothing, None
+            value, after, totals = float(np.sum(full.filter())), full.state_after_end, None
             for i, start in reversed(list(enumerate(full.starts))):
                 arguments = (*full.chunk(start), full.states[i], after)
                 sums, steps, after = _sums_program(full.strategy, full.model, *arguments)

@@ -49,8 +49,8 @@ from probsfa.statespace.parameters import StateSpace
 # Retraction for rotations of the latent factors.
 #
 # Rotations ``C -> C Q`` with orthogonal ``Q`` of factors with nearly equal time scales hardly change the
-# likelihood, so that steps in these directions are long. A rotation is not a straight_step line in the
-# loadings. A straight_step step ``C + C A`` with antisymmetric ``A`` changes the explained variances to
+# likelihood, so that steps in these directions are long. A rotation is not a straight line in the
+# loadings. A straight step ``C + C A`` with antisymmetric ``A`` changes the explained variances to
 # second order in ``A``. At low noise, the likelihood then decreases by thousands of nats although a gain was
 # predicted. The rotation ``C A`` contained in a step ``S`` is therefore carried out exactly,
 #

@@ -91,7 +91,7 @@ class Transport(Protocol):
 
 
 class IdentityTransport:
-    """Identity transport, along a straight_step line."""
+    """Identity transport, along a straight line."""
 
     def __call__(self, change: FloatArray) -> FloatArray:
         """Return the same vector."""
@@ -103,7 +103,7 @@ class IdentityTransport:
 
 
 def straight_step(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
-    """Take a step along a straight_step line."""
+    """Take a step along a straight line."""
     return vector + step, IdentityTransport()
 
 
