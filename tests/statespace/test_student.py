@@ -205,7 +205,7 @@ def test_values_left_out_are_those_of_the_dense_definition(weighted):
         assert explained[row, column] == pytest.approx(c @ dense.covariances[row] @ c, rel=1e-7)
 
 
-@pytest.mark.parametrize("nu", [3.0, 6.0])
+@sparsely("nu", [3.0, 6.0])
 def test_degrees_of_freedom_by_value_are_not_too_high(nu):
     """Three latents of eight columns, where the maximum of the bound has 4.6 for 3 and 25 for 6."""
     series = make_slow_mixture(1500, 8, decay=[0.98, 0.9, 0.6], noise_variance=1e-9, random_state=0)
