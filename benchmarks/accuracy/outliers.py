@@ -31,7 +31,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import roc_auc_score
 
 from probsfa import ProbabilisticSFA
@@ -40,32 +39,7 @@ from probsfa.datasets import load_nyc_weather, make_slow_mixture
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-
-DECAY, NOISE = [0.98, 0.9, 0.6], 0.3
-
-
-def latent_error(found: np.ndarray, wanted: np.ndarray) -> float:
-    """Root mean square error after matching latents and signs."""
-    k = wanted.shape[1]
-    correlation = np.corrcoef(found.T, wanted.T)[:k, k:]
-    rows, columns = linear_sum_assignment(-np.abs(correlation))
-    signs = np.sign(correlation[rows, columns])
-    return float(np.sqrt(np.mean((found[:, rows] * signs - wanted[:, columns]) ** 2)))
-
-
-def fit(X: np.ndarray, k: int, robust: bool | str) -> tuple[ProbabilisticSFA, float]:
-    """A fitted model, and the seconds that it took."""
-    start = time.perf_counter()
-    model = ProbabilisticSFA(k, robust=robust).fit(X)
-    return model, time.perf_counter() - start
-
-
-def errors(model: ProbabilisticSFA, X: np.ndarray, series: object) -> tuple[float, float]:
-    """Errors of the signal, in standard deviations of the noise, and of the latents."""
-    latents = model.transform(X)
-    truth = series.offset + series.latents @ series.loadings.T
-    signal = model.mean_ + latents @ model.loadings_.T
-    return float(np.sqrt(np.mean((signal - truth) ** 2) / NOISE)), latent_error(latents, series.latents)
+from common.outlier_errors import DECAY, NOISE, errors, fit, latent_error
 
 
 def on_model_data(seeds: range) -> None:
@@ -206,22 +180,16 @@ def on_real_data(folder: Path) -> None:
 
 def main() -> None:
     """Run what is asked for."""
-    args = read_options(
-        __doc__,
-        data="etth1/",
-        seeds=20,
-        only={"choices": ["model", "tails", "memory", "rows", "real"]},
-    )
-    if args.only in (None, "model"):
-        on_model_data(range(args.seeds))
-    if args.only in (None, "tails"):
-        of_tails(range(args.seeds))
-    if args.only in (None, "memory"):
-        with_memory(range(args.seeds))
-    if args.only in (None, "rows"):
-        with_artefact_rows()
-    if args.only in (None, "real"):
-        on_real_data(args.data)
+    parts = ["model", "tails", "memory", "rows", "real"]
+    args = read_options(__doc__, data="etth1/", seeds=20, only={"choices": parts})
+    of_seeds = {"model": on_model_data, "tails": of_tails, "memory": with_memory}
+    for part in parts if args.only is None else [args.only]:
+        if part in of_seeds:
+            of_seeds[part](range(args.seeds))
+        elif part == "rows":
+            with_artefact_rows()
+        else:
+            on_real_data(args.data)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ which must be 1, and calls the eigenvalues those of W.)
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
@@ -29,68 +29,17 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from probsfa.extensions import Autoencoder, LinearAutoencoder, PrincipalCurve
-from probsfa.sfa import LaplacianEigenmaps, SpectralClustering
+from probsfa.sfa import LaplacianEigenmaps
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
+from common.digit_components import figures_5_to_9, residual
 from common.options import read_options
+from common.panels import Panel, draw
+from common.two_circles import figure_1
 
 REGULARIZATIONS = (1e-4, 1e-3, 1e-2, 1e-1)
 BANDWIDTHS = (4.0, 6.0, 10.0, 16.0, 40.0)
-
-
-class Panel(NamedTuple):
-    """A picture: its title and a function that draws it."""
-
-    title: str
-    draw: Any
-
-
-def circles(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return points on two circles in noise, which circle each is on, and its angle."""
-    circle = np.repeat([0, 1], n // 2)
-    angle = rng.uniform(0.0, 2 * np.pi, n)
-    radius = np.where(circle == 0, 10.0, 25.0) + 0.3 * rng.standard_normal(n)
-    return radius[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]), circle, angle
-
-
-def harmonic_share(values: np.ndarray, angle: np.ndarray) -> float:
-    """Largest part of the variance of values that a single harmonic of the angle explains."""
-    centred = values - values.mean()
-    shares = []
-    for order in range(1, 9):
-        waves = np.column_stack([np.cos(order * angle), np.sin(order * angle), np.ones_like(angle)])
-        rest = values - waves @ np.linalg.lstsq(waves, values, rcond=None)[0]
-        shares.append(1.0 - np.sum(rest**2) / np.sum(centred**2))
-    return float(max(shares))
-
-
-def figure_1() -> tuple[bool, list[Panel]]:
-    """Two circles: eigenvalues, clusters, and eigenvectors that are waves along each circle."""
-    X, circle, angle = circles(np.random.default_rng(0), 600)
-    options: dict[str, Any] = {"affinity": "rbf", "gamma": 1 / (2 * 3.0**2)}
-    model = LaplacianEigenmaps(19, **options).fit(X)
-    clusters = SpectralClustering(2, random_state=0, **options).fit_predict(X)
-    rand = adjusted_rand_score(circle, clusters)
-    # Each eigenvector lives on one of the circles, but for the first, which tells them apart.
-    shares = []
-    for y in model.embedding_[:, 1:6].T:
-        mine = circle == np.argmax([np.sum(y[circle == k] ** 2) for k in (0, 1)])
-        shares.append(harmonic_share(y[mine], angle[mine]))
-    eigenvalues = np.concatenate([[0.0], model.eigenvalues_])
-    print("figure 1: two circles, Gaussian weights, h = 3")
-    print("  first six eigenvalues     ", np.array2string(eigenvalues[:6], precision=5, suppress_small=True))
-    told = " ".join(f"{share:.3f}" for share in shares)
-    print(f"  adjusted Rand index of two clusters with the circles   {rand:.3f}")
-    print(f"  part of each of the next five eigenvectors that one harmonic of the angle explains   {told}")
-    panels = [
-        Panel("1: two circles", lambda ax: ax.scatter(*X.T, c=clusters, s=3, cmap="coolwarm")),
-        Panel("1: eigenvalues", lambda ax: ax.plot(eigenvalues, "k.")),
-        Panel(
-            "1: 2nd and 4th eigenvector", lambda ax: ax.plot(angle, model.embedding_[:, [0, 2]], ".", ms=2)
-        ),
-    ]
-    return bool(rand == 1.0 and eigenvalues[1] < 0.1 * eigenvalues[2] and min(shares) > 0.75), panels
 
 
 def figure_2(quick: bool) -> tuple[bool, list[Panel]]:
@@ -161,54 +110,6 @@ def figure_4() -> tuple[bool, list[Panel]]:
     return same > 0.95 and right > 0.95, panels
 
 
-def reconstructed(model: PCA, X: np.ndarray) -> np.ndarray:
-    """Return the projections of rows onto the principal subspace."""
-    return model.inverse_transform(model.transform(X))
-
-
-def residual(model: PCA, X: np.ndarray) -> float:
-    """Return the mean squared distance of rows from the principal subspace."""
-    return float(np.mean(np.sum((X - reconstructed(model, X)) ** 2, axis=1)))
-
-
-def figures_5_to_9() -> tuple[bool, list[Panel]]:
-    """Principal components: a line through a cloud; digits, eigenvalues, eigenvectors, reconstructions."""
-    rng = np.random.default_rng(0)
-    cloud = rng.standard_normal((200, 2)) @ np.array([[2.0, 1.2], [0.0, 0.6]])
-    line = PCA(1).fit(cloud)
-    covariance = np.linalg.eigvalsh(np.cov(cloud.T, bias=True))
-    left = residual(line, cloud)
-    print("figure 5: first principal component of a cloud")
-    print(f"  what it leaves, and the smaller eigenvalue (theorem 7)   {left:.6f}   {covariance[0]:.6f}")
-    X, _ = load_digits(return_X_y=True)
-    model = PCA(0.9).fit(X)
-    counts = (1, 2, 5, 10, 20, 40)
-    measured = [residual(PCA(m).fit(X), X) for m in counts]
-    eigenvalues = np.linalg.eigvalsh(np.cov(X.T, bias=True))[::-1]
-    risk = np.append(np.cumsum(eigenvalues[::-1])[::-1], 0.0)
-    print("figures 6 to 9: 1,797 digits of 64 pixels")
-    print("  components                     " + " ".join(f"{m:7d}" for m in counts))
-    print("  R(m) / R(0) by eigenvalues     " + " ".join(f"{risk[m] / risk[0]:7.4f}" for m in counts))
-    print("  R(m) / R(0) of reconstructions " + " ".join(f"{v / risk[0]:7.4f}" for v in measured))
-    print(f"  components that leave 10 %: {model.n_components_}")
-    exact = np.allclose(measured, [risk[m] for m in counts], rtol=1e-9)
-    parts = [model.mean_, *model.components_[:5]]
-    mosaic = np.hstack([((part - part.min()) / np.ptp(part)).reshape(8, 8) for part in parts])
-    pairs = np.vstack([np.hstack([row.reshape(8, 8) for row in X[:6]]),
-                       np.hstack([row.reshape(8, 8) for row in reconstructed(model, X[:6])])])  # fmt: skip
-    scale = 2 * np.abs(cloud).max() * line.components_[0]
-    panels = [
-        Panel(
-            "5: first principal component",
-            lambda ax: (ax.plot(*cloud.T, ".", ms=3), ax.axline(line.mean_, line.mean_ + scale, color="red")),
-        ),
-        Panel("7: eigenvalues of digits", lambda ax: ax.plot(eigenvalues, "k.-", ms=3)),
-        Panel("8: mean and eigenvectors", lambda ax: ax.imshow(mosaic, cmap="gray")),
-        Panel("6, 9: digits, reconstructed", lambda ax: ax.imshow(pairs, cmap="gray_r")),
-    ]
-    return bool(exact and abs(left - covariance[0]) < 1e-9 and np.all(np.diff(measured) < 0)), panels
-
-
 def figure_10(quick: bool) -> tuple[bool, list[Panel]]:
     """Principal curves by the weight of their smoothness; autoencoders beside them."""
     rng = np.random.default_rng(0)
@@ -265,23 +166,6 @@ def main() -> int:
     holds = all(result for result, _ in results)
     print("all that the notes say holds:", holds)
     return 0 if holds else 1
-
-
-def draw(panels: list[Panel], path: str) -> None:
-    """Write the picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(3, -(-len(panels) // 3), figsize=(13, 8), layout="constrained")
-    for ax in axes.ravel():
-        ax.set_axis_off()
-    for ax, panel in zip(axes.ravel(), panels, strict=False):
-        ax.set_axis_on()
-        panel.draw(ax)
-        ax.set(title=panel.title, xticks=[], yticks=[])
-    figure.savefig(path, dpi=100)
 
 
 if __name__ == "__main__":
