@@ -53,7 +53,7 @@ _MIN_ROWS_PER_FACTOR = 48
 _OVERHEAD_PRODUCTS = 400
 # Minimum number of observed values for each free parameter; with fewer, a further factor increases the
 # estimation error by more than it explains.
-_MIN_VALUES_PER_PARAMETER = 6.0
+_MIN_VALUES_PER_PARAMETER = 5.0
 # If there are too many rows for a fit: number of segments, minimum number of rows of a segment, and minimum
 # number of observed values of each column in all segments (or a quarter of its share, if that is less).
 N_SEGMENTS, _MIN_SEGMENT_ROWS = 8, 24

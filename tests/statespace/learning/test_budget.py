@@ -37,9 +37,9 @@ def test_few_values_carry_few_factors():
 
 
 @pytest.mark.parametrize("n_rows", [40, 55, 75])
-def test_there_are_six_observed_values_for_each_parameter(n_rows):
+def test_there_are_five_observed_values_for_each_parameter(n_rows):
     """Of a decay and 18 loadings for each factor, and a mean and a noise variance for each column."""
-    affordable = [k for k in range(1, 19) if 6 * (k * (1 + 18) + 2 * 18) <= 18 * n_rows]
+    affordable = [k for k in range(1, 19) if 5 * (k * (1 + 18) + 2 * 18) <= 18 * n_rows]
     assert size_of(n_rows, 18) == max(affordable)
 
 
