@@ -143,7 +143,8 @@ def page_of(folder: Path) -> str:
         if name != section:
             section = name
             parts.append(f"## {header.get('title', name)}")
-        facts = [header.get("date"), header.get("commit"), header.get("machine")]
+        commit = f"commit {header['commit']}" if "commit" in header else None
+        facts = [header.get("date"), commit, header.get("machine")]
         if "command" in header:
             parts.append(", ".join([f"`{header['command']}`", *filter(None, facts)]) + ".")
         parts.append(text)
@@ -159,7 +160,7 @@ def write_pages() -> None:
 def _commit() -> str | None:
     command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     done = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=False)
-    return f"commit {done.stdout.strip()}" if done.returncode == 0 else None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _machine() -> str:
