@@ -4,10 +4,11 @@ Parameters are drawn from the priors, a series from the model, 20 % of its value
 fitted to the rest by the public estimator. If model and sampler are correct, the rank of each true parameter
 among its posterior draws is uniform, and so is that of each true factor at each time step; 90 % intervals
 then cover 90 % of them. Truth and draws are converted to one canonical form: the slower factor first, its
-largest loading positive, the phase of a cycle zero in the column of its largest loading. T = 60; two AR(1)
-factors of four columns, or one factor of three columns with AR(1) noise or a cycle. If the effective sample
-size of two chains of 200 draws is below 99, more draws are computed, at most twenty times 200. Draws equal to
-the truth (a loading that the canonical form makes zero) count as smaller or larger at random.
+largest loading positive, the phase of a cycle zero in the column of its largest loading. T = 40; two AR(1)
+factors of four columns, or one factor of three columns with AR(1) noise or a cycle. Ranks are those among 49
+draws spread over all chains. While the effective sample size of the chains is below 49, two more chains are
+sampled, up to ten times the first number of draws. Draws equal to the truth (a loading that the canonical
+form makes zero) count as smaller or larger at random.
 
     python benchmarks/accuracy/bayes_calibration.py [--model ar1] [--replicates 200] [--figure ranks.png]
 """
@@ -38,9 +39,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 
-T = 60
-BINS, KEPT = 10, 99  # ranks from 0 to 99, ten to a bin
-LONGEST = 20  # most times that chains are made longer
+T = 40
+BINS, KEPT = 10, 49  # ranks from 0 to 49, five to a bin
+MOST = 10  # most draws, in numbers of draws of the first chains
 
 
 class Model(NamedTuple):
@@ -133,8 +134,9 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
     whole, latents = simulate(truth.state_space, T, rng)
     X = np.where(rng.random(whole.shape) < 0.2, np.nan, whole)
     true, true_latents = canonical(truth, latents[:, truth.shared_states])
-    # Ranks among draws that depend on each other are too often extreme: such chains are run longer.
-    times = 1
+    # Ranks among draws that depend on each other are too often extreme: more chains are sampled, with numbers
+    # of draws in proportion to what is missing, because the effective sizes of chains add up.
+    fits, size, effective = [], n_draws, 0.0
     while True:
         fitted = BayesianSFA(
             model.n_components,
@@ -142,30 +144,35 @@ def rank(name: str, n_draws: int, seed: int) -> tuple[list[int], float, int]:
             rhythms=model.n_cycles,
             standardize=False,
             n_warmup=200,
-            n_draws=times * n_draws,
+            n_draws=size,
             n_chains=2,
+            chain_method="sequential",
             verbose=False,
-            random_state=seed,
+            random_state=1000 * len(fits) + seed,
         ).fit(X)
-        effective = min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values())
-        if effective >= KEPT or times == LONGEST:
+        fits.append(fitted)
+        effective += min(float(np.nanmin(x, initial=np.inf)) for x in fitted.diagnostics_["ess"].values())
+        drawn = sum(one.n_draws for one in fits)
+        if effective >= KEPT or drawn >= MOST * n_draws:
             break
-        # A fifth more than in proportion: a run twice as long has a somewhat other effective size.
-        times = min(LONGEST, int(np.ceil(1.2 * times * KEPT / effective)))
+        # A fifth more than in proportion: the effective sizes of chains differ.
+        size = min(MOST * n_draws - drawn, int(np.ceil(1.2 * drawn * (KEPT / effective - 1.0))))
     panel, below_latents = make_panel(Sequences(X, (T,))), 0.0
     below, equal = np.zeros(len(true)), np.zeros(len(true), np.int64)
-    chains, n = fitted.draws_.decay.shape[:2]
-    for i in np.linspace(0, chains * n - 1, KEPT).round().astype(int):
-        [params] = parameters_of_draw(fitted.draws_, *divmod(int(i), n), 1)
+    places = [(one, *place) for one in fits for place in np.ndindex(2, one.n_draws)]
+    for i in np.linspace(0, len(places) - 1, KEPT).round().astype(int):
+        one, chain, draw = places[i]
+        [params] = parameters_of_draw(one.draws_, chain, draw, 1)
         path = draw_latents(params.state_space, panel, 1, rng)[0][:, params.shared_states]
-        one, path = canonical(params, path)
-        below += one < true
-        equal += one == true
+        own, path = canonical(params, path)
+        below += own < true
+        equal += own == true
         below_latents = below_latents + (path < true_latents)
-    # Ranks of 5 to 94 of the 100 that are possible.
-    inside = float(np.mean((below_latents >= 5) & (below_latents < 95)))
+    # The 5 % of 50 ranks at each end are two and a half ranks; the third counts as half.
+    inside = float(np.mean(np.clip(np.minimum(below_latents, KEPT - below_latents) - 1.5, 0.0, 1.0)))
     below += rng.integers(equal + 1)
-    return below.astype(int).tolist(), inside, int(fitted.diagnostics_["divergences"])
+    divergences = sum(int(one.diagnostics_["divergences"]) for one in fits)
+    return below.astype(int).tolist(), inside, divergences
 
 
 def ranks_of(
@@ -214,7 +221,7 @@ def main() -> None:
         __doc__,
         model={"choices": MODELS, "default": "factors"},
         replicates=200,
-        draws=(200, "draws of each of two chains"),
+        draws=(300, "draws of each of the first two chains"),
         processes=2,
         seed=0,
         figure={"type": Path, "help": "where to draw the histograms"},
