@@ -106,6 +106,11 @@ class Panel(NamedTuple):
         """Whether all rows are one unit of time apart."""
         return bool(np.all(self.gaps == 1.0))
 
+    @property
+    def n_steps(self) -> float:
+        """Total time of all sequences, in which the first row of each counts as one unit."""
+        return float(np.sum(np.append(self.gaps, 1.0)[self.gap_index[: self.n_rows]]))
+
     def weighted(self, weights: FloatArray) -> "Panel":
         """Return the same observations with other weights, shape (T, D); zero where missing.
 

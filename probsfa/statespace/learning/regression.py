@@ -498,7 +498,9 @@ def standard_errors_with(
     of_coefficients = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
     errors["exog_coef_"] = of_coefficients * scale[:, None] / design.unit
     others = {"exog_coef_": regression.coefficients}
-    return StandardErrors.of(fitted.params, fitted.time_unit, errors, others)
+    made = StandardErrors.of(fitted.params, fitted.time_unit, errors, others)
+    made.n_steps = panel.n_steps
+    return made
 
 
 def _score(

@@ -1,0 +1,96 @@
+"""Confidence intervals of AR(1) factors in series that span few time scales.
+
+Maximum likelihood estimates of such factors are biased, in part because the mean is estimated from the same
+rows. With ``n`` time steps, the expected error of a decay is ``-(1 + 3 a) / n`` (Marriott & Pope 1954,
+Biometrika 41:390). That of the squared loadings, relative to them, is minus the variance of the mean of the
+factor, ``(1 + a) / ((1 - a) n)``. Both errors make the standard error of the offset too small. Intervals are
+therefore centred at corrected estimates.
+
+The standard error of a time scale increases with the time scale. ``timescale ** -0.5`` has a nearly constant
+standard error; intervals of time scales are symmetric on this scale. Standard errors are themselves
+uncertain: quantiles are those of Student's t-distribution with ``n / timescale`` degrees of freedom, for
+the corrected time scale. Several factors contribute to an offset; its degrees of freedom are those of
+Satterthwaite (1946, Biometrics Bulletin 2:110).
+"""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+from scipy.stats import t as student
+
+from probsfa._times import timescales_from_decay
+from probsfa._typing import FloatArray
+
+__all__ = ["ShortSeries"]
+
+# Largest correction of the logarithm of a time scale and of loadings, and fewest degrees of freedom: beyond
+# them the corrections, which are the first terms of expansions, are not accurate.
+_MOST_SLOWER, _MOST_LARGER, _FEWEST = 1.0, 0.5, 2.0
+
+Limits = tuple[FloatArray, FloatArray]
+
+
+class ShortSeries(NamedTuple):
+    """Corrections of the parameters of AR(1) factors.
+
+    Attributes
+    ----------
+    slower : ndarray of shape (K,)
+        Increase of the logarithm of the time scale.
+    larger : ndarray of shape (K,)
+        Relative increase of loadings.
+    variance_of_mean : ndarray of shape (K,)
+        Variance of the mean of the factor over all rows, without corrections.
+    degrees : ndarray of shape (K,)
+        Degrees of freedom.
+    """
+
+    slower: FloatArray
+    larger: FloatArray
+    variance_of_mean: FloatArray
+    degrees: FloatArray
+
+    @classmethod
+    def of(cls, decay: FloatArray, error: FloatArray, n_steps: float) -> Self:
+        """Return corrections for decays (K,) with these standard errors, and a number of time steps.
+
+        There are none for decays that are not estimated, or not positive.
+        """
+        timescale = timescales_from_decay(decay)
+        estimated = (decay > 0.0) & np.isfinite(error) & np.isfinite(timescale)
+        a, timescale = np.where(estimated, decay, 0.5), np.where(estimated, timescale, 1.0)
+        variance = (1.0 + a) / ((1.0 - a) * n_steps)
+        slower = np.minimum((1.0 + 3.0 * a) * timescale / (a * n_steps), _MOST_SLOWER)
+        return cls(
+            np.where(estimated, slower, 0.0),
+            np.where(estimated, np.minimum(0.5 * variance, _MOST_LARGER), 0.0),
+            np.where(estimated, variance, 0.0),
+            np.where(estimated, np.maximum(n_steps / timescale * np.exp(-slower), _FEWEST), np.inf),
+        )
+
+    def timescales(self, estimate: FloatArray, error: FloatArray, level: float) -> Limits:
+        """Return limits of time scales (K,); the upper ones may be infinite."""
+        root = np.exp(-0.5 * self.slower) / np.sqrt(estimate)
+        reach = self._quantile(level) * 0.5 * root * error / estimate * np.exp(0.5 * self.slower)
+        with np.errstate(divide="ignore"):
+            return (root + reach) ** -2.0, np.maximum(root - reach, 0.0) ** -2.0
+
+    def loadings(self, estimate: FloatArray, error: FloatArray, level: float) -> Limits:
+        """Return limits of loadings (D, K) of the AR(1) factors."""
+        factor = 1.0 + self.larger
+        reach = self._quantile(level) * factor * error
+        return factor * estimate - reach, factor * estimate + reach
+
+    def offset(self, estimate: FloatArray, error: FloatArray, loadings: FloatArray, level: float) -> Limits:
+        """Return limits of offsets (D,), from the loadings (D, K) of the AR(1) factors."""
+        before = loadings**2 * self.variance_of_mean
+        after = before * np.exp(self.slower) * (1.0 + self.larger) ** 2
+        variance = error**2 + np.sum(after - before, axis=1)
+        uncertain = np.sum(after**2 / self.degrees, axis=1)
+        with np.errstate(divide="ignore"):
+            degrees = np.maximum(variance**2 / uncertain, _FEWEST)
+        reach = student.ppf(0.5 + 0.5 * level, degrees) * np.sqrt(variance)
+        return estimate - reach, estimate + reach
+
+    def _quantile(self, level: float) -> FloatArray:
+        return np.asarray(student.ppf(0.5 + 0.5 * level, self.degrees))
