@@ -28,7 +28,8 @@ from probsfa.graphs._rows import check_rows
 __all__ = ["CentredRows", "MomentStream", "Moments", "block_rows", "rounding_variance", "temporal_moments"]
 
 _BLOCK_SIZE = 2**17  # 1 MiB of float64: with the differences, about the cache of a core
-_BLOCK_ROWS = (256, 8192)  # smaller blocks slow down the matrix product, larger ones gain nothing
+# With fewer rows, adding the products of blocks takes a third of the time; larger blocks gain nothing.
+_BLOCK_ROWS = (1024, 8192)
 _CONSTANT_ULPS = 4  # a column that varies by less than this many units in the last place counts as constant
 
 

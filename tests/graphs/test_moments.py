@@ -185,4 +185,4 @@ def test_no_copy_of_the_input_is_made(rng):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < X.nbytes / 2
-    assert block_rows(8) == 8192 and block_rows(10_000) == 256 and block_rows(0) == 8192
+    assert block_rows(8) == 8192 and block_rows(10_000) == 1024 and block_rows(0) == 8192
