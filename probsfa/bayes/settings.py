@@ -16,9 +16,9 @@ from probsfa.statespace.learning.options import (
     as_noise,
     check_variances,
     is_number,
+    words_of,
 )
 from probsfa.statespace.noise import STRUCTURES
-from probsfa.statespace.processes.options import words_of
 
 # Limit of the cost of a gradient for n_components=None; a sampler computes a hundred thousand gradients,
 # variational inference a few thousand.

@@ -17,7 +17,6 @@ from probsfa._times import TimeAxis, describe_index
 from probsfa._typing import Seed
 from probsfa._validation import Sequences, check_sequences
 from probsfa.statespace import persistence, streaming
-from probsfa.statespace.attributes import QUANTITIES, fitted_attributes
 from probsfa.statespace.columns import counts_sentence
 from probsfa.statespace.covariates import Regression, check_identified, names_of, with_exog
 from probsfa.statespace.default_model import fit_default_model
@@ -34,7 +33,7 @@ from probsfa.statespace.mapped import MappedModel, mapped
 from probsfa.statespace.methods import StateSpaceMethods
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.noise_free import fit_noise_free
-from probsfa.statespace.parameters import StateSpace, make_parameters
+from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attributes, make_parameters
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.student_model import model_of, with_noise
 from probsfa.statespace.timeline import refuse_uneven

@@ -12,7 +12,6 @@ from probsfa._times import TimeAxis
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks
-from probsfa.statespace.attributes import QUANTITIES
 from probsfa.statespace.calibration import distance_to_observed
 from probsfa.statespace.columns import listed, resolution_variance
 from probsfa.statespace.diagnostics import (
@@ -70,7 +69,7 @@ from probsfa.statespace.leave_one_out import (
 )
 from probsfa.statespace.news import News, read_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
-from probsfa.statespace.parameters import StateSpace
+from probsfa.statespace.parameters import QUANTITIES, StateSpace
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
 from probsfa.statespace.smooth_alternatives import better_as_smooth
 from probsfa.statespace.student import Inferred

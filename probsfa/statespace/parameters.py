@@ -25,7 +25,7 @@ with one loading each (:attr:`StateSpace.state_space`).
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import FrozenInstanceError
 from functools import cache, cached_property
 from typing import Any, Self
@@ -33,11 +33,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import canonical_signs
+from probsfa.statespace.noise import TAILS
+from probsfa.statespace.noise.gaussian import OF_AR1_NOISE, OF_WHITE_NOISE
 from probsfa.statespace.processes import KINDS, Process
+from probsfa.statespace.processes.ar1 import OF_AR1
 from probsfa.statespace.processes.matern import Matern32, Matern52
 from probsfa.statespace.processes.rhythm import Rhythm
+from probsfa.statespace.quantities import Quantity
 
 _EMPTY: FloatArray = np.zeros(0)
 _EMPTY.flags.writeable = False
@@ -713,3 +718,54 @@ def chosen_processes(params: StateSpace, chosen: Mapping[type[Process], NDArray[
         processes.append(one.chosen(index))
         parts.append(params.loadings_of(one)[:, index].reshape(params.n_features, -1))
     return params.replace(loadings=np.hstack(parts), processes=tuple(processes))
+
+
+# ------------------------------------------------------------------------------------ fitted attributes
+
+_COEFFICIENTS = Quantity("exog_coef_", "coefficient", "data", ("column", "covariate"), "linear")
+_MEAN = Quantity("mean_", "mean", "data", ("column",), "linear", "offset")
+_LOADINGS = Quantity("loadings_", "loading", "data", ("column", "state"), "linear")
+
+
+def _by_attribute(*groups: Iterable[Quantity]) -> Mapping[str, Quantity]:
+    return {one.attribute: one for group in groups for one in group}
+
+
+#: Quantities of all models by attribute.
+QUANTITIES: Mapping[str, Quantity] = _by_attribute(
+    (_COEFFICIENTS,),
+    OF_AR1,
+    *(kind.quantities for kind in KINDS),
+    OF_AR1_NOISE,
+    *(tails.quantities for tails in TAILS.values()),
+    (_MEAN,),
+    OF_WHITE_NOISE,
+    (_LOADINGS,),
+)
+
+
+def fitted_attributes(params: StateSpace, time_unit: float) -> dict[str, Any]:
+    """Return the fitted attributes of the processes, the columns and the noise that a model has.
+
+    Parameters
+    ----------
+    params : StateSpace
+        Parameters in data units.
+    time_unit : float
+        Unit of time of the decays.
+    """
+    found = {
+        "decay_": params.decay,
+        "timescales_": timescales_from_decay(params.decay, time_unit),
+        "loadings_": params.loadings,
+        "noise_variance_": params.noise_variance,
+        "mean_": params.offset,
+    }
+    for one in params.processes:
+        values = one.attributes(params.loadings_of(one), time_unit)
+        found |= {each.attribute: value for each, value in zip(one.quantities, values, strict=True)}
+    if params.has_ar1_noise:
+        timescales = timescales_from_decay(params.memory_decay, time_unit)
+        values = params.memory_decay, timescales, params.memory_scale, params.memory_share
+        found |= {each.attribute: value for each, value in zip(OF_AR1_NOISE, values, strict=True)}
+    return found

@@ -1,7 +1,7 @@
 """Names, units and interval scales of the fitted attributes of estimators.
 
 Each kind of process and of noise has a tuple of :class:`Quantity`, from which attributes, standard errors and
-the table of `summary` are made (:mod:`probsfa.statespace.attributes`).
+the table of `summary` are made (:mod:`probsfa.statespace.parameters`).
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from probsfa._times import duration_text
 from probsfa._typing import FloatArray
-from probsfa.statespace.attributes import QUANTITIES
+from probsfa.statespace.parameters import QUANTITIES
 from probsfa.statespace.quantities import Quantity
 
 __all__ = ["ParameterErrors", "Summary", "summarize"]

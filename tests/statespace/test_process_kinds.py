@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from probsfa.statespace.attributes import QUANTITIES
+from probsfa.statespace.learning.options import ProcessOptions
 from probsfa.statespace.noise import TAILS
+from probsfa.statespace.parameters import QUANTITIES
 from probsfa.statespace.processes import KINDS, Process
 from probsfa.statespace.processes.matern import Matern32, Matern52
-from probsfa.statespace.processes.options import ProcessOptions
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from probsfa.statespace.quantities import INTERVALS, Quantity

@@ -17,7 +17,6 @@ from scipy.special import ndtri
 from probsfa._times import timescales_from_decay
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import check_option
-from probsfa.statespace.attributes import QUANTITIES, fitted_attributes
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
@@ -31,7 +30,7 @@ from probsfa.statespace.learning.options import is_number
 from probsfa.statespace.learning.short_series import ShortSeries
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
-from probsfa.statespace.parameters import StateSpace
+from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attributes
 from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
 from probsfa.statespace.quantities import INTERVALS
 

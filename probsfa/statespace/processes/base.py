@@ -100,7 +100,7 @@ class Process(ABC):
     ----------
     option : str
         Option of the estimators that requests processes of this kind: by their number, if `counted`; by a
-        list of their `times`, such as "periods"; or one process by `word` (:mod:`.options`).
+        list of their `times`, such as "periods"; or one process by `word`.
     counted : bool
         Whether a number of processes is a value of the option.
     times : str
