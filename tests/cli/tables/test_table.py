@@ -127,6 +127,14 @@ def test_delimiter_is_not_inferred_from_quoted_text():
     assert table_of('"a;b;c",x\n"1;2;3",5\n"1;2;3",6\n').delimiter == ","
 
 
+def test_the_header_may_have_no_name_for_the_first_column():
+    assert table_of("x, m;z\nr1;1,5;2\nr2;2,5;3\n").delimiter == ";"
+
+
+def test_a_delimiter_splits_nearly_all_lines():
+    assert table_of("name;unit,x\na,1\nb,2\nc,3\nd;e,4\n").delimiter == ","
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 @pytest.mark.parametrize("rows", [1, 2, 30])
 @pytest.mark.parametrize("header", [["t", "a"], ["a", "b", "c"], []])
