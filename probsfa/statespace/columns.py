@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.noise.gaussian import LEAST_NOISE
+from probsfa.statespace.noise.gaussian import MIN_NOISE
 
 __all__ = [
     "ColumnMoments",
@@ -160,7 +160,7 @@ def resolution_variance(sequences: Sequences) -> FloatArray:
             continue
         steps = np.diff(np.unique(observed))
         # Smaller steps imply less than the smallest noise variance allowed.
-        steps = steps[steps**2 > 12.0 * LEAST_NOISE * np.var(observed)]
+        steps = steps[steps**2 > 12.0 * MIN_NOISE * np.var(observed)]
         errors = observed[1:-1] - 0.5 * (observed[:-2] + observed[2:])
         if steps.size:
             # The result is at most this fraction of the noise variance that explains the error of linear

@@ -48,29 +48,29 @@ from probsfa.statespace.residual_structure import gain_for_a_cycle, power_of_a_c
 __all__ = ["default_candidates", "fit_default_model"]
 
 # Maximum number of factors of the smaller candidate with AR(1) noise.
-_FEW = 4
+_MAX_FEW_FACTORS = 4
 # Share of the observed values that is hidden, and length of hidden blocks if few values are missing.
-_HIDDEN, _BLOCK = 0.1, 24
+_HIDDEN_SHARE, _BLOCK_ROWS = 0.1, 24
 # Minimum number of hidden values for the comparison, and maximum number of draws to reach it.
-_ENOUGH, _MOST_DRAWS = 200, 5
+_MIN_HIDDEN, _MAX_DRAWS = 200, 5
 # Minimum number of observed values for a comparison, and of the column with most: 30 % of these are hidden.
-_FEWEST_VALUES, _FEWEST_OF_A_COLUMN = 20, 4
+_MIN_VALUES, _MIN_VALUES_OF_COLUMN = 20, 4
 # Expected gain in nats per free parameter, and minimum gain, below which a fit ends. The log-likelihood at
 # the maximum exceeds that of the true parameters by half a nat per parameter; smaller errors change imputed
 # values by less than candidates differ.
-_WORTH, _LEAST_GAIN = 0.03, 0.5
+_TOL_PER_PARAMETER, _MIN_TOL = 0.03, 0.5
 # Number of candidates with factors. The comparison uses so many rows that fits of all of them cost about as
 # much as the fit to all rows.
-_FITS = 3
+_N_FITS = 3
 # If a comparison has more rows than the second number, a candidate is fitted to segments. A posterior over
 # them takes a tenth of the maximum number of products, but they have at least that number of rows.
 _COMPARED_FITS, _FEWEST_ROWS = 10, 4000
 # Maximum number of likelihood evaluations of a candidate in the comparison.
-_MOST_EVALUATIONS = 40
+_MAX_EVALUATIONS = 40
 # Maximum number of stochastic cycles, as in `select_model`, and of cycles that do not help.
-_MOST_CYCLES, _FAILURES = 3, 2
+_MAX_CYCLES, _MAX_FAILURES = 3, 2
 # Upper limit of the score of a hidden value, in standard deviations, in the test for outliers.
-_LARGEST_SCORE = 6.0
+_MAX_SCORE = 6.0
 
 #: Function that fits a model of given options and size to sequences, with optional initial parameters.
 Fit = Callable[[Sequences, FitOptions, Size, StateSpace | None], LinearGaussianModel]
@@ -101,7 +101,7 @@ class _Candidate(NamedTuple):
         """Return the options of the fit to all values."""
         of_a_column = self.size.n_components + 2 * self.n_cycles + (4 if self.noise == "ar1" else 2)
         n_parameters = self.size.n_components + 2 * self.n_cycles + of_a_column * n_features
-        tol = max(_LEAST_GAIN, _WORTH * n_parameters) if options.tol == "auto" else options.tol
+        tol = max(_MIN_TOL, _TOL_PER_PARAMETER * n_parameters) if options.tol == "auto" else options.tol
         processes = options.processes
         if self.n_cycles:
             processes = processes.replace(rhythms=self.n_cycles)
@@ -121,8 +121,8 @@ class _Candidate(NamedTuple):
 
     def compared(self, options: FitOptions, n_features: int) -> FitOptions:
         """Return the options of the fit in the comparison."""
-        asked = self.asked(options, n_features)
-        return replace(asked, max_iter=min(asked.max_iter, _MOST_EVALUATIONS))
+        requested = self.asked(options, n_features)
+        return replace(requested, max_iter=min(requested.max_iter, _MAX_EVALUATIONS))
 
 
 def fit_default_model(
@@ -148,12 +148,14 @@ def fit_default_model(
         The fitted model. Its status reports the mean score of each candidate (see :func:`.crps`), in standard
         deviations. Its prediction intervals are calibrated by the hidden values (:mod:`.calibration`).
     """
-    found, compared = _without_outliers(data, options, fit) if without_outliers else (None, None)
-    if found is None:
+    without_outliers_result, compared = (
+        _without_outliers(data, options, fit) if without_outliers else (None, None)
+    )
+    if without_outliers_result is None:
         return _fit_best(data, options, fit, compared)
-    rest, spread = found
-    model = OutlierModel.of(_fit_best(InMemory(rest), options, fit).fitted, spread)
-    n_outliers = int(np.count_nonzero(data.sequences.mask & ~rest.mask))
+    remaining, spread = without_outliers_result
+    model = OutlierModel.of(_fit_best(InMemory(remaining), options, fit).fitted, spread)
+    n_outliers = int(np.count_nonzero(data.sequences.mask & ~remaining.mask))
     number = f"{n_outliers:,} value{'s are' if n_outliers > 1 else ' is'}"
     sentence = (
         f"{number} left out as outliers, far from adjacent values and from predictions. outlier_scores(X) "
@@ -178,22 +180,24 @@ def _without_outliers(
         return None, None
     compared = candidates[-1].compared(options, data.sequences.n_features)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
-    far = far_from_neighbours(rows, spread)
+    is_far = far_from_neighbours(rows, spread)
     # Scores are bounded, because no model predicts artefacts and a few of them would dominate the mean.
     # Hidden values may be extreme if other columns predict them, as in a burst of several columns.
     hidden, units = _draws(rows)[0], units_of(rows.values)
-    rest = replace(rows, values=hidden.seen(rows.values))
+    remaining = replace(rows, values=hidden.seen(rows.values))
     means: list[float] = []
     models: list[LinearGaussianModel] = []
     for clean in (False, True):
-        seen = replace(rest, values=np.where(far, np.nan, rest.values)) if clean else rest
-        model = fit(seen, compared, Size(candidates[-1].size.n_components), None)
+        observed = (
+            replace(remaining, values=np.where(is_far, np.nan, remaining.values)) if clean else remaining
+        )
+        model = fit(observed, compared, Size(candidates[-1].size.n_components), None)
         if model.fitted.interrupted:
             return None, None
         model = OutlierModel.of(model.fitted, spread) if clean else model
         models.append(model)
-        held_out = predict_held_out(model, rest, hidden, rows.values, units)
-        means.append(float(np.mean(scores(held_out, _LARGEST_SCORE))))
+        held_out = predict_held_out(model, remaining, hidden, rows.values, units)
+        means.append(float(np.mean(scores(held_out, _MAX_SCORE))))
     of_all, cleaner = models
     if not means[1] < (1.0 - EQUALITY_TOL) * means[0]:
         return None, of_all
@@ -255,14 +259,14 @@ class _Comparison:
         compared = candidate.compared(self.options, self.rows.n_features)
         parts: list[HeldOut] = []
         for hidden in self.draws:
-            rest = replace(self.rows, values=hidden.seen(self.rows.values))
+            remaining = replace(self.rows, values=hidden.seen(self.rows.values))
             start = self.models[-1].fitted.params if parts else start
             if model is None or parts:
-                model = self.fit(rest, compared, candidate.learned_from(rest), start)
+                model = self.fit(remaining, compared, candidate.learned_from(remaining), start)
             if model.fitted.interrupted:
                 self.interrupted = model
                 return
-            parts.append(predict_held_out(model, rest, hidden, self.rows.values, self.units))
+            parts.append(predict_held_out(model, remaining, hidden, self.rows.values, self.units))
             if len(parts) == 1:
                 self.models.append(model)
         self.candidates.append(candidate)
@@ -297,27 +301,27 @@ class _Comparison:
         """
         n_observed = int(np.count_nonzero(self.rows.mask.any(axis=1)))
         required = gain_for_a_cycle(self.rows.n_features, n_observed)
-        rest = replace(self.rows, values=self.draws[0].seen(self.rows.values))
+        remaining = replace(self.rows, values=self.draws[0].seen(self.rows.values))
         best = last = self.best
-        kept = len(self.candidates)
+        retained = len(self.candidates)
         while True:
             candidate = self.candidates[last]
-            if candidate.n_cycles == _MOST_CYCLES or not candidate.may_have_cycles(self.options, self.rows):
+            if candidate.n_cycles == _MAX_CYCLES or not candidate.may_have_cycles(self.options, self.rows):
                 break
-            if power_of_a_cycle(self.models[last], rest) < required:
+            if power_of_a_cycle(self.models[last], remaining) < required:
                 break
             larger = candidate._replace(n_cycles=candidate.n_cycles + 1)
-            self.add(larger, start=_with_another_cycle(self.models[last], rest))
+            self.add(larger, start=_with_another_cycle(self.models[last], remaining))
             if self.interrupted is not None:
                 return
             last = len(self.candidates) - 1
             if self.means[last] < (1.0 - EQUALITY_TOL) * self.means[best]:
-                best, kept = last, last + 1
-            elif last - kept + 1 == _FAILURES:
+                best, retained = last, last + 1
+            elif last - retained + 1 == _MAX_FAILURES:
                 break
         # A small improvement may be due to chance, and each cycle makes computations slower.
         for each in (self.candidates, self.models, self.held_out, self.scores):
-            del each[kept:]
+            del each[retained:]
 
 
 def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> StateSpace:
@@ -348,18 +352,18 @@ def _fit_best(
     if comparison.interrupted is not None:
         return comparison.interrupted
     best, means = comparison.best, comparison.means
-    chosen, compared = comparison.candidates[best], comparison.models[best].fitted
+    selected, compared = comparison.candidates[best], comparison.models[best].fitted
     varied = compared.constant is None or np.array_equal(compared.constant, data.columns.constant)
     # Constant columns have zero loadings, at which the gradient by the loadings is zero.
     start = compared.params if varied else None
-    model = fit(data.sequences, chosen.asked(options, n_features), chosen.size, start)
+    model = fit(data.sequences, selected.asked(options, n_features), selected.size, start)
     by_name = {c.words: float(s) for c, s in zip(comparison.candidates, means, strict=True)}
     table = ", ".join(f"{name} {score:.3g}" for name, score in by_name.items())
     sentence = f"Mean error (CRPS) of held-out values, by number of factors: {table}."
     status = model.fitted.status.adding("candidates", sentence, **by_name)
-    lost = worse_columns(rows, comparison.draws, comparison.held_out[best], comparison.units)
-    text = about_worse_columns(lost, rows.feature_names)
-    status = status.adding("worse_than_interpolation", text, columns=lost.tolist())
+    worse = worse_columns(rows, comparison.draws, comparison.held_out[best], comparison.units)
+    text = about_worse_columns(worse, rows.feature_names)
+    status = status.adding("worse_than_interpolation", text, columns=worse.tolist())
     model = replace(model, fitted=replace(model.fitted, status=status))
     return calibrated(model, data.sequences.mask, comparison.held_out[best])
 
@@ -374,19 +378,19 @@ def _candidates(data: InMemory) -> list[_Candidate]:
     """Return the candidates, simplest first; only white noise for few values or long computing times."""
     white = _Candidate("diagonal", data.default_size())
     counts = data.columns.counts
-    few = counts.sum() < _FEWEST_VALUES or counts.max() < _FEWEST_OF_A_COLUMN
-    if few or not ar1_noise_affordable(*data.sequences.mask.shape):
+    is_few = counts.sum() < _MIN_VALUES or counts.max() < _MIN_VALUES_OF_COLUMN
+    if is_few or not ar1_noise_affordable(*data.sequences.mask.shape):
         return [white]
-    many = data.default_size(ar1_noise=True)
-    numbers = {min(many.n_components, _FEW), many.n_components}
+    larger_size = data.default_size(ar1_noise=True)
+    numbers = {min(larger_size.n_components, _MAX_FEW_FACTORS), larger_size.n_components}
     if not integrates_ar1_noise(data.sequences.n_rows, 1, data.sequences.n_features):
         numbers.add(0)
-    return [*(_Candidate("ar1", many._replace(n_components=k)) for k in sorted(numbers)), white]
+    return [*(_Candidate("ar1", larger_size._replace(n_components=k)) for k in sorted(numbers)), white]
 
 
 def _compared_rows(sequences: Sequences, n_components: int) -> Sequences:
     """Return segments of the rows if a comparison on all rows would be slow, otherwise all rows."""
-    affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features) // _FITS
+    affordable = affordable_rows(n_components + sequences.n_features, sequences.n_features) // _N_FITS
     if sequences.n_rows <= affordable:
         return sequences
     sample = choose_segments(sequences.mask, sequences.lengths, affordable)
@@ -397,6 +401,8 @@ def _draws(sequences: Sequences) -> list[HeldOutValues]:
     """Return draws of values to hide, until there are enough of them."""
     rng = np.random.default_rng(0)  # the same data must lead to the same model
     draws: list[HeldOutValues] = []
-    while len(draws) < _MOST_DRAWS and sum(int(one.all.sum()) for one in draws) < _ENOUGH:
-        draws.append(hide_for_choice(sequences.values, fraction=_HIDDEN, n_masks=2, block=_BLOCK, rng=rng))
+    while len(draws) < _MAX_DRAWS and sum(int(draw.all.sum()) for draw in draws) < _MIN_HIDDEN:
+        draws.append(
+            hide_for_choice(sequences.values, fraction=_HIDDEN_SHARE, n_masks=2, block=_BLOCK_ROWS, rng=rng)
+        )
     return draws

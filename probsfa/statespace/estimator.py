@@ -470,10 +470,10 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
         if (tails is None) != (degrees_of_freedom is None):
             raise ValueError("robust=True and degrees_of_freedom must be set together.")
         if tails is not None:
-            fewest = tails.shapes[0]
-            if not (is_number(degrees_of_freedom) and fewest <= degrees_of_freedom < np.inf):
+            minimum = tails.shapes[0]
+            if not (is_number(degrees_of_freedom) and minimum <= degrees_of_freedom < np.inf):
                 raise ValueError(
-                    f"degrees_of_freedom must be {fewest:g} or more, and finite; got {degrees_of_freedom!r}."
+                    f"degrees_of_freedom must be {minimum:g} or more, and finite; got {degrees_of_freedom!r}."
                 )
             tails = tails.with_shape(degrees_of_freedom)
         axis = TimeAxis()
@@ -507,16 +507,16 @@ class ProbabilisticSFA(Saved, StateSpaceMethods):
 
     def _maximise(self, data: TrainingData, options: FitOptions) -> LinearGaussianModel:
         def fitted(
-            data: TrainingData, asked: FitOptions, size: Size | None = None, init: Any = self.init
+            data: TrainingData, requested: FitOptions, size: Size | None = None, init: Any = self.init
         ) -> LinearGaussianModel:
             with Progress(self.max_iter) if self.verbose else nullcontext() as report:
-                return with_noise(maximum_likelihood(data, asked, init=init, report=report, size=size))
+                return with_noise(maximum_likelihood(data, requested, init=init, report=report, size=size))
 
         if options.leaves_noise_open and isinstance(data, InMemory):
             return fit_default_model(
                 data,
                 options,
-                lambda rows, asked, size, init: fitted(InMemory(rows), asked, size, init),
+                lambda rows, requested, size, init: fitted(InMemory(rows), requested, size, init),
                 without_outliers=isinstance(self.robust, str) and self.robust == "auto",
             )
         return fitted(data, options)

@@ -70,10 +70,10 @@ def robust_spread(values: FloatArray) -> FloatArray:
 def _median_of_adjacent(x: FloatArray) -> FloatArray:
     """Return the median of the four adjacent numbers of each number; at the ends, of the four nearest."""
     n = len(x)
-    at = np.arange(n)[:, None]
-    first = np.clip(at - _N_ADJACENT, 0, n - 2 * _N_ADJACENT - 1)
+    index = np.arange(n)[:, None]
+    first = np.clip(index - _N_ADJACENT, 0, n - 2 * _N_ADJACENT - 1)
     window = first + np.arange(2 * _N_ADJACENT + 1)
-    return np.asarray(np.median(x[window[window != at].reshape(n, 2 * _N_ADJACENT)], axis=1))
+    return np.asarray(np.median(x[window[window != index].reshape(n, 2 * _N_ADJACENT)], axis=1))
 
 
 # ---------------------------------------------------------------------------------------- outliers of a fit
@@ -121,7 +121,7 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
     values = sequences.values
     starts = np.cumsum(sequences.lengths)[:-1]
     step = max(len(values) // _MAX_MEDIAN_ROWS, 1)
-    worst = np.zeros(len(values))
+    largest_deviation = np.zeros(len(values))
     for x in values.T:  # one column at a time: a copy of all columns would be the largest array of a fit
         between = np.full(len(x), np.nan)
         between[1:-1] = x[1:-1] - 0.5 * (x[:-2] + x[2:])
@@ -129,8 +129,8 @@ def suspicious_rows(sequences: Sequences, n_rows: int) -> NDArray[np.intp]:
         for errors in (between, x - _median(x[::step])):
             spread = _median(np.abs(errors[::step]))
             if spread > 0.0:
-                worst = np.fmax(worst, np.abs(errors) / spread)
-    return np.sort(np.argsort(-worst, kind="stable")[:n_rows])
+                largest_deviation = np.fmax(largest_deviation, np.abs(errors) / spread)
+    return np.sort(np.argsort(-largest_deviation, kind="stable")[:n_rows])
 
 
 def _median(x: FloatArray) -> float:
@@ -157,7 +157,7 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
     Outliers
     """
     d = sample.shape[1]
-    columns, farthest = np.zeros(d, dtype=bool), []
+    columns, largest_outliers = np.zeros(d, dtype=bool), []
     for j in range(d):
         size = np.abs(sample[~np.isnan(sample[:, j]), j])
         if len(size) < _MIN_ERRORS:
@@ -168,23 +168,27 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
         if not 0.0 < high <= 3.5 * median:
             continue
         limit = _MIN_DEVIATIONS * median / MAD
-        wild = size > limit
-        if np.mean(wild) > _MAX_OUTLIER_SHARE:
+        is_outlier = size > limit
+        if np.mean(is_outlier) > _MAX_OUTLIER_SHARE:
             continue
-        quiet = float(np.sum(size[~wild] ** 2))
-        there = np.abs(np.nan_to_num(selected[:, j]))
-        beyond = np.where(there > limit, there, 0.0)
+        squares_of_others = float(np.sum(size[~is_outlier] ** 2))
+        sizes_of_selected = np.abs(np.nan_to_num(selected[:, j]))
+        outlier_sizes = np.where(sizes_of_selected > limit, sizes_of_selected, 0.0)
         # Number of values in the sample, and in all rows, of which the selected rows are the worst.
-        for among, others in (
-            (float(np.sum(size[wild] ** 2)), quiet),
-            (float(np.sum(beyond**2)), quiet * n_rows / len(size)),
+        for squares_of_outliers, others in (
+            (float(np.sum(size[is_outlier] ** 2)), squares_of_others),
+            (float(np.sum(outlier_sizes**2)), squares_of_others * n_rows / len(size)),
         ):
-            columns[j] |= among > _MIN_SHARE_OF_SQUARES * (among + others)
-        if columns[j] and beyond.any():
-            at = int(np.argmax(beyond))
-            farthest.append((float(there[at]) * MAD / float(median), int(rows[at]), j))
-    farthest.sort(reverse=True)
-    return Outliers(columns, [(row, j) for _, row, j in farthest], [size for size, _, _ in farthest])
+            columns[j] |= squares_of_outliers > _MIN_SHARE_OF_SQUARES * (squares_of_outliers + others)
+        if columns[j] and outlier_sizes.any():
+            row_of_largest = int(np.argmax(outlier_sizes))
+            largest_outliers.append(
+                (float(sizes_of_selected[row_of_largest]) * MAD / float(median), int(rows[row_of_largest]), j)
+            )
+    largest_outliers.sort(reverse=True)
+    return Outliers(
+        columns, [(row, j) for _, row, j in largest_outliers], [size for size, _, _ in largest_outliers]
+    )
 
 
 def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:

@@ -253,8 +253,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Convert arrays (T, K) of factors and (T, D) of columns in the results to the type of `X`."""
         if type(X) is np.ndarray:
             return results
-        names, whole = self.get_feature_names_out(), [slice(0, sequences.n_rows)]
-        parts = sequences.slices if len(results) > 1 else whole
+        names, full = self.get_feature_names_out(), [slice(0, sequences.n_rows)]
+        parts = sequences.slices if len(results) > 1 else full
         frames = X if sequences.is_list else [select_rows(X, rows) for rows in parts]
         return [_like(one, x, names) for one, x in zip(results, frames, strict=True)]
 
@@ -370,8 +370,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Impute missing values of validated rows; see `impute`."""
         if quantile is not None and (return_std or interval is not None):
             raise ValueError("quantile cannot be combined with return_std or interval. Use one of them.")
-        wanted = _probabilities(interval, quantile)
-        filled = model.impute(sequences, with_std=bool(return_std or wanted))
+        requested = _probabilities(interval, quantile)
+        filled = model.impute(sequences, with_std=bool(return_std or requested))
         comparison = filled.interpolation_check
         if comparison is not None and comparison.sentence and quantile is None:
             warnings.warn(comparison.sentence, UserWarning, stacklevel=3)
@@ -384,7 +384,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 UserWarning,
                 stacklevel=3,
             )
-        quantiles = [like_input(X, sequences, filled.quantile(p)) for p in wanted]
+        quantiles = [like_input(X, sequences, filled.quantile(p)) for p in requested]
         if quantile is not None:
             return quantiles[0] if isinstance(quantile, numbers.Real) else quantiles
         out = [like_input(X, sequences, filled.values)]
@@ -634,8 +634,11 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ]
         if quantile is not None:
             several = not isinstance(quantile, numbers.Real)
-            wanted = _probabilities(None, quantile)
-            made = [[one.quantile(p) for p in wanted] if several else one.quantile(wanted[0]) for one in made]
+            requested = _probabilities(None, quantile)
+            made = [
+                [one.quantile(p) for p in requested] if several else one.quantile(requested[0])
+                for one in made
+            ]
         return made if sequences.is_list or lengths is not None else made[0]
 
     def sample(
@@ -663,8 +666,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_count("n_steps", n_steps)
         rows = Sequences(np.full((n_steps, self.n_features_in_), np.nan), (n_steps,))
         rows, _ = self._with_exog(rows, None, exog)
-        drawn: tuple[FloatArray, ...] = self._model.sample(n_steps, self._generator(random_state), rows.exog)
-        return drawn
+        draws: tuple[FloatArray, ...] = self._model.sample(n_steps, self._generator(random_state), rows.exog)
+        return draws
 
     def sample_posterior(
         self,
@@ -721,8 +724,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sequences, ahead = self._with_exog(sequences, X, exog, n_steps=n_steps, times=times)
         sequences = followed_by_empty_rows(sequences, n_steps, self._model.time_unit, ahead)
         draw = self._model.draw_latents if of == "latents" else self._model.draw_cells
-        drawn = draw(sequences, n_draws, self._generator(random_state))
-        return [drawn[:, s] for s in sequences.slices] if sequences.is_list else drawn
+        draws = draw(sequences, n_draws, self._generator(random_state))
+        return [draws[:, s] for s in sequences.slices] if sequences.is_list else draws
 
     # -------------------------------------------------------------------- scores
 
@@ -974,10 +977,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Each group consists of a condition and a mapping from names of attributes to values.
         """
-        for wanted, attributes in groups:
+        for requested, attributes in groups:
             for name, value in attributes.items():
                 self.__dict__.pop(name, None)
-                if wanted:
+                if requested:
                     setattr(self, name, value)
 
     def _refuse_arguments(self, **arguments: Any) -> None:

@@ -76,11 +76,11 @@ from probsfa.statespace.student import Inferred
 from probsfa.statespace.summary import ParameterErrors
 
 # Size of moments in bytes above which they are not stored: values are imputed chunk by chunk.
-_LARGE = 128 * 2**20
+_MAX_STORED_BYTES = 128 * 2**20
 # Number of rows that are checked for gross misfit after a fit, and maximum number of states for the check.
-_ROWS_LOOKED_AT, _MOST_STATES_LOOKED_AT = 1000, 40
+_N_CHECKED_ROWS, _MAX_CHECKED_STATES = 1000, 40
 # Number of additional rows in this check that may contain outliers, and of rows filtered before each of them.
-_N_CANDIDATES, _ROWS_BEFORE = 10, 30
+_N_CANDIDATES, _N_ROWS_BEFORE = 10, 30
 
 __all__ = ["MaximumLikelihoodModel", "LinearGaussianModel"]
 
@@ -170,8 +170,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if constant is None:
             return sequences
         values = np.where(constant, sequences.values, np.nan)
-        apart = np.abs(values - self.fitted.params.offset)
-        changed = np.flatnonzero(np.any(apart > 1e-8 * np.abs(self.fitted.params.offset), axis=0))
+        differences = np.abs(values - self.fitted.params.offset)
+        changed = np.flatnonzero(np.any(differences > 1e-8 * np.abs(self.fitted.params.offset), axis=0))
         if changed.size:
             warnings.warn(
                 f"X varies in column {listed(changed, sequences.feature_names)}, which was constant in the "
@@ -188,8 +188,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.posterior()
-        whole = self._posterior(sequences)
-        return whole.of(self.fitted.params.shared_states) if self.fitted.params.has_ar1_noise else whole
+        full = self._posterior(sequences)
+        return full.of(self.fitted.params.shared_states) if self.fitted.params.has_ar1_noise else full
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
         """Return posterior means of the factors (N, K) given all rows of each sequence."""
@@ -198,13 +198,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and standard deviations (N, K) that include estimated parameters."""
-        whole, fitted = self.posterior(sequences), self.fitted
+        full, fitted = self.posterior(sequences), self.fitted
         covariances = covariances_of_mixture(fitted, evenly_sampled=self._panel(sequences).evenly_sampled)
         if covariances is None:
-            return whole.means, whole.std
+            return full.means, full.std
         latents = fitted.params.latents
-        added = parameter_variances(whole.means, latents.seen, covariances)
-        return whole.means, np.sqrt(whole.std**2 + added)
+        added = parameter_variances(full.means, latents.seen, covariances)
+        return full.means, np.sqrt(full.std**2 + added)
 
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
         """Return the posterior with AR(1) noise integrated out; None if the noise has states."""
@@ -225,12 +225,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of all states, including those of AR(1) noise."""
         panel, inferred = self._infer(sequences)
-        whole = smooth(self._states, panel)
-        check_finite(sequences, self._states, *whole)
+        full = smooth(self._states, panel)
+        check_finite(sequences, self._states, *full)
         if inferred is None:
-            return whole
+            return full
         beside = inferred.weights.beside(self._states, panel)
-        return whole._replace(row_log_likelihoods=whole.row_log_likelihoods + beside)
+        return full._replace(row_log_likelihoods=full.row_log_likelihoods + beside)
 
     def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred | None]:
         """Return packed rows and, if noise variances differ between values, their inferred weights."""
@@ -241,8 +241,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.left_out()
-        params, whole = self.fitted.predictive_params, self._posterior(sequences)
-        moments = observation_moments(params, whole.means, whole.covariances)
+        params, full = self.fitted.predictive_params, self._posterior(sequences)
+        moments = observation_moments(params, full.means, full.covariances)
         means, variances = left_out_moments(sequences.values, *moments, params.noise_variance)
         precise = near_zero_noise(params)
         if precise.any():  # the subtraction of nearly equal precisions loses all digits
@@ -327,10 +327,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._impute_integrated(sequences, integrated, with_std)
-        if self._bytes_of_moments(sequences.n_rows) > _LARGE:
+        if self._bytes_of_moments(sequences.n_rows) > _MAX_STORED_BYTES:
             return self._impute_by_chunk(sequences, with_std)
-        whole, params = self._posterior(sequences), self.fitted.predictive_params
-        moments = observation_moments(params, whole.means, whole.covariances)
+        full, params = self._posterior(sequences), self.fitted.predictive_params
+        moments = observation_moments(params, full.means, full.covariances)
         check_finite(sequences, self._states, *moments)
         values, std = fill(sequences.values, *moments)
         if sequences.mask.all():
@@ -387,7 +387,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         affordable = affordable_rows(params.n_states, params.n_features)
         # Number of rows that are compared with linear interpolation even if their moments exceed a quarter of
         # this.
-        affordable = min(affordable, max(_LARGE // (4 * self._bytes_of_moments(1)), 1000))
+        affordable = min(affordable, max(_MAX_STORED_BYTES // (4 * self._bytes_of_moments(1)), 1000))
         if sequences.n_rows <= affordable:
             return sequences
         sample = choose_segments(sequences.mask, sequences.lengths, affordable, 3 * N_SEGMENTS)
@@ -409,13 +409,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         params = self._states
         noise = params.noise_variance / self.fitted.scale**2
         # Relative noise variance below which rounding errors affect one-step predictions.
-        if params.n_states > _MOST_STATES_LOOKED_AT or noise.min() < 1e-8:
+        if params.n_states > _MAX_CHECKED_STATES or noise.min() < 1e-8:
             return self
         rows = sequences
-        if sequences.n_rows > _ROWS_LOOKED_AT:
-            sample = choose_segments(sequences.mask, sequences.lengths, _ROWS_LOOKED_AT)
+        if sequences.n_rows > _N_CHECKED_ROWS:
+            sample = choose_segments(sequences.mask, sequences.lengths, _N_CHECKED_ROWS)
             rows = sequences if sample is None else sequences.cut_out(sample)
-        if rows.n_rows > 2 * _ROWS_LOOKED_AT:  # there are many short sequences
+        if rows.n_rows > 2 * _N_CHECKED_ROWS:  # there are many short sequences
             return self
         candidates = suspicious_rows(sequences, _N_CANDIDATES)
         before = _rows_before(sequences, candidates)
@@ -458,10 +458,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._forecast_integrated(sequences, integrated, steps)
-        whole, shared = self._posterior(sequences), self.fitted.params.shared_states
+        full, shared = self._posterior(sequences), self.fitted.params.shared_states
         forecasts = [
             forecast(
-                self.fitted.predictive_params, whole.means[s.stop - 1], whole.covariances[s.stop - 1], later
+                self.fitted.predictive_params, full.means[s.stop - 1], full.covariances[s.stop - 1], later
             )
             for s, later in zip(sequences.slices, steps, strict=True)
         ]
@@ -507,23 +507,23 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of all states, including those of AR(1) noise."""
-        drawn = draw_latents(self._states, self._infer(sequences)[0], n_draws, rng)
-        check_finite(sequences, self._states, drawn)
-        return drawn
+        draws = draw_latents(self._states, self._infer(sequences)[0], n_draws, rng)
+        check_finite(sequences, self._states, draws)
+        return draws
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values from their joint distribution given the observed ones."""
         params, values = self.fitted.predictive_params, sequences.values
         integrated = self._integrated(sequences)
         if integrated is not None:
-            drawn = integrated.draw_values(n_draws, rng)
+            draws = integrated.draw_values(n_draws, rng)
         else:
-            drawn = params.offset + self._draw_states(sequences, n_draws, rng) @ params.loadings.T
-        drawn += rng.standard_normal(drawn.shape) * np.sqrt(params.noise_variance)
+            draws = params.offset + self._draw_states(sequences, n_draws, rng) @ params.loadings.T
+        draws += rng.standard_normal(draws.shape) * np.sqrt(params.noise_variance)
         if self.fitted.calibration is not None:
             means = self._impute(sequences, with_std=False).values
-            drawn = means + self._std_factors(sequences) * (drawn - means)
-        return np.where(np.isnan(values), drawn, values)
+            draws = means + self._std_factors(sequences) * (draws - means)
+        return np.where(np.isnan(values), draws, values)
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
         """Attribute the change of a prediction between old and new rows of one sequence to the new values."""
@@ -577,13 +577,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def _left_out(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
         """Return standardised errors of values, rows, and blocks of rows that are left out."""
-        params, whole = self.fitted.predictive_params, self._posterior(sequences)
+        params, full = self.fitted.predictive_params, self._posterior(sequences)
         values = sequences.values
-        moments = observation_moments(params, whole.means, whole.covariances)
+        moments = observation_moments(params, full.means, full.covariances)
         hidden = hide_blocks(values, block, 0.1, random_state=0) if block < len(values) else None
         out = {
             "cells": left_out_errors(values, *moments, params.noise_variance),
-            "rows": left_out_rows(params, values, whole.means, whole.covariances),
+            "rows": left_out_rows(params, values, full.means, full.covariances),
         }
         if hidden is not None:
             rest = replace(sequences, values=np.where(hidden, np.nan, values))
@@ -624,8 +624,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _noise_floors(self, sequences: Sequences) -> FloatArray:
         """Return standardised noise variances (D, n) that may have been lower bounds in the fit."""
         resolution = resolution_variance(sequences) / self.fitted.scale**2
-        least = self.fitted.options.learned_noise(self.fitted.scale, resolution).floor
-        return np.column_stack([least, np.tile(self.fitted.options.noise_floors, (least.size, 1))])
+        minimum = self.fitted.options.learned_noise(self.fitted.scale, resolution).floor
+        return np.column_stack([minimum, np.tile(self.fitted.options.noise_floors, (minimum.size, 1))])
 
     def _panel(self, sequences: Sequences) -> Panel:
         return make_panel(sequences.retimed(self.fitted.time_unit))
@@ -639,5 +639,5 @@ def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:
     """Return segments that end with given rows and begin some rows before, within their sequences."""
     starts = np.concatenate([[0], np.cumsum(sequences.lengths)[:-1]])
     first = starts[np.searchsorted(starts, rows, side="right") - 1]
-    begin = np.maximum(first, rows - _ROWS_BEFORE)
-    return [slice(int(a), int(b) + 1) for a, b in zip(begin, rows, strict=True)]
+    start = np.maximum(first, rows - _N_ROWS_BEFORE)
+    return [slice(int(a), int(b) + 1) for a, b in zip(start, rows, strict=True)]

@@ -30,20 +30,24 @@ __all__ = ["from_arrays", "to_arrays"]
 
 # Saved fields of a fit, in addition to parameters, options and time axis.
 _NUMBERS = ("time_unit", "log_likelihood", "n_evaluations", "converged", "status", "interrupted")
-_OF_FIT = ("shift", "scale", "history", *_NUMBERS)
+_FIT_ARRAYS = ("shift", "scale", "history", *_NUMBERS)
 # Columns D, factors K, states S, and so on (:func:`probsfa._saving.checked_sizes`).
 _REQUIRED = dict(decay="K", loadings="DS", noise_variance="D", offset="D", shift="D", scale="D", history="*")
-_OF_KINDS = {name: (kind.__name__,) for kind in KINDS for name in kind.names.values()}  # a size for each kind
-_OF_LIMIT = dict(limit_decay="R", limit_components="RD", limit_loadings="DR", limit_mean="D")
-_OF_CALIBRATION = dict(calibration_distances="B", calibration_factors="B", calibration_small_sample="D")
+_SHAPES_OF_KINDS = {
+    name: (kind.__name__,) for kind in KINDS for name in kind.names.values()
+}  # a size for each kind
+_SHAPES_OF_LIMIT = dict(limit_decay="R", limit_components="RD", limit_loadings="DR", limit_mean="D")
+_SHAPES_OF_CALIBRATION = dict(
+    calibration_distances="B", calibration_factors="B", calibration_small_sample="D"
+)
 _OPTIONAL: dict[str, Sequence[str]] = {
-    **_OF_KINDS,
+    **_SHAPES_OF_KINDS,
     **dict(memory_decay="D", memory_scale="D", exog_coef="DP", constant="D", feature_names="D"),
-    **_OF_LIMIT,
-    **_OF_CALIBRATION,
+    **_SHAPES_OF_LIMIT,
+    **_SHAPES_OF_CALIBRATION,
     **dict(outlier_spread="D", observed_once="D", n_values="D", lengths="*"),
 }
-_POSITIVE = ("scale", *_OF_KINDS, *_OF_CALIBRATION)
+_POSITIVE = ("scale", *_SHAPES_OF_KINDS, *_SHAPES_OF_CALIBRATION)
 
 
 def to_arrays(
@@ -71,7 +75,7 @@ def to_arrays(
         },
         "fitted_with": fitted.options.plain,
         "time_axis": fitted.axis._asdict(),
-        **{name: _plain(getattr(fitted, name)) for name in _OF_FIT},
+        **{name: _plain(getattr(fitted, name)) for name in _FIT_ARRAYS},
         "degrees_of_freedom": None if fitted.tails is None else _plain(fitted.tails.shape),
         "status": str(fitted.status),
         "status_notes": [[note.code, note.text, json.dumps(note.values)] for note in fitted.status.notes],
@@ -126,7 +130,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         n_values=state.get("n_values"),
         lengths=state.get("lengths"),
         status=_status(state),
-        **{name: state[name] for name in _OF_FIT if name != "status"},
+        **{name: state[name] for name in _FIT_ARRAYS if name != "status"},
     )
     params = fitted.params
     if params.latents.n_states != params.n_states:
@@ -164,9 +168,9 @@ def _tails(options: FitOptions, shape: Any) -> HeavyTails | None:
     tails = options.tails
     if tails is None:
         return None
-    least, most = tails.shapes
-    if not least <= 1.01 * shape <= 1.01**2 * most:
-        raise ValueError(f"degrees_of_freedom must be {least:g} to {most:g}, got {shape!r:.80}")
+    minimum, maximum = tails.shapes
+    if not minimum <= 1.01 * shape <= 1.01**2 * maximum:
+        raise ValueError(f"degrees_of_freedom must be {minimum:g} to {maximum:g}, got {shape!r:.80}")
     return tails.with_shape(shape)
 
 

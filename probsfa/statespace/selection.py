@@ -204,8 +204,8 @@ def select_n_components(
     check_lengths_for_timescales(sequences.lengths)
     options = options.with_times(sequences.axis)
     cells, blocks, groups = _hide(sequences.values, block, fraction, generator(random_state))
-    seen = np.where(cells | blocks, np.nan, sequences.values)
-    problem = make_problem(InMemory(replace(sequences, values=seen)), options)
+    observed = np.where(cells | blocks, np.nan, sequences.values)
+    problem = make_problem(InMemory(replace(sequences, values=observed)), options)
     panel, learned = problem.observations.panel, problem.learned_noise
     truth = (sequences.values - problem.shift) / problem.scale
 
@@ -213,8 +213,8 @@ def select_n_components(
     fits: list[FitResult] = []
     scores = []
     for with_k in problems:
-        wanted = with_k.options.latents
-        start = None if not fits else enlarged(fits[-1].params, panel, wanted, learned)
+        requested = with_k.options.latents
+        start = None if not fits else enlarged(fits[-1].params, panel, requested, learned)
         fits.append(maximise(with_k, start=start))
         scores.append(_score(fits[-1].params, panel, truth, cells | blocks))
     errors, variances = (np.array(part) for part in zip(*scores, strict=True))
@@ -225,20 +225,20 @@ def select_n_components(
     units = np.where(units > 0.0, units, 1.0)
     densities = np.log(units) - 0.5 * (np.log(2.0 * np.pi * variances) + errors**2 / variances)
     errors = errors / units
-    chosen, standard_error = _choose(densities, groups[hidden], rule)
+    selected, standard_error = _choose(densities, groups[hidden], rule)
     likelihoods = np.array([each.log_likelihood for each in fits])
     bic = _criteria(sequences, problems, likelihoods - problem.log_volume)
     evidence = weigh(ranked, groups[hidden], bic)
     if rule == "evidence":
-        chosen = evidence.chosen
+        selected = evidence.chosen
         close = contenders(evidence, bic)
         if len(close) > 1:
             again = _likelihoods_of_all_cells(sequences, problems, fits, close)
             criteria = _criteria(sequences, [problems[j] for j in close], again)
-            chosen = int(close[np.argmin(criteria)])
+            selected = int(close[np.argmin(criteria)])
     single = cells[hidden]
     return Selection(
-        n_components=int(ordered[chosen]),
+        n_components=int(ordered[selected]),
         candidates=ordered,
         rmse_cells=_mean(errors**2, single) ** 0.5,
         rmse_blocks=_mean(errors**2, ~single) ** 0.5,
@@ -266,18 +266,18 @@ def _likelihoods_of_all_cells(
     sequences: Sequences, problems: list[FitProblem], fits: list[FitResult], which: NDArray[np.intp]
 ) -> FloatArray:
     """Fit some candidates to all values from their previous fits; return log-likelihoods."""
-    whole = InMemory(sequences).standardised(problems[0].shift, problems[0].scale)
-    again = [maximise(problems[j]._replace(observations=whole), start=fits[j].params) for j in which]
+    full = InMemory(sequences).standardised(problems[0].shift, problems[0].scale)
+    again = [maximise(problems[j]._replace(observations=full), start=fits[j].params) for j in which]
     return np.array([result.log_likelihood for result in again])
 
 
 def _check_candidates(candidates: Iterable[int]) -> NDArray[np.int64]:
-    listed = list(candidates)
-    if not listed:
+    listing = list(candidates)
+    if not listing:
         raise ValueError("candidates must contain at least one number of factors, got none.")
-    for each in listed:
+    for each in listing:
         check_count("candidates", each)
-    return np.unique(np.array(listed, dtype=np.int64))
+    return np.unique(np.array(listing, dtype=np.int64))
 
 
 def _hide(
@@ -286,10 +286,10 @@ def _hide(
     """Return single hidden values, values hidden in blocks, and group numbers shared within a block."""
     length = max(1, min(block, len(values) // 10))
     blocks = hide_blocks(values, length, 0.5 * fraction, random_state=rng)
-    share = 0.5 * fraction / (1.0 - 0.5 * fraction)
-    cells = hide_cells(np.where(blocks, np.nan, values), share, random_state=rng)
-    bare = np.count_nonzero(~np.isnan(values) & ~blocks & ~cells, axis=0) < 2
-    blocks[:, bare], cells[:, bare] = False, False
+    cell_share = 0.5 * fraction / (1.0 - 0.5 * fraction)
+    cells = hide_cells(np.where(blocks, np.nan, values), cell_share, random_state=rng)
+    has_too_few = np.count_nonzero(~np.isnan(values) & ~blocks & ~cells, axis=0) < 2
+    blocks[:, has_too_few], cells[:, has_too_few] = False, False
     if not blocks.any() or not cells.any():
         raise ValueError(
             f"X has too few observed values to hide a fraction of {fraction:g} of them; raise it."
@@ -318,7 +318,7 @@ def _choose(densities: FloatArray, groups: NDArray[np.int64], rule: str) -> tupl
     """Return the index selected by log densities, and standard errors of the differences from the best."""
     means = densities.mean(axis=1)
     best = int(np.argmax(means))
-    behind = densities[best] - densities
-    error = standard_errors(behind, groups)
-    within = np.flatnonzero(means[best] - means <= 2.0 * error)
-    return (best if rule == "best" else int(within[0])), error
+    loss = densities[best] - densities
+    error = standard_errors(loss, groups)
+    is_close = np.flatnonzero(means[best] - means <= 2.0 * error)
+    return (best if rule == "best" else int(is_close[0])), error

@@ -16,7 +16,7 @@ __all__ = ["better_as_smooth"]
 
 # Time scales of the smooth factor that are tried, relative to that of the AR(1) factor. If an AR(1) process
 # is fitted to a noisy smooth path, its time scale is one to eight times as long.
-_PARTS = (1.0, 0.5, 0.25, 0.125)
+_RELATIVE_TIMESCALES = (1.0, 0.5, 0.25, 0.125)
 # Lags at which the prediction errors of both models are compared.
 _LAGS = 10
 
@@ -41,42 +41,44 @@ def better_as_smooth(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
     ndarray of int
         Indices of these AR(1) factors.
     """
-    none = np.zeros(0, dtype=np.intp)
+    no_factors = np.zeros(0, dtype=np.intp)
     with np.errstate(divide="ignore", invalid="ignore"):
         timescales = np.where(params.decay > 0.0, -1.0 / np.log(params.decay), 0.0)
-    pairs = ((k, part * timescale) for k, timescale in enumerate(timescales) for part in _PARTS)
+    pairs = ((k, part * timescale) for k, timescale in enumerate(timescales) for part in _RELATIVE_TIMESCALES)
     # Shortest time scale, in units of time, at which paths of the two kinds can be distinguished.
     trials = [(k, timescale) for k, timescale in pairs if timescale >= 2.0]
     if not trials:
-        return none
+        return no_factors
     panel = make_panel(timed)
     # If the model is correct, the likelihood ratio of another model exceeds 1 / p with a probability of at
     # most p (Markov's inequality); p is therefore the false alarm rate.
-    least = log_likelihood(params.state_space, panel) + np.log(len(trials) / 0.01)
+    minimum = log_likelihood(params.state_space, panel) + np.log(len(trials) / 0.01)
     best: dict[int, tuple[float, float]] = {}
     for k, timescale in trials:
         value = log_likelihood(_with_smooth(params, {k: timescale}).state_space, panel)
-        if value > least and (k not in best or value > best[k][0]):
+        if value > minimum and (k not in best or value > best[k][0]):
             best[k] = value, timescale
     if not best:
-        return none
+        return no_factors
     smoother = _with_smooth(params, {k: timescale for k, (_, timescale) in best.items()})
-    before, after = (_excess_autocorrelation(each.state_space, timed) for each in (params, smoother))
+    excess_before, excess_after = (
+        _excess_autocorrelation(each.state_space, timed) for each in (params, smoother)
+    )
     # Standard deviation of the statistic without autocorrelation.
     spread = np.sqrt(2.0 * _LAGS * params.n_features)
-    return np.array(sorted(best)) if after < 0.5 * before + 2.0 * spread else none
+    return np.array(sorted(best)) if excess_after < 0.5 * excess_before + 2.0 * spread else no_factors
 
 
 def _with_smooth(params: StateSpace, timescales: dict[int, float]) -> StateSpace:
     """Put smooth factors of some time scales in place of AR(1) factors, at the same loadings."""
-    which = sorted(timescales)
-    smooth = Matern32.of_times(np.array([timescales[k] for k in which]))
+    factors = sorted(timescales)
+    smooth = Matern32.of_times(np.array([timescales[k] for k in factors]))
     alone = params.replace(decay=params.decay[:0], processes=(smooth,))
-    new = alone.with_seen_loadings(params.loadings[:, which])
+    smooth_model = alone.with_seen_loadings(params.loadings[:, factors])
     less = params.replace(
-        decay=np.delete(params.decay, which), loadings=np.delete(params.loadings, which, axis=1)
+        decay=np.delete(params.decay, factors), loadings=np.delete(params.loadings, factors, axis=1)
     )
-    return with_more_latents(less, new)
+    return with_more_latents(less, smooth_model)
 
 
 def _excess_autocorrelation(states: StateSpace, timed: Sequences) -> float:
@@ -85,6 +87,6 @@ def _excess_autocorrelation(states: StateSpace, timed: Sequences) -> float:
     ahead = one_step(states, steps, filtering.means, filtering.covariances)
     errors: FloatArray = standardised_errors(timed.values, *ahead)
     found = autocorrelation(errors, timed.lengths, np.arange(1, _LAGS + 1))
-    counted = found.n_pairs > 0
-    squares = np.where(counted, found.n_pairs * np.nan_to_num(found.values) ** 2, 0.0)
-    return float(np.sum(squares) - np.count_nonzero(counted))
+    has_pairs = found.n_pairs > 0
+    squares = np.where(has_pairs, found.n_pairs * np.nan_to_num(found.values) ** 2, 0.0)
+    return float(np.sum(squares) - np.count_nonzero(has_pairs))

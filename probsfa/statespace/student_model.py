@@ -108,8 +108,8 @@ class StudentModel(LinearGaussianModel):
         std = np.where(sequences.mask, std, self._with_unknown(std))
         if sequences.mask.all():
             return Imputation(values, std)
-        without = self._without_own(sequences, moments, inferred)[0]
-        return Imputation(values, std, compare_with_interpolation(sequences, without))
+        left_out_means = self._without_own(sequences, moments, inferred)[0]
+        return Imputation(values, std, compare_with_interpolation(sequences, left_out_means))
 
     def _without_own(
         self, sequences: Sequences, moments: CellMoments, inferred: Inferred
@@ -149,11 +149,11 @@ class StudentModel(LinearGaussianModel):
         """Draw missing values with Student-t noise around draws of the latent states."""
         params, values = self._states, sequences.values
         panel, inferred = self._infer(sequences)
-        drawn = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
-        check_finite(sequences, params, drawn)
+        draws = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
+        check_finite(sequences, params, draws)
         mask = sequences.mask.astype(np.float64)
-        drawn += self.noise.draw(drawn.shape, self._scale, rng, inferred.discrepancies, mask)
-        return np.where(np.isnan(values), drawn, values)
+        draws += self.noise.draw(draws.shape, self._scale, rng, inferred.discrepancies, mask)
+        return np.where(np.isnan(values), draws, values)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model, transformed to normal scores."""
@@ -164,8 +164,8 @@ class StudentModel(LinearGaussianModel):
         k = params.n_states
         steps = transition_table(params, panel.gaps).at(panel.gap_index)
         filtering = student.filter_rows(noise, params, panel, np.zeros(k), np.eye(k))
-        before = steps.at(slice(0, panel.n_rows))
-        ahead = one_step(fitted.predictive_params, before, filtering.means, filtering.covariances)
+        transitions = steps.at(slice(0, panel.n_rows))
+        ahead = one_step(fitted.predictive_params, transitions, filtering.means, filtering.covariances)
         check_finite(sequences, params, ahead.means)
 
         def scores(data: FloatArray, means: FloatArray, explained: FloatArray) -> FloatArray:
@@ -177,8 +177,8 @@ class StudentModel(LinearGaussianModel):
         by_kind["cells"], by_kind["rows"] = self._scores_left_out(sample, scale)
         if block < sample.n_rows:
             hidden = hide_blocks(sample.values, block, 0.1, random_state=0)
-            rest = replace(sample, values=np.where(hidden, np.nan, sample.values))
-            moments, _ = self._cells(rest)
+            remaining = replace(sample, values=np.where(hidden, np.nan, sample.values))
+            moments, _ = self._cells(remaining)
             by_kind["blocks"] = np.where(
                 hidden, scores(sample.values, moments.means, moments.explained), np.nan
             )
@@ -188,13 +188,15 @@ class StudentModel(LinearGaussianModel):
         """Return normal scores of values left out one at a time, and in whole rows."""
         params, values, noise = self._states, sample.values, self.noise
         panel, inferred = self._infer(sample)
-        whole = smooth(params, panel)
+        full = smooth(params, panel)
         weights = np.asarray(panel.cell_weights[: sample.n_rows])
-        means, explained = left_out_row_moments(params, values, whole.means, whole.covariances, weights)
+        means, explained = left_out_row_moments(params, values, full.means, full.covariances, weights)
         rows = noise.scores(values - means, explained, scale)
-        mean, left = self._without_own(sample, cell_moments(params, panel), inferred)
+        mean, left_out_variance = self._without_own(sample, cell_moments(params, panel), inferred)
         mask = sample.mask.astype(np.float64)
-        return noise.scores_in_rows(values - mean, left, scale, inferred.discrepancies, mask), rows
+        return noise.scores_in_rows(
+            values - mean, left_out_variance, scale, inferred.discrepancies, mask
+        ), rows
 
 
 def model_of(

@@ -15,7 +15,7 @@ from probsfa.statespace.quantities import Quantity
 __all__ = ["ParameterErrors", "Summary", "summarize"]
 
 # Maximum number of printed rows; the table contains all rows.
-_MOST_PRINTED = 60
+_MAX_PRINTED_ROWS = 60
 
 
 class ParameterErrors(NamedTuple):
@@ -76,21 +76,21 @@ class Summary:
         head = ("parameter", "of", "estimate", "std error", *self._limits, "unit")
         rows: list[tuple[str, ...]] = [head]
         numbers = np.stack([self.estimate, self.std_error, self.lower, self.upper], axis=1)
-        for i, four in enumerate(numbers[:_MOST_PRINTED]):
+        for i, four in enumerate(numbers[:_MAX_PRINTED_ROWS]):
             shown = ("" if np.isnan(x) else f"{x:.4g}" for x in four)
             rows.append((str(self.parameter[i]), str(self.of[i]), *shown, str(self.unit[i])))
         widths = [max(len(row[j]) for row in rows) for j in range(len(head))]
-        left = (0, 1, 6)
+        left_aligned = (0, 1, 6)
         lines = [
             "  ".join(
-                text.ljust(width) if j in left else text.rjust(width)
+                text.ljust(width) if j in left_aligned else text.rjust(width)
                 for j, (text, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
             for row in rows
         ]
-        more = len(numbers) - _MOST_PRINTED
-        rest = [f"... {more} more rows; see to_frame()."] if more > 0 else []
-        return "\n".join([self.title, self.status, "", *lines, *rest])
+        n_more = len(numbers) - _MAX_PRINTED_ROWS
+        remainder = [f"... {n_more} more rows; see to_frame()."] if n_more > 0 else []
+        return "\n".join([self.title, self.status, "", *lines, *remainder])
 
     @property
     def _limits(self) -> tuple[str, str]:
@@ -116,8 +116,8 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
         if values is None:
             continue
         values = np.asarray(values, dtype=np.float64)
-        nothing = np.full(values.shape, np.nan)
-        known = errors.get(attribute, ParameterErrors(nothing, nothing, nothing))
+        empty = np.full(values.shape, np.nan)
+        known = errors.get(attribute, ParameterErrors(empty, empty, empty))
         labels = _labels(estimator, values.shape, axes)
         of_predictors = attribute in ("mean_", "loadings_") and hasattr(estimator, "predictor_columns_")
         if unit == "time":

@@ -129,8 +129,8 @@ KINDS = [
 def test_the_likelihood_is_that_of_the_joint_gaussian_and_its_gradient_is_exact(
     rng, kinds, uneven, monkeypatch
 ):
-    monkeypatch.setattr(trend, "_START_OF_LINE", START_OF_LINE)
-    monkeypatch.setattr(trend, "_START_OF_SLOPE", START_OF_SLOPE)
+    monkeypatch.setattr(trend, "_INITIAL_LINE_VARIANCE", START_OF_LINE)
+    monkeypatch.setattr(trend, "_INITIAL_SLOPE_VARIANCE", START_OF_SLOPE)
     params = make_draws(rng, **kinds)
     X = rng.standard_normal((T, D))
     X[rng.random(X.shape) < 0.25] = np.nan

@@ -30,7 +30,7 @@ def test_filling_chunk_by_chunk_gives_the_same(data, rng, monkeypatch, timed, cu
         given["times"] = np.concatenate(uneven_times(rng, cuts or [400]))
     model = ProbabilisticSFA(2, tol=10.0).fit(data, **given)
     wanted = model.impute(data, return_std=True, **given)
-    monkeypatch.setattr(models, "_LARGE", 0)
+    monkeypatch.setattr(models, "_MAX_STORED_BYTES", 0)
     values, std = model.impute(data, return_std=True, **given)
     np.testing.assert_allclose(values, wanted[0], rtol=EXACT, atol=1e-12)
     np.testing.assert_allclose(std, wanted[1], rtol=EXACT, atol=1e-12)

@@ -20,7 +20,7 @@ from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.options import Optimizer
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.noise.student import MOST_DEGREES, StudentNoise
+from probsfa.statespace.noise.student import MAX_DEGREES, StudentNoise
 from probsfa.statespace.noise.tails import LeftOut
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import Latents
@@ -348,7 +348,7 @@ def test_many_degrees_of_freedom_are_normal_noise(recording):
     np.testing.assert_allclose(results[0].covariances, results[1].covariances, atol=1e-6)
     np.testing.assert_allclose(results[0].row_log_likelihoods, results[1].row_log_likelihoods, atol=1e-5)
     fitted, normal = ProbabilisticSFA(2, robust=True).fit(clean), ProbabilisticSFA(2).fit(clean)
-    assert fitted.degrees_of_freedom_ > 0.9 * MOST_DEGREES and "practically normal" in fitted.status_
+    assert fitted.degrees_of_freedom_ > 0.9 * MAX_DEGREES and "practically normal" in fitted.status_
     np.testing.assert_allclose(fitted.decay_, normal.decay_, atol=5e-3)
     np.testing.assert_allclose(fitted.transform(clean), normal.transform(clean), atol=0.05)
 

@@ -40,7 +40,7 @@ from probsfa.bayes.priors import Priors
 from probsfa.bayes.sampling.collapsed import CollapsedDensity, HamiltonianStep, curvature_factor
 from probsfa.statespace.engine.posterior import draw_latents
 from probsfa.statespace.noise import NoiseVariances
-from probsfa.statespace.noise.student import FEWEST_DEGREES, MOST_DEGREES
+from probsfa.statespace.noise.student import MAX_DEGREES, MIN_DEGREES
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
@@ -256,7 +256,7 @@ class _Chain:
         self.loadings, self.offset = start.loadings * random_factor((d, k)), start.offset.copy()
         of_groups = problem.noise.means(start.noise_variance) * random_factor(n_noises)
         self.scale = problem.noise.of_columns(of_groups, start.noise_variance)
-        self.degrees = float(np.clip(problem.degrees * random_factor(1)[0], FEWEST_DEGREES, 100.0))
+        self.degrees = float(np.clip(problem.degrees * random_factor(1)[0], MIN_DEGREES, 100.0))
         self.weights = np.array(panel.mask[:])
         self.latents, self.log_density = np.zeros((n, k)), 0.0
         self.collapsed = CollapsedDensity(
@@ -458,7 +458,7 @@ class _Chain:
 
         def of_degrees(log_degrees: FloatArray) -> FloatArray:
             nu = float(np.exp(log_degrees[0]))
-            if not FEWEST_DEGREES <= nu <= MOST_DEGREES:
+            if not MIN_DEGREES <= nu <= MAX_DEGREES:
                 return np.array([-np.inf])
             norm = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) - 0.5 * np.log(nu)
             value = n * norm - 0.5 * (nu + 1.0) * np.sum(np.log1p(relative / nu))

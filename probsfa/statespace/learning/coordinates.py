@@ -113,24 +113,28 @@ def imposed(params: StateSpace, limits: Limits) -> StateSpace:
     -------
     params : StateSpace
     """
-    before, k, d = np.sum(params.loadings**2, axis=1), params.n_components, params.n_features
+    power_before, k, d = np.sum(params.loadings**2, axis=1), params.n_components, params.n_features
     slow, held = params.loadings[:, :k], limits.loadings[:, :k]
-    apart = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
+    differences = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
     # Weight of squared distances of decays, relative to those of loadings in standard deviations of the
     # columns.
-    order = closest_order(slow, held, 0.1 * np.where(np.isnan(apart), 0.0, apart))
+    order = closest_order(slow, held, 0.1 * np.where(np.isnan(differences), 0.0, differences))
     decay = params.decay[order]
     parts, processes = [slow[:, order] * closest_signs(slow[:, order], held)], []
-    for one in params.processes:
-        own = limits.loadings[:, params.latents.states[type(one)]].reshape(d, len(one), one.n_states)
-        moved, loadings = one.closest(params.loadings_of(one), own, limits.within(one))
-        processes.append(moved)
+    for process in params.processes:
+        process_limits = limits.loadings[:, params.latents.states[type(process)]].reshape(
+            d, len(process), process.n_states
+        )
+        closest, loadings = process.closest(
+            params.loadings_of(process), process_limits, limits.within(process)
+        )
+        processes.append(closest)
         parts.append(loadings.reshape(d, -1))
     loadings = np.hstack(parts)
     free = np.isnan(limits.loadings)
     loadings = np.where(free, loadings, limits.loadings)
-    lost = np.maximum(before - np.sum(loadings**2, axis=1), 0.0)
-    noise = params.noise_variance + lost
+    lost_power = np.maximum(power_before - np.sum(loadings**2, axis=1), 0.0)
+    noise = params.noise_variance + lost_power
     return params.replace(
         decay=np.where(np.isnan(limits.decays), decay, limits.decays),
         loadings=loadings,
@@ -158,16 +162,16 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
     if limits is None or not limits.hold:
         return canonical(params, scale)
     k, loadings = params.n_components, params.loadings.copy()
-    moved = np.any(limits.loadings != 0.0, axis=0, where=~np.isnan(limits.loadings))
-    free = np.flatnonzero(~moved[:k])
+    has_fixed_loadings = np.any(limits.loadings != 0.0, axis=0, where=~np.isnan(limits.loadings))
+    free = np.flatnonzero(~has_fixed_loadings[:k])
     loadings[:, free] *= canonical_signs(loadings[:, free], scale)
-    for one in params.processes:
-        own = params.latents.states[type(one)]
-        places = np.arange(own.start, own.stop).reshape(len(one), one.n_states)
-        for j in np.flatnonzero(~np.any(moved[places], axis=1)):
-            alone, turned = one.chosen([j]).canonical(loadings[:, places[[j]]], scale)
-            del alone
-            loadings[:, places[j]] = turned[:, 0]
+    for process in params.processes:
+        states = params.latents.states[type(process)]
+        positions = np.arange(states.start, states.stop).reshape(len(process), process.n_states)
+        for j in np.flatnonzero(~np.any(has_fixed_loadings[positions], axis=1)):
+            single, rotated = process.chosen([j]).canonical(loadings[:, positions[[j]]], scale)
+            del single
+            loadings[:, positions[j]] = rotated[:, 0]
     scales = np.abs(params.memory_scale)
     return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_ar1_noise else {}))
 
@@ -185,8 +189,8 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
 def _of_each(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
     """Iterate over the kinds of processes, each with its part (C, N) of a vector over all coordinates."""
     where = params.latents.coordinates
-    for one in params.processes:
-        yield one, numbers[where[type(one)]].reshape(one.n_free(), len(one))
+    for process in params.processes:
+        yield process, numbers[where[type(process)]].reshape(process.n_free(), len(process))
 
 
 # ---------------------------------------------------------------------------------------- coordinates
@@ -195,7 +199,7 @@ def _of_each(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process,
 def dynamics_to_free(params: StateSpace, *, evenly_sampled: bool) -> FloatArray:
     """Return the coordinates of the dynamics."""
     decays = ar1.to_free(params.decay, evenly_sampled=evenly_sampled)
-    return np.concatenate([decays, *(one.to_free().ravel() for one in params.processes)])
+    return np.concatenate([decays, *(process.to_free().ravel() for process in params.processes)])
 
 
 def dynamics_from_free(template: StateSpace, free: FloatArray, *, evenly_sampled: bool) -> StateSpace:
@@ -204,8 +208,8 @@ def dynamics_from_free(template: StateSpace, free: FloatArray, *, evenly_sampled
     if not template.processes:
         return template.replace(decay=decay)
     processes = tuple(
-        one.at(own).evenly_sampled() if evenly_sampled else one.at(own)
-        for one, own in _of_each(template, free)
+        process.at(free_of_process).evenly_sampled() if evenly_sampled else process.at(free_of_process)
+        for process, free_of_process in _of_each(template, free)
     )
     return template.replace(decay=decay, processes=processes)
 
@@ -214,7 +218,7 @@ def within_range(params: StateSpace, *, evenly_sampled: bool) -> StateSpace:
     """Move parameters into the range of the coordinates: with uneven sampling, decays are positive."""
     if evenly_sampled:
         return params
-    return params.replace(decay=np.maximum(params.decay, 10.0 * ar1.FASTEST_DECAY))
+    return params.replace(decay=np.maximum(params.decay, 10.0 * ar1.MIN_DECAY))
 
 
 def longest_steps(latents: Latents) -> FloatArray:
@@ -251,11 +255,11 @@ def dynamics_standard_errors(
     # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
     found = {"decay_": decay, "timescales_": time_unit * decay / (positive * np.log(positive) ** 2)}
     where = params.latents.coordinates
-    for one in params.processes:
-        own, shape = where[type(one)], (one.n_free(), len(one))
-        blocks = np.einsum("cndn->cdn", covariance[own, own].reshape(*shape, *shape))
-        have = [each.attribute for each in one.quantities if each.scale]
-        found |= dict(zip(have, one.standard_errors(blocks, time_unit), strict=True))
+    for process in params.processes:
+        process_errors, shape = where[type(process)], (process.n_free(), len(process))
+        blocks = np.einsum("cndn->cdn", covariance[process_errors, process_errors].reshape(*shape, *shape))
+        have = [each.attribute for each in process.quantities if each.scale]
+        found |= dict(zip(have, process.standard_errors(blocks, time_unit), strict=True))
     return found
 
 
@@ -264,24 +268,28 @@ def dynamics_standard_errors(
 
 def _of_blocks(params: StateSpace, terms: FloatArray) -> Iterator[FloatArray]:
     """Split sums over transitions (U, L) by kind, except AR(1) factors, into matrices (U, N, B, B)."""
-    shapes = [(len(one), one.n_states) for one in params.processes]
-    for (count, size), own in zip(shapes, block_slices(params.n_components, shapes), strict=True):
-        yield terms[:, own].reshape(-1, count, size, size)
+    shapes = [(len(process), process.n_states) for process in params.processes]
+    for (count, size), states in zip(shapes, block_slices(params.n_components, shapes), strict=True):
+        yield terms[:, states].reshape(-1, count, size, size)
 
 
 def dynamics_score(
     params: StateSpace, gaps: FloatArray, stats: Statistics, *, evenly_sampled: bool
 ) -> FloatArray:
     """Return the score of the coordinates from the expected statistics at ``params``."""
-    k, alone = params.n_components, transition_over(params, gaps)._replace(groups=())
+    k, ar1_transition = params.n_components, transition_over(params, gaps)._replace(groups=())
     power, moments = stats.innovation_power, stats.innovation_moments
-    by_decay = np.asarray(transition_score(alone, stats.transitions, power[:, :k], moments[:, :k]).decay)
+    by_decay = np.asarray(
+        transition_score(ar1_transition, stats.transitions, power[:, :k], moments[:, :k]).decay
+    )
     if evenly_sampled:
-        by_free = np.asarray(by_decay[0] * alone.innovation_variance[0])
+        by_free = np.asarray(by_decay[0] * ar1_transition.innovation_variance[0])
     else:  # d a^g = a^g g log(a) d log(-log a)
-        by_free = np.asarray(np.sum(by_decay * alone.decay * gaps[:, None] * np.log(params.decay), axis=0))
+        by_free = np.asarray(
+            np.sum(by_decay * ar1_transition.decay * gaps[:, None] * np.log(params.decay), axis=0)
+        )
     of_each = zip(params.processes, _of_blocks(params, power), _of_blocks(params, moments), strict=True)
-    others = [one.score(gaps, stats.transitions, *sums).ravel() for one, *sums in of_each]
+    others = [process.score(gaps, stats.transitions, *sums).ravel() for process, *sums in of_each]
     return np.concatenate([by_free, *others])
 
 
@@ -308,21 +316,22 @@ def maximize_dynamics(
     """
     k = params.n_components
     sums = stats.innovation_power, stats.innovation_moments, stats.previous_power
-    over = np.asarray(transition_over(params, gaps).decay)
+    decay_over_gap = np.asarray(transition_over(params, gaps).decay)
     # Second moments of (z_t-1, z_t) from those of the innovations.
     power, moments, previous = (x[:, :k] for x in sums)
-    cross = moments + over * previous
-    current = power + 2.0 * over * cross - over**2 * previous
+    cross = moments + decay_over_gap * previous
+    current = power + 2.0 * decay_over_gap * cross - decay_over_gap**2 * previous
     decay = ar1.maximized(params.decay, stats.transitions, previous, cross, current, gaps)
     if limits is not None and limits.hold:
         decay = np.where(np.isnan(limits.decays), decay, limits.decays)
     processes = []
-    for one, *blocks in zip(params.processes, *(_of_blocks(params, x) for x in sums), strict=True):
-        matrix, _ = one.transitions(gaps)
+    for process, *blocks in zip(params.processes, *(_of_blocks(params, x) for x in sums), strict=True):
+        matrix, _ = process.transitions(gaps)
         data = [
-            BlockMoments(stats.transitions, matrix[:, j], *(x[:, j] for x in blocks)) for j in range(len(one))
+            BlockMoments(stats.transitions, matrix[:, j], *(x[:, j] for x in blocks))
+            for j in range(len(process))
         ]
-        processes.append(one.maximized(data, gaps, None if limits is None else limits.within(one)))
+        processes.append(process.maximized(data, gaps, None if limits is None else limits.within(process)))
     return params.replace(decay=decay, processes=tuple(processes))
 
 
@@ -337,25 +346,27 @@ def information_frequencies(params: StateSpace, nodes_per_panel: int = 6) -> tup
     with the distance from the peak, so that the number of nodes grows only with the logarithm of the
     narrowest width.
     """
-    at, width = [np.zeros(0)], [np.zeros(0)]
-    for one in params.processes:
-        of_kind = one.peaks
-        at.append(of_kind[0])
+    centres, width = [np.zeros(0)], [np.zeros(0)]
+    for process in params.processes:
+        of_kind = process.peaks
+        centres.append(of_kind[0])
         width.append(of_kind[1])
-    where, widths = np.concatenate(at), np.concatenate(width)
+    where, widths = np.concatenate(centres), np.concatenate(width)
     slow = params.decay[params.decay >= 0.0]
     edges = _panel_edges(np.append(slow, 1.0 - widths[where == 0.0]))
     mirrored = np.pi - _panel_edges(-params.decay[params.decay < 0.0])
     around = [
-        np.clip(peak + np.outer([-1.0, 1.0], _panel_edges(np.array([1.0 - one]))).ravel(), 0.0, np.pi)
-        for peak, one in zip(where, widths, strict=True)
+        np.clip(peak + np.outer([-1.0, 1.0], _panel_edges(np.array([1.0 - peak_width]))).ravel(), 0.0, np.pi)
+        for peak, peak_width in zip(where, widths, strict=True)
         if peak > 0.0
     ]
     borders = np.unique(np.concatenate([edges, mirrored, *around, [0.0, np.pi]]))
     nodes, weights = _gauss_legendre(nodes_per_panel)
-    half = 0.5 * np.diff(borders)
+    half_widths = 0.5 * np.diff(borders)
     centre = 0.5 * (borders[1:] + borders[:-1])
-    return (centre[:, None] + half[:, None] * nodes).ravel(), (half[:, None] * weights).ravel() / np.pi
+    return (centre[:, None] + half_widths[:, None] * nodes).ravel(), (
+        half_widths[:, None] * weights
+    ).ravel() / np.pi
 
 
 @cache
@@ -458,14 +469,16 @@ def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: boo
     all_values, all_slopes = [values], [slopes]
     states, coordinates = [np.arange(params.n_components)], [np.arange(params.n_components)]
     first, where = params.n_components, params.latents.coordinates
-    for one in params.processes:
-        of_states, by_free = one.spectra(omega)  # (W, N, S) and (W, N, S, C)
+    for process in params.processes:
+        of_states, by_free = process.spectra(omega)  # (W, N, S) and (W, N, S, C)
         count, n_seen = of_states.shape[1:]
         own = first + np.arange(count * n_seen).reshape(count, n_seen)
-        free = where[type(one)].start + np.arange(one.n_free() * count).reshape(one.n_free(), count)
+        free = where[type(process)].start + np.arange(process.n_free() * count).reshape(
+            process.n_free(), count
+        )
         all_values.append(of_states.reshape(len(omega), -1))
         all_slopes.append(by_free.reshape(len(omega), -1))
-        states.append(np.repeat(own.ravel(), one.n_free()))
+        states.append(np.repeat(own.ravel(), process.n_free()))
         coordinates.append(np.repeat(free.T[:, None], n_seen, axis=1).ravel())
         first += count * n_seen
     return LatentSpectra(
@@ -481,7 +494,7 @@ def dynamics_damping(params: StateSpace, n_rows: float, *, evenly_sampled: bool)
     """Return the information of `n_rows` transitions on the coordinates if the states were observed."""
     decay = params.decay
     of_decays = n_rows * (1.0 + decay**2) * ar1.ratio(decay, evenly_sampled=evenly_sampled) ** 2
-    return np.concatenate([of_decays, *(one.damping(n_rows).ravel() for one in params.processes)])
+    return np.concatenate([of_decays, *(process.damping(n_rows).ravel() for process in params.processes)])
 
 
 def dynamics_curvature(params: StateSpace, gradient: FloatArray, *, evenly_sampled: bool) -> FloatArray:
@@ -492,7 +505,10 @@ def dynamics_curvature(params: StateSpace, gradient: FloatArray, *, evenly_sampl
     # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
     bend = 2.0 * params.decay if evenly_sampled else -1.0 - np.log(params.decay)
     of_decays = np.maximum(bend * gradient[: params.n_components], 0.0)
-    others = [one.curvature(own).ravel() for one, own in _of_each(params, gradient)]
+    others = [
+        process.curvature(process_gradient).ravel()
+        for process, process_gradient in _of_each(params, gradient)
+    ]
     return np.concatenate([of_decays, *others])
 
 
@@ -594,9 +610,9 @@ class Coordinates(NamedTuple):
         decays, loadings, noise, frequencies, rhythms = self.limits
         k, free = len(decays), np.full(self.n_ar1_noise, np.nan)
         between = np.full((self.n_features, self.n_ar1_noise), np.nan)
-        whole = np.hstack([loadings[:, :k], between, loadings[:, k:]])
+        full = np.hstack([loadings[:, :k], between, loadings[:, k:]])
         moved = slice(rhythms.start + self.n_ar1_noise, rhythms.stop + self.n_ar1_noise)
-        return Limits(np.append(decays, free), whole, noise, frequencies, moved)
+        return Limits(np.append(decays, free), full, noise, frequencies, moved)
 
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
@@ -648,9 +664,9 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: StateSpace) -
     dynamics, loadings, noise, offset = (vector[part] for part in layout.slices)
     variance = layout.variances.of_columns(np.exp(noise), template.noise_variance)
     moved = dynamics_from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
-    seen = np.zeros((layout.n_features, layout.n_states))
-    seen[layout.loaded] = loadings
-    return moved.with_seen_loadings(seen).replace(noise_variance=variance, offset=offset)
+    loadings_of_observed = np.zeros((layout.n_features, layout.n_states))
+    loadings_of_observed[layout.loaded] = loadings
+    return moved.with_seen_loadings(loadings_of_observed).replace(noise_variance=variance, offset=offset)
 
 
 def score(layout: Coordinates, params: StateSpace, gaps: FloatArray, stats: Statistics) -> FloatArray:

@@ -50,17 +50,17 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
 
-_WHITTLE_EVALUATIONS = 80
+_MAX_WHITTLE_EVALUATIONS = 80
 # Refined starts are dropped if their exact log-likelihood is below the best by more than this (nats).
-_TOO_LOW = 30.0
+_MAX_LOSS_OF_START = 30.0
 # Maximum number of EM steps before quasi-Newton steps, and the gain (nats) below which they end.
-_EM_STEPS, _EM_WORTH = 5, 2.0
+_MAX_EM_STEPS, _MIN_EM_GAIN = 5, 2.0
 # Maximum number of imputations by the model before optimization, and the gain (nats) below which they end.
-_IMPUTATIONS, _IMPUTATION_WORTH = 6, 5.0
+_MAX_IMPUTATIONS, _MIN_IMPUTATION_GAIN = 6, 5.0
 # If all sequences are shorter than this (rows), Whittle's likelihood is not used.
-_SHORTEST_FOR_SPECTRA = 8
+_MIN_ROWS_OF_SPECTRA = 8
 # Multipliers of the initial loadings of cycles, smooth factors and trends that are added to AR(1) factors.
-_STRENGTHS = (0.3, 0.03)
+_LOADING_MULTIPLIERS = (0.3, 0.03)
 
 
 def fit(
@@ -185,13 +185,13 @@ class _Search:
 
     def from_data(self, layout: Coordinates) -> FitResult:
         """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
-        alone, most = layout.with_white_noise, self.evaluate.limit
+        alone, maximum = layout.with_white_noise, self.evaluate.limit
         first = self.with_processes(alone) if alone.latents.n_others else self.from_first_candidates(alone)
         result = first
         for other in self.random_candidates(alone, first.params):
             if result.status == "interrupted":
                 break
-            self.evaluate.limit = self.evaluate.count + most
+            self.evaluate.limit = self.evaluate.count + maximum
             try:
                 result = _better(result, self.refined_from(alone, other))
             except KeyboardInterrupt:  # before the optimizer, which handles later interrupts itself
@@ -200,7 +200,7 @@ class _Search:
             return result
         # The best model with white noise need not be the best with AR(1) noise.
         for i, nested in enumerate([result] if first is result else [first, result]):
-            self.evaluate.limit = self.evaluate.count + most
+            self.evaluate.limit = self.evaluate.count + maximum
             reached = self.with_ar1_noise(layout, nested, one_start=self.optimizer.one_start)
             result = _better(result, reached) if i else reached
             if result.status == "interrupted":
@@ -307,8 +307,10 @@ class _Search:
             others = nested.latents.n_others
             bases += self.process_candidates(alone, None) if others else self.first_candidates(alone)
         made = [with_ar1_noise(params) for params in bases]
-        even = layout.evenly_sampled
-        sign = signs_of_ar1_noise(nested, _unexplained(self.panel, nested)[0]) if even else np.ones(1)
+        evenly_sampled = layout.evenly_sampled
+        sign = (
+            signs_of_ar1_noise(nested, _unexplained(self.panel, nested)[0]) if evenly_sampled else np.ones(1)
+        )
         if np.any(sign < 0.0):
             made.append(with_ar1_noise(nested, sign=sign))
         firsts = [self.conform(params, layout) for params in made]
@@ -322,7 +324,7 @@ class _Search:
         grid = on_even_grid(self.panel)
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
         centred = [x - offset for x in grid]
-        data = periodogram(centred) if max(map(len, grid)) >= _SHORTEST_FOR_SPECTRA else None
+        data = periodogram(centred) if max(map(len, grid)) >= _MIN_ROWS_OF_SPECTRA else None
         slow = Latents(latents.n_components + latents.n_like_ar1)
         if slow.n_components:
             firsts = [
@@ -344,14 +346,14 @@ class _Search:
                 left, _ = _unexplained(self.panel, alone)
                 first = next(starts(left, np.zeros_like(offset), Latents(latents.n_like_ar1)))
                 base = with_more_latents(alone, from_slow(first, latents, self.given)[0])
-            whole = self.with_cycles(layout, base, data, centred)
-            made.append(whole)
-            for strength in _STRENGTHS:
-                loadings = whole.loadings.copy()
+            full = self.with_cycles(layout, base, data, centred)
+            made.append(full)
+            for strength in _LOADING_MULTIPLIERS:
+                loadings = full.loadings.copy()
                 loadings[:, latents.n_components :] *= strength
                 loadings[:, : latents.n_components] = alone.loadings
                 made.append(
-                    whole.replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
+                    full.replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
                 )
         return [self.conform(params.replace(offset=offset), layout) for params in made]
 
@@ -370,17 +372,19 @@ class _Search:
             else:
                 frequency = float(self.given.frequencies[j])
             before = params.rhythm_frequency
-            tried = [with_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
+            candidates = [with_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
             if data is None:
-                params = tried[0]
+                params = candidates[0]
             else:
-                refined = [self.refined(layout._replace(latents=one.latents), one, data) for one in tried]
+                refined = [
+                    self.refined(layout._replace(latents=one.latents), one, data) for one in candidates
+                ]
                 params = max(refined, key=lambda pair: pair[0])[1]
                 sought = np.append(before, frequency)
                 # Largest relative change of a cycle's frequency on Whittle's likelihood. With too few latent
                 # factors, a cycle would otherwise become slow and replace one that is not in the model.
                 if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(sought) - 1.0) > 0.1):
-                    params = tried[0]
+                    params = candidates[0]
         if n_rhythms == 0 and data is not None:
             params = self.refined(layout, params, data)[1]
         return params
@@ -389,18 +393,20 @@ class _Search:
 
     def refined(self, layout: Coordinates, params: StateSpace, data: Periodogram) -> tuple[float, StateSpace]:
         """Refine a candidate on Whittle's likelihood; return its value there and the candidate."""
-        even = layout._replace(evenly_sampled=True)
+        evenly_sampled = layout._replace(evenly_sampled=True)
         kind = AR1NoiseWhittleObjective if layout.n_ar1_noise else WhittleObjective
-        objective = kind(even, data, params, _WHITTLE_EVALUATIONS, self.evaluate.refined, self.noise)
+        objective = kind(
+            evenly_sampled, data, params, _MAX_WHITTLE_EVALUATIONS, self.evaluate.refined, self.noise
+        )
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A very long step may overflow; the optimizer then shortens it.
             warnings.simplefilter("ignore", RuntimeWarning)
             # Tolerance on Whittle's likelihood, an approximation, in nats for each free parameter.
             worth = max(0.1, 0.003 * layout.size)
             end = maximize_objective(
-                objective, to_vector(even, params), make_box(even, self.noise), tol=worth
+                objective, to_vector(evenly_sampled, params), make_box(evenly_sampled, self.noise), tol=worth
             )
-        refined = from_vector(even, end.vector, params)
+        refined = from_vector(evenly_sampled, end.vector, params)
         value = end.history[-1] if end.history else -np.inf
         refined = within_range(refined, evenly_sampled=layout.evenly_sampled)
         self.evaluate.remember_start(value, refined)
@@ -410,7 +416,7 @@ class _Search:
 
     def refined_all(self, layout: Coordinates, first: list[StateSpace]) -> list[StateSpace]:
         """Refine candidates on Whittle's likelihood and sort them by it, best first."""
-        if max(self.panel.lengths) < _SHORTEST_FOR_SPECTRA:
+        if max(self.panel.lengths) < _MIN_ROWS_OF_SPECTRA:
             return first
         data = periodogram(_centred(self.panel)[0])
         refined = [self.refined(layout, params, data) for params in first]
@@ -459,9 +465,9 @@ class _Search:
         as the exact likelihood increases enough.
         """
         panel, evaluate = self.panel, self.evaluate
-        if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _SHORTEST_FOR_SPECTRA:
+        if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _MIN_ROWS_OF_SPECTRA:
             return ranked
-        for _ in range(_IMPUTATIONS):
+        for _ in range(_MAX_IMPUTATIONS):
             if evaluate.limit - evaluate.count < 2:
                 break
             best = ranked[0]
@@ -475,7 +481,7 @@ class _Search:
             if not gain > 0.0:
                 break
             ranked = [_RankedStart(stats.log_likelihood, refined, stats), *ranked[1:]]
-            if gain < max(_IMPUTATION_WORTH, evaluate.tol):
+            if gain < max(_MIN_IMPUTATION_GAIN, evaluate.tol):
                 break
         return ranked
 
@@ -483,7 +489,7 @@ class _Search:
         """Maximise for a few evaluations from candidates near the best, then from the best to convergence."""
         # Not `>`: above 1e17 nats, as with very little noise, differences of a few nats are below rounding
         # errors.
-        promising = [start for start in ranked if start.value >= ranked[0].value - _TOO_LOW]
+        promising = [start for start in ranked if start.value >= ranked[0].value - _MAX_LOSS_OF_START]
         evaluate, limit = self.evaluate, self.evaluate.limit
         results: list[FitResult] = []
         for _, params, stats in promising:
@@ -494,7 +500,7 @@ class _Search:
             evaluate.limit = limit if alone else min(limit, evaluate.count + 12)
             try:
                 params, stats = warm_up(
-                    evaluate, params, stats, self.noise, _EM_STEPS, _EM_WORTH, layout.loaded
+                    evaluate, params, stats, self.noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.loaded
                 )
                 results.append(
                     fit_quasi_newton(evaluate, layout, params, self.noise, self.optimizer.tol, stats)
@@ -517,7 +523,9 @@ class _Search:
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
         if self.optimizer.solver == "em":
             return fit_em(evaluate, start, noise, self.optimizer.tol, loaded=layout.loaded)
-        params, stats = warm_up(evaluate, start, evaluate(start), noise, _EM_STEPS, _EM_WORTH, layout.loaded)
+        params, stats = warm_up(
+            evaluate, start, evaluate(start), noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.loaded
+        )
         return fit_quasi_newton(evaluate, layout, params, noise, self.optimizer.tol, stats)
 
 

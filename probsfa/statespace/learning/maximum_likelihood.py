@@ -46,7 +46,7 @@ from probsfa.statespace.learning.options import (
 from probsfa.statespace.learning.robust import clipped, fit_robust, repetitive_columns
 from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise import HeavyTails
-from probsfa.statespace.noise.gaussian import LEAST_KNOWN_NOISE, Noise, is_heywood
+from probsfa.statespace.noise.gaussian import MIN_KNOWN_NOISE, Noise, is_heywood
 from probsfa.statespace.panel import Panel, make_panel
 from probsfa.statespace.parameters import StateSpace, rescale
 
@@ -115,9 +115,9 @@ class FitStatus(str):
 
     def __new__(cls, notes: Iterable[Note]) -> Self:
         """Join the texts of the notes."""
-        kept = tuple(note for note in notes if note.text)
-        made = super().__new__(cls, " ".join(note.text.strip() for note in kept))
-        made.notes = kept
+        retained = tuple(note for note in notes if note.text)
+        made = super().__new__(cls, " ".join(note.text.strip() for note in retained))
+        made.notes = retained
         return made
 
     def __getnewargs__(self) -> Any:
@@ -142,10 +142,10 @@ class FitStatus(str):
 # ------------------------------------------------------------------------------------------ record of a fit
 
 # Maximum decay, and minimum share of the noise in the variance of a column, of initial parameters from SFA.
-_SLOWEST_START, _LEAST_NOISE_SHARE = 1.0 - 1e-4, 0.1
+_MAX_INITIAL_DECAY, _MIN_NOISE_SHARE = 1.0 - 1e-4, 0.1
 # Number of observed values for each free parameter below which a fit reports few values. In windows of 10
 # rows, 90 % intervals of imputed values covered 70 %, in windows of 20 rows 85 %.
-_FEW_VALUES = 3.0
+_MIN_VALUES_PER_PARAMETER = 3.0
 
 
 class Observations(NamedTuple):
@@ -388,23 +388,23 @@ class FitProblem(NamedTuple):
     @property
     def layout(self) -> Coordinates:
         """Layout of the free parameters as one vector."""
-        even = self.observations.panel.evenly_sampled
+        evenly_sampled = self.observations.panel.evenly_sampled
         variances = self.options.variances(self.scale.size)
-        layout = Coordinates(self.options.latents, variances, even, limits=self.limits)
+        layout = Coordinates(self.options.latents, variances, evenly_sampled, limits=self.limits)
         return layout.with_ar1_noise if self.options.has_ar1_noise else layout
 
     @property
     def limits(self) -> Limits | None:
         """Fixed parameters and ranges of periods."""
-        even = self.observations.panel.evenly_sampled
-        return self.options.limits(self.scale, self.time_unit, evenly_sampled=even)
+        evenly_sampled = self.observations.panel.evenly_sampled
+        return self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
 
     @property
     def optimizer(self) -> Optimizer:
         """Settings of the optimizer."""
-        asked = self.options
+        requested = self.options
         return Optimizer(
-            asked.solver, asked.max_iter, self.tol, asked.n_init, one_start=bool(self.about_size)
+            requested.solver, requested.max_iter, self.tol, requested.n_init, one_start=bool(self.about_size)
         )
 
     @property
@@ -487,11 +487,11 @@ def _continued(
     if result.status == "interrupted":
         return problem, result
     few = replace(problem.options, max_iter=min(size.n_further, problem.options.max_iter))
-    whole = make_problem(data, few)._replace(options=few, about_size=problem.about_size)
-    reached = maximise(whole, start=result.params, report=report)
+    full = make_problem(data, few)._replace(options=few, about_size=problem.about_size)
+    reached = maximise(full, start=result.params, report=report)
     status = result.status if reached.status == "max_iter" else reached.status
     n_evaluations = result.n_evaluations + reached.n_evaluations
-    return whole, reached._replace(status=status, n_evaluations=n_evaluations)
+    return full, reached._replace(status=status, n_evaluations=n_evaluations)
 
 
 def start_of(init: Any, problem: FitProblem) -> StateSpace:
@@ -515,10 +515,12 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
     scale, k = problem.scale, problem.options.latents.n_components
     params = init if isinstance(init, StateSpace) else getattr(init, "params_", None)
     if params is None and all(hasattr(init, name) for name in ("delta_values_", "loadings_", "mean_")):
-        decay = np.clip(1.0 - 0.5 * np.asarray(init.delta_values_)[:k], -_SLOWEST_START, _SLOWEST_START)
+        decay = np.clip(
+            1.0 - 0.5 * np.asarray(init.delta_values_)[:k], -_MAX_INITIAL_DECAY, _MAX_INITIAL_DECAY
+        )
         loadings = np.asarray(init.loadings_)[:, :k]
         if len(loadings) == scale.size:
-            noise = np.maximum(scale**2 - np.sum(loadings**2, axis=1), _LEAST_NOISE_SHARE * scale**2)
+            noise = np.maximum(scale**2 - np.sum(loadings**2, axis=1), _MIN_NOISE_SHARE * scale**2)
             params = StateSpace(decay, loadings, noise, np.asarray(init.mean_))
         else:
             params = StateSpace(decay, loadings, np.ones(len(loadings)), np.asarray(init.mean_))
@@ -573,8 +575,8 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
     options.known_noise(scale)  # checks the number of variances before columns are standardised
     # With known or shared noise variances, the variance of a constant column is determined.
     constant = data.columns.constant if options.separate_variances else None
-    chosen = options.n_components is None
-    if not chosen:
+    selected = options.n_components is None
+    if not selected:
         size = Size(int(options.n_components or 0))
     elif size is None:
         size = data.default_size(ar1_noise=options.has_ar1_noise)
@@ -589,13 +591,13 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         replace(options, n_components=size.n_components),
         data.feature_names,
         constant if constant is not None and constant.any() else None,
-        size.sentence if chosen else "",
+        size.sentence if selected else "",
         resolution_variance(data.sequences) / scale**2 if isinstance(data, InMemory) else 0.0,
         data.columns,
     )
     own_states = options.has_ar1_noise and not problem.integrates_ar1_noise
     check_bytes(latents.n_states + (scale.size if own_states else 0))
-    if not (chosen and options.tol == "auto"):
+    if not (selected and options.tol == "auto"):
         return problem
     # With n_components=None the model is for imputation, for which a larger tolerance suffices.
     tol = gain_worth_filling(int(observations.counts.sum()), problem.layout.size)
@@ -646,7 +648,7 @@ def maximise(
     options, observations = problem.options, problem.observations
     if problem.integrates_ar1_noise:
         return _maximise_integrated(problem, start, report)
-    even = observations.panel.evenly_sampled
+    evenly_sampled = observations.panel.evenly_sampled
     optimize = (
         partial(fit_robust, tails=options.tails)
         if options.tails is not None
@@ -657,7 +659,7 @@ def maximise(
         problem.layout,
         problem.learned_noise,
         problem.optimizer,
-        given=options.given(problem.time_unit, evenly_sampled=even),
+        given=options.given(problem.time_unit, evenly_sampled=evenly_sampled),
         start=None if start is None else start.state_space,
         report=None if report is None else _InDataUnits(report, problem.log_volume),
     )
@@ -701,15 +703,17 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             "The fit ended at parameters that are not finite: some values of X, or some times, are too far "
             "from the others, or the known noise variances are too small or too large."
         )
-    beside = problem.log_volume + _of_constant_columns(result, problem)
-    once = problem.constant & (problem.observations.counts <= 1.0) if problem.constant is not None else None
+    log_density_of_constants = problem.log_volume + _of_constant_columns(result, problem)
+    observed_once = (
+        problem.constant & (problem.observations.counts <= 1.0) if problem.constant is not None else None
+    )
     return MaximumLikelihood(
         params=params,
         shift=shift,
         scale=scale,
         time_unit=problem.time_unit,
-        log_likelihood=result.log_likelihood - beside,
-        history=np.asarray(result.history) - beside,
+        log_likelihood=result.log_likelihood - log_density_of_constants,
+        history=np.asarray(result.history) - log_density_of_constants,
         n_evaluations=result.n_evaluations,
         converged=result.converged,
         status=FitStatus(
@@ -728,7 +732,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         constant=problem.constant,
         tails=result.tails,
         interrupted=result.status == "interrupted",
-        observed_once=once if once is not None and once.any() else None,
+        observed_once=observed_once if observed_once is not None and observed_once.any() else None,
         n_values=None if problem.columns is None else problem.columns.counts,
         lengths=None if problem.columns is None else np.asarray(problem.columns.lengths),
     )
@@ -763,14 +767,15 @@ def _about_tails(result: FitResult, problem: FitProblem) -> Note:
     if tails.is_normal:
         text = " The noise is practically normal: robust=False gives the same model faster."
         return Note("student_t", text, {"degrees": tails.shape})
-    said = tails.sentence
-    same = np.flatnonzero(repetitive_columns(problem.observations.panel))
-    if problem.options.separate_variances and same.size:
-        said += (
-            f" At least 40 % of the values of {_listed(same, problem)} are equal: their noise variance is "
+    sentence = tails.sentence
+    repetitive = np.flatnonzero(repetitive_columns(problem.observations.panel))
+    if problem.options.separate_variances and repetitive.size:
+        sentence += (
+            f" At least 40 % of the values of {_listed(repetitive, problem)} are equal: their noise "
+            "variance is "
             "at least a tenth of the variance, because all other values would otherwise be outliers."
         )
-    return Note("student_t", said, {"degrees": tails.shape})
+    return Note("student_t", sentence, {"degrees": tails.shape})
 
 
 def _about_integration(problem: FitProblem) -> str:
@@ -801,26 +806,26 @@ def _about_floors(params: StateSpace, problem: FitProblem) -> Note:
         raised = np.flatnonzero(options.raised_noise(problem.scale))
         text = (
             f"The known noise variance of {_listed(raised, problem)} is below rounding errors: "
-            f"{LEAST_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the noise-free limit."
+            f"{MIN_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the noise-free limit."
         )
         return Note("noise_raised", text if raised.size else "", {"columns": raised.tolist()})
     variance = noise_variance / problem.scale**2
     # Constant columns have their own note.
-    varies = np.ones(variance.size, dtype=bool) if problem.constant is None else ~problem.constant
-    if options.separate_variances and is_heywood(variance[varies]):
-        lowest = np.array([np.argmin(np.where(varies, variance, np.inf))])
+    is_varying = np.ones(variance.size, dtype=bool) if problem.constant is None else ~problem.constant
+    if options.separate_variances and is_heywood(variance[is_varying]):
+        lowest = np.array([np.argmin(np.where(is_varying, variance, np.inf))])
         text = (
             f"The noise variance of {_listed(lowest, problem)} is nearly zero while most are not (a Heywood "
             "case): a factor reproduces this column, and intervals may be too narrow. Use fewer factors, "
             "or set noise_floor."
         )
         return Note("heywood", text, {"columns": lowest.tolist()})
-    at = np.flatnonzero(varies & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
+    at_floor = np.flatnonzero(is_varying & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
     text = (
-        f"The noise variance of {at.size} of {variance.size} columns is at its lower bound "
-        f"({listed(at, problem.feature_names)})."
+        f"The noise variance of {at_floor.size} of {variance.size} columns is at its lower bound "
+        f"({listed(at_floor, problem.feature_names)})."
     )
-    return Note("noise_at_floor", text if at.size else "", {"columns": at.tolist()})
+    return Note("noise_at_floor", text if at_floor.size else "", {"columns": at_floor.tolist()})
 
 
 def _about_constants(problem: FitProblem) -> Note:
@@ -829,8 +834,14 @@ def _about_constants(problem: FitProblem) -> Note:
         return Note("constant_columns", "", {})
     constant = np.flatnonzero(problem.constant)
     who = _listed(constant, problem)
-    once = problem.observations.counts[constant] <= 1.0
-    spread = "infinite" if once.all() else "0, infinite where one value is observed" if once.any() else "0"
+    observed_once = problem.observations.counts[constant] <= 1.0
+    spread = (
+        "infinite"
+        if observed_once.all()
+        else "0, infinite where one value is observed"
+        if observed_once.any()
+        else "0"
+    )
     text = (
         f"{who[0].upper() + who[1:]} {'is' if constant.size == 1 else 'are'} constant: its variance cannot "
         f"be estimated. Missing values are imputed by the constant, with standard deviation {spread}; "
@@ -847,10 +858,11 @@ def _about_few_values(problem: FitProblem) -> Note:
     n_values, n_parameters = int(counts.sum()), problem.layout.n_free
     text = (
         f"There are {n_values / n_parameters:.1f} observed values for each free parameter, fewer than "
-        f"{_FEW_VALUES:g}: standard deviations ignore the uncertainty of the parameters. Use fewer factors."
+        f"{_MIN_VALUES_PER_PARAMETER:g}: standard deviations ignore the uncertainty of the parameters. Use "
+        "fewer factors."
     )
-    few = n_values < _FEW_VALUES * n_parameters
-    return Note("few_values", text if few else "", {"values": n_values, "parameters": n_parameters})
+    is_few = n_values < _MIN_VALUES_PER_PARAMETER * n_parameters
+    return Note("few_values", text if is_few else "", {"values": n_values, "parameters": n_parameters})
 
 
 def _listed(features: NDArray[np.intp], problem: FitProblem) -> str:

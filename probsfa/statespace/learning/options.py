@@ -16,9 +16,9 @@ from probsfa.statespace.learning.coordinates import PERIOD_RANGE, Limits
 from probsfa.statespace.noise import STRUCTURES, TAILS, HeavyTails, NoiseVariances
 from probsfa.statespace.noise.gaussian import (
     FORMER_FLOOR,
-    LEAST_KNOWN_NOISE,
-    LEAST_NOISE,
-    LEAST_WHITE_NOISE,
+    MIN_KNOWN_NOISE,
+    MIN_NOISE,
+    MIN_WHITE_NOISE,
     WEAK_PRIOR,
     Noise,
 )
@@ -43,16 +43,16 @@ FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 _DURATIONS = (str, timedelta, np.timedelta64)
 
 # Matrices of the size of a covariance that are in RAM at a time: a batch of rows, bands of a spectrum.
-_MATRICES = 600
+_N_MATRICES_IN_MEMORY = 600
 # Default tolerance, in nats: a factor of the squared number of free parameters, and the maximum.
-_WORTH_OF_FEW, _LARGEST_WORTH = 2e-5, 0.5
+_TOL_PER_SQUARED_PARAMETER, _MAX_TOL = 2e-5, 0.5
 # Tolerance of imputation in nats for each observed value, and the number of values above which it is used.
 # Smaller gains do not visibly change imputed values but take most evaluations; fits to fewer values are fast.
-_WORTH_OF_A_CELL, _MANY_CELLS = 1e-4, 50_000
+_TOL_PER_VALUE, _MIN_VALUES_OF_TOL = 1e-4, 50_000
 # The same for each free parameter. The log-likelihood at the maximum exceeds that of the true parameters by
 # half a nat for each; a fit of more than a thousand parameters takes a hundred small steps that do not
 # improve imputed values.
-_WORTH_OF_A_PARAMETER, _MANY_PARAMETERS = 1e-3, 1_000
+_TOL_PER_PARAMETER, _MIN_PARAMETERS_OF_TOL = 1e-3, 1_000
 
 
 def gain_worth_filling(n_cells: int, n_parameters: int = 0) -> float | Literal["auto"]:
@@ -65,8 +65,8 @@ def gain_worth_filling(n_cells: int, n_parameters: int = 0) -> float | Literal["
     n_parameters : int, default=0
         Number of free parameters of the model.
     """
-    by_cells = _WORTH_OF_A_CELL * n_cells if n_cells > _MANY_CELLS else 0.0
-    by_parameters = _WORTH_OF_A_PARAMETER * n_parameters if n_parameters > _MANY_PARAMETERS else 0.0
+    by_cells = _TOL_PER_VALUE * n_cells if n_cells > _MIN_VALUES_OF_TOL else 0.0
+    by_parameters = _TOL_PER_PARAMETER * n_parameters if n_parameters > _MIN_PARAMETERS_OF_TOL else 0.0
     return max(by_cells, by_parameters) or "auto"
 
 
@@ -162,7 +162,7 @@ def _as_array(value: tuple[Any, ...]) -> FloatArray:
 
 def _standardised_noise(variance: FloatArray, scale: FloatArray) -> FloatArray:
     """Return fixed variances (D,) in squared units of `scale` (D,), raised to the smallest allowed one."""
-    return np.maximum(variance / scale**2, LEAST_KNOWN_NOISE)
+    return np.maximum(variance / scale**2, MIN_KNOWN_NOISE)
 
 
 def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
@@ -517,8 +517,8 @@ class FitOptions:
                 "noise=0.0 is slow feature analysis in closed form and does not support fixed parameters."
             )
         latents = self.latents
-        wanted = {"decays": latents.n_components, "periods": self.processes.count("rhythms")}
-        for name, size in wanted.items():
+        requested = {"decays": latents.n_components, "periods": self.processes.count("rhythms")}
+        for name, size in requested.items():
             if name in fixed and len(fixed[name]) != size:
                 raise ValueError(
                     f"fixed[{name!r}] has {len(fixed[name])} values; there are {size} such factors. Use NaN "
@@ -557,7 +557,7 @@ class FitOptions:
         """
         if not isinstance(self.tol, str):
             return self.tol
-        return min(_WORTH_OF_FEW * n_parameters**2, _LARGEST_WORTH)
+        return min(_TOL_PER_SQUARED_PARAMETER * n_parameters**2, _MAX_TOL)
 
     @property
     def latents(self) -> Latents:
@@ -703,7 +703,7 @@ class FitOptions:
         """Smallest noise variance allowed, as a fraction of each column's variance."""
         if not isinstance(self.noise_floor, str):
             return float(self.noise_floor)
-        return LEAST_WHITE_NOISE if self.has_ar1_noise else LEAST_NOISE
+        return MIN_WHITE_NOISE if self.has_ar1_noise else MIN_NOISE
 
     @property
     def noise_floors(self) -> tuple[float, ...]:
@@ -722,12 +722,12 @@ class FitOptions:
             If the variances are not one for each column.
         """
         given = self._given_noise(scale)
-        return None if given is None else np.maximum(given, LEAST_KNOWN_NOISE)
+        return None if given is None else np.maximum(given, MIN_KNOWN_NOISE)
 
     def raised_noise(self, scale: FloatArray) -> BoolArray:
         """Return whether the known noise variance of each column (D,) is below the smallest allowed one."""
         given = self._given_noise(scale)
-        return np.zeros(scale.size, dtype=bool) if given is None else given < LEAST_KNOWN_NOISE
+        return np.zeros(scale.size, dtype=bool) if given is None else given < MIN_KNOWN_NOISE
 
     def _given_noise(self, scale: FloatArray) -> FloatArray | None:
         if isinstance(self.noise, str):
@@ -743,8 +743,8 @@ class FitOptions:
         With ``noise_floor="auto"`` variances are not below those that the resolution of columns implies.
         """
         known = self.known_noise(scale)
-        least = np.maximum(self.least_noise, resolution if self.noise_floor == "auto" else 0.0)
-        floor = np.broadcast_to(least, scale.shape).copy() if known is None else known
+        minimum = np.maximum(self.least_noise, resolution if self.noise_floor == "auto" else 0.0)
+        floor = np.broadcast_to(minimum, scale.shape).copy() if known is None else known
         held = None
         if self.fixed is not None and "noise" in self.fixed:
             held = _standardised_noise(_as_array(self.fixed["noise"]), scale)
@@ -787,8 +787,9 @@ def check_bytes(n_states: int, available: int | None = None) -> None:
         If the required RAM, which the message states, is not available.
     """
     check_memory(
-        8 * _MATRICES * n_states**2,
-        f"{n_states} states of latent factors and AR(1) noise require about {{size}}, for {_MATRICES} "
+        8 * _N_MATRICES_IN_MEMORY * n_states**2,
+        f"{n_states} states of latent factors and AR(1) noise require about {{size}}, for "
+        f"{_N_MATRICES_IN_MEMORY} "
         f"matrices of {n_states} x {n_states} numbers",
         "Use fewer (n_components, rhythms, smooth).",
         available,

@@ -64,16 +64,16 @@ __all__ = ["clipped", "fit_robust", "repetitive_columns", "stand_out"]
 
 # Robust standard deviations beyond which a value is an outlier relative to its adjacent observations, or to
 # its column; largest fraction of outliers in a column.
-_FROM_NEIGHBOURS, _FROM_COLUMN, _MOST_SUSPECTS = 6.0, 8.0, 0.25
+_MAX_DEVIATION_FROM_ADJACENT, _MAX_DEVIATION_FROM_COLUMN, _MAX_OUTLIER_SHARE = 6.0, 8.0, 0.25
 # Minimum fraction of equal values of a repetitive column, and lower bound of its noise variance.
-_REPETITIVE, _NOISE_OF_REPETITIVE = 0.4, 0.1
+_MIN_REPETITIVE_SHARE, _MIN_NOISE_OF_REPETITIVE = 0.4, 0.1
 # Maximum number of posterior evaluations at fixed weights, and of rounds.
-_EVALUATIONS_A_ROUND, _MOST_ROUNDS = 5, 200
+_MAX_EVALUATIONS_PER_ITERATION, _MAX_ITERATIONS = 5, 200
 # Maximum number of leave-one-out updates of degrees of freedom and scales, rounds of optimization in between,
 # change of their logarithms below which they have converged, and maximum number of values for the estimate.
-_MOST_LEFT_OUT_ROUNDS, _ROUNDS_BETWEEN, _SAME, _MOST_CELLS = 8, 2, 0.02, 2**17
+_MAX_LEAVE_ONE_OUT_UPDATES, _ITERATIONS_BETWEEN_UPDATES, _LOG_TOLERANCE, _MAX_VALUES = 8, 2, 0.02, 2**17
 # Shape above which normal noise is used, unless the log-likelihood decreases by at least this many nats.
-_NEARLY_NORMAL, _WORTH_TAILS = 20.0, 2.0
+_MIN_NORMAL_SHAPE, _MIN_GAIN_OF_TAILS = 20.0, 2.0
 
 
 def clipped(sequences: Sequences) -> FloatArray:
@@ -84,14 +84,14 @@ def clipped(sequences: Sequences) -> FloatArray:
     """
     values = sequences.values.copy()
     for j in range(values.shape[1]):
-        seen = values[~np.isnan(values[:, j]), j]
-        if seen.size:
-            centre = np.median(seen)
+        observed = values[~np.isnan(values[:, j]), j]
+        if observed.size:
+            centre = np.median(observed)
             # Robust standard deviations at which values are clipped before the scale of a column is
             # estimated.
-            reach = 6.0 * np.median(np.abs(seen - centre)) / MAD
-            if reach > 0.0:
-                values[:, j] = np.clip(values[:, j], centre - reach, centre + reach)
+            limit = 6.0 * np.median(np.abs(observed - centre)) / MAD
+            if limit > 0.0:
+                values[:, j] = np.clip(values[:, j], centre - limit, centre + limit)
     return values
 
 
@@ -113,14 +113,14 @@ def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     residuals = distance_from_adjacent(values, lengths)
     out = np.zeros(values.shape, dtype=bool)
     centred = values.copy()
-    seen = ~np.isnan(values).all(axis=0)
-    centred[:, seen] -= np.nanmedian(values[:, seen], axis=0)
-    for errors, most in ((residuals, _FROM_NEIGHBOURS), (centred, _FROM_COLUMN)):
+    observed = ~np.isnan(values).all(axis=0)
+    centred[:, observed] -= np.nanmedian(values[:, observed], axis=0)
+    for errors, maximum in ((residuals, _MAX_DEVIATION_FROM_ADJACENT), (centred, _MAX_DEVIATION_FROM_COLUMN)):
         spread = robust_spread(errors)
         with np.errstate(invalid="ignore"):
-            out |= (np.abs(errors) > most * spread) & (spread > 0.0)
+            out |= (np.abs(errors) > maximum * spread) & (spread > 0.0)
     counts = np.maximum(np.count_nonzero(~np.isnan(values), axis=0), 1)
-    out[:, out.sum(axis=0) > _MOST_SUSPECTS * counts] = False
+    out[:, out.sum(axis=0) > _MAX_OUTLIER_SHARE * counts] = False
     return out
 
 
@@ -131,11 +131,11 @@ def repetitive_columns(panel: Panel) -> BoolArray:
     outliers of a constant. Its noise variance therefore has a lower bound.
     """
     n = panel.n_rows
-    values, seen = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n]) > 0.0
+    values, observed = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n]) > 0.0
     out = np.zeros(values.shape[1], dtype=bool)
     for j in range(values.shape[1]):
-        _, counts = np.unique(values[seen[:, j], j], return_counts=True)
-        out[j] = len(counts) > 1 and counts.max() >= _REPETITIVE * counts.sum() and counts.max() > 2
+        _, counts = np.unique(values[observed[:, j], j], return_counts=True)
+        out[j] = len(counts) > 1 and counts.max() >= _MIN_REPETITIVE_SHARE * counts.sum() and counts.max() > 2
     return out
 
 
@@ -213,10 +213,10 @@ def fit_robust(
         log-likelihood is the lower bound, without the prior.
     """
     if noise.variances.separate:
-        least = np.where(repetitive_columns(panel), _NOISE_OF_REPETITIVE, 0.0)
-        noise = noise._replace(floor=np.maximum(noise.floor, least))
+        minimum = np.where(repetitive_columns(panel), _MIN_NOISE_OF_REPETITIVE, 0.0)
+        noise = noise._replace(floor=np.maximum(noise.floor, minimum))
     interrupted, count = False, 0
-    hold = hold_tails and start is not None
+    is_fixed = hold_tails and start is not None
     cleaned = panel
     if start is None:
         cleaned = _without_suspects(panel)
@@ -236,12 +236,12 @@ def fit_robust(
         else:
             weights = infer_weights(params, panel, tails).weights.values
         run = _Alternation(evaluate, e_step, layout, noise, optimizer.solver, optimizer.tol)
-        if hold:
+        if is_fixed:
             run = run.at_tails()
             evaluate.begin_with_prior(run.noise)
-        state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=hold)
+        state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=is_fixed)
         result, state = run(state, interrupted)
-        if not (tails.by_row or hold):
+        if not (tails.by_row or is_fixed):
             result = _with_tails_of_cells_left_out(run, result, state, optimizer.max_iter)
         return result
 
@@ -287,7 +287,7 @@ class _Alternation(NamedTuple):
     ) -> tuple[FitResult, _State]:
         """Optimize until convergence or for `n_rounds`; return the best so far after an interrupt."""
         evaluate, noise, tol = self.evaluate, self.noise, self.tol
-        panel, limit, hold = evaluate.panel, evaluate.limit, self.hold_shape
+        panel, limit, is_fixed = evaluate.panel, evaluate.limit, self.hold_shape
         run: Callable[..., FitResult]
         if self.solver == "em":
             run = partial(fit_em, loaded=self.layout.loaded)
@@ -296,16 +296,18 @@ class _Alternation(NamedTuple):
         history = [state.value]
         status: Status = "interrupted" if interrupted else "max_iter"
         gains: list[float] = []
-        promising, looked_elsewhere = 0, hold
-        most_rounds = _MOST_ROUNDS if n_rounds is None else n_rounds
+        promising, looked_elsewhere = 0, is_fixed
+        most_rounds = _MAX_ITERATIONS if n_rounds is None else n_rounds
         try:
             while not interrupted and evaluate.count < limit and len(history) <= most_rounds:
                 self.e_step.set_weights(state.weights)
-                evaluate.limit = min(limit, evaluate.count + _EVALUATIONS_A_ROUND)
+                evaluate.limit = min(limit, evaluate.count + _MAX_EVALUATIONS_PER_ITERATION)
                 end = run(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
                 if end.history:
                     weights = state.weights.values
-                    better = _reweighted(end.params, state.noise, weights, panel, evaluate, hold_shape=hold)
+                    better = _reweighted(
+                        end.params, state.noise, weights, panel, evaluate, hold_shape=is_fixed
+                    )
                     state = better if better.value >= state.value else state
                 history.append(max(state.value, history[-1]))
                 if end.status == "interrupted":
@@ -314,8 +316,8 @@ class _Alternation(NamedTuple):
                 gains.append(history[-1] - history[-2])
                 promising = promising + 1 if _promised(gains) < tol else 0
                 # Number of consecutive rounds with a predicted gain below the tolerance that ends the fit.
-                done = promising >= 2 or gains[-1] <= rounding(history[-1], panel.n_rows)
-                if not done:
+                is_done = promising >= 2 or gains[-1] <= rounding(history[-1], panel.n_rows)
+                if not is_done:
                     continue
                 status = "converged"
                 if looked_elsewhere:
@@ -352,24 +354,27 @@ def _with_tails_of_cells_left_out(
     evaluate.begin_with_prior(held.noise)
     at_the_end = True
     try:
-        for _ in range(_MOST_LEFT_OUT_ROUNDS):
+        for _ in range(_MAX_LEAVE_ONE_OUT_UPDATES):
             if result.status == "interrupted" or (at_the_end and not result.converged):
                 break
-            before, weights = state.noise, state.weights.values
-            tails, scales = tails_of_cells_left_out(state.params, before, weights, panel, run.noise)
-            was, now = before.shape, tails.shape
-            moved = np.append(
-                np.log(scales / state.params.noise_variance), 0.0 if was == now else np.log(now / was)
+            previous_noise, weights = state.noise, state.weights.values
+            tails, scales = tails_of_cells_left_out(state.params, previous_noise, weights, panel, run.noise)
+            previous_shape, shape = previous_noise.shape, tails.shape
+            log_changes = np.append(
+                np.log(scales / state.params.noise_variance),
+                0.0 if previous_shape == shape else np.log(shape / previous_shape),
             )
-            same = np.max(np.abs(moved)) < _SAME or (before.is_normal and tails.is_normal)
-            if same and at_the_end:
+            is_converged = np.max(np.abs(log_changes)) < _LOG_TOLERANCE or (
+                previous_noise.is_normal and tails.is_normal
+            )
+            if is_converged and at_the_end:
                 break
-            if not same:
+            if not is_converged:
                 params = state.params.replace(noise_variance=scales)
                 state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=True)
             evaluate.limit = evaluate.count + max_iter
-            at_the_end = same
-            result, state = held(state, n_rounds=None if same else _ROUNDS_BETWEEN)
+            at_the_end = is_converged
+            result, state = held(state, n_rounds=None if is_converged else _ITERATIONS_BETWEEN_UPDATES)
         if not at_the_end and result.status != "interrupted":
             evaluate.limit = evaluate.count + max_iter
             result, _ = held(state)
@@ -404,9 +409,9 @@ def tails_of_cells_left_out(
     """
     moments = cell_moments(params, panel.weighted(weights))
     means, explained = left_out_cells(params, panel, moments, weights)
-    told = ~np.isnan(means)
-    step = -(-np.count_nonzero(told) // _MOST_CELLS)
-    rows, columns = np.nonzero(told[::step])
+    is_determined = ~np.isnan(means)
+    step = -(-np.count_nonzero(is_determined) // _MAX_VALUES)
+    rows, columns = np.nonzero(is_determined[::step])
     if rows.size == 0:
         return tails, params.noise_variance
     errors = np.asarray(panel.values[: panel.n_rows : step])[rows, columns] - means[::step][rows, columns]
@@ -437,9 +442,9 @@ def tails_of_cells_left_out(
         return float(end.fun), float(np.exp(end.x[0])), scales_at(end.x[1:])
 
     value, shape, scales = best(tails.shapes)
-    if shape > _NEARLY_NORMAL:
+    if shape > _MIN_NORMAL_SHAPE:
         normal = best((tails.shapes[1], tails.shapes[1]))
-        if normal[0] - value < _WORTH_TAILS:
+        if normal[0] - value < _MIN_GAIN_OF_TAILS:
             value, shape, scales = normal
     return tails.with_shape(shape), np.maximum(scales, noise.floor)
 

@@ -31,7 +31,7 @@ from probsfa.statespace.learning.short_series import ShortSeries
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attributes
-from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
+from probsfa.statespace.processes.ar1 import MAX_DECAY
 from probsfa.statespace.quantities import INTERVALS
 
 #: Quantities that have standard errors, by the name of these.
@@ -554,7 +554,7 @@ def _timescale(decay: float, time_unit: float) -> float:
     """Return the time scale of a decay; zero if it is below 1e-4, infinite if it is at its upper limit."""
     if decay <= _FASTEST:
         return 0.0
-    return np.inf if decay >= SLOWEST_DECAY else float(-time_unit / np.log(decay))
+    return np.inf if decay >= MAX_DECAY else float(-time_unit / np.log(decay))
 
 
 def _end(profile: _Profile, sign: float, wanted: float) -> float:
@@ -567,7 +567,7 @@ def _end(profile: _Profile, sign: float, wanted: float) -> float:
             break
         if root < wanted:
             inside = step
-            if not _FASTEST < decay < SLOWEST_DECAY:
+            if not _FASTEST < decay < MAX_DECAY:
                 break  # at the limit of the decay, and still in the interval
         else:
             outside = step

@@ -32,9 +32,9 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = [
     "FORMER_FLOOR",
-    "LEAST_KNOWN_NOISE",
-    "LEAST_NOISE",
-    "LEAST_WHITE_NOISE",
+    "MIN_KNOWN_NOISE",
+    "MIN_NOISE",
+    "MIN_WHITE_NOISE",
     "Noise",
     "NoiseVariances",
     "OF_AR1_NOISE",
@@ -184,20 +184,20 @@ STRUCTURES: dict[str, Callable[[int], NoiseVariances]] = {
 # ----------------------------------------------------------------------------------------- bounds and prior
 
 #: Minimum noise variance, as a fraction of a column's variance.
-LEAST_NOISE = 1e-9
+MIN_NOISE = 1e-9
 #: The same for white noise in models with AR(1) noise: a thousandth of the standard deviation. Below it,
 #: AR(1) and white noise cannot be distinguished, and the engine uses its slow algorithm.
-LEAST_WHITE_NOISE = 1e-6
+MIN_WHITE_NOISE = 1e-6
 #: Lower bound of known noise variances, as a fraction of a column's variance. Rounding errors change a
 #: log-likelihood by half a nat at 1e-14 and dominate it at 1e-16.
-LEAST_KNOWN_NOISE = 1e-12
+MIN_KNOWN_NOISE = 1e-12
 #: Relative noise variance ``s`` below which the density of the weak prior decreases.
 WEAK_PRIOR = 1e-4
 #: Lower bound for single columns in files of earlier versions.
 FORMER_FLOOR = 1e-3
 # Columns with a relative noise variance below the first number are Heywood cases if the median of all columns
 # is above the second.
-_HEYWOOD_LOW, _HEYWOOD_TYPICAL = 1e-4, 1e-3
+_HEYWOOD_LOW_SHARE, _HEYWOOD_TYPICAL_SHARE = 1e-4, 1e-3
 
 
 class Noise(NamedTuple):
@@ -282,7 +282,7 @@ def is_heywood(variance: FloatArray) -> bool:
     -------
     bool
     """
-    return bool(variance.min() < _HEYWOOD_LOW and np.median(variance) > _HEYWOOD_TYPICAL)
+    return bool(variance.min() < _HEYWOOD_LOW_SHARE and np.median(variance) > _HEYWOOD_TYPICAL_SHARE)
 
 
 def slope_for_metric(

@@ -24,14 +24,14 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.noise.tails import HeavyTails, LeftOut
 from probsfa.statespace.quantities import Quantity
 
-__all__ = ["FEWEST_DEGREES", "MOST_DEGREES", "StudentNoise"]
+__all__ = ["MIN_DEGREES", "MAX_DEGREES", "StudentNoise"]
 
 #: Limits of the degrees of freedom: the variance is finite above two, and the upper limit is nearly Gaussian.
-FEWEST_DEGREES, MOST_DEGREES = 2.1, 1000.0
+MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0
 
 
 # Nodes of integrals over the weight of a value in sums over many values, and values per batch.
-_FEWER_NODES, _CELLS_AT_ONCE = 48, 8192
+_N_FAST_NODES, _BLOCK_SIZE = 48, 8192
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class StudentNoise(HeavyTails):
 
     degrees_of_freedom: float = 4.0
     by_row: bool = False
-    shapes = (FEWEST_DEGREES, MOST_DEGREES)
+    shapes = (MIN_DEGREES, MAX_DEGREES)
     quantities = (Quantity("degrees_of_freedom_", "degrees of freedom", "", ("column",)),)
 
     @property
@@ -105,11 +105,11 @@ class StudentNoise(HeavyTails):
             nu = float(np.exp(log_nu))
             return float(0.5 * np.sum((nu + n) * np.log1p(s / nu)) - counts @ _log_norm(sizes, nu))
 
-        limits = (np.log(FEWEST_DEGREES), np.log(MOST_DEGREES))
+        limits = (np.log(MIN_DEGREES), np.log(MAX_DEGREES))
         end = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-6})
-        known = min(max(self.degrees_of_freedom, FEWEST_DEGREES), MOST_DEGREES)
-        tried = [float(end.x), *limits, float(np.log(known))]
-        return self.with_shape(float(np.exp(min(tried, key=loss))))
+        known = min(max(self.degrees_of_freedom, MIN_DEGREES), MAX_DEGREES)
+        candidates = [float(end.x), *limits, float(np.log(known))]
+        return self.with_shape(float(np.exp(min(candidates, key=loss))))
 
     def scores(
         self,
@@ -205,8 +205,8 @@ class StudentNoise(HeavyTails):
             1.0 + np.log(0.5 * degrees) - digamma(0.5 * degrees) + np.log(weights) - weights
         )
         value, slope, by_scales = 0.0, 0.0, np.zeros(cells.errors.size)
-        for first in range(0, cells.errors.size, _CELLS_AT_ONCE):
-            part = slice(first, first + _CELLS_AT_ONCE)
+        for first in range(0, cells.errors.size, _BLOCK_SIZE):
+            part = slice(first, first + _BLOCK_SIZE)
             noise = r[part] / weights[:, None]
             variance = cells.explained[part] + noise
             power = cells.errors[part] ** 2 / variance
@@ -261,7 +261,7 @@ def _log_gamma_nodes(nu: float, farthest: float) -> tuple[FloatArray, FloatArray
     half = 0.5 * nu
     ends = np.log(gammaincinv(half, [1e-8, 1.0 - 1e-12]) / half)
     low = min(float(ends[0]), float(np.log(1e-3 * (nu + 1.0) / (nu + farthest))) if farthest > nu else 0.0)
-    grid = np.linspace(low, float(ends[1]), _FEWER_NODES)
+    grid = np.linspace(low, float(ends[1]), _N_FAST_NODES)
     log_p = half * grid - half * np.exp(grid)
     return np.exp(grid), log_p - logsumexp(log_p)
 

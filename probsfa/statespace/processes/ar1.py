@@ -12,9 +12,9 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.quantities import Quantity
 
 __all__ = [
-    "FASTEST_DECAY",
+    "MIN_DECAY",
     "OF_AR1",
-    "SLOWEST_DECAY",
+    "MAX_DECAY",
     "cubic_decay",
     "from_free",
     "maximized",
@@ -26,8 +26,8 @@ __all__ = [
 
 # Upper bound of estimated decays. 1 - a^2 must stay well above rounding, and a time scale of 1e8 steps is
 # constant for any practical series.
-SLOWEST_DECAY = 1.0 - 1e-8
-FASTEST_DECAY = 1e-10
+MAX_DECAY = 1.0 - 1e-8
+MIN_DECAY = 1e-10
 
 #: Fitted attributes of AR(1) factors.
 OF_AR1 = (
@@ -41,15 +41,15 @@ Sums = FloatArray | float
 def to_free(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
     """Return the coordinates of decays."""
     if evenly_sampled:
-        return np.arctanh(np.clip(decay, -SLOWEST_DECAY, SLOWEST_DECAY))
-    return np.log(-np.log(np.clip(decay, FASTEST_DECAY, SLOWEST_DECAY)))
+        return np.arctanh(np.clip(decay, -MAX_DECAY, MAX_DECAY))
+    return np.log(-np.log(np.clip(decay, MIN_DECAY, MAX_DECAY)))
 
 
 def from_free(free: FloatArray, *, evenly_sampled: bool) -> FloatArray:
     """Return the decays at coordinates."""
     if evenly_sampled:
-        return np.clip(np.tanh(free), -SLOWEST_DECAY, SLOWEST_DECAY)
-    return np.clip(np.exp(-np.exp(free)), FASTEST_DECAY, SLOWEST_DECAY)
+        return np.clip(np.tanh(free), -MAX_DECAY, MAX_DECAY)
+    return np.clip(np.exp(-np.exp(free)), MIN_DECAY, MAX_DECAY)
 
 
 def slope(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
@@ -121,11 +121,11 @@ def cubic_decay(n: float, previous: float, cross: float, current: float) -> floa
     there is always a root in between.
     """
     roots = np.roots([n, -cross, previous + current - n, -cross])
-    real = roots[np.abs(roots.imag) <= 1e-7].real
-    inside = np.clip(
-        np.append(real[np.abs(real) < 1.0], cross / max(previous, current)), -SLOWEST_DECAY, SLOWEST_DECAY
+    real_roots = roots[np.abs(roots.imag) <= 1e-7].real
+    candidates = np.clip(
+        np.append(real_roots[np.abs(real_roots) < 1.0], cross / max(previous, current)), -MAX_DECAY, MAX_DECAY
     )
-    return float(inside[np.argmax(_expected_transition(inside, n, previous, cross, current))])
+    return float(candidates[np.argmax(_expected_transition(candidates, n, previous, cross, current))])
 
 
 def _uneven_decay(
@@ -139,10 +139,10 @@ def _uneven_decay(
     """Return the optimal decay of one process at uneven times, by a search over its log rate."""
 
     def loss(log_rate: float) -> float:
-        over = np.clip(np.exp(-np.exp(log_rate) * gaps), FASTEST_DECAY, SLOWEST_DECAY)
-        return -float(np.sum(_expected_transition(over, transitions, previous, cross, current)))
+        decay_over_gap = np.clip(np.exp(-np.exp(log_rate) * gaps), MIN_DECAY, MAX_DECAY)
+        return -float(np.sum(_expected_transition(decay_over_gap, transitions, previous, cross, current)))
 
-    here = float(np.log(-np.log(a)))
-    minimum = minimize_scalar(loss, bracket=(here - 0.1, here + 0.1), options={"xtol": 1e-10})
-    best = float(minimum.x) if loss(float(minimum.x)) <= loss(here) else here
-    return float(np.clip(np.exp(-np.exp(best)), FASTEST_DECAY, SLOWEST_DECAY))
+    start = float(np.log(-np.log(a)))
+    minimum = minimize_scalar(loss, bracket=(start - 0.1, start + 0.1), options={"xtol": 1e-10})
+    best = float(minimum.x) if loss(float(minimum.x)) <= loss(start) else start
+    return float(np.clip(np.exp(-np.exp(best)), MIN_DECAY, MAX_DECAY))

@@ -29,21 +29,23 @@ __all__ = ["BlockMoments", "Process", "Transitions", "block_score", "closest_ord
 Transitions = tuple[FloatArray, FloatArray]
 
 # Step of central differences by a coordinate of order one: the cube root of the machine precision.
-_DIFFERENCE = 6e-6
+_DIFFERENCE_STEP = 6e-6
 # In spectra, which only determine optimizer steps, eigenvalues of non-stationary processes are set to one
 # minus this number. Most series have less than one period at frequencies below it.
 _SHORT_OF_ONE = 3e-4
 
 
-def closest_order(loadings: FloatArray, held: FloatArray, cost: FloatArray | float = 0.0) -> NDArray[np.intp]:
+def closest_order(
+    loadings: FloatArray, held: FloatArray, costs: FloatArray | float = 0.0
+) -> NDArray[np.intp]:
     """Return the order (N,) of the processes for which loadings are closest to fixed ones up to signs.
 
-    ``cost`` (N, N) is added to the distance for each position and process.
+    ``costs`` (N, N) is added to the distance for each position and process.
     """
     up, down = (
         np.nansum((sign * loadings[:, None, :] - held[:, :, None]) ** 2, axis=0) for sign in (1.0, -1.0)
     )
-    return np.asarray(linear_sum_assignment(np.minimum(up, down) + cost)[1])
+    return np.asarray(linear_sum_assignment(np.minimum(up, down) + costs)[1])
 
 
 def closest_signs(loadings: FloatArray, held: FloatArray) -> FloatArray:
@@ -77,8 +79,8 @@ class BlockMoments(NamedTuple):
     def expected(self, matrix: FloatArray, innovation: FloatArray) -> float:
         """Return the expected log density of the transitions under ``A`` and ``Q``, without constants."""
         change = matrix - self.matrix
-        crossed = self.moments @ change.swapaxes(1, 2)
-        power = self.power - crossed - crossed.swapaxes(1, 2)
+        cross_products = self.moments @ change.swapaxes(1, 2)
+        power = self.power - cross_products - cross_products.swapaxes(1, 2)
         power = power + change @ self.previous @ change.swapaxes(1, 2)
         # Scaled to unit innovations, which are orders of magnitude apart for slow processes.
         scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
@@ -252,9 +254,9 @@ class Process(ABC):
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
         """Sort the processes; signs of their loadings (D, N, B) follow the convention of the package."""
         order = np.argsort(self.order, kind="stable")
-        moved = loadings[:, order]
-        signs = canonical_signs(moved[:, :, self.seen[0]], units)
-        return self.chosen(order), moved * signs[:, None]
+        reordered = loadings[:, order]
+        signs = canonical_signs(reordered[:, :, self.seen[0]], units)
+        return self.chosen(order), reordered * signs[:, None]
 
     def closest(
         self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
@@ -266,25 +268,30 @@ class Process(ABC):
         del within
         first = self.seen[0]
         order = closest_order(loadings[:, :, first], held[:, :, first])
-        moved = loadings[:, order]
-        signs = closest_signs(moved[:, :, first], held[:, :, first])
-        return self.chosen(order), moved * signs[:, None]
+        reordered = loadings[:, order]
+        signs = closest_signs(reordered[:, :, first], held[:, :, first])
+        return self.chosen(order), reordered * signs[:, None]
 
     # ----------------------------------------------------------------------- estimation
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
         """Return derivatives of ``A`` and ``Q``, both (U, N, B, B), by each coordinate."""
         free, found = self.to_free(), []
-        for one, other in self._sides(free):
-            up, down = self.at(free + one).transitions(gaps), self.at(free + other).transitions(gaps)
-            matrix, innovation = ((x - y) / (2.0 * _DIFFERENCE) for x, y in zip(up, down, strict=True))
+        for forward, backward in self._sides(free):
+            upper, lower = (
+                self.at(free + forward).transitions(gaps),
+                self.at(free + backward).transitions(gaps),
+            )
+            matrix, innovation = (
+                (x - y) / (2.0 * _DIFFERENCE_STEP) for x, y in zip(upper, lower, strict=True)
+            )
             found.append((matrix, innovation))
         return found
 
     def _sides(self, free: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
         for c in range(len(free)):
             step = np.zeros_like(free)
-            step[c] = _DIFFERENCE
+            step[c] = _DIFFERENCE_STEP
             yield step, -step
 
     def score(
@@ -332,8 +339,8 @@ class Process(ABC):
             bracket = (float(here[0]) - 0.1, float(here[0]) + 0.1)
             end: Any = minimize_scalar(loss, bracket=bracket, options={"xtol": 1e-10})
         else:
-            close: Any = {"xatol": 1e-9, "fatol": 1e-9}
-            end = minimize(loss, here, method="Nelder-Mead", options=close)
+            options: Any = {"xatol": 1e-9, "fatol": 1e-9}
+            end = minimize(loss, here, method="Nelder-Mead", options=options)
         best = np.atleast_1d(end.x)
         return best if loss(best) <= loss(here) else here
 
@@ -352,9 +359,9 @@ class Process(ABC):
         """Return spectra (W, N, S) of the states with loadings, and their derivatives (W, N, S, C)."""
         free = self.to_free()
         slopes = [
-            (self.at(free + up)._spectrum(omega) - self.at(free + down)._spectrum(omega))
-            / (2.0 * _DIFFERENCE)
-            for up, down in self._sides(free)
+            (self.at(free + upper)._spectrum(omega) - self.at(free + lower)._spectrum(omega))
+            / (2.0 * _DIFFERENCE_STEP)
+            for upper, lower in self._sides(free)
         ]
         values = self._spectrum(omega)
         return values, np.stack(slopes, axis=-1) if slopes else np.zeros((*values.shape, 0))
@@ -369,8 +376,8 @@ class Process(ABC):
             matrix = (1.0 - _SHORT_OF_ONE) * matrix
         scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
         root = scale[:, :, None] * np.linalg.cholesky(innovation / (scale[:, :, None] * scale[:, None, :]))
-        turned = np.exp(1j * omega)[:, None, None, None] * np.eye(self.n_states) - matrix
-        power = np.sum(np.abs(np.linalg.solve(turned, root.astype(np.complex128)[None])) ** 2, axis=3)
+        rotated = np.exp(1j * omega)[:, None, None, None] * np.eye(self.n_states) - matrix
+        power = np.sum(np.abs(np.linalg.solve(rotated, root.astype(np.complex128)[None])) ** 2, axis=3)
         return np.asarray(power[:, :, list(self.seen)])
 
     def damping(self, n_rows: float) -> FloatArray:
@@ -410,5 +417,5 @@ class Process(ABC):
         for sides in self._sides(free):
             up, down = (self.at(free + side).attributes(silent, time_unit) for side in sides)
             pairs = zip(self.quantities, up, down, strict=True)
-            slopes.append([(x - y) / (2.0 * _DIFFERENCE) for one, x, y in pairs if one.scale])
+            slopes.append([(x - y) / (2.0 * _DIFFERENCE_STEP) for one, x, y in pairs if one.scale])
         return tuple(np.sqrt(np.einsum("cqn,cdn,dqn->qn", slopes, covariances, slopes)))

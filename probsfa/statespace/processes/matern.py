@@ -22,7 +22,7 @@ __all__ = ["Matern32", "Matern52"]
 
 # Range of rates: time scales from a small fraction of a step to 17,000 steps. At much slower rates the
 # innovations, of the order of the cube of the rate, are below rounding.
-SLOWEST_RATE, FASTEST_RATE = 1e-4, 50.0
+MIN_RATE, MAX_RATE = 1e-4, 50.0
 # Number of nodes of the integral for the innovation covariance of Matern-5/2, and the limit of ``d`` beyond
 # which the integrand is below rounding and the covariance is the stationary one.
 _NODES, _WHOLE = 24, 20.0
@@ -89,16 +89,16 @@ class Matern32(Process):
 
     def to_free(self) -> FloatArray:
         """Return the logarithms of the rates."""
-        return np.log(np.clip(self.rate, SLOWEST_RATE, FASTEST_RATE))[None]
+        return np.log(np.clip(self.rate, MIN_RATE, MAX_RATE))[None]
 
     def at(self, free: FloatArray) -> Self:
         """See :class:`.Process`."""
-        return type(self)(np.clip(np.exp(free[0]), SLOWEST_RATE, FASTEST_RATE))
+        return type(self)(np.clip(np.exp(free[0]), MIN_RATE, MAX_RATE))
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2."""
-        rate = np.clip(np.sqrt(2.0 * (1.0 - decay)), SLOWEST_RATE, FASTEST_RATE)
+        rate = np.clip(np.sqrt(2.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 
     @property
@@ -148,19 +148,19 @@ class Matern32(Process):
         a)^2 (1 - a^2 + 2 d a) + 4 a^2 s (sinh d - d cosh d)) / t^2``.
         """
         d = self.rate
-        a, short = np.exp(-d), -np.expm1(-d)
+        a, one_minus_a = np.exp(-d), -np.expm1(-d)
         s = 2.0 * np.sin(0.5 * omega[:, None]) ** 2
         level = -np.expm1(-2.0 * d) + 2.0 * d * a
         series = -(d**3) * (1.0 / 3.0 + d**2 / 30.0 + d**4 / 840.0)
         steep = np.where(d < 0.1, series, np.sinh(d) - d * np.cosh(d))
-        top = short**2 * level + 4.0 * a**2 * s * steep
-        bottom = short**2 + 2.0 * a * s
+        top = one_minus_a**2 * level + 4.0 * a**2 * s * steep
+        bottom = one_minus_a**2 + 2.0 * a * s
         by_top = (
-            2.0 * a * short * level
-            + short**2 * (2.0 * a**2 + 2.0 * a - 2.0 * d * a)
+            2.0 * a * one_minus_a * level
+            + one_minus_a**2 * (2.0 * a**2 + 2.0 * a - 2.0 * d * a)
             - 4.0 * a**2 * s * (2.0 * steep + d * np.sinh(d))
         )
-        by_bottom = 2.0 * a * short - 2.0 * a * s
+        by_bottom = 2.0 * a * one_minus_a - 2.0 * a * s
         slopes = d * (by_top / bottom**2 - 2.0 * top * by_bottom / bottom**3)
         return (top / bottom**2)[:, :, None], slopes[:, :, None, None]
 
@@ -213,7 +213,7 @@ class Matern52(Matern32):
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2 / 3."""
-        rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), SLOWEST_RATE, FASTEST_RATE)
+        rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:

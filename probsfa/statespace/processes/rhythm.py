@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from probsfa._typing import BoolArray, FloatArray
-from probsfa.statespace.processes.ar1 import FASTEST_DECAY, SLOWEST_DECAY, cubic_decay
+from probsfa.statespace.processes.ar1 import MAX_DECAY, MIN_DECAY, cubic_decay
 from probsfa.statespace.processes.base import BlockMoments, Process, Transitions
 from probsfa.statespace.quantities import Quantity
 
@@ -68,11 +68,11 @@ class Rhythm(Process):
 
     def to_free(self) -> FloatArray:
         """Return ``log(-log rho)`` and ``w``; a negative ``w`` negates the second state."""
-        return np.array([np.log(-np.log(np.clip(self.decay, FASTEST_DECAY, SLOWEST_DECAY))), self.frequency])
+        return np.array([np.log(-np.log(np.clip(self.decay, MIN_DECAY, MAX_DECAY))), self.frequency])
 
     def at(self, free: FloatArray) -> Self:
         """See :class:`.Process`."""
-        return type(self)(np.clip(np.exp(-np.exp(free[0])), FASTEST_DECAY, SLOWEST_DECAY), free[1])
+        return type(self)(np.clip(np.exp(-np.exp(free[0])), MIN_DECAY, MAX_DECAY), free[1])
 
     def evenly_sampled(self) -> Self:
         """See :class:`.Process`: frequencies are in (-pi, pi], those outside are aliases."""
@@ -118,26 +118,26 @@ class Rhythm(Process):
     def free_loadings(self, loadings: FloatArray) -> BoolArray:
         """See :class:`.Process`."""
         free = np.ones(loadings.shape, dtype=bool)
-        held = np.argmin(np.abs(loadings[:, :, 1]) - np.abs(loadings[:, :, 0]), axis=0)
-        free[held, np.arange(len(self)), 1] = False
+        fixed = np.argmin(np.abs(loadings[:, :, 1]) - np.abs(loadings[:, :, 0]), axis=0)
+        free[fixed, np.arange(len(self)), 1] = False
         return free
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
         """See :class:`.Process`; the phase is zero where the amplitude is largest."""
-        chosen = np.argsort(self.order, kind="stable")
-        ordered = self.chosen(chosen)
+        selected = np.argsort(self.order, kind="stable")
+        ordered = self.chosen(selected)
         # A negative frequency is a positive one with the second state negated.
         backwards = np.where(ordered.frequency < 0.0, -1.0, 1.0)
-        pairs = loadings[:, chosen]
+        pairs = loadings[:, selected]
         vectors = pairs[..., 0] + 1j * (pairs[..., 1] * backwards)
         largest = np.argmax(np.abs(vectors) / units[:, None], axis=0)
-        own = np.arange(vectors.shape[1])
-        at_largest = vectors[largest, own]
+        components = np.arange(vectors.shape[1])
+        at_largest = vectors[largest, components]
         size = np.abs(at_largest)
         vectors = vectors * np.where(size > 0.0, at_largest.conj() / np.where(size > 0.0, size, 1.0), 1.0)
-        vectors[largest, own] = size  # exactly real, because fixed loadings must be exactly zero
-        turned = type(self)(ordered.decay, np.abs(ordered.frequency))
-        return turned, np.stack([vectors.real, vectors.imag], axis=2)
+        vectors[largest, components] = size  # exactly real, because fixed loadings must be exactly zero
+        rotated = type(self)(ordered.decay, np.abs(ordered.frequency))
+        return rotated, np.stack([vectors.real, vectors.imag], axis=2)
 
     def closest(
         self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
@@ -145,9 +145,11 @@ class Rhythm(Process):
         """See :class:`.Process`; the order of cycles is unchanged, their phases are the closest ones."""
         angles = 2.0 * np.pi * np.arange(_TURNS) / _TURNS
         vectors = self.vectors(loadings)[:, :, None] * np.exp(1j * angles)
-        away = np.nansum((vectors.real - held[:, :, :1]) ** 2, axis=0)
-        away += np.nansum((vectors.imag - held[:, :, 1:]) ** 2, axis=0)
-        best = np.take_along_axis(vectors, np.argmin(away, axis=1)[None, :, None], axis=2)[:, :, 0]
+        squared_distances = np.nansum((vectors.real - held[:, :, :1]) ** 2, axis=0)
+        squared_distances += np.nansum((vectors.imag - held[:, :, 1:]) ** 2, axis=0)
+        best = np.take_along_axis(vectors, np.argmin(squared_distances, axis=1)[None, :, None], axis=2)[
+            :, :, 0
+        ]
         frequency = np.abs(self.frequency) if within is None else np.clip(np.abs(self.frequency), *within)
         return type(self)(self.decay, frequency), np.stack([best.real, best.imag], axis=2)
 
@@ -156,9 +158,9 @@ class Rhythm(Process):
         matrix, _ = self.transitions(gaps)
         elapsed = gaps[:, None, None, None]
         rate = elapsed * np.log(self.decay)[:, None, None]
-        turned = np.array([[0.0, -1.0], [1.0, 0.0]]) @ matrix
+        rotated = np.array([[0.0, -1.0], [1.0, 0.0]]) @ matrix
         by_rate = rate * matrix, -2.0 * rate * np.exp(2.0 * rate) * np.eye(2)
-        return [by_rate, (elapsed * turned, np.zeros_like(matrix))]
+        return [by_rate, (elapsed * rotated, np.zeros_like(matrix))]
 
     def maximized(self, data: list[BlockMoments], gaps: FloatArray, within: FloatArray | None = None) -> Self:
         """See :class:`.Process`; a frequency stays within its limits.
@@ -188,20 +190,20 @@ class Rhythm(Process):
         decay, shape = self.decay, (len(omega), len(self))
         values, by_rate, by_frequency = (np.zeros(shape) for _ in range(3))
         for sign in (1.0, -1.0):
-            away = omega[:, None] - sign * self.frequency
-            transfer = (1.0 - decay) ** 2 + 4.0 * decay * np.sin(0.5 * away) ** 2
+            detuning = omega[:, None] - sign * self.frequency
+            transfer = (1.0 - decay) ** 2 + 4.0 * decay * np.sin(0.5 * detuning) ** 2
             spectrum = (1.0 - decay) * (1.0 + decay) / transfer
-            slope = (-2.0 * decay - 2.0 * (decay - np.cos(away)) * spectrum) / transfer
+            slope = (-2.0 * decay - 2.0 * (decay - np.cos(detuning)) * spectrum) / transfer
             values += 0.5 * spectrum
             by_rate += 0.5 * decay * np.log(decay) * slope
-            by_frequency += sign * spectrum * decay * np.sin(away) / transfer
+            by_frequency += sign * spectrum * decay * np.sin(detuning) / transfer
         slopes = np.stack([by_rate, by_frequency], axis=2)
         return np.repeat(values[:, :, None], 2, axis=2), np.repeat(slopes[:, :, None], 2, axis=2)
 
     def curvature(self, gradient: FloatArray) -> FloatArray:
         """See :class:`.Process`."""
-        bent = np.maximum((-1.0 - np.log(self.decay)) * gradient[0], 0.0)
-        return np.array([bent, np.zeros_like(bent)])
+        differences = np.maximum((-1.0 - np.log(self.decay)) * gradient[0], 0.0)
+        return np.array([differences, np.zeros_like(differences)])
 
     @property
     def periods(self) -> FloatArray:
@@ -227,9 +229,12 @@ def _maximized(
         return decay, frequency
     if gaps.shape[0] == 1 and gaps[0] == 1.0:
         matrix, moments = data.matrix[0], data.moments[0]
-        later = moments + matrix @ data.previous[0]
-        current = data.power[0] + moments @ matrix.T + matrix @ later.T
-        along, across = later[0, 0] + later[1, 1], later[1, 0] - later[0, 1]
+        moments_of_next = moments + matrix @ data.previous[0]
+        current = data.power[0] + moments @ matrix.T + matrix @ moments_of_next.T
+        along, across = (
+            moments_of_next[0, 0] + moments_of_next[1, 1],
+            moments_of_next[1, 0] - moments_of_next[0, 1],
+        )
         angle, cross = float(np.arctan2(across, along)), float(np.hypot(along, across))
         if not within[0] <= angle <= within[1]:
             angle = max(within, key=lambda limit: float(along * np.cos(limit) + across * np.sin(limit)))
@@ -237,18 +242,18 @@ def _maximized(
         size = cubic_decay(
             2.0 * float(data.counts[0]), float(np.trace(data.previous[0])), cross, float(np.trace(current))
         )
-        return max(size, FASTEST_DECAY), angle
+        return max(size, MIN_DECAY), angle
 
-    def one(free: FloatArray) -> Rhythm:
-        size = np.clip(np.exp(-np.exp(free[:1])), FASTEST_DECAY, SLOWEST_DECAY)
+    def cycle_at(free: FloatArray) -> Rhythm:
+        size = np.clip(np.exp(-np.exp(free[:1])), MIN_DECAY, MAX_DECAY)
         return Rhythm(size, np.clip(free[1:], *within))
 
     def loss(free: FloatArray) -> float:
-        return -data.expected(*(x[:, 0] for x in one(free).transitions(gaps)))
+        return -data.expected(*(x[:, 0] for x in cycle_at(free).transitions(gaps)))
 
-    here = np.array([np.log(-np.log(decay)), frequency])
-    corners = here + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
-    close: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
-    end = minimize(loss, here, method="Nelder-Mead", options=close)
-    best = one(end.x if end.fun <= loss(here) else here)
+    start = np.array([np.log(-np.log(decay)), frequency])
+    corners = start + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
+    options: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
+    end = minimize(loss, start, method="Nelder-Mead", options=options)
+    best = cycle_at(end.x if end.fun <= loss(start) else start)
     return float(best.decay[0]), float(best.frequency[0])

@@ -20,9 +20,9 @@ __all__ = ["LocalLevel", "LocalLinearTrend"]
 # Initial variances in units of those of steps. The initial standard deviation is 1e5 steps for a local level;
 # for a local linear trend it is 1e6 (level) and 1e4 (slope) steps of the slope. With much larger variances,
 # filtered variances would have no significant digits.
-_START_OF_LEVEL, _START_OF_LINE, _START_OF_SLOPE = 1e10, 1e12, 1e8
+_INITIAL_LEVEL_VARIANCE, _INITIAL_LINE_VARIANCE, _INITIAL_SLOPE_VARIANCE = 1e10, 1e12, 1e8
 # Range of the variance of the steps of a level, in units of that of its slope.
-_LEAST_RATIO, _MOST_RATIO = 1e-6, 1e8
+_MIN_RATIO, _MAX_RATIO = 1e-6, 1e8
 
 _STEPS = Quantity("trend_steps_", "std of steps", "data", ("column", "trend"))
 
@@ -43,7 +43,7 @@ class LocalLevel(Process):
     word: ClassVar[str] = "level"
     quantities: ClassVar[tuple[Quantity, ...]] = (_STEPS,)
     #: Standard deviation of the state at the start, in units of that of a step.
-    initial_std: ClassVar[float] = _START_OF_LEVEL**0.5
+    initial_std: ClassVar[float] = _INITIAL_LEVEL_VARIANCE**0.5
     label: ClassVar[str] = "level"
     n_states: ClassVar[int] = 1
     stationary: ClassVar[bool] = False
@@ -67,8 +67,8 @@ class LocalLevel(Process):
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: random walks with the same variance of the steps."""
-        made = cls.silent(len(decay))
-        return [(made, np.sqrt((1.0 - decay) * (1.0 + decay) * made.start))]
+        trend = cls.silent(len(decay))
+        return [(trend, np.sqrt((1.0 - decay) * (1.0 + decay) * trend.start))]
 
     @property
     def order(self) -> FloatArray:
@@ -78,7 +78,7 @@ class LocalLevel(Process):
     @classmethod
     def silent(cls, count: int) -> Self:
         """See :class:`.Process`."""
-        return cls(np.full(count, _START_OF_LEVEL))
+        return cls(np.full(count, _INITIAL_LEVEL_VARIANCE))
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
@@ -88,8 +88,8 @@ class LocalLevel(Process):
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
         """Rotate the random walks to principal axes of their loadings, largest first."""
         axes = np.linalg.svd(loadings[:, :, 0] / units[:, None], full_matrices=False)[2]
-        turned = loadings[:, :, 0] @ axes.T
-        return self, (turned * canonical_signs(turned, units))[:, :, None]
+        rotated = loadings[:, :, 0] @ axes.T
+        return self, (rotated * canonical_signs(rotated, units))[:, :, None]
 
     def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
         """See :class:`.Process`."""
@@ -120,7 +120,7 @@ class LocalLinearTrend(Process):
         Quantity("trend_slope_steps_", "std of steps of slope", "data", ("column", "trend")),
     )
     #: Standard deviation of the level at the start, in units of that of a step of the slope.
-    initial_std: ClassVar[float] = _START_OF_LINE**0.5
+    initial_std: ClassVar[float] = _INITIAL_LINE_VARIANCE**0.5
     label: ClassVar[str] = "line"
     n_states: ClassVar[int] = 2
     parts: ClassVar[tuple[str, ...]] = ("", "_slope")
@@ -132,27 +132,27 @@ class LocalLinearTrend(Process):
         """See :class:`.Process`."""
         xp = self.ratio.__array_namespace__()
         elapsed = gaps[:, None] * xp.ones_like(self.ratio)
-        one, zero = xp.ones_like(elapsed), xp.zeros_like(elapsed)
-        drift = elapsed * (_START_OF_SLOPE / _START_OF_LINE) ** 0.5
-        level = (self.ratio * elapsed + elapsed**3 / 3.0) / _START_OF_LINE
-        cross = 0.5 * elapsed**2 / (_START_OF_LINE * _START_OF_SLOPE) ** 0.5
-        matrix = xp.stack([one, drift, zero, one], axis=2)
-        innovation = xp.stack([level, cross, cross, elapsed / _START_OF_SLOPE], axis=2)
+        ones, zeros = xp.ones_like(elapsed), xp.zeros_like(elapsed)
+        drift = elapsed * (_INITIAL_SLOPE_VARIANCE / _INITIAL_LINE_VARIANCE) ** 0.5
+        level = (self.ratio * elapsed + elapsed**3 / 3.0) / _INITIAL_LINE_VARIANCE
+        cross = 0.5 * elapsed**2 / (_INITIAL_LINE_VARIANCE * _INITIAL_SLOPE_VARIANCE) ** 0.5
+        matrix = xp.stack([ones, drift, zeros, ones], axis=2)
+        innovation = xp.stack([level, cross, cross, elapsed / _INITIAL_SLOPE_VARIANCE], axis=2)
         return matrix.reshape(*elapsed.shape, 2, 2), innovation.reshape(*elapsed.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
         """Return the logarithms of the ratios."""
-        return np.log(np.clip(self.ratio, _LEAST_RATIO, _MOST_RATIO))[None]
+        return np.log(np.clip(self.ratio, _MIN_RATIO, _MAX_RATIO))[None]
 
     def at(self, free: FloatArray) -> Self:
         """See :class:`.Process`."""
-        return type(self)(np.clip(np.exp(free[0]), _LEAST_RATIO, _MOST_RATIO))
+        return type(self)(np.clip(np.exp(free[0]), _MIN_RATIO, _MAX_RATIO))
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: a smooth trend with equal changes over a time scale; or equal steps."""
         step, rate = np.sqrt((1.0 - decay) * (1.0 + decay)), np.clip(1.0 - decay, 1e-4, 1.0)
-        start = np.sqrt(_START_OF_LINE)
+        start = np.sqrt(_INITIAL_LINE_VARIANCE)
         smooth = cls(np.ones_like(decay)), np.sqrt(3.0) * step * rate * start
         return [smooth, (cls(1.0 / rate), step * np.sqrt(rate) * start)]
 
@@ -168,6 +168,6 @@ class LocalLinearTrend(Process):
 
     def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
         """See :class:`.Process`."""
-        slopes = np.abs(loadings[:, :, 0]) / np.sqrt(_START_OF_LINE * time_unit**3)
-        steps = np.abs(loadings[:, :, 0]) * np.sqrt(self.ratio / (_START_OF_LINE * time_unit))
+        slopes = np.abs(loadings[:, :, 0]) / np.sqrt(_INITIAL_LINE_VARIANCE * time_unit**3)
+        steps = np.abs(loadings[:, :, 0]) * np.sqrt(self.ratio / (_INITIAL_LINE_VARIANCE * time_unit))
         return steps, slopes

@@ -8,7 +8,7 @@ import scipy.stats
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.learning import standard_errors
-from probsfa.statespace.processes.ar1 import SLOWEST_DECAY
+from probsfa.statespace.processes.ar1 import MAX_DECAY
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, to_model, uneven_times
@@ -159,6 +159,6 @@ def test_intervals_cover_as_often_as_they_say():
 
 
 def test_a_decay_at_the_end_of_its_range_is_an_infinite_time_scale():
-    decays = standard_errors._FASTEST, np.exp(-0.5), SLOWEST_DECAY
+    decays = standard_errors._FASTEST, np.exp(-0.5), MAX_DECAY
     ends = [standard_errors._timescale(decay, 2.0) for decay in decays]
     assert ends == pytest.approx([0.0, 4.0, np.inf])
