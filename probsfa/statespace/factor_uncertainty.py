@@ -54,13 +54,13 @@ def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -
     if layout.n_ar1_noise:
         noise += np.diagonal(loadings[:, n_shared:]) ** 2
     counts = np.maximum(fitted.n_values, 1.0)
-    unused = np.zeros((loadings.shape[1], loadings.shape[1]))  # moments of the damping, which is zero
-    metric = make_metric(layout, params, CompleteData(counts, unused, n_rows, len(fitted.lengths)))
+    zero_moments = np.zeros((loadings.shape[1], loadings.shape[1]))  # moments of the damping, which is zero
+    metric = make_metric(layout, params, CompleteData(counts, zero_moments, n_rows, len(fitted.lengths)))
     weighted = loadings[:, :n_shared] / noise[:, None]
     regression = np.linalg.pinv(weighted.T @ loadings[:, :n_shared], hermitian=True) @ weighted.T
     free = free_coordinates(layout, params, np.zeros((n_columns, 1)))
     stationary = np.flatnonzero(params.latents.stationary[params.latents.seen[:n_shared]])
-    found = np.zeros((n_shared, n_shared + 1, n_shared + 1))
+    covariances = np.zeros((n_shared, n_shared + 1, n_shared + 1))
     for k in stationary:
         row, directions = regression[k], np.zeros((n_shared + 1, layout.size))
         for j in stationary:
@@ -69,10 +69,10 @@ def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -
             directions[j, layout.slices[1]] = change[layout.loaded]
         directions[-1, layout.slices[3]] = row
         directions *= free
-        covariance = directions @ np.array([metric.solve(each, free) for each in directions]).T
+        covariance = directions @ np.array([metric.solve(direction, free) for direction in directions]).T
         values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
-        found[k] = (vectors * np.clip(values, 0.0, 1.0)) @ vectors.T
-    return found
+        covariances[k] = (vectors * np.clip(values, 0.0, 1.0)) @ vectors.T
+    return covariances
 
 
 def parameter_variances(means: FloatArray, states: NDArray[np.intp], covariances: FloatArray) -> FloatArray:
@@ -96,6 +96,6 @@ def parameter_variances(means: FloatArray, states: NDArray[np.intp], covariances
     scales = np.einsum("kkk->k", covariances[:, :-1, :-1])
     variances = means**2 * scales[np.searchsorted(states, np.arange(means.shape[1]), side="right") - 1]
     extended = np.column_stack([means[:, states], np.ones(len(means))])
-    for state, each in zip(states, covariances, strict=True):
-        variances[:, state] = np.sum(extended @ each * extended, axis=1)
+    for state, covariance in zip(states, covariances, strict=True):
+        variances[:, state] = np.sum(extended @ covariance * extended, axis=1)
     return np.asarray(variances)

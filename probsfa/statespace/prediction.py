@@ -144,26 +144,26 @@ class Forecast:
         """Return the forecast with arrays of the type of `x`, such as frames, with this index."""
         of_factors = ("latent_means", "latent_std")
         arrays = {name: getattr(self, name) for name in ("means", "std", *of_factors, "lower", "upper")}
-        made = {
+        changes = {
             name: like_rows(x, values, index=index, columns=latents if name in of_factors else None)
             for name, values in arrays.items()
             if values is not None
         }
-        return replace(self, **made)
+        return replace(self, **changes)
 
 
 def propagate(
     params: StateSpace, mean: FloatArray, covariance: FloatArray, steps: int | FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Predict the states some steps after a Gaussian state: means (H, K), covariances (H, K, K).
+    """Return means (H, K) and covariances (H, K, K) of the states some steps after a Gaussian state.
 
     Steps (H,) are in units of time; an integer ``n`` means ``1, ..., n``.
     """
-    ahead_by = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
+    elapsed = np.arange(1.0, steps + 1.0) if isinstance(steps, int) else steps
     state: Any = covariance[:, :, None]
-    ahead = transition_over(params, ahead_by).as_batch()
-    covariances = np.asarray(ahead.predict_covariance(state))
-    return np.asarray(ahead.move(mean[:, None])).T, np.moveaxis(covariances, -1, 0)
+    transition = transition_over(params, elapsed).as_batch()
+    covariances = np.asarray(transition.predict_covariance(state))
+    return np.asarray(transition.move(mean[:, None])).T, np.moveaxis(covariances, -1, 0)
 
 
 def forecast(

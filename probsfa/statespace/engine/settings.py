@@ -19,17 +19,17 @@ __all__ = ["broadcasting", "engine_settings"]
 
 def _flatten(params: StateSpace) -> tuple[list[Any], tuple[type[Process], ...]]:
     arrays = [getattr(params, name) for name in _ARRAYS]
-    arrays += [array for one in params.processes for array in one.arrays().values()]
-    return arrays, tuple(type(one) for one in params.processes)
+    arrays += [array for process in params.processes for array in process.arrays().values()]
+    return arrays, tuple(type(process) for process in params.processes)
 
 
 def _unflatten(kinds: tuple[type[Process], ...], leaves: Iterable[Any]) -> StateSpace:
-    left = iter(leaves)
-    arrays = {name: next(left) for name in _ARRAYS}
-    processes = tuple(kind(**{field: next(left) for field in kind.names}) for kind in kinds)
-    made = object.__new__(StateSpace)  # leaves need not be arrays, so they are not validated
-    made.__dict__.update(arrays, processes=processes)
-    return made
+    remaining = iter(leaves)
+    arrays = {name: next(remaining) for name in _ARRAYS}
+    processes = tuple(kind(**{field: next(remaining) for field in kind.names}) for kind in kinds)
+    params = object.__new__(StateSpace)  # leaves need not be arrays, so they are not validated
+    params.__dict__.update(arrays, processes=processes)
+    return params
 
 
 _ARRAYS = ("decay", "loadings", "noise_variance", "offset", "memory_decay", "memory_scale")

@@ -18,11 +18,11 @@ kind                ``y``                                                   ``x`
 ``(None, b)``       ``-log(b - x)``                                         b or below
 ==================  ======================================================  =================================
 
-In the last three kinds ``y`` is infinite on a bound, and in ``"sqrt"`` its slope is. Values that are closer
-to the bound than a margin are therefore moved to the margin. The margin is half the distance of the closest
-training value off the bound, at least a thousandth and at most a hundredth of the range (for one bound, at
-least a thousandth and at most a twentieth of the median distance). Back-transformed values below the range of
-``"log1p"``, ``"sqrt"`` and ``"box-cox"`` are zero.
+In the last three kinds ``y`` is infinite on a bound; in ``"sqrt"`` the slope of ``y`` is. Values that are
+closer to the bound than a margin are therefore moved to the margin. The margin is half the distance of the
+closest training value off the bound, at least a thousandth and at most a hundredth of the range (for one
+bound, at least a thousandth and at most a twentieth of the median distance). Back-transformed values below
+the range of ``"log1p"``, ``"sqrt"`` and ``"box-cox"`` are zero.
 """
 
 from probsfa.statespace.transforms.argument import make_transforms

@@ -65,20 +65,22 @@ class Core:
     def moments(self, params: StateSpace, panel: Panel) -> PanelMoments:
         """Return posterior moments of all rows, with their log densities."""
         with _settings():
-            full, n = self._pass(params, panel), panel.n_rows
-            room = _room_for_moments(n, params.n_states)
-            terms = np.concatenate(list(full.forward()))
-            for _ in full.backward(lambda part: {name: x[part] for name, x in room.items()}, full=True):
+            panel_pass, n = self._pass(params, panel), panel.n_rows
+            arrays = _arrays_for_moments(n, params.n_states)
+            terms = np.concatenate(list(panel_pass.forward()))
+            for _ in panel_pass.backward(
+                lambda part: {name: x[part] for name, x in arrays.items()}, full=True
+            ):
                 pass
-            return PanelMoments(room["means"], room["covariances"], room["lag_one"][: n - 1], terms)
+            return PanelMoments(arrays["means"], arrays["covariances"], arrays["lag_one"][: n - 1], terms)
 
     def visit_moments(self, params: StateSpace, panel: Panel, visit: Visit) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
-            full = self._pass(params, panel, _MAX_STORED_BYTES_OF_CHUNKS, shown=True)
-            value = float(sum(map(np.sum, full.forward())))
-            for chunk in full.backward(
-                lambda part: _room_for_moments(part.stop - part.start, params.n_states), full=True
+            panel_pass = self._pass(params, panel, _MAX_STORED_BYTES_OF_CHUNKS, shown=True)
+            value = float(sum(map(np.sum, panel_pass.forward())))
+            for chunk in panel_pass.backward(
+                lambda part: _arrays_for_moments(part.stop - part.start, params.n_states), full=True
             ):
                 visit(chunk.part, chunk.means, chunk.moments)
             return value
@@ -86,19 +88,19 @@ class Core:
     def expected_statistics(self, params: StateSpace, panel: Panel) -> Statistics:
         """Return sums of expected moments, with the log-likelihood."""
         with _settings():
-            full, k = self._pass(params, panel), params.n_states
+            panel_pass, k = self._pass(params, panel), params.n_states
 
-            def room(part: slice) -> Arrays:
+            def arrays_of_chunk(part: slice) -> Arrays:
                 n = part.stop - part.start
                 return {
                     "means": scratch.array("means", n + 1, k),
                     "covariances": scratch.array("moments", n + 1, k * (k + 1)),
-                    "lag_one": scratch.array("lag-one", n, full.n_terms),
+                    "lag_one": scratch.array("lag-one", n, panel_pass.n_terms),
                 }
 
-            value = float(sum(map(np.sum, full.forward())))
-            sums = full.no_sums()
-            for chunk in full.backward(room, full=False):
+            value = float(sum(map(np.sum, panel_pass.forward())))
+            sums = panel_pass.no_sums()
+            for chunk in panel_pass.backward(arrays_of_chunk, full=False):
                 chunk.add_up(sums)
             loadings = np.asarray(params.loadings, np.float64)
             return sums.statistics(value, loadings, complete=panel.complete)
@@ -114,7 +116,7 @@ class Core:
         """Return causal moments; parameters as in :func:`probsfa.statespace.engine.posterior.filter_rows`."""
         with _settings():
             rows, values, weights = _rows(params, panel, panel.cell_weights, onward)
-            means, covariances, terms = _room_for_filter(rows, panel.n_rows, params.n_states)
+            means, covariances, terms = _arrays_for_filter(rows, panel.n_rows, params.n_states)
             rows.filter(np.array(mean, np.float64), _root(covariance))
             _add_residuals(params, values, weights, means, terms)
             return Filtering(means, covariances, terms)
@@ -135,19 +137,19 @@ class Core:
         """
         with _settings():
             rows, _, _ = _rows(params, panel, panel.mask, onward)
-            found = _room_for_filter(rows, panel.n_rows, params.n_states)
+            arrays = _arrays_for_filter(rows, panel.n_rows, params.n_states)
             rows.filter_student(float(degrees), by_row, np.array(mean, np.float64), _root(covariance))
-            return Filtering(*found)
+            return Filtering(*arrays)
 
     def draw(self, params: StateSpace, panel: Panel, normals: FloatArray) -> FloatArray:
         """Return draws (n_draws, N, K) of the states given all rows, from normals (T, n_draws, K)."""
         with _settings():
-            full = PanelPass(params, panel, Recursions, _MAX_STORED_BYTES)
-            for _ in full.forward():
+            panel_pass = PanelPass(params, panel, Recursions, _MAX_STORED_BYTES)
+            for _ in panel_pass.forward():
                 pass
             draws = np.empty((panel.n_rows, *normals.shape[1:]))
             after = np.zeros(normals.shape[1:])
-            for _, chunk in full.filtered_backwards():
+            for _, chunk in panel_pass.filtered_backwards():
                 assert isinstance(chunk, Recursions)
                 normal = np.ascontiguousarray(normals[chunk.part], np.float64)
                 chunk.draw(normal, after, draws[chunk.part])
@@ -166,10 +168,15 @@ class Core:
             return scores, precisions
 
     def _pass(
-        self, params: StateSpace, panel: Panel, kept_bytes: int = _MAX_STORED_BYTES, *, shown: bool = False
+        self,
+        params: StateSpace,
+        panel: Panel,
+        max_stored_bytes: int = _MAX_STORED_BYTES,
+        *,
+        shown: bool = False,
     ) -> PanelPass:
         kind = self.kind or _kind(params, panel, self.for_steps)
-        return PanelPass(params, panel, kind, kept_bytes, shown=shown)
+        return PanelPass(params, panel, kind, max_stored_bytes, shown=shown)
 
 
 @contextmanager
@@ -188,7 +195,10 @@ def _kind(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
 
 
 def largest_precision(params: StateSpace, panel: Panel) -> float:
-    """Return an upper bound of the precision of filtered states: of a row, plus given the state before."""
+    """Return an upper bound of the precision of filtered states, the sum of two bounds.
+
+    The first is that of the precision of a row, the second of that given the previous state.
+    """
     with np.errstate(all="ignore"):
         scaled = params.loadings / np.sqrt(params.noise_variance)[:, None]
         gram = scaled.T @ scaled if scaled.shape[0] > scaled.shape[1] else scaled @ scaled.T
@@ -197,8 +207,8 @@ def largest_precision(params: StateSpace, panel: Panel) -> float:
         innovations = step.at(0).least_innovation()
         if not np.all(np.isfinite(gram)) or not innovations > 0.0:
             return np.inf
-    most_weight = 1.0 if panel.weights is None else float(np.max(panel.weights[:]))
-    return most_weight * float(np.linalg.eigvalsh(gram)[-1]) + 1.0 / float(innovations)
+    max_weight = 1.0 if panel.weights is None else float(np.max(panel.weights[:]))
+    return max_weight * float(np.linalg.eigvalsh(gram)[-1]) + 1.0 / float(innovations)
 
 
 def _rows(
@@ -215,10 +225,10 @@ def _rows(
     return make_rows(params, values, weights, roots, index), values, weights
 
 
-def _room_for_filter(rows: Any, n: int, k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    found = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
-    rows.filtered_means, rows.filtered_covariances, rows.terms = found
-    return found
+def _arrays_for_filter(rows: Any, n: int, k: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    arrays = np.empty((n, k)), np.empty((n, k, k)), np.empty(n)
+    rows.filtered_means, rows.filtered_covariances, rows.terms = arrays
+    return arrays
 
 
 def _root(covariance: FloatArray) -> FloatArray:
@@ -247,7 +257,7 @@ def _add_residuals(
     kernel.likelihoods(0, n)
 
 
-def _room_for_moments(n_rows: int, n_states: int) -> Arrays:
+def _arrays_for_moments(n_rows: int, n_states: int) -> Arrays:
     return {
         "means": np.empty((n_rows, n_states)),
         "covariances": np.empty((n_rows, n_states, n_states)),
