@@ -253,7 +253,7 @@ def check_sequences(
     if timed is None and index == "warn":
         _warn_of_uneven_index(estimator, X, sizes, is_list)
     sequences = Sequences(
-        values=values,
+        values=np.ascontiguousarray(values),  # rounding errors of sums depend on the memory layout
         lengths=sizes,
         times=None if timed is None else timed.times,
         is_list=is_list,
