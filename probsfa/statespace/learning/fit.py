@@ -401,8 +401,9 @@ class _Search:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A very long step may overflow; the optimizer then shortens it.
             warnings.simplefilter("ignore", RuntimeWarning)
-            # Tolerance on Whittle's likelihood, an approximation, in nats for each free parameter.
-            worth = max(0.1, 0.003 * layout.size)
+            # Tolerance on Whittle's likelihood, an approximation, in nats: for each free parameter, or
+            # relative to that on the exact likelihood, with which the fit continues.
+            worth = max(0.1, 0.003 * layout.size, 0.3 * self.evaluate.tol)
             end = maximize_objective(
                 objective, to_vector(evenly_sampled, params), make_box(evenly_sampled, self.noise), tol=worth
             )
