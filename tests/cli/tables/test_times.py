@@ -10,7 +10,7 @@ from probsfa.cli._errors import CommandError
 from probsfa.cli._parser import parse
 from probsfa.cli._screen import Screen
 from probsfa.cli.tables.input import read_input
-from probsfa.cli.tables.times import read_dates
+from probsfa.cli.tables.times import compact_dates, read_dates
 
 
 @pytest.fixture
@@ -136,6 +136,11 @@ def test_day_of_year_is_read_by_its_format(clock):
 
 def test_seconds_since_1970_are_no_dates(clock):
     assert clock("ts", ["1601010100", "1601010110", "1601010120"]).how == "numbers"
+
+
+def test_numbers_with_fractions_are_no_dates():
+    whole = np.array([20130131.0, 20130201.0])
+    assert compact_dates(whole) is not None and compact_dates(whole + [0.0, 0.5]) is None
 
 
 def test_text_is_no_time(clock):

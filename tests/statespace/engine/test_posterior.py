@@ -9,9 +9,11 @@ import jax
 import numpy as np
 import pytest
 
+from probsfa._validation import Sequences
 from probsfa.statespace import use_strategy
 from probsfa.statespace.engine.dynamics import transition_over
 from probsfa.statespace.engine.posterior import (
+    check_finite,
     expected_statistics,
     filter_rows,
     log_likelihood,
@@ -314,3 +316,14 @@ def test_x64_is_restored_after_an_error(rng):
     with pytest.raises((TypeError, ValueError)):
         smooth(to_parameters(model).replace(loadings=np.zeros((4, 3))), panel)
     assert jax.config.jax_enable_x64 == before
+
+
+def test_the_message_of_a_failed_inference_has_the_distance_with_noise():
+    """Columns of variance 3**2 + 16 and 4**2 + 9, both 25: the value 20 is four standard deviations away."""
+    params = to_parameters(
+        oracle.Model(np.array([0.5]), np.array([[3.0], [4.0]]), np.array([16.0, 9.0]), np.zeros(2))
+    )
+    rows = Sequences(np.array([[1.0, 2.0], [0.0, 20.0]]), (2,))
+    with pytest.raises(ValueError, match=r"row 1, column 1 is 20, 4 standard deviations"):
+        check_finite(rows, params, np.array([np.inf]))
+    check_finite(rows, params, np.array([1.0]))
