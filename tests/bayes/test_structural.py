@@ -24,7 +24,7 @@ from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
 from probsfa.bayes.relabelling.ordering import aligned_with
 from probsfa.bayes.structural import log_likelihood
 from probsfa.statespace.engine.posterior import simulate
-from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.learning.options import FitOptions, ProcessOptions
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace
@@ -300,7 +300,7 @@ def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
     """All sites have a value, and the model has the parameters of the start at these."""
     model = ModelSettings(1, "diagonal", None, False, False, **options)
     target = Target(1, NoiseVariances.diagonal(2), DEFAULT_PRIORS, kinds=model.kinds)
-    params = FitOptions(1, **options).latents
+    params = FitOptions(1, processes=ProcessOptions(**options)).latents
     processes = [kind.silent(count) for kind, count in params.counts.items()]
     loadings = np.zeros((2, params.n_states))
     loadings[:, params.seen] = rng.standard_normal((2, len(params.seen)))

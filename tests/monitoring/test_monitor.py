@@ -178,7 +178,7 @@ def test_a_saved_monitor_raises_the_same_alarms(monitor, plant, tmp_path):
 def test_a_saved_monitor_of_frames_still_reads_their_dates(plant, tmp_path):
     when = pd.date_range("2024", periods=300, freq="min")
     frame = pd.DataFrame(plant[:300], index=when, columns=list("abcde"))
-    monitor = ProcessMonitor(ProbabilisticSFA(1, max_iter=5, tol=10.0), alpha=0.1).fit(frame)
+    monitor = ProcessMonitor(ProbabilisticSFA(1, tol=10.0), alpha=0.1).fit(frame)
     monitor.save(tmp_path / "monitor.npz")
     again = load(tmp_path / "monitor.npz")
     table = again.score_samples(frame)

@@ -11,6 +11,8 @@ from scipy.stats import multivariate_normal
 from probsfa import ProbabilisticSFA, load
 from probsfa.statespace.noise import TAILS
 from probsfa.statespace.noise.tails import HeavyTails
+from probsfa.statespace.parameters import QUANTITIES
+from probsfa.statespace.quantities import Quantity
 
 WEIGHTS = np.array([1.0, 0.01])
 
@@ -22,7 +24,7 @@ class ContaminatedNoise(HeavyTails):
     odds: float = 20.0
     by_row: bool = False
     shapes = (3.0, 1e5)
-    attribute = "odds_"
+    quantities = (Quantity("odds_", "odds", "", ("column",)),)
 
     @property
     def shape(self):
@@ -95,6 +97,12 @@ class ContaminatedNoise(HeavyTails):
         return rng.standard_normal(shape) * np.sqrt(scale / weights)
 
 
+def register(monkeypatch):
+    """Add the noise to the table, from which the quantities of models are computed at import."""
+    monkeypatch.setitem(TAILS, "contaminated", ContaminatedNoise())
+    monkeypatch.setitem(QUANTITIES, "odds_", *ContaminatedNoise.quantities)
+
+
 @pytest.fixture
 def series(rng):
     """Rows with a twentieth of outliers and a tenth of missing values, and the rows without noise."""
@@ -108,7 +116,7 @@ def series(rng):
 
 
 def test_another_noise_requires_only_an_entry_in_the_table(series, monkeypatch, tmp_path):
-    monkeypatch.setitem(TAILS, "contaminated", ContaminatedNoise())
+    register(monkeypatch)
     x, signal = series
     model = ProbabilisticSFA(1, robust="contaminated").fit(x)
     assert 1.0 / (1.0 + model.odds_) == pytest.approx(0.05, abs=0.02)
@@ -134,7 +142,7 @@ def test_another_noise_requires_only_an_entry_in_the_table(series, monkeypatch, 
 
 def test_its_likelihood_is_bounded_from_below(rng, monkeypatch):
     """By that of all combinations of weights of eight values, each a dense Gaussian."""
-    monkeypatch.setitem(TAILS, "contaminated", ContaminatedNoise())
+    register(monkeypatch)
     decay, loadings, variances = 0.9, np.array([1.0, -0.7]), np.array([0.2, 0.3])
     noise = ContaminatedNoise(9.0)
     x = rng.standard_normal((4, 2))

@@ -88,23 +88,30 @@ def test_each_factor_has_its_own_profile():
             model.profile_timescale(X, k)
 
 
-def test_intervals_of_skewed_parameters_are_factors(small):
+def test_intervals_of_noise_variances_are_factors(small):
     data, model = small
     errors = model.standard_errors(data)
     z = scipy.stats.norm.ppf(0.95)
-    for name, estimate, error in (
-        ("timescales", model.timescales_, errors.timescales),
-        ("noise_variance", model.noise_variance_, errors.noise_variance),
-    ):
-        lower, upper = errors.interval(name, level=0.9)
-        np.testing.assert_allclose(lower * upper, estimate**2)
-        np.testing.assert_allclose(np.log(upper / estimate), z * error / estimate)
+    lower, upper = errors.interval("noise_variance", level=0.9)
+    np.testing.assert_allclose(lower * upper, model.noise_variance_**2)
+    np.testing.assert_allclose(
+        np.log(upper / model.noise_variance_), z * errors.noise_variance / model.noise_variance_
+    )
+
+
+def test_intervals_of_other_parameters_are_wider_in_short_series(small):
+    """Than with a normal quantile; :mod:`.test_short_series` counts what they cover."""
+    data, model = small
+    errors = model.standard_errors(data)
+    z = scipy.stats.norm.ppf(0.95)
     for name in ("loadings", "offset"):
         lower, upper = errors.interval(name, level=0.9)
-        np.testing.assert_allclose(upper - lower, 2 * z * getattr(errors, name))
+        assert np.all(upper - lower > 2 * z * getattr(errors, name))
     lower, upper = errors.interval("decay")
-    np.testing.assert_allclose(-1 / np.log(lower), errors.interval("timescales").lower)
-    assert 0 < lower[0] < model.decay_[0] < upper[0] < 1
+    of_timescales = errors.interval("timescales")
+    np.testing.assert_allclose(-1 / np.log(lower), of_timescales.lower)
+    assert 0 < lower[0] < model.decay_[0] < upper[0] <= 1
+    assert (upper[0] == 1) == (of_timescales.upper[0] == np.inf)
 
 
 def test_a_negative_decay_has_an_interval_and_no_time_scale():
