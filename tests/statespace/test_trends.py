@@ -134,6 +134,19 @@ def test_smooth_motion_is_filled_better_than_by_splines():
     assert names[:3] == ["smooth0", "smooth0_velocity", "smooth0_acceleration"]
 
 
+@pytest.mark.parametrize("trend", ["level", "linear"])
+def test_loadings_of_trends_are_learned(trend):
+    """From a start at which they are ten times too small."""
+    rng = np.random.default_rng(0)
+    integrated = np.cumsum(np.convolve(rng.standard_normal(600), 0.95 ** np.arange(100))[:600])
+    x = np.outer(integrated / integrated.std(), [1.0, -0.5, 0.8]) + 0.1 * rng.standard_normal((600, 3))
+    model = ProbabilisticSFA(0, trend=trend).fit(x)
+    small = model.params_.replace(loadings=0.1 * model.params_.loadings)
+    again = ProbabilisticSFA(0, trend=trend, init=small).fit(x)
+    assert model.converged_ and again.converged_
+    assert again.log_likelihood_ == pytest.approx(model.log_likelihood_, abs=1.0)
+
+
 @pytest.mark.parametrize("options", [{"trend": 2}, {"trend": "linear"}, {"smooth": 1, "smoothness": 2.5}])
 def test_models_of_every_kind_are_saved(rng, tmp_path, options):
     x = random_walks(rng, 80)

@@ -227,6 +227,14 @@ def longest_steps(latents: Latents) -> FloatArray:
     return np.concatenate([np.ones(latents.n_components), *others])
 
 
+def longest_loading_steps(latents: Latents) -> FloatArray:
+    """Return the longest step of one iteration in a loading on each observed state (n_seen,)."""
+    others = [
+        np.full(len(kind.seen) * count, kind.longest_loading_step) for kind, count in latents.counts.items()
+    ]
+    return np.concatenate([np.ones(latents.n_components), *others])
+
+
 def dynamics_standard_errors(
     params: StateSpace, covariance: FloatArray, time_unit: float, *, evenly_sampled: bool
 ) -> dict[str, FloatArray]:

@@ -17,6 +17,7 @@ from probsfa.statespace.learning.coordinates import (
     Limits,
     from_vector,
     latent_spectra,
+    longest_loading_steps,
     longest_steps,
     pack_gradient,
     score,
@@ -375,8 +376,8 @@ class ExactObjective:
         return make_metric(self.layout, params, complete, slope)
 
 
-# Longest step of one iteration: in the loadings (standard deviations), log r, mu.
-_MAX_STEPS = (1.0, 1.5, 3.0)
+# Longest step of one iteration: in log r, and in mu (standard deviations).
+_MAX_STEPS = (1.5, 3.0)
 
 
 def make_box(layout: Coordinates, noise: Noise) -> Box:
@@ -384,11 +385,12 @@ def make_box(layout: Coordinates, noise: Noise) -> Box:
     lower, upper = layout.bounds
     minimum = layout.variances.of_columns(layout.variances.largest(noise.floor))
     lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(minimum)))
+    of_loadings = np.broadcast_to(longest_loading_steps(layout.latents), layout.loaded.shape)[layout.loaded]
     sizes = [
         np.full(part.stop - part.start, size)
-        for part, size in zip(layout.slices[1:], _MAX_STEPS, strict=True)
+        for part, size in zip(layout.slices[2:], _MAX_STEPS, strict=True)
     ]
-    return Box(lower, np.concatenate([longest_steps(layout.latents), *sizes]), upper)
+    return Box(lower, np.concatenate([longest_steps(layout.latents), of_loadings, *sizes]), upper)
 
 
 def fit_quasi_newton(

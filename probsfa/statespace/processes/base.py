@@ -123,6 +123,8 @@ class Process(ABC):
         Whether initial values come from the periodogram; other kinds start from AR(1) factors.
     longest_steps : tuple of float
         Longest optimizer step in each coordinate.
+    longest_loading_step : float
+        Longest optimizer step in a loading, in standard deviations of a column.
     names : dict of str
         Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`; in files all
         values are positive.
@@ -143,6 +145,7 @@ class Process(ABC):
     stationary: ClassVar[bool] = True
     sought: ClassVar[bool] = False
     longest_steps: ClassVar[tuple[float, ...]] = ()
+    longest_loading_step: ClassVar[float] = 1.0
     names: ClassVar[dict[str, str]]
     label: ClassVar[str]
     quantities: ClassVar[tuple[Quantity, ...]] = ()

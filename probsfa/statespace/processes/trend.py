@@ -21,6 +21,9 @@ __all__ = ["LocalLevel", "LocalLinearTrend"]
 # for a local linear trend it is 1e6 (level) and 1e4 (slope) steps of the slope. With much larger variances,
 # filtered variances would have no significant digits.
 _INITIAL_LEVEL_VARIANCE, _INITIAL_LINE_VARIANCE, _INITIAL_SLOPE_VARIANCE = 1e10, 1e12, 1e8
+# Longest optimizer step in the standard deviation of the steps of a trend, in standard deviations of columns.
+# With longer ones, the optimizer often replaces a trend by a slow AR(1) factor.
+_LONGEST_STEP = 3e-3
 # Range of the variance of the steps of a level, in units of that of its slope.
 _MIN_RATIO, _MAX_RATIO = 1e-6, 1e8
 
@@ -44,6 +47,7 @@ class LocalLevel(Process):
     quantities: ClassVar[tuple[Quantity, ...]] = (_STEPS,)
     #: Standard deviation of the state at the start, in units of that of a step.
     initial_std: ClassVar[float] = _INITIAL_LEVEL_VARIANCE**0.5
+    longest_loading_step: ClassVar[float] = _LONGEST_STEP * initial_std
     label: ClassVar[str] = "level"
     n_states: ClassVar[int] = 1
     stationary: ClassVar[bool] = False
@@ -121,6 +125,7 @@ class LocalLinearTrend(Process):
     )
     #: Standard deviation of the level at the start, in units of that of a step of the slope.
     initial_std: ClassVar[float] = _INITIAL_LINE_VARIANCE**0.5
+    longest_loading_step: ClassVar[float] = _LONGEST_STEP * initial_std
     label: ClassVar[str] = "line"
     n_states: ClassVar[int] = 2
     parts: ClassVar[tuple[str, ...]] = ("", "_slope")
