@@ -367,6 +367,8 @@ class FitProblem(NamedTuple):
         Variance of the rounding errors of each column.
     columns : ColumnMoments or None, default=None
         Moments of the columns.
+    n_further : int, default=0
+        Number of evaluations on all rows, if the observations are segments of them.
     """
 
     observations: Observations
@@ -379,6 +381,7 @@ class FitProblem(NamedTuple):
     about_size: str = ""
     resolution: FloatArray | float = 0.0
     columns: ColumnMoments | None = None
+    n_further: int = 0
 
     @property
     def learned_noise(self) -> Noise:
@@ -469,28 +472,24 @@ def maximum_likelihood(
     ValueError
         If an option is not valid, or no column varies.
     """
-    options = options.check().with_noise_named()
-    if options.n_components is None and size is None:
-        size = data.default_size(ar1_noise=options.has_ar1_noise)
     problem = make_problem(data, options, size)
     start = None if init is None else start_of(init, problem)
     result = maximise(problem, start=start, report=report)
-    if options.n_components is None and size is not None and size.n_further:
-        problem, result = _continued(problem, result, data, size, report)
+    if problem.n_further and result.status != "interrupted":
+        problem, result = _continued(problem, result, data, report)
     return in_data_units(problem, result)
 
 
 def _continued(
-    problem: FitProblem, result: FitResult, data: TrainingData, size: Size, report: Report | None
+    problem: FitProblem, result: FitResult, data: TrainingData, report: Report | None
 ) -> tuple[FitProblem, FitResult]:
     """Continue a fit to segments with a few evaluations on all rows; the status is that of the first fit."""
-    if result.status == "interrupted":
-        return problem, result
-    few = replace(problem.options, max_iter=min(size.n_further, problem.options.max_iter))
-    full = make_problem(data, few)._replace(options=few, about_size=problem.about_size)
+    few = replace(problem.options, max_iter=min(problem.n_further, problem.options.max_iter))
+    full = make_problem(data, few)._replace(about_size=problem.about_size)
     reached = maximise(full, start=result.params, report=report)
     status = result.status if reached.status == "max_iter" else reached.status
     n_evaluations = result.n_evaluations + reached.n_evaluations
+    full = full._replace(options=problem.options)
     return full, reached._replace(status=status, n_evaluations=n_evaluations)
 
 
@@ -594,6 +593,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         size.sentence if selected else "",
         resolution_variance(data.sequences) / scale**2 if isinstance(data, InMemory) else 0.0,
         data.columns,
+        size.n_further,
     )
     own_states = options.has_ar1_noise and not problem.integrates_ar1_noise
     check_bytes(latents.n_states + (scale.size if own_states else 0))

@@ -159,6 +159,7 @@ def test_a_fit_to_segments_is_continued_with_all_rows(rng):
     )
     assert np.max(np.abs(parts.params.offset - X.mean(axis=0))) > 0.5
     assert "to all rows with at most 20 evaluations" in whole.status
+    assert whole.options.max_iter == parts.options.max_iter
     of_all_rows = [oracle.log_likelihood(to_model(fit.params), [X]) for fit in (parts, whole)]
     assert of_all_rows[1] > of_all_rows[0] + 10.0
     assert whole.log_likelihood == pytest.approx(of_all_rows[1], abs=1e-6)
