@@ -44,7 +44,7 @@ def paste(
 def people_apart(
     faces: np.ndarray, trial: int, n_train: int, clutter: float
 ) -> tuple[Images, Images, Images]:
-    """Draw images that train a network, the step behind it, and that test both; nobody is in two of them."""
+    """Draw images of different persons to train a network, to train the step after it, and to test both."""
     rng = np.random.default_rng(trial)
     people = rng.permutation(40)
     train = paste(faces, people[:20], n_train, rng, clutter)

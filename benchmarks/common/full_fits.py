@@ -17,7 +17,7 @@ STALLED = 1e-7  # nats per step and iteration: less than this is no rise
 
 
 class Ascent(NamedTuple):
-    """How a peer climbed: seconds and iterations it took, and the highest log-likelihood it had."""
+    """Seconds and iterations of a peer's fit, and its highest log-likelihood."""
 
     seconds: float
     n_iterations: int

@@ -88,7 +88,7 @@ def pca(n_components: int, lags: int = 0) -> Callable[[np.ndarray], Statistics]:
 
 
 def best_pca(X: np.ndarray, candidates: list[int]) -> int:
-    """Number of components by the likelihood of left-out stretches under probabilistic PCA."""
+    """Number of components by the held-out likelihood of segments under probabilistic PCA."""
     mean, std = X.mean(axis=0), X.std(axis=0)
     z = (X - mean) / np.where(std > 0, std, 1.0)
     folds = [fold[0][1:] for fold in contiguous_folds((len(z),), FOLDS)]
@@ -100,7 +100,7 @@ def best_pca(X: np.ndarray, candidates: list[int]) -> int:
 
 
 def best_latents(X: np.ndarray, candidates: list[int], **options: Any) -> int:
-    """Number of latents by the likelihood of left-out stretches."""
+    """Number of factors by the held-out likelihood of segments."""
     folds = [fold[0][1:] for fold in contiguous_folds((len(X),), FOLDS)]
     scores = {}
     with warnings.catch_warnings():

@@ -71,7 +71,7 @@ def cut(rows: np.ndarray, window: int) -> np.ndarray:
 def train(
     network: str, name: str, record: Record, which: int | None, seed: int, epochs: int
 ) -> tuple[Filler, str]:
-    """Train a network for one pattern, or with the holes of the training part; say how that went."""
+    """Train a network for one pattern, or with the missing values of the training part; print the result."""
     with contextlib.redirect_stdout(sys.stderr):  # PyPOTS greets
         import torch
         from pypots.imputation import BRITS, SAITS

@@ -35,7 +35,7 @@ def figure_1() -> tuple[bool, list[Panel]]:
     model = LaplacianEigenmaps(19, **options).fit(X)
     clusters = SpectralClustering(2, random_state=0, **options).fit_predict(X)
     rand = adjusted_rand_score(circle, clusters)
-    # Each eigenvector lives on one of the circles, but for the first, which tells them apart.
+    # Each eigenvector is nonzero on one circle only, except the first, which separates them.
     shares = []
     for y in model.embedding_[:, 1:6].T:
         mine = circle == np.argmax([np.sum(y[circle == k] ** 2) for k in (0, 1)])

@@ -221,13 +221,13 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
         raise ValueError(f"{name} left values missing; each hidden value must be imputed.")
     scales = np.nanstd(seen, axis=0)
     scales = np.where(scales > 0.0, scales, 1.0)
-    is_covered = None
+    coverage = None
     if filled.std is not None:
-        is_covered = metrics.coverage(truth, values, _joined(filled.std, "std"), LEVEL, mask=hidden)
+        coverage = metrics.coverage(truth, values, _joined(filled.std, "std"), LEVEL, mask=hidden)
     return Errors(
         metrics.rmse(truth, values, mask=hidden, scale=scales),
         metrics.mae(truth, values, mask=hidden, scale=scales),
-        is_covered,
+        coverage,
     )
 
 

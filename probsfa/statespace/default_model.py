@@ -64,7 +64,7 @@ _TOL_PER_PARAMETER, _MIN_TOL = 0.03, 0.5
 _N_FITS = 3
 # If a comparison has more rows than the second number, a candidate is fitted to segments. A posterior over
 # them takes a tenth of the maximum number of products, but they have at least that number of rows.
-_COMPARED_FITS, _FEWEST_ROWS = 10, 4000
+_N_COMPARED_FITS, _MIN_COMPARED_ROWS = 10, 4000
 # Maximum number of likelihood evaluations of a candidate in the comparison.
 _MAX_EVALUATIONS = 40
 # Maximum number of stochastic cycles, as in `select_model`, and of cycles that do not help.
@@ -113,8 +113,8 @@ class _Candidate(NamedTuple):
         own = n_features if self.noise == "ar1" else 0
         if own and integrates_ar1_noise(n_rows, k, n_features):
             return Size(k)
-        affordable = affordable_rows(k + 2 * self.n_cycles + own, n_features) // _COMPARED_FITS
-        affordable = max(affordable, _FEWEST_ROWS)
+        affordable = affordable_rows(k + 2 * self.n_cycles + own, n_features) // _N_COMPARED_FITS
+        affordable = max(affordable, _MIN_COMPARED_ROWS)
         if n_rows <= affordable:
             return Size(k)
         return Size(k, choose_segments(rest.mask, rest.lengths, affordable), n_rows)

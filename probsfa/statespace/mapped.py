@@ -276,25 +276,25 @@ class MappedModel(MaximumLikelihoodModel):
 
     def news(self, old: Sequences, new: Sequences, target: tuple[int, int]) -> News:
         """Attribute the change of a prediction to new values, in units of the transformed columns."""
-        is_determined = self.inner.news(self.map(old), self.map(new), target)
+        news = self.inner.news(self.map(old), self.map(new), target)
         effects = self.effects(new)
         if isinstance(effects, float):
-            return is_determined
-        at = effects[is_determined.rows, is_determined.columns]
-        return is_determined._replace(
-            before=is_determined.before + float(effects[target]),
-            after=is_determined.after + float(effects[target]),
-            expected=is_determined.expected + at,
-            observed=is_determined.observed + at,
+            return news
+        at = effects[news.rows, news.columns]
+        return news._replace(
+            before=news.before + float(effects[target]),
+            after=news.after + float(effects[target]),
+            expected=news.expected + at,
+            observed=news.observed + at,
         )
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model; predictions are in data units, errors standardised."""
-        is_determined = self.inner.diagnose(self.map(sequences), block)
+        diagnostics = self.inner.diagnose(self.map(sequences), block)
         means, std = self._to_data(
-            is_determined.predictions, is_determined.prediction_std, self.effects(sequences)
+            diagnostics.predictions, diagnostics.prediction_std, self.effects(sequences)
         )
-        return replace(is_determined, predictions=means, prediction_std=std)
+        return replace(diagnostics, predictions=means, prediction_std=std)
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
         """Return standard errors of parameters and coefficients, in units of the transformed columns."""

@@ -85,15 +85,17 @@ class _Conditioning:
         return self._equations[key]
 
     def _solve(self, observed: BoolArray) -> _Equations:
-        rank = self.decay.size
+        n_factors = self.decay.size
         rows, scale = self.loadings[observed], self._scale[observed]
         if observed.all():
             log_volume = float(np.sum(np.log(np.linalg.svd(rows, compute_uv=False))))
-            return _Equations(observed, self.components, np.zeros((rank, 0)), np.eye(rank), log_volume)
+            return _Equations(
+                observed, self.components, np.zeros((n_factors, 0)), np.eye(n_factors), log_volume
+            )
         left, singular, right = np.linalg.svd(rows / scale[:, None], full_matrices=True)
-        is_determined = int(np.sum(singular > _RANK_TOL * max(float(singular.max(initial=0.0)), _RANK_TOL)))
-        basis, null = right[:is_determined].T, right[is_determined:].T
-        solve = (basis / singular[:is_determined]) @ left[:, :is_determined].T / scale
+        rank = int(np.sum(singular > _RANK_TOL * max(float(singular.max(initial=0.0)), _RANK_TOL)))
+        basis, null = right[:rank].T, right[rank:].T
+        solve = (basis / singular[:rank]) @ left[:, :rank].T / scale
         values = np.linalg.svd(rows @ basis, compute_uv=False)
         return _Equations(observed, solve, null, basis, float(np.sum(np.log(values))))
 
@@ -137,12 +139,12 @@ def _condition(
     inverse = np.linalg.inv(covariance)
     free = np.linalg.inv(null.T @ inverse @ null)
     weights = free @ (null.T @ (inverse @ (mean - point)))
-    is_determined = basis.T @ covariance @ basis
+    determined_covariance = basis.T @ covariance @ basis
     error = basis.T @ (point - mean)
     log_density = -0.5 * (
         error.size * np.log(2.0 * np.pi)
-        + np.linalg.slogdet(is_determined)[1]
-        + error @ np.linalg.solve(is_determined, error)
+        + np.linalg.slogdet(determined_covariance)[1]
+        + error @ np.linalg.solve(determined_covariance, error)
     )
     filtered = null @ free @ null.T
     return point + null @ weights, 0.5 * (filtered + filtered.T), float(log_density - row.log_volume)

@@ -210,7 +210,7 @@ class BoundObjective:
         engine_parameters, panel = engine_params(params), site_panel(self.cells, inference.sites)
         stats = expected_statistics(engine_parameters, panel)
         log_prior, prior_by_loadings, prior_by_offset = self.prior(params)
-        is_observed_state = params.latents.seen
+        seen = params.latents.seen
         _, slope, precision = inference.expectation
         by_loadings = slope.T @ inference.means
         n, k = inference.means.shape
@@ -222,7 +222,7 @@ class BoundObjective:
         gradient = np.concatenate(
             [
                 dynamics_score(params, self.cells.panel.gaps, stats, evenly_sampled=evenly_sampled),
-                (by_loadings[:, is_observed_state] + prior_by_loadings).ravel(),
+                (by_loadings[:, seen] + prior_by_loadings).ravel(),
                 slope.sum(axis=0) + prior_by_offset,
                 by_shapes,
             ]

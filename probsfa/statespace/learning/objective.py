@@ -130,10 +130,10 @@ def rotate_along(
     generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(weights, minimum)) @ basis.T
     generator = 0.5 * (generator - generator.T)
     turn = Turn(layout, expm(generator))
-    straight_step = _loadings(layout, vector + step)
-    straight_step[:, shared] -= here @ generator
+    straight_end = _loadings(layout, vector + step)
+    straight_end[:, shared] -= here @ generator
     reached = vector + step
-    reached[layout.slices[1]] = straight_step[layout.loaded]
+    reached[layout.slices[1]] = straight_end[layout.loaded]
     return turn(reached), turn
 
 
@@ -222,8 +222,8 @@ def refinement_report(report: Report | None) -> Callable[[], None]:
     callable
         The method ``refined``, or a function without effect.
     """
-    is_determined: Callable[[], None] = getattr(report, "refined", _no_report)
-    return is_determined
+    refined: Callable[[], None] = getattr(report, "refined", _no_report)
+    return refined
 
 
 def _no_report() -> None:
@@ -569,7 +569,7 @@ class WhittleObjective:
         data: Periodogram,
         template: StateSpace,
         limit: int,
-        is_determined: Callable[[], None] | None = None,
+        refined: Callable[[], None] | None = None,
         noise: Noise | None = None,
     ) -> None:
         self.layout = layout
@@ -580,7 +580,7 @@ class WhittleObjective:
         self._band = data.band
         self.limit = limit
         self.count = 0
-        self._told = is_determined
+        self._refined = refined
 
     @property
     def exhausted(self) -> bool:
@@ -599,8 +599,8 @@ class WhittleObjective:
 
     def _begin_evaluation(self) -> None:
         self.count += 1
-        if self._told is not None:
-            self._told()
+        if self._refined is not None:
+            self._refined()
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return value and gradient."""
