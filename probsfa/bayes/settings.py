@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from probsfa._validation import Sequences, check_count, check_option
+from probsfa.bayes.kinds import SITES
 from probsfa.bayes.priors import Priors, check_normal_priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
 from probsfa.statespace.columns import column_moments
 from probsfa.statespace.covariates import check_identified
 from probsfa.statespace.learning.budget import most_components
 from probsfa.statespace.learning.options import (
-    FitOptions,
     ProcessOptions,
     as_noise,
     check_variances,
@@ -85,7 +85,7 @@ def check_settings(model: Any) -> None:
             f"trend must be 0, {words}; got {model.trend!r}. Several random walks are supported by "
             "ProbabilisticSFA: their rotations have no effect on the likelihood."
         )
-    FitOptions(1, processes=ProcessOptions(smoothness=model.smoothness, trend=model.trend)).check()
+    _check_priors_of(ProcessOptions.of(model))
     structural += ["trend"] if model.trend else []
     if isinstance(noise, str) and noise == "ar1":
         structural.append("noise='ar1'")
@@ -123,6 +123,19 @@ def _is_positive(name: str, count: Any) -> bool:
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
         raise ValueError(f"{name} must be a number of processes, 0 or more; got {count!r}.")
     return bool(count)
+
+
+def _check_priors_of(processes: ProcessOptions) -> None:
+    """Raise a ValueError if an option of processes is not valid, or requests a kind without priors."""
+    processes.check()
+    for kind, count in processes.counts.items():
+        if count and kind not in SITES:
+            name = next(iter(kind.variant), kind.option)
+            known = [one.variant.get(name, one.word) for one in SITES if one.option == kind.option]
+            raise ValueError(
+                f"{name}={processes[name]!r} is not supported by BayesianSFA, which has no priors for these "
+                f"processes. Use {' or '.join(map(repr, known))}, or ProbabilisticSFA."
+            )
 
 
 def default_n_components(sequences: Sequences, inference: str) -> int:

@@ -18,6 +18,7 @@ from probsfa.bayes.coordinates.symmetry import log_phase_weight
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.draws import StructuralDraws, thinned
 from probsfa.bayes.fitting import ModelSettings
+from probsfa.bayes.kinds import SITES
 from probsfa.bayes.model import Series, from_panel
 from probsfa.bayes.packing import start_values
 from probsfa.bayes.priors import DEFAULT_PRIORS, Priors
@@ -29,6 +30,7 @@ from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.panel import make_panel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import trend
+from probsfa.statespace.processes.matern import Matern52
 from tests.tolerances import EXACT
 
 T, D = 12, 3
@@ -293,6 +295,20 @@ def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, 
     offset = draws.offset[:, thinned(draws, 20)].mean(axis=(0, 1))  # of the draws that predictions average
     hidden = np.isnan(X)
     np.testing.assert_allclose((parts.sum(axis=2) + offset)[hidden], fitted.impute(X)[hidden], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (trend.LocalLinearTrend, {"trend": "linear"}, "trend='linear'.*no priors.*Use 'level'"),
+        (Matern52, {"smooth": 1, "smoothness": 2.5}, "smoothness=2.5.*no priors.*Use 1.5"),
+    ],
+)
+def test_processes_without_priors_are_refused_before_the_fit(rng, monkeypatch, kind, options, message):
+    monkeypatch.delitem(SITES, kind)
+    X = rng.standard_normal((20, 2))
+    with pytest.raises(ValueError, match=message):
+        BayesianSFA(1, **options).fit(X)
 
 
 @pytest.mark.parametrize("options", [{"trend": "linear"}, {"trend": "level", "smooth": 1, "smoothness": 2.5}])
