@@ -189,7 +189,8 @@ def rows():
 def test_evidence_names_what_exists_and_shows_it_or_reports_why_not(row):
     assert len(row) == 5 and all(row)
     item, _, code, shown, here = row
-    assert "reason:" in shown or re.search(r"`(python benchmarks|benchmarks|tests)/\S+\.py", shown), item
+    program = r"`(python benchmarks|benchmarks|tests)/\S+\.py"
+    assert "not reproduced, because" in shown or re.search(program, shown), item
     assert code == "none" or re.findall(r"`probsfa/\S+\.py`", code), item
     for file, function in re.findall(
         r"`(?:python )?((?:benchmarks|tests|probsfa)/[\w/]+\.py)(?:::(\w+))?", code + shown

@@ -79,7 +79,8 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
     learning_rate : float, default=0.03
         Initial length of the steps in each parameter: ``atanh`` of the decays, loadings, logarithms of noise
         variances and offsets of standardized columns.
-    max_iter : int, default=300 Number of learning steps.
+    max_iter : int, default=300
+        Number of learning steps.
     tol : float, default=0.3
         The fit has converged if no parameter differs by more than this between its means over the third and
         the last quarter of the steps.
@@ -110,7 +111,8 @@ class ProductOfExpertsSFA(Saved, StateSpaceMethods):
         Acceptance rate of recent moves.
     drift_ : float
         The difference that is compared with `tol`.
-    n_iter_ : int Number of learning steps.
+    n_iter_ : int
+        Number of learning steps.
     converged_ : bool
         Whether `drift_` is at most `tol`.
     status_ : str
