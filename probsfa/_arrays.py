@@ -19,7 +19,7 @@ __all__ = [
     "check_spread",
     "is_data_array",
     "labels_of_rows",
-    "too_large",
+    "first_overflow",
 ]
 
 SCAN_ROWS = (
@@ -92,7 +92,7 @@ def check_array(
     if values is None:
         values = _converted(estimator, X, name, reset, min_rows)
     _check_finite(estimator, values, name, allow_nan)
-    position = too_large(values)
+    position = first_overflow(values)
     if position is not None:
         columns = getattr(estimator, "feature_names_in_", None)
         raise ValueError(
@@ -147,7 +147,7 @@ def _converted(estimator: Any, X: Any, name: str, reset: bool, min_rows: int) ->
     return values
 
 
-def too_large(values: NDArray[np.float64]) -> tuple[int, int] | None:
+def first_overflow(values: NDArray[np.float64]) -> tuple[int, int] | None:
     """Return the (row, column) of the first value whose square overflows in sums, or None."""
     for start in range(0, len(values), SCAN_ROWS):
         block = values[start : start + SCAN_ROWS]
@@ -169,8 +169,10 @@ def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None
     """
     first_rows = values[:SCAN_ROWS]
     # Most columns vary within a few rows; only the others are searched completely.
-    open_columns = ~(np.fmax.reduce(first_rows, axis=0) - np.fmin.reduce(first_rows, axis=0) >= MIN_SPREAD)
-    for column in np.flatnonzero(open_columns).tolist():
+    undecided_columns = ~(
+        np.fmax.reduce(first_rows, axis=0) - np.fmin.reduce(first_rows, axis=0) >= MIN_SPREAD
+    )
+    for column in np.flatnonzero(undecided_columns).tolist():
         cells = values[:, column]
         spread = float(np.fmax.reduce(cells) - np.fmin.reduce(cells))
         if not 0.0 < spread < MIN_SPREAD:
@@ -208,14 +210,14 @@ def _without_na(X: Any) -> Any:
     if not isinstance(X, pandas.DataFrame):
         array = X if hasattr(X, "dtype") or hasattr(X, "columns") else np.asarray(X)
         return _objects_with_nan(array) if getattr(array, "dtype", None) == np.dtype(object) else X
-    nullable_columns = [
+    columns_to_convert = [
         j
         for j, dtype in enumerate(X.dtypes)
         if isinstance(dtype, pandas.SparseDtype) or dtype == np.dtype(object)
     ]
-    if nullable_columns:
+    if columns_to_convert:
         X = X.copy(deep=False)
-    for j in nullable_columns:
+    for j in columns_to_convert:
         X.isetitem(j, _objects_with_nan(np.asarray(X.iloc[:, j])))
     return X
 
@@ -337,7 +339,10 @@ def _remedy(column: Any, cell: Any, has_index: bool) -> str:
         times = f"pandas.to_datetime(X[{column!r}])" if text else f"X[{column!r}]"
         return f" Pass times={times}, and X.drop([{column!r}]) as X."
     if text:
-        return f" Times are the index: X.set_index({column!r}), then X.index = pandas.to_datetime(X.index)."
+        return (
+            f" Use the times as the index: X = X.set_index({column!r}); "
+            "X.index = pandas.to_datetime(X.index)."
+        )
     return f" Pass times as the index, X.set_index({column!r}), or as times=X[{column!r}]."
 
 

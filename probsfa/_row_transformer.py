@@ -8,14 +8,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from probsfa._arrays import as_float_array
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
 from probsfa._validation import check_sequences, is_list_of_sequences
 
 __all__ = ["InvertibleTransformer", "RowTransformer"]
 
 
-class RowTransformer(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):
+class RowTransformer(Saveable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, abc.ABC):
     """A transformer that maps rows independently to K outputs, for arrays and lists of sequences."""
 
     def transform(self, X: Any) -> Any:

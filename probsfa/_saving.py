@@ -3,7 +3,7 @@
 A file is a NumPy archive (``.npz``) of arrays and one JSON text, the header. The header contains the version
 of the format and a tree of nodes: numbers, texts, arrays by their names in the archive, collections, records
 of this package, and estimators of this package and of scikit-learn. An estimator is stored as its parameters
-and fitted attributes, or as the result of its method ``_to_arrays`` (:class:`Saved`). Functions raise an
+and fitted attributes, or as the result of its method ``_to_arrays`` (:class:`Saveable`). Functions raise an
 error, because restoring them would require running code from the file.
 
 The header also has a checksum of tree and arrays, and the outputs of the estimator for two rows, which must
@@ -40,7 +40,7 @@ from sklearn.utils.validation import check_is_fitted
 from probsfa._files import replacing
 from probsfa._times import seconds_of
 
-__all__ = ["VERSION", "Saved", "checked_sizes", "load", "save"]
+__all__ = ["VERSION", "Saveable", "checked_sizes", "load", "save"]
 
 VERSION = 2
 
@@ -65,7 +65,7 @@ _VERSION1 = {
 }
 
 
-class Saved:
+class Saveable:
     """Mixin for estimators that can be saved.
 
     A class that is not restored from its parameters and fitted attributes defines two methods.

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from probsfa._processes import check_not_forked
+from probsfa._fork_check import check_not_forked
 
 CHILD = """
 import os, sys
-from probsfa._processes import check_not_forked
+from probsfa._fork_check import check_not_forked
 
 {before}
 child = os.fork()

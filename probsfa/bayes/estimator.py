@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from tqdm import tqdm
 
 from probsfa._random import generator
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._times import describe_index
 from probsfa._typing import Seed
 from probsfa._validation import check_sequences
@@ -44,7 +44,7 @@ _PROGRESS_BAR = (
 )
 
 
-class BayesianSFA(Saved, StateSpaceMethods):
+class BayesianSFA(Saveable, StateSpaceMethods):
     """Bayesian dynamic factor model: posterior of time scales, loadings, noise, factors and missing values.
 
     The model is that of :class:`probsfa.ProbabilisticSFA` with priors on the parameters. Factors and missing

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
 from probsfa._validation import check_positive as check_positive
 from probsfa._validation import check_sequences
@@ -18,7 +18,7 @@ __all__ = ["Expansion", "FloatArray", "check_positive", "is_stateless"]
 
 
 @lists_in_lists_out
-class Expansion(Saved, TransformerMixin, BaseEstimator, abc.ABC):
+class Expansion(Saveable, TransformerMixin, BaseEstimator, abc.ABC):
     """A transformer from D columns to more (or other) columns, row by row.
 
     A subclass defines what is learned from training rows, the expansion, and the names of its outputs.

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 
@@ -17,7 +17,7 @@ __all__ = ["DelayEmbedding"]
 
 
 @lists_in_lists_out
-class DelayEmbedding(Saved, TransformerMixin, BaseEstimator):
+class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
     """Delay embedding: append previous rows of the sequence to each row.
 
     The state of a dynamical system can be reconstructed from the recent values of a few measurements, but in

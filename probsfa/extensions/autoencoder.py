@@ -169,8 +169,9 @@ class Autoencoder(Reconstruction):
     """Nonlinear autoencoder with a bottleneck of few coordinates, optionally denoising.
 
     A neural network with three hidden layers, of `hidden`, K and `hidden` units; the outputs of the middle
-    layer are the coordinates. It is trained to reproduce the rows, optionally from noisy rows (``E |x - f(g(x
-    + noise))|^2``). It is a :class:`sklearn.neural_network.MLPRegressor` on standardized columns.
+    layer are the coordinates. The network is trained to reproduce the rows, optionally from noisy rows: with
+    encoder ``g`` and decoder ``f`` it minimizes ``E |x - f(g(x + noise))|^2``. It is a
+    :class:`sklearn.neural_network.MLPRegressor` on standardized columns.
 
     Parameters
     ----------
@@ -190,12 +191,12 @@ class Autoencoder(Reconstruction):
     solver : {"lbfgs", "adam"}, default="lbfgs"
         Solver of scikit-learn; "lbfgs" is suited to at most about ten thousand rows, "adam" to more.
     n_init : int, default=2
-        Number of starts; the network with the smallest training error is used. For the first start, encoder
-        and decoder are trained separately, with the ranks of the rows in each coordinate of a Laplacian
-        eigenmap as the outputs of the middle layer; this unfolds curves. The others start from random
+        Number of starts; the network with the smallest training error is used. The first start uses a
+        Laplacian eigenmap, which unfolds curves: the ranks of the rows in each of its coordinates are targets
+        of the encoder and inputs of the decoder, which are trained separately. Other starts have random
         weights.
     max_iter : int, default=4000
-        Maximum number of iterations of the solver. On tightly wound curves a thousand are too few.
+        Maximum number of iterations of the solver. A thousand are too few for tightly wound curves.
     random_state : int, Generator or None, default=None
         Seed of the starting weights and of the noise.
 
@@ -204,7 +205,7 @@ class Autoencoder(Reconstruction):
     weights_ : list of ndarray
         Weights of the four layers.
     intercepts_ : list of ndarray
-        Their intercepts.
+        Intercepts of the four layers.
     mean_, scale_ : ndarray (D,)
         Mean and standard deviation of the training rows.
     loss_ : float

@@ -60,13 +60,13 @@ class PrincipalCurve(Reconstruction):
         units of the data, or "latent", ``z`` in ``[0, 1]^k``. "auto" is "arc_length" for curves and "latent"
         for surfaces.
     init : {"auto", "pca", "eigenmap"} or array-like (N, k), default="auto"
-        Starting coordinates of the rows: ranks of their principal components; ranks in an eigenmap of nearest
-        neighbours, which unfolds spirals; or an array in [0, 1]. "auto" tries the first two and selects the
-        better result.
+        Starting coordinates of the rows. "pca": ranks of the rows along the principal components; "eigenmap":
+        ranks along the coordinates of a Laplacian eigenmap of nearest neighbours, which unfolds spirals;
+        or an array in [0, 1]. "auto" tries "pca" and "eigenmap" and selects the better result.
     max_iter : int, default=300
         Maximum number of iterations of projection and closed-form update.
     tol : float, default=1e-3
-        The fit stops if the relative decrease of the objective in an iteration is smaller.
+        The fit stops if the relative decrease of the objective in an iteration is smaller than `tol`.
 
     Attributes
     ----------
@@ -106,13 +106,13 @@ class PrincipalCurve(Reconstruction):
     Held-out distances cannot select the bandwidth, because a curve that zigzags across noisy rows is closer
     to held-out rows than the true curve. The bandwidth is selected by the likelihood of held-out rows under a
     mixture of equal Gaussians at the projections of the training rows. On a longer curve the projections are
-    farther apart, which lowers the likelihood. At most 2000 rows are used; each half of them is held out
-    once, and the widest kernel within a standard error of the best one is selected. With `tol` far below its
-    default, the curve follows the noise.
+    farther apart, which lowers the likelihood. At most 2000 rows are used. Each half of these rows is held
+    out once, and the widest kernel whose likelihood is within a standard error of the best one is selected.
+    With `tol` far below its default, the curve follows the noise.
 
     Columns are not scaled; scale columns of different units first. The objective has several local minima, so
-    that the result depends on the initial coordinates (`init`). The sign of the coordinate makes its
-    correlation with the column of largest absolute correlation positive.
+    that the result depends on the initial coordinates (`init`). The coordinate is oriented such that its
+    correlation with the column to which it is most strongly correlated is positive.
 
     References
     ----------
@@ -125,8 +125,8 @@ class PrincipalCurve(Reconstruction):
     >>> import numpy as np
     >>> from probsfa.extensions import PrincipalCurve
     >>> angle = np.linspace(0.0, np.pi, 200)
-    >>> circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    >>> X = circle + 0.05 * np.random.default_rng(0).standard_normal((200, 2))
+    >>> semicircle = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> X = semicircle + 0.05 * np.random.default_rng(0).standard_normal((200, 2))
     >>> curve = PrincipalCurve().fit(X)
     >>> bool(abs(curve.length_ - np.pi) < 0.2), curve.transform(X).shape
     (True, (200, 1))

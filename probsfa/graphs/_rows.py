@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from probsfa._arrays import MAX_ABSOLUTE_VALUE, SCAN_ROWS, as_float_array, too_large
+from probsfa._arrays import MAX_ABSOLUTE_VALUE, SCAN_ROWS, as_float_array, first_overflow
 
 __all__ = ["check_rows", "check_unmasked", "exact_shift"]
 
@@ -38,7 +38,7 @@ def check_rows(X: Any, name: str, *, allow_nan: bool = False) -> NDArray[np.floa
         raise ValueError(f"{name} must have shape (n_rows, n_features); got shape {rows.shape}.")
     with np.errstate(over="ignore", invalid="ignore"):
         total = rows.sum()  # a finite sum has finite terms, and is the usual case
-    position = too_large(rows) if rows.size else None
+    position = first_overflow(rows) if rows.size else None
     if position is not None and np.isfinite(rows[position]):
         raise ValueError(
             f"{name} is too large in row {position[0]}, column {position[1]}: the square of "

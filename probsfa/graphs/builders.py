@@ -67,7 +67,9 @@ class _Weighted(_OfLabels):
 
 @named("serial")
 class Serial(_Weighted):
-    """The serial graph of labels, to be built by an estimator; see :func:`probsfa.graphs.serial`.
+    """Settings of a serial graph, which an estimator builds from labels in `fit`.
+
+    The graph is described in :func:`probsfa.graphs.serial`.
 
     Parameters
     ----------
@@ -98,7 +100,9 @@ class Serial(_Weighted):
 
 @named("mixed")
 class Mixed(_Weighted):
-    """The mixed graph of labels, to be built by an estimator; see :func:`probsfa.graphs.mixed`.
+    """Settings of a mixed graph, which an estimator builds from labels in `fit`.
+
+    The graph is described in :func:`probsfa.graphs.mixed`.
 
     Parameters
     ----------
@@ -119,7 +123,9 @@ class Mixed(_Weighted):
 
 @named("sliding_window")
 class SlidingWindow(_OfLabels):
-    """The sliding window graph of labels, to be built; see :func:`probsfa.graphs.sliding_window`.
+    """Settings of a sliding window graph, which an estimator builds from labels in `fit`.
+
+    The graph is described in :func:`probsfa.graphs.sliding_window`.
 
     Parameters
     ----------

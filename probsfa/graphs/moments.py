@@ -74,7 +74,7 @@ class Moments:
 
     @property
     def mean(self) -> FloatArray:
-        """Mean of the rows, shape (D,)."""
+        """Mean of the rows, shape (D,); zero without rows."""
         return self.origin + self.offset
 
     @property

@@ -33,12 +33,12 @@ class HiddenCells:
     Parameters
     ----------
     fraction : float, default=0.1
-        Share of the observed values, above 0 and below 1.
+        Probability that an observed value is hidden, above 0 and below 1.
 
     See Also
     --------
     HiddenBlocks : Hide blocks of consecutive rows.
-    probsfa.datasets.hide_cells : Function for single values.
+    probsfa.datasets.hide_cells : The same selection as a function.
 
     Examples
     --------

@@ -10,7 +10,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from probsfa._arrays import as_frame
 from probsfa._frames import lists_in_lists_out, output_container
 from probsfa._like_input import like_input
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_estimator_type, check_sequences
 from probsfa.statespace import ProbabilisticSFA
@@ -19,7 +19,7 @@ __all__ = ["ProbabilisticImputer"]
 
 
 @lists_in_lists_out
-class ProbabilisticImputer(Saved, TransformerMixin, BaseEstimator):
+class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     """Impute missing values of a time series inside a scikit-learn pipeline.
 
     A drop-in replacement for :class:`sklearn.impute.IterativeImputer` for rows in order of time. `fit`

@@ -111,7 +111,7 @@ class IterativeRegression:
     name: str = "IterativeImputer"
 
     def fill(self, X: Any, *, times: Any = None) -> Filled:
-        """Impute the missing values of a series; see :func:`compare_methods`."""
+        """Impute the missing values of a series; `times` are validated, but not used."""
         from sklearn.experimental import (
             enable_iterative_imputer as enable_iterative_imputer,  # makes it importable
         )

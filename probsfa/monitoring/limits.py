@@ -16,15 +16,15 @@ __all__ = [
 ]
 
 # Expected number of exceedances for which a quantile is sufficiently accurate.
-_MIN_EXCESSES_OF_FIT = 20
+_MIN_EXPECTED_EXCEEDANCES = 20
 # Share of the rows in the tail, and minimum number of rows in it.
-_TAIL, _MIN_EXCESSES = 0.1, 20
+_TAIL_SHARE, _MIN_TAIL_ROWS = 0.1, 20
 # Shape parameters below which the tail is numerically exponential.
 _MIN_SHAPE = 1e-8
 
 
 def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[int, int, int]]]:
-    """Cut sequences into segments that are held out together.
+    """Divide the rows of all sequences into folds of contiguous segments.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def contiguous_folds(lengths: tuple[int, ...], n_folds: int) -> list[list[tuple[
 
 
 def trailing_means(values: FloatArray, window: int) -> FloatArray:
-    """Return trailing means (T, S) over `window` rows without NaN; NaN in the first ``window - 1`` rows."""
+    """Return means (T, S) over the last `window` rows, ignoring NaN; NaN in the first ``window - 1`` rows."""
     means = np.full(values.shape, np.nan)
     if len(values) < window:
         return means
@@ -83,7 +83,7 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     Parameters
     ----------
     held_out : ndarray of shape (N, S)
-        Held-out statistics of normal rows; NaN where missing, but not in all rows.
+        Held-out statistics of normal rows; NaN where missing, with at least one value that is not NaN.
     alpha : float
         False alarm rate: share of rows above the limit of a statistic, or with `joint` above any limit.
     joint : bool
@@ -101,7 +101,7 @@ def control_limits(held_out: FloatArray, alpha: float, *, joint: bool) -> FloatA
     """
     n, n_statistics = int(np.count_nonzero(is_evaluated(held_out))), held_out.shape[1]
     limits, excess_counts = empirical_limits(held_out, alpha, joint=joint)
-    if alpha * n < _MIN_EXCESSES_OF_FIT:
+    if alpha * n < _MIN_EXPECTED_EXCEEDANCES:
         rate = alpha / n_statistics if joint else alpha
         limits = np.maximum(limits, tail_limits(held_out, rate))
     if excess_counts == 0:
@@ -144,8 +144,8 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
             [np.searchsorted(-descending[:, s], -tested[:, s], side="right") for s in range(tested.shape[1])],
             axis=1,
         )
-        best = np.sort(np.where(np.isnan(tested), n + 1, ranks).min(axis=1))
-        k = int(best[k]) - 1
+        smallest_ranks = np.sort(np.where(np.isnan(tested), n + 1, ranks).min(axis=1))
+        k = int(smallest_ranks[k]) - 1
     limits = descending[k]
     return np.where(np.isneginf(limits), np.inf, limits), k
 
@@ -181,14 +181,16 @@ def tail_limits(values: FloatArray, rate: float) -> FloatArray:
     for s, column in enumerate(values.T):
         descending = np.sort(column[~np.isnan(column)])[::-1]
         n = len(descending)
-        n_above = max(_MIN_EXCESSES, round(_TAIL * n))
-        if n < 2 * _MIN_EXCESSES or rate * n >= n_above:
+        n_above = max(_MIN_TAIL_ROWS, round(_TAIL_SHARE * n))
+        if n < 2 * _MIN_TAIL_ROWS or rate * n >= n_above:
             continue
         threshold = descending[n_above]
         excesses = descending[:n_above] - threshold
         mean, variance = float(np.mean(excesses)), float(np.var(excesses))
         shape = max(0.5 * (1.0 - mean**2 / variance), 0.0) if variance > 0.0 else 0.0
-        times_rarer = n_above / (rate * n)
-        growth = np.log(times_rarer) if shape < _MIN_SHAPE else (times_rarer**shape - 1.0) / shape
-        limits[s] = threshold + (1.0 - shape) * mean * growth
+        rate_ratio = n_above / (rate * n)
+        standardized_quantile = (
+            np.log(rate_ratio) if shape < _MIN_SHAPE else (rate_ratio**shape - 1.0) / shape
+        )
+        limits[s] = threshold + (1.0 - shape) * mean * standardized_quantile
     return limits

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.monitoring.limits import contiguous_folds, control_limits, is_evaluated, trailing_means
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ProcessMonitor"]
 
 
-class ProcessMonitor(Saved, BaseEstimator):
+class ProcessMonitor(Saveable, BaseEstimator):
     """Control charts of slow features, for process monitoring and anomaly detection.
 
     A model is fitted to rows of normal operation. Control limits are estimated from statistics of held-out
@@ -218,7 +218,10 @@ class ProcessMonitor(Saved, BaseEstimator):
         return _frame(self._held_out, self.statistics_)
 
     def score_samples(self, X: Any, *, lengths: Any = None, times: Any = None) -> Any:
-        """Return the statistics of rows.
+        """Return the statistics of rows. Larger values are more abnormal.
+
+        The outlier detectors of scikit-learn have the opposite convention: their `score_samples` is larger
+        for normal rows.
 
         Parameters
         ----------
@@ -230,8 +233,8 @@ class ProcessMonitor(Saved, BaseEstimator):
         Returns
         -------
         DataFrame (T, S), or list of them
-            A column for each chart; NaN for rows without observations, and for the first rows of a sequence
-            if the statistic needs earlier rows. The index is that of `X`.
+            One column for each of the ``S`` charts in `statistics_`; NaN for rows without observations, and
+            for the first rows of a sequence if the statistic needs earlier rows. The index is that of `X`.
         """
         rows = self._check(X, lengths, times)
         return rows.restore(self._statistics(rows, self._charts(self.model_, rows)), self.statistics_)

@@ -32,8 +32,8 @@ def plot_embedding(
         Coordinates, such as ``LaplacianEigenmaps.embedding_`` or slow features; with K = 1 they are drawn
         over the row number.
     labels : array-like (N,) or None, default=None
-        Labels that are drawn as colours. Up to eight different values are groups with a legend; more numbers
-        have a continuous scale with a colour bar.
+        Labels, drawn as colours. Up to eight different labels are shown as groups with a legend, more than
+        eight different numbers on a continuous scale with a colour bar.
     ax : matplotlib Axes or None, default=None
         Axes to draw on; a new figure by default.
 
@@ -44,8 +44,8 @@ def plot_embedding(
     Raises
     ------
     ValueError
-        If `embedding` is not two-dimensional, lengths differ, or there are more than eight different labels
-        that are not numbers.
+        If `embedding` is not two-dimensional or is empty, if lengths differ, or if there are more than eight
+        different labels that are not numbers.
 
     See Also
     --------
@@ -59,7 +59,10 @@ def plot_embedding(
     """
     points = as_float_array(embedding, "embedding")
     if points.ndim != 2 or 0 in points.shape:
-        raise ValueError(f"embedding must have two dimensions, one row per point, got shape {points.shape}.")
+        raise ValueError(
+            f"embedding must have shape (N, K) with N and K of at least 1, one row per point; "
+            f"got shape {points.shape}."
+        )
     is_one_dimensional = points.shape[1] == 1
     x, y = (np.arange(len(points)), points[:, 0]) if is_one_dimensional else points[:, :2].T
     ax = axes_or_new(ax, 5.0, 4.2)

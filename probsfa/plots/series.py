@@ -142,7 +142,7 @@ def plot_imputation(
     Raises
     ------
     ValueError
-        If lengths differ or `level` is out of range.
+        If lengths differ, or if `std` is given and `level` is out of range.
 
     See Also
     --------

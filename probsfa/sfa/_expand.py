@@ -27,7 +27,9 @@ __all__ = [
     "warn_of_overfitting",
 ]
 
-_MIN_VARIANCE_SHARE = 1e-8  # eight digits remain
+# Smallest unexplained share of the variance of an expanded column: in double precision about eight of sixteen
+# digits are left.
+_MIN_VARIANCE_SHARE = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +185,8 @@ def _apply(transformer: Any, rows: FloatArray) -> FloatArray:
     expanded = np.asarray(expanded, dtype=np.float64)
     if expanded.ndim != 2 or len(expanded) != len(rows):
         raise ValueError(
-            f"expansion must map rows independently: {type(transformer).__name__} returned shape "
-            f"{expanded.shape} for {rows.shape}."
+            f"expansion must return a two-dimensional array with one row for each input row; "
+            f"{type(transformer).__name__} returned shape {expanded.shape} for input of shape {rows.shape}."
         )
     if not np.isfinite(expanded).all():
         raise ValueError(
@@ -258,7 +260,7 @@ _MIN_MEAN_SQUARE = (
     0.1  # smallest mean square of an output on a fold, relative to its variance over the training rows
 )
 # White noise has a delta value of 2 with standard deviation 2 / sqrt(n); an output above 1.8 is not slow.
-_NOISE_DELTA, _MIN_NOISE, _DEVIATIONS = 1.8, 1.0, 2.0
+_MAX_NOISE_DELTA, _MIN_NOISE_DELTA, _N_STANDARD_DEVIATIONS = 1.8, 1.0, 2.0
 # An output overfits if its time scale on held-out rows is below this share of that in training and below this
 # number of rows.
 _MAX_TIMESCALE_RATIO, _MAX_SHORT_TIMESCALE = 1 / 4, 3.0
@@ -317,14 +319,16 @@ def held_out_delta(changes: ArrayLike, squares: ArrayLike) -> FloatArray:
     noise is therefore added such that the mean square is at least a tenth of the training variance.
     """
     changes, squares = np.asarray(changes, dtype=np.float64), np.asarray(squares, dtype=np.float64)
-    regularizer = np.maximum(_MIN_MEAN_SQUARE - squares, 0.0)
-    deltas: FloatArray = ((changes + 2.0 * regularizer) / (squares + regularizer)).mean(axis=0)
+    added_variance = np.maximum(_MIN_MEAN_SQUARE - squares, 0.0)
+    deltas: FloatArray = ((changes + 2.0 * added_variance) / (squares + added_variance)).mean(axis=0)
     return deltas
 
 
 def noise_delta(n_rows: int) -> float:
     """Return the delta value above which an output of `n_rows` rows is not slower than white noise."""
-    return float(np.clip(2.0 - 2.0 * _DEVIATIONS / np.sqrt(n_rows), _MIN_NOISE, _NOISE_DELTA))
+    return float(
+        np.clip(2.0 - 2.0 * _N_STANDARD_DEVIATIONS / np.sqrt(n_rows), _MIN_NOISE_DELTA, _MAX_NOISE_DELTA)
+    )
 
 
 def check_overfitting(
@@ -350,8 +354,9 @@ def check_overfitting(
     training : ndarray (K,)
         Delta values of the K slowest outputs over the training rows.
     rank : int
-        Rank of the expanded rows. With more than 20 rows for each dimension, overfitting is small and the
-        check is skipped.
+        Rank of the expanded rows. The check is skipped with more than 20 rows for each dimension, because
+        overfitting is then small, and with fewer rows than dimensions, because slowness in training is then
+        not defined.
     lag, rank_tol
         Parameters of the estimator.
     skip_incomplete : bool, default=False
@@ -364,7 +369,7 @@ def check_overfitting(
     folds = split_into_folds(sequences.lengths)
     moments = [_moments(_rows_of_fold(sequences, fold), expander, lag, skip_incomplete) for fold in folds]
     tested = range(len(folds)) if rank <= _MAX_DIRECTIONS else (0, len(folds) // 2)
-    changes, squares = [], []
+    changes, squares, n_rows = [], [], 0
     for index in tested:
         train = Moments.empty(expander.n_features_out, lag)
         for number, part in enumerate(moments):
@@ -382,11 +387,11 @@ def check_overfitting(
         except (RankError, ValueError):  # too little variation or no difference in training or held-out rows
             continue
         W = directions.weights
+        n_rows += moments[index].n_rows
         changes.append(np.sum(W * (difference_moment @ W), axis=0))
         squares.append(np.sum(W * (covariance @ W), axis=0) + ((moments[index].mean - train.mean) @ W) ** 2)
     if changes:
         held_out = held_out_delta(changes, squares)
-        n_rows = sum(part.n_rows for part in moments)
         warn_of_overfitting(training, held_out, n_rows, remedy, stacklevel=stacklevel + 1)
 
 
@@ -400,22 +405,22 @@ def warn_of_overfitting(
     training, held_out : ndarray (K,)
         Delta values.
     n_rows : int
-        Number of rows.
+        Number of held-out rows.
     remedy : str
         Advice: "Use ...".
     stacklevel : int
         As in :func:`warnings.warn`.
     """
-    noise = held_out > noise_delta(n_rows)
-    noise[1:] &= held_out[1:] > training[1:]  # fast outputs may be intended if the first outputs are slow
+    is_noise = held_out > noise_delta(n_rows)
+    is_noise[1:] &= held_out[1:] > training[1:]  # fast outputs may be intended if the first outputs are slow
     held_out_timescales = np.nan_to_num(timescale(held_out))
-    faster = (held_out_timescales < _MAX_TIMESCALE_RATIO * timescale(training)) & (
+    is_faster = (held_out_timescales < _MAX_TIMESCALE_RATIO * timescale(training)) & (
         held_out_timescales < _MAX_SHORT_TIMESCALE
     )
-    if not (noise | faster).any():
+    if not (is_noise | is_faster).any():
         return
-    j = int(np.argmax(noise | faster))
-    comparison = "is no slower than white noise" if noise[j] else "changes much faster than in training"
+    j = int(np.argmax(is_noise | is_faster))
+    comparison = "is no slower than white noise" if is_noise[j] else "changes much faster than in training"
     warnings.warn(
         f"Output {j} {comparison} on held-out rows: its delta value is {held_out[j]:.3g} there and "
         f"{training[j]:.3g} on the training rows. {remedy}",

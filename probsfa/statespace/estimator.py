@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._times import TimeAxis, describe_index
 from probsfa._typing import Seed
 from probsfa._validation import Sequences, check_sequences
@@ -42,7 +42,7 @@ from probsfa.statespace.transforms import make_transforms
 __all__ = ["ProbabilisticSFA"]
 
 
-class ProbabilisticSFA(Saved, StateSpaceMethods):
+class ProbabilisticSFA(Saveable, StateSpaceMethods):
     """Dynamic factor model with independent AR(1) factors: probabilistic slow feature analysis.
 
     Columns are linear functions of AR(1) factors of unit variance, plus noise. A Kalman filter and smoother

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._random import generator
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
@@ -28,7 +28,7 @@ from probsfa.statespace.quantities import Quantity
 __all__ = ["BilinearSFA"]
 
 
-class BilinearSFA(Saved, StateSpaceMethods):
+class BilinearSFA(Saveable, StateSpaceMethods):
     """Bilinear SFA: binary "what" chains gate continuous "where" factors.
 
     Slow feature analysis mixes the identity and the position of objects in the same features. In this model,

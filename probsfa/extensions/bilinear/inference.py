@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from probsfa._processes import check_not_forked
+from probsfa._fork_check import check_not_forked
 from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.extensions.bilinear.parameters import BilinearParameters

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._random import generator
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._times import describe_index, timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import check_count, check_sequences
@@ -29,7 +29,7 @@ _MAX_LATENTS = 5
 _MAX_START_EVALUATIONS = 40
 
 
-class EmissionSFA(Saved, StateSpaceMethods):
+class EmissionSFA(Saveable, StateSpaceMethods):
     """Slow feature analysis of counts, events, categories and heavy-tailed data, with missing values.
 
     A dynamic factor model for non-Gaussian values: each value has the distribution ``x ~ p(. | eta)`` with
@@ -275,14 +275,14 @@ class EmissionSFA(Saved, StateSpaceMethods):
         units = [
             (0.0, 1.0) if column.link != "identity" else (column.shift, column.scale) for column in columns
         ]
-        n_cells = [column.n_cells for column in columns]
-        shift, scale = np.repeat(np.array(units), n_cells, axis=0).T
+        n_model_columns = [column.n_model_columns for column in columns]
+        shift, scale = np.repeat(np.array(units), n_model_columns, axis=0).T
         self.links_ = tuple(column.link for column in columns)
         self.emissions_ = tuple(column.emission for column in columns)
         self.decay_ = params.decay
         self.loadings_ = params.loadings * scale[:, None]
         self.mean_ = shift + scale * params.offset
-        self.predictor_columns_ = np.repeat(np.arange(len(columns)), n_cells)
+        self.predictor_columns_ = np.repeat(np.arange(len(columns)), n_model_columns)
         self.levels_ = {d: column.levels for d, column in enumerate(columns) if len(column.levels)}
         self.time_unit_ = model.time_unit
         self.time_unit_seconds_ = model.time_axis.seconds(model.time_unit)

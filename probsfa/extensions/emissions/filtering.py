@@ -17,12 +17,12 @@ from probsfa.extensions.emissions.columns import Column, blocks_of
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.prediction import predict, shapes_by_cell
 from probsfa.extensions.emissions.sites import (
-    Cells,
+    Observations,
     Shapes,
     Sites,
     engine_params,
     expectation,
-    make_cells,
+    make_observations,
     predictor_moments,
 )
 from probsfa.statespace.engine.dynamics import Transition, transition_table
@@ -31,7 +31,7 @@ from probsfa.statespace.filtering import FilterState, run_filter
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
-__all__ = ["EmissionFilter", "filter_cells", "filter_sequence", "quantile_residuals"]
+__all__ = ["EmissionFilter", "filter_observations", "filter_sequence", "quantile_residuals"]
 
 # Maximum number of steps of the sites of a row, and the gain in nats at which they stop.
 _MAX_STEPS, _TOL = 50, 1e-10
@@ -69,9 +69,9 @@ class EmissionFilter(NamedTuple):
     residuals: FloatArray
 
 
-def filter_cells(
+def filter_observations(
     params: StateSpace,
-    cells: Cells,
+    observations: Observations,
     shapes: Shapes,
     steps: Transition,
     mean: FloatArray,
@@ -83,7 +83,7 @@ def filter_cells(
     ----------
     params : StateSpace
         Dynamics, loadings and offset.
-    cells : Cells
+    observations : Observations
         Observed values.
     shapes : tuple of ndarray
         Shape parameters of each block of columns.
@@ -103,7 +103,7 @@ def filter_cells(
     covariances : ndarray (N, K, K)
         Their covariances.
     """
-    n, k = len(cells.values), params.n_states
+    n, k = len(observations.values), params.n_states
     means, covariances, bounds = np.empty((n, k)), np.empty((n, k, k)), np.zeros(n)
     predicted_means, spreads = np.empty_like(means), np.empty_like(covariances)
     for t in range(n):
@@ -112,10 +112,10 @@ def filter_cells(
         state: Any = covariance
         covariance = np.asarray(step.predict_covariance(state))
         predicted_means[t], spreads[t] = mean, covariance
-        row = cells._replace(
-            values=cells.values[t : t + 1],
-            mask=cells.mask[t : t + 1],
-            constants=tuple(part[t : t + 1] for part in cells.constants),
+        row = observations._replace(
+            values=observations.values[t : t + 1],
+            mask=observations.mask[t : t + 1],
+            constants=tuple(part[t : t + 1] for part in observations.constants),
         )
         if row.mask.any():
             mean, covariance, bounds[t] = _updated(params, row, shapes, mean, covariance)
@@ -124,7 +124,7 @@ def filter_cells(
 
 
 def _updated(
-    params: StateSpace, row: Cells, shapes: Shapes, mean: FloatArray, covariance: FloatArray
+    params: StateSpace, row: Observations, shapes: Shapes, mean: FloatArray, covariance: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
     """Return mean and covariance of the latent factors after a row, and the row's bound."""
     loadings, k = params.loadings, len(mean)
@@ -181,7 +181,7 @@ def filter_sequence(
     columns: tuple[Column, ...],
     shapes: Shapes,
     sequence: Sequences,
-    cells_of: Sequences,
+    encoded_rows: Sequences,
     state: FilterState | None,
     rng: np.random.Generator,
 ) -> EmissionFilter:
@@ -197,14 +197,14 @@ def filter_sequence(
         Shape parameters of each block.
     sequence : Sequences
         The rows in data units.
-    cells_of : Sequences
+    encoded_rows : Sequences
         The same rows encoded, with times in units of the model.
     state : FilterState, optional
         State after the rows before.
     rng : Generator
         Random numbers of the residuals of counts.
     """
-    cells = make_cells(cells_of, blocks_of(columns))
+    observations = make_observations(encoded_rows, blocks_of(columns))
     predicted: list[FloatArray] = []
 
     def rows(
@@ -217,17 +217,19 @@ def filter_sequence(
         steps = transition_table(model, panel.gaps).at(panel.gap_index)
         if onward is not None:
             steps = steps.with_first(onward.at(0))
-        filtering, means, covariances = filter_cells(model, cells, shapes, steps, mean, covariance)
+        filtering, means, covariances = filter_observations(
+            model, observations, shapes, steps, mean, covariance
+        )
         predicted.extend((means, covariances))
         return filtering
 
     engine_parameters = engine_params(params)
-    result = run_filter(engine_parameters, cells_of, state, filter_rows=rows)
+    result = run_filter(engine_parameters, encoded_rows, state, filter_rows=rows)
     moments = predict(params, columns, shapes, predicted[0], predicted[1])
     scales = np.log([column.scale for column in columns])
     bounds = result.row_log_likelihoods - sequence.mask @ scales
     eta, spread = predictor_moments(params, predicted[0], predicted[1])
-    residuals = quantile_residuals(columns, shapes, cells_of.values, eta, spread, rng)
+    residuals = quantile_residuals(columns, shapes, encoded_rows.values, eta, spread, rng)
     return EmissionFilter(
         result.means, result.covariances, bounds, result.state, moments.means, moments.std, residuals
     )

@@ -22,8 +22,8 @@ import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa.extensions.emissions.sites import (
-    Cells,
     Inference,
+    Observations,
     Shapes,
     Sites,
     engine_params,
@@ -142,7 +142,7 @@ class BoundObjective:
 
     Parameters
     ----------
-    cells : Cells
+    observations : Observations
         Observed values.
     layout : Layout
         Coordinates.
@@ -165,7 +165,7 @@ class BoundObjective:
 
     def __init__(
         self,
-        cells: Cells,
+        observations: Observations,
         layout: Layout,
         template: StateSpace,
         prior: Prior,
@@ -173,7 +173,7 @@ class BoundObjective:
         tol: float,
         report: Report | None = None,
     ) -> None:
-        self.cells, self.layout, self.template, self.prior = cells, layout, template, prior
+        self.observations, self.layout, self.template, self.prior = observations, layout, template, prior
         self.limit, self.tol, self.report = limit, tol, report
         self.count = 0
         self.best: tuple[float, StateSpace, Shapes, Inference] | None = None
@@ -185,15 +185,15 @@ class BoundObjective:
 
     def rounding(self, value: float) -> float:
         """Return the largest change of the value due to rounding errors and the tolerance of the sites."""
-        return 1e-12 * (abs(value) + self.cells.panel.n_rows) + self.tol
+        return 1e-12 * (abs(value) + self.observations.panel.n_rows) + self.tol
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return bound and gradient."""
         params, shapes = self.layout.from_vector(vector, self.template)
         sites: Sites | None = None if self.best is None else self.best[3].sites
-        inference, _ = infer(params, self.cells, shapes, sites, tol=self.tol, max_iter=_MAX_SITE_STEPS)
+        inference, _ = infer(params, self.observations, shapes, sites, tol=self.tol, max_iter=_MAX_SITE_STEPS)
         if not np.isfinite(inference.bound) and sites is not None:
-            inference, _ = infer(params, self.cells, shapes, tol=self.tol, max_iter=_MAX_SITE_STEPS)
+            inference, _ = infer(params, self.observations, shapes, tol=self.tol, max_iter=_MAX_SITE_STEPS)
         self.count += 1
         value, gradient, detail = self._at(params, shapes, inference)
         if np.isfinite(value) and (self.best is None or value > self.best[0]):
@@ -207,7 +207,7 @@ class BoundObjective:
     ) -> tuple[float, FloatArray, _BoundTerms | None]:
         if not np.isfinite(inference.bound):
             return -np.inf, np.full(self.layout.size, np.nan), None
-        engine_parameters, panel = engine_params(params), site_panel(self.cells, inference.sites)
+        engine_parameters, panel = engine_params(params), site_panel(self.observations, inference.sites)
         stats = expected_statistics(engine_parameters, panel)
         log_prior, prior_by_loadings, prior_by_offset = self.prior(params)
         seen = params.latents.seen
@@ -221,7 +221,7 @@ class BoundObjective:
         by_shapes, curvature, shape_prior = self._by_shapes(shapes, inference)
         gradient = np.concatenate(
             [
-                dynamics_score(params, self.cells.panel.gaps, stats, evenly_sampled=evenly_sampled),
+                dynamics_score(params, self.observations.panel.gaps, stats, evenly_sampled=evenly_sampled),
                 (by_loadings[:, seen] + prior_by_loadings).ravel(),
                 slope.sum(axis=0) + prior_by_offset,
                 by_shapes,
@@ -232,15 +232,15 @@ class BoundObjective:
     def _by_shapes(self, shapes: Shapes, inference: Inference) -> tuple[FloatArray, FloatArray, float]:
         """Return gradient and diagonal curvature by all shape parameters, and the log density of priors."""
         gradients, curvatures, log_prior = [np.zeros(0)], [np.zeros(0)], 0.0
-        for (family, columns), shape in zip(self.cells.blocks, shapes, strict=True):
+        for (family, columns), shape in zip(self.observations.blocks, shapes, strict=True):
             if shape.size == 0:
                 continue
             block = (
-                self.cells.values[:, columns],
+                self.observations.values[:, columns],
                 inference.predictor_mean[:, columns],
                 inference.predictor_variance[:, columns],
             )
-            mask = self.cells.mask[:, columns]
+            mask = self.observations.mask[:, columns]
 
             def gradient_at(
                 at: FloatArray, family: Any = family, block: Any = block, mask: Any = mask
@@ -300,7 +300,7 @@ class Fit(NamedTuple):
 
 
 def maximize_bound(
-    cells: Cells,
+    observations: Observations,
     params: StateSpace,
     shapes: Shapes,
     prior: Prior,
@@ -313,7 +313,7 @@ def maximize_bound(
 
     Parameters
     ----------
-    cells : Cells
+    observations : Observations
         Observed values.
     params : StateSpace
         Initial parameters.
@@ -333,15 +333,17 @@ def maximize_bound(
     Fit
         After a keyboard interrupt it has the best parameters so far.
     """
-    evenly_sampled = cells.panel.evenly_sampled
+    evenly_sampled = observations.panel.evenly_sampled
     params = within_range(engine_params(params), evenly_sampled=evenly_sampled)
     linear = Coordinates(params.latents, NoiseVariances.known(params.n_features), evenly_sampled)
     layout = Layout(linear, tuple((shape.shape[0], shape.shape[1]) for shape in shapes))
-    objective = BoundObjective(cells, layout, params, prior, max_iter, min(_SITES_TOL, 0.01 * tol), report)
+    objective = BoundObjective(
+        observations, layout, params, prior, max_iter, min(_SITES_TOL, 0.01 * tol), report
+    )
     lower = np.full(layout.size, -np.inf)
     floors = [
         np.broadcast_to(family.least_shape()[:, None], shape.shape).ravel()
-        for (family, _), shape in zip(cells.blocks, shapes, strict=True)
+        for (family, _), shape in zip(observations.blocks, shapes, strict=True)
     ]
     lower[linear.size :] = np.concatenate(floors)
     loadings, offset, of_shapes = _MAX_STEPS
@@ -357,7 +359,12 @@ def maximize_bound(
     if objective.best is None:  # interrupted before the first evaluation, or no finite value
         params, shapes = layout.from_vector(end.vector, params)
         return Fit(
-            params, shapes, infer(params, cells, shapes, max_iter=2)[0], (), objective.count, end.ending
+            params,
+            shapes,
+            infer(params, observations, shapes, max_iter=2)[0],
+            (),
+            objective.count,
+            end.ending,
         )
     _, params, shapes, inference = objective.best
     return Fit(params, shapes, inference, end.history, objective.count, end.ending)

@@ -23,13 +23,13 @@ from probsfa.extensions.emissions.prediction import (
     shapes_by_cell,
 )
 from probsfa.extensions.emissions.sites import (
-    Cells,
     Inference,
+    Observations,
     Shapes,
     Sites,
     engine_params,
     infer,
-    make_cells,
+    make_observations,
     predictor_moments,
     site_panel,
 )
@@ -131,20 +131,22 @@ class EmissionModel(_EmissionParameters, FittedModel):
                 size[d] = values[0]
         return noise, df, size
 
-    def cells(self, sequences: Sequences) -> Cells:
+    def observations(self, sequences: Sequences) -> Observations:
         """Return validated rows, encoded in the units of the model."""
-        return make_cells(encode(sequences, self.columns).retimed(self.time_unit), blocks_of(self.columns))
+        return make_observations(
+            encode(sequences, self.columns).retimed(self.time_unit), blocks_of(self.columns)
+        )
 
-    def infer(self, sequences: Sequences) -> tuple[Cells, Inference]:
+    def infer(self, sequences: Sequences) -> tuple[Observations, Inference]:
         """Return encoded rows, and the Gaussian distribution of their latent factors."""
-        cells = self.cells(sequences)
-        inference, _ = infer(self.params, cells, self.shapes, tol=_SITES_TOL, max_iter=_MAX_SITE_STEPS)
+        observations = self.observations(sequences)
+        inference, _ = infer(self.params, observations, self.shapes, tol=_SITES_TOL, max_iter=_MAX_SITE_STEPS)
         if not np.isfinite(inference.bound):
             raise ValueError(
                 "X cannot be inferred by this model in double precision: its values are too far from the "
                 "predictions. Check the largest values, or fit the model to similar data."
             )
-        return cells, inference
+        return observations, inference
 
     def posterior(self, sequences: Sequences, *, level_and_scale: bool = False) -> Posterior:
         """Return the distribution of the latent factors given all rows, with lower bounds of the rows."""
@@ -242,7 +244,7 @@ class EmissionModel(_EmissionParameters, FittedModel):
             if column.emission == "bernoulli":
                 block = blocks_of((column._replace(first=0),))[0]
                 block_moments = block.family.moments(
-                    mean[:, column.cells], variance[:, column.cells], np.zeros((0, 1))
+                    mean[:, column.model_columns], variance[:, column.model_columns], np.zeros((0, 1))
                 )[0]
                 out[d] = np.concatenate([1.0 - block_moments, block_moments], axis=1)
             elif column.emission == "categorical":
@@ -299,8 +301,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw trajectories of the states (n_draws, N, K) from their joint distribution given the data."""
-        cells, inference = self.infer(sequences)
-        engine_parameters, panel = engine_params(self.params), site_panel(cells, inference.sites)
+        observations, inference = self.infer(sequences)
+        engine_parameters, panel = engine_params(self.params), site_panel(observations, inference.sites)
         return draw_latents(engine_parameters, panel, n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
@@ -352,18 +354,20 @@ class EmissionFit(NamedTuple):
     status: str
 
 
-def predictor_scales(columns: Sequence[Column], cells: Cells, params: StateSpace, sites: Sites) -> FloatArray:
+def predictor_scales(
+    columns: Sequence[Column], observations: Observations, params: StateSpace, sites: Sites
+) -> FloatArray:
     """Return standard deviations (D,) for the correlations of the sign rule of the latent factors.
 
     For a Gaussian column this is that of its observed values, as in the linear Gaussian model. For other
     columns it is that of the predictor, with noise of the mean precision of the sites of observed values.
     """
-    count = np.maximum(cells.mask.sum(axis=0), 1.0)
-    precision = np.sum(cells.mask * sites.precision, axis=0) / count
+    count = np.maximum(observations.mask.sum(axis=0), 1.0)
+    precision = np.sum(observations.mask * sites.precision, axis=0) / count
     scale = np.sqrt(np.sum(params.loadings**2, axis=1) + 1.0 / np.maximum(precision, 1e-12))
     for column in columns:
         if column.emission == "gaussian" and column.link == "identity":
-            scale[column.cells] = 1.0  # values are standardized by the observed values
+            scale[column.model_columns] = 1.0  # values are standardized by the observed values
     return scale
 
 
@@ -405,12 +409,12 @@ def fit_model(
     encoded = encode(sequences, columns)
     blocks = blocks_of(columns)
     start = start_of(encoded, blocks, options)
-    cells = make_cells(encoded.retimed(start.time_unit), blocks)
+    observations = make_observations(encoded.retimed(start.time_unit), blocks)
     if tol == "auto":
         n_free = start.params.latents.n_free(start.params.n_features) + start.params.n_features
         tol = min(1e-4 * n_free**2, 0.03 * n_free)
     fit = maximize_bound(
-        cells,
+        observations,
         start.params,
         start.shapes,
         start.prior,
@@ -419,7 +423,7 @@ def fit_model(
         report=report,
     )
     status = "interrupted" if start.interrupted else fit.ending
-    scale = predictor_scales(columns, cells, fit.params, fit.inference.sites)
+    scale = predictor_scales(columns, observations, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
     rows = encoded.retimed(start.time_unit)
     model = EmissionModel(

@@ -143,10 +143,10 @@ def level_probabilities(
     Its predictors are correlated: probabilities are means over quasi-random points of their joint
     distribution (a scrambled Sobol sequence with a fixed seed).
     """
-    loadings, offset = params.loadings[column.cells], params.offset[column.cells]
-    uniform = qmc.Sobol(column.n_cells, seed=0).random(_N_POINTS)
+    loadings, offset = params.loadings[column.model_columns], params.offset[column.model_columns]
+    uniform = qmc.Sobol(column.n_model_columns, seed=0).random(_N_POINTS)
     normal = special.ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12))
-    out = np.empty((len(means), column.n_cells + 1))
+    out = np.empty((len(means), column.n_model_columns + 1))
     for start in range(0, len(means), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)
         centre = offset + means[rows] @ loadings.T
@@ -205,7 +205,7 @@ def draw_cells(
     out = np.empty((*eta.shape[:-1], len(columns)))
     for j, column in enumerate(columns):
         if column.emission == "categorical":
-            p = np.cumsum(_by_level(eta[..., column.cells]), axis=-1)
+            p = np.cumsum(_by_level(eta[..., column.model_columns]), axis=-1)
             which = np.sum(rng.random(p.shape[:-1])[..., None] > p[..., :-1], axis=-1)
             out[..., j] = column.levels[which]
             continue

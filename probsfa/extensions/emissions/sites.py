@@ -34,7 +34,7 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Block",
-    "Cells",
+    "Observations",
     "Inference",
     "Shapes",
     "Sites",
@@ -42,7 +42,7 @@ __all__ = [
     "expectation",
     "first_sites",
     "infer",
-    "make_cells",
+    "make_observations",
     "predictor_moments",
     "site_panel",
 ]
@@ -63,7 +63,7 @@ class Block(NamedTuple):
     columns: NDArray[np.intp]
 
 
-class Cells(NamedTuple):
+class Observations(NamedTuple):
     """Observed values, in the units of the model.
 
     Attributes
@@ -73,9 +73,9 @@ class Cells(NamedTuple):
     mask : ndarray of shape (N, D)
         1.0 where observed.
     blocks : tuple of Block
-        Families of the columns.
+        Columns of each family.
     panel : Panel
-        The same rows for the engine, with the time between them.
+        The same rows in the format of the Kalman filter, with the time steps between rows.
     constants : tuple of ndarray
         Constant terms of the log densities of each block's values (N, columns).
     """
@@ -148,12 +148,12 @@ class Inference(NamedTuple):
         return Sites(precision, slope + precision * self.predictor_mean)
 
 
-def make_cells(sequences: Sequences, blocks: Sequence[Block]) -> Cells:
+def make_observations(sequences: Sequences, blocks: Sequence[Block]) -> Observations:
     """Pack rows, NaN where missing, with times in the unit of the model."""
     mask = sequences.mask
     values = np.where(mask, sequences.values, 0.0)
     constants = tuple(family.constant(values[:, columns]) for family, columns in blocks)
-    return Cells(values, mask.astype(np.float64), tuple(blocks), make_panel(sequences), constants)
+    return Observations(values, mask.astype(np.float64), tuple(blocks), make_panel(sequences), constants)
 
 
 def engine_params(params: StateSpace) -> StateSpace:
@@ -161,28 +161,32 @@ def engine_params(params: StateSpace) -> StateSpace:
     return params.replace(noise_variance=np.ones(params.n_features))
 
 
-def site_panel(cells: Cells, sites: Sites) -> Panel:
+def site_panel(observations: Observations, sites: Sites) -> Panel:
     """Return sites as observations of the predictors, with precisions in place of the mask."""
-    values, mask = (np.zeros(cells.panel.values.shape) for _ in range(2))
-    n = cells.panel.n_rows
+    values, mask = (np.zeros(observations.panel.values.shape) for _ in range(2))
+    n = observations.panel.n_rows
     values[:n], mask[:n] = sites.values, sites.precision
     # The engine selects its algorithm by the precision, which must therefore also be in the weights.
-    return cells.panel._replace(values=values, mask=mask, weights=mask, complete=False)
+    return observations.panel._replace(values=values, mask=mask, weights=mask, complete=False)
 
 
-def expectation(cells: Cells, mean: FloatArray, variance: FloatArray, shapes: Shapes) -> Expectation:
+def expectation(
+    observations: Observations, mean: FloatArray, variance: FloatArray, shapes: Shapes
+) -> Expectation:
     """Return the expected log density of each value, and its derivatives; zeros for missing values."""
-    value, slope, precision = (np.empty_like(cells.values) for _ in range(3))
+    value, slope, precision = (np.empty_like(observations.values) for _ in range(3))
     with np.errstate(all="ignore"):
         # Rows are processed in blocks whose arrays fit the cache.
-        for rows in _runs(*cells.values.shape):
-            for (family, columns), shape, constant in zip(cells.blocks, shapes, cells.constants, strict=True):
+        for rows in _runs(*observations.values.shape):
+            for (family, columns), shape, constant in zip(
+                observations.blocks, shapes, observations.constants, strict=True
+            ):
                 block = rows, _as_slice(columns)
-                part = family.expectation(cells.values[block], mean[block], variance[block], shape)
+                part = family.expectation(observations.values[block], mean[block], variance[block], shape)
                 value[block] = part.value + constant[rows]
                 slope[block] = part.slope
                 precision[block] = np.maximum(part.precision, family.least_precision(shape))
-            unseen = cells.mask[rows] == 0.0
+            unseen = observations.mask[rows] == 0.0
             value[rows][unseen] = slope[rows][unseen] = 0.0
             precision[rows][unseen] = 0.0
     return Expectation(value, slope, precision)
@@ -201,16 +205,16 @@ def _as_slice(columns: NDArray[np.intp]) -> slice | NDArray[np.intp]:
     return slice(first, last + 1) if last - first + 1 == len(columns) else columns
 
 
-def first_sites(cells: Cells, offset: FloatArray, shapes: Shapes) -> Sites:
+def first_sites(observations: Observations, offset: FloatArray, shapes: Shapes) -> Sites:
     """Return initial sites, from the values and the means that correspond to the offsets (D,)."""
-    precision, information = (np.zeros_like(cells.values) for _ in range(2))
-    for (family, columns), shape in zip(cells.blocks, shapes, strict=True):
+    precision, information = (np.zeros_like(observations.values) for _ in range(2))
+    for (family, columns), shape in zip(observations.blocks, shapes, strict=True):
         reference = family.moments(offset[columns], np.zeros(len(columns)), shape)[0]
         if not family.has_scale:
             reference = np.clip(reference, 1e-3, None)
-        weights, values = family.first_sites(cells.values[:, columns], reference, shape)
+        weights, values = family.first_sites(observations.values[:, columns], reference, shape)
         precision[:, columns], information[:, columns] = weights, weights * values
-    return Sites(precision * cells.mask, information * cells.mask)
+    return Sites(precision * observations.mask, information * observations.mask)
 
 
 def predictor_moments(
@@ -220,13 +224,13 @@ def predictor_moments(
     return observation_moments(params.replace(noise_variance=np.zeros(params.n_features)), means, covariances)
 
 
-def _distribution(params: StateSpace, cells: Cells, sites: Sites, shapes: Shapes) -> Inference:
+def _distribution(params: StateSpace, observations: Observations, sites: Sites, shapes: Shapes) -> Inference:
     """Return the distribution for given sites, and its bound."""
-    panel = site_panel(cells, sites)
+    panel = site_panel(observations, sites)
     engine_parameters = engine_params(params)
     posterior = smooth(engine_parameters, panel)
     mean, variance = predictor_moments(params, posterior.means, posterior.covariances)
-    expected = expectation(cells, mean, variance, shapes)
+    expected = expectation(observations, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
     for rows in _runs(*mean.shape):
         # Expectation of each site's log density; normal densities of the engine do not include the root of
@@ -247,7 +251,7 @@ def _distribution(params: StateSpace, cells: Cells, sites: Sites, shapes: Shapes
 
 def infer(
     params: StateSpace,
-    cells: Cells,
+    observations: Observations,
     shapes: Shapes,
     start: Sites | None = None,
     *,
@@ -260,7 +264,7 @@ def infer(
     ----------
     params : StateSpace
         Dynamics, loadings and offset; the noise variance is not used.
-    cells : Cells
+    observations : Observations
         Observed values.
     shapes : tuple of ndarray
         Shape parameters of each block of columns.
@@ -278,8 +282,8 @@ def infer(
     history : tuple of float
         The bound after each accepted step; never decreases.
     """
-    sites = first_sites(cells, params.offset, shapes) if start is None else start
-    current = _distribution(params, cells, sites, shapes)
+    sites = first_sites(observations, params.offset, shapes) if start is None else start
+    current = _distribution(params, observations, sites, shapes)
     history = [current.bound]
     step, n_iterations = 1.0, 1
     while n_iterations < max_iter:
@@ -288,7 +292,7 @@ def infer(
             break
         gain = -np.inf
         for _ in range(_MAX_HALVINGS):
-            proposed = _distribution(params, cells, current.sites.moved(optimal_sites, step), shapes)
+            proposed = _distribution(params, observations, current.sites.moved(optimal_sites, step), shapes)
             n_iterations += 1
             gain = proposed.bound - current.bound if np.isfinite(proposed.bound) else -np.inf
             if gain >= 0.0 or n_iterations >= max_iter:

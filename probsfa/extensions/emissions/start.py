@@ -50,13 +50,13 @@ class Start(NamedTuple):
 
 
 def start_of(
-    cells: Sequences, blocks: tuple[Block, ...], options: FitOptions, report: Report | None = None
+    sequences: Sequences, blocks: tuple[Block, ...], options: FitOptions, report: Report | None = None
 ) -> Start:
     """Fit the Gaussian model to encoded rows, and convert it to a start for their predictors.
 
     Parameters
     ----------
-    cells : Sequences
+    sequences : Sequences
         Encoded rows, in the units of the model.
     blocks : tuple of Block
         Families of the model columns.
@@ -65,8 +65,8 @@ def start_of(
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     """
-    mask = cells.mask
-    filled = np.where(mask, cells.values, 0.0)
+    mask = sequences.mask
+    filled = np.where(mask, sequences.values, 0.0)
     counts = mask.sum(axis=0)
     means = filled.sum(axis=0) / counts
     scores = np.full_like(filled, np.nan)
@@ -77,7 +77,7 @@ def start_of(
             means[columns] = (means[columns] * counts[columns] + 0.25) / (counts[columns] + 0.5)
         scores[:, columns], steepness[columns] = family.gaussian_scores(filled[:, columns], means[columns])
     gaussian = maximum_likelihood(
-        InMemory(replace(cells, values=np.where(mask, scores, np.nan))), options, report=report
+        InMemory(replace(sequences, values=np.where(mask, scores, np.nan))), options, report=report
     )
     params = gaussian.params
     loadings = params.loadings / steepness[:, None]

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from probsfa._random import generator
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._times import timescales_from_decay
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
@@ -42,7 +42,7 @@ _MAX_DECAY = 0.9999
 _FAR_DISTANCE, _MIN_FAR_VALUE = 1e4, 1e2
 
 
-class ProductOfExpertsSFA(Saved, StateSpaceMethods):
+class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     """Product-of-experts model for slow features of nonlinear expansions.
 
     Slow feature analysis of an expansion such as ``(y, y^2)`` ignores that expanded rows lie on a manifold.

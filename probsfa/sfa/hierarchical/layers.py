@@ -254,7 +254,7 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
     for name_of_option, count in (("n_components", layer.n_components), ("pca", layer.pca)):
         if count is not None:
             check_count(f"{name}.{name_of_option}", count)
-    expansion = None if layer.expansion is None else clone(layer.expansion)  # the trained nodes keep it
+    expansion = None if layer.expansion is None else clone(layer.expansion)  # a copy: trained nodes store it
     positions, nodes = receptive_fields(grid, layer.field, layer.stride, name)
     n_inputs = positions.shape[1] * n_channels
     if layer.method == "igsfa":
@@ -277,11 +277,11 @@ def _plan_layer(layer: Layer, index: int, grid: Grid, n_channels: int) -> list[S
         raise ValueError(f"{name}.pca is {layer.pca}, more than the {n_inputs} inputs of a node.")
     first = Stage(index, positions, nodes, n_inputs, layer.pca, None, "pca", layer.share_weights, None)
     identity_fields = np.arange(len(positions), dtype=np.intp)[:, None]
-    sfa_stage = Stage(
+    main_stage = Stage(
         index, identity_fields, nodes, layer.pca, layer.n_components, expansion, layer.method,
         layer.share_weights, layer.clip, layer.delta_threshold,
     )  # fmt: skip
-    return [first, sfa_stage]
+    return [first, main_stage]
 
 
 def _check_inputs_first(expansion: Any, n_inputs: int, name: str) -> None:
@@ -391,7 +391,7 @@ def escalante_wiskott_layers(
         expansion = Power() if expansion is None else expansion
         pca = _N_FIRST_PCA
     layers = [Layer(outputs[0], field=(4, 4), pca=pca, expansion=expansion, method=method)]
-    for field, stride in _merges([n // _FIRST_FIELD_SIZE for n in shape]):
+    for field, stride in _halving_fields_and_strides([n // _FIRST_FIELD_SIZE for n in shape]):
         n = outputs[min(len(layers), len(outputs) - 1)]
         layers.append(Layer(n, field=field, stride=stride, expansion=expansion, method=method))
     return layers
@@ -404,7 +404,7 @@ def cascade_layers(
     expansion: Any = None,
     clip: float | str | None = "range",
 ) -> list[Layer]:
-    """Return the levels of Sprekeler's algorithm 1: one node each, whose inputs are all outputs below.
+    """Return the levels of Sprekeler's algorithm 1: each is one node with all outputs of the previous level.
 
     With one training graph for all levels, each level solves the generalised slow feature problem for
     polynomials of the outputs of the previous level; the outputs approach the Laplacian eigenmap of the
@@ -445,7 +445,7 @@ def cascade_layers(
     return [Layer(n_components, expansion=expansion, clip=clip) for _ in range(n_levels)]
 
 
-def _merges(nodes: list[int]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+def _halving_fields_and_strides(nodes: list[int]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
     """Yield field and stride of layers that halve the two axes alternately, until one node remains."""
     axis = 0
     while max(nodes) > 1:

@@ -22,7 +22,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from probsfa._arrays import as_float_array
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs._rows import exact_shift
@@ -474,7 +474,7 @@ def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:
     return validate_data(estimator, X, accept_sparse="csr", dtype=np.float64, **options)
 
 
-class AffinityEstimator(Saved):
+class AffinityEstimator(Saveable):
     """Mixin of estimators on affinity graphs of points, with an extension to new points."""
 
     affinity: Any

@@ -12,7 +12,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
 from probsfa._validation import check_estimator_type
 from probsfa.sfa.supervised.choice import Options, choose, folds_of_classes
@@ -132,7 +132,7 @@ def _classifier_has(name: str) -> Any:
     return lambda self: hasattr(GaussianClassifier if self.classifier is None else self.classifier, name)
 
 
-class GraphSFAClassifier(Saved, SlowFeatureStep, ClassifierMixin, BaseEstimator):
+class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimator):
     """Classify samples by their slow features on a training graph of the classes.
 
     Parameters

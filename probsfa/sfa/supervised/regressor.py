@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.metrics import r2_score
 
-from probsfa._saving import Saved
+from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
 from probsfa._validation import check_count, check_estimator_type, check_positive
 from probsfa.graphs import ring, serial, sliding_window, union
@@ -166,7 +166,7 @@ _KERNEL_WIDTHS = (0.4, 1.0, 2.5)
 _MIN_LABELS = 4  # a serial graph of fewer groups has no slow function of the label
 
 
-class GraphSFARegressor(Saved, SlowFeatureStep, RegressorMixin, BaseEstimator):
+class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator):
     """Estimate numbers or angles from slow features on a training graph of the labels.
 
     Parameters

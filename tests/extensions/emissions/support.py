@@ -4,7 +4,7 @@ import numpy as np
 
 from probsfa._validation import Sequences
 from probsfa.extensions.emissions.families import FAMILIES
-from probsfa.extensions.emissions.sites import Block, make_cells
+from probsfa.extensions.emissions.sites import Block, make_observations
 from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.parameters import StateSpace
 
@@ -44,4 +44,4 @@ def draw(name, params, n_rows, seed=0, missing=0.0):
 def cells(name, X, lengths=None, times=None):
     """A series as the functions of the room take it, all columns of one family."""
     sequences = Sequences(X, lengths or (len(X),), times)
-    return make_cells(sequences, [Block(FAMILIES[name], np.arange(X.shape[1]))])
+    return make_observations(sequences, [Block(FAMILIES[name], np.arange(X.shape[1]))])

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from probsfa import EmissionSFA, ProbabilisticSFA
-from probsfa.extensions.emissions.filtering import filter_cells
+from probsfa.extensions.emissions.filtering import filter_observations
 from probsfa.extensions.emissions.sites import engine_params, infer
 from probsfa.statespace.engine.dynamics import transition_table
 from tests.extensions.emissions.support import cells, draw, parameters, shape_of
@@ -36,7 +36,7 @@ def test_of_one_row_it_is_what_all_rows_give(name):
     X[0, 1] = np.nan
     packed = cells(name, X)
     steps = transition_table(params, packed.panel.gaps).at(packed.panel.gap_index)
-    filtering, ahead, spreads = filter_cells(
+    filtering, ahead, spreads = filter_observations(
         engine_params(params), packed, shape, steps, np.zeros(2), np.eye(2)
     )
     wanted, _ = infer(params, packed, shape, tol=1e-13)

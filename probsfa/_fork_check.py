@@ -39,7 +39,7 @@ def check_not_forked() -> None:
 
     Examples
     --------
-    >>> check_not_forked()  # once more in a forked child, it raises
+    >>> check_not_forked()  # would raise an error in a child that is forked after this call
     """
     if _History.forked_since:
         raise RuntimeError(
