@@ -51,7 +51,7 @@ def as_float_array(X: Any, name: str) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of float64
-        In the shape of `X`. It may be the array of the caller: do not write to it.
+        In the shape of `X`. The result may be the array of the caller: do not write to it.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def check_array(
 
 
 def _plain(estimator: Any, X: Any, reset: bool, min_rows: int) -> NDArray[np.float64] | None:
-    """Return an array of floats that needs no conversion, None for any other.
+    """Return an array of floats that needs no conversion, None for any other input.
 
     For small arrays, :func:`sklearn.utils.validation.validate_data` takes as long as a fit.
     """
@@ -165,7 +165,7 @@ def first_overflow(values: NDArray[np.float64]) -> tuple[int, int] | None:
 def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None:
     """Raise a ValueError for a column with so little variation that squares underflow in double precision.
 
-    Otherwise it would be treated as constant, or give NaN.
+    Without this check the column would be treated as constant, or results would be NaN.
     """
     first_rows = values[:SCAN_ROWS]
     # Most columns vary within a few rows; only the others are searched completely.

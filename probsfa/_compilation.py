@@ -41,8 +41,8 @@ def enable_compilation_cache(path: str | os.PathLike[str] | None = None) -> Path
     Raises
     ------
     OSError
-        If the folder cannot be created, or another user owns it or may write to it (programs in it are
-        executed).
+        If the folder cannot be created, or if another user owns the folder or may write to it, because its
+        programs are executed.
 
     Examples
     --------

@@ -35,7 +35,8 @@ class Sequences:
     Attributes
     ----------
     values : ndarray (N, D)
-        All rows in order, float64; NaN is missing. It may be the array of the caller: do not write to it.
+        All rows in order, float64; NaN is missing. The values may be the array of the caller: do not write to
+        them.
     lengths : tuple of int
         Numbers of rows of the sequences, all positive, with sum N.
     times : ndarray (N,) or None

@@ -317,10 +317,11 @@ def canonical_axes(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray (m, m)
-        Multiply outputs, weights and loadings by it from the right. The outputs are then the principal axes
-        of their correlations with the inputs, in descending order. If several axes explain the same share, as
-        with decorrelated inputs, the first axis is that of the input that is reconstructed best by these
-        outputs; the next is that of the input reconstructed best by the remaining outputs, and so on.
+        Rotation: multiply outputs, weights and loadings by this matrix from the right. The outputs are then
+        the principal axes of their correlations with the inputs, in descending order. If several axes explain
+        the same share, as with decorrelated inputs, the first axis is that of the input that is reconstructed
+        best by these outputs; the next is that of the input reconstructed best by the remaining outputs, and
+        so on.
 
     Examples
     --------
@@ -367,8 +368,8 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     Returns
     -------
     ndarray (K,)
-        +1 or -1; multiply outputs, weights and loadings by it. Of correlations that are equal within 1e-8,
-        the first input is used, so that rounding errors have no effect.
+        +1 or -1; multiply outputs, weights and loadings by these signs. Of correlations that are equal within
+        1e-8, the first input is used, so that rounding errors have no effect.
 
     Examples
     --------

@@ -282,7 +282,7 @@ def coverage(
         True values, predictive means and standard deviations; entries where any is missing are omitted.
     level : float, default=0.9
         Nominal probability of the interval, between 0 and 1; the coverage of calibrated intervals is close to
-        it.
+        this probability.
     mask : array-like of bool, optional
         Which values are used; all by default.
 

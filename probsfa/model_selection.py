@@ -16,8 +16,8 @@ class TrajectorySplit(BaseEstimator):
     """Hold out contiguous segments of a trajectory, or whole trajectories; for ``cv=`` in scikit-learn.
 
     Adjacent rows are similar, so that rows held out at random are easily predicted. This splitter holds out a
-    contiguous segment and omits a gap of rows beside it. The training rows are also one contiguous segment,
-    so that all differences are those of adjacent rows.
+    contiguous segment, and omits a gap of rows between training and held-out rows. The training rows are also
+    one contiguous segment, so that all differences are those of adjacent rows.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class TrajectorySplit(BaseEstimator):
     Notes
     -----
     For one trajectory, an array (T, D), training rows are those before or after the held-out segment,
-    whichever are more. For a list of trajectories, each is held out once, in groups of consecutive ones, and
+    whichever are more. Each trajectory of a list is held out once, in groups of consecutive trajectories, and
     `gap` is ignored. To train on both sides of a segment, cut a long series into a list of segments, with
     some rows omitted between them.
 

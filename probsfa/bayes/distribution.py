@@ -164,7 +164,7 @@ class FactorialAR1(dist.Distribution):
     def log_prob(self, value: Array) -> Array:
         """Return the log-likelihood of the observed values of series (..., T, D), in nats.
 
-        It is the joint density of each whole series; the one-step-ahead terms are
+        The result is the joint log density of each whole series; the one-step-ahead terms are
         ``ProbabilisticSFA.posterior(X).row_log_likelihoods``.
         """
         offset = self.offset

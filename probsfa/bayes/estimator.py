@@ -64,8 +64,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Priors, in units of the sampling step and of the standard deviation of each column and covariate.
     inference : {"nuts", "svi"}, default="nuts"
         No-U-turn sampler; or variational inference by a Gaussian with full covariance, corrected by
-        importance weights, which takes seconds. It has four starts; the result is a mixture if they end in
-        several modes.
+        importance weights, which takes seconds. Variational inference has four starts; the result is a
+        mixture if they end in several modes.
     n_warmup, n_draws, n_chains : int, default=500, 1000, 4
         Warm-up iterations (rounded up to a multiple of 75, at least 150) and draws of each chain, and number
         of chains. ``"svi"`` gives one chain of ``n_draws * n_chains`` draws.
@@ -376,12 +376,12 @@ class BayesianSFA(Saveable, StateSpaceMethods):
         Notes
         -----
         Leave-one-out cross-validation leaves out one value and conditions on all others, including later
-        ones. It requires the variable by value: ``arviz.loo(idata, var_name="observed_values")`` and
-        ``arviz.plot_loo_pit(idata, y="observed_values")``, from ArviZ 1 on ``arviz.plot_loo_pit(idata,
-        var_names=["observed_values"])``. Factors are integrated out, so that the weights depend on the
-        parameters only (Buerkner, Gabry & Vehtari 2021). The log densities by row are those of one-step-ahead
-        prediction. Their importance weights do not give a posterior without the row, because later rows
-        depend on it.
+        ones. It requires log-likelihoods by value: ``arviz.loo(idata,
+        var_name="observed_values")`` and ``arviz.plot_loo_pit(idata, y="observed_values")``, from ArviZ 1 on
+        ``arviz.plot_loo_pit(idata, var_names=["observed_values"])``. Factors are integrated out, so that the
+        weights depend on the parameters only (Buerkner, Gabry & Vehtari 2021). The log densities by row are
+        those of one-step-ahead prediction. Importance weights computed from them do not give a posterior
+        without the row, because later rows depend on it.
         """
         check_is_fitted(self)
         if self._tree is None:

@@ -1,7 +1,7 @@
 """Prior distributions of the parameters.
 
-They refer to standardized data (columns of mean zero and variance one) and to the sampling step, so that the
-defaults are independent of units. :func:`probsfa.bayes.factorial_ar1_model` converts them to sites.
+Priors refer to standardized data (columns of mean zero and variance one) and to the sampling step, so that
+the defaults are independent of units. :func:`probsfa.bayes.factorial_ar1_model` converts them to sites.
 """
 
 from dataclasses import dataclass, field
@@ -80,8 +80,8 @@ class Priors:
         Coefficients of covariates: change of a column, in its standard deviations, for a change of a
         covariate by one of its standard deviations.
     shrinkage : float or None, default=None
-        Automatic relevance determination: the loadings of each factor have a common scale, of this typical
-        size; the loadings of unnecessary factors shrink to zero (:class:`SharedScaleNormal`).
+        Automatic relevance determination: the loadings of each factor have a common scale, whose typical size
+        is this number; the loadings of unnecessary factors shrink to zero (:class:`SharedScaleNormal`).
     noise_spread : Distribution, default=HalfNormal(0.5)
         Used by hierarchical models only: standard deviation of the logarithm of the noise between sequences.
     cycle_period : Distribution, default=LogNormal(2.7, 0.8)
@@ -239,8 +239,9 @@ class SharedScaleNormal(dist.Distribution):
     """Normal loadings with a scale for each factor, integrated out: automatic relevance determination.
 
     With ``s_k^2 ~ InverseGamma(1/2, scale^2 / 2)`` and ``C_dk ~ N(0, s_k^2)``, a column of loadings has a
-    multivariate Cauchy distribution. Its peak at zero shrinks unnecessary columns, and its heavy tails hardly
-    shrink the others. Because the scales are integrated out, the posterior has no funnel.
+    multivariate Cauchy distribution. The peak of this distribution at zero shrinks columns of unnecessary
+    factors; its heavy tails hardly shrink other columns. Because the scales are integrated out, the posterior
+    has no funnel.
 
     Parameters
     ----------

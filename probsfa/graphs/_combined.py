@@ -216,8 +216,8 @@ def union(
 ) -> "UnionGraph":
     """Return the union of graphs.
 
-    Its node weights and edge weights are weighted sums of those of the graphs. Examples: a labelled time
-    series, two labels at once, or labels of a subset of the samples.
+    Node weights and edge weights of the union are weighted sums of those of the graphs. Examples: a labelled
+    time series, two labels at once, or labels of a subset of the samples.
 
     Parameters
     ----------

@@ -120,8 +120,8 @@ def _decorrelated(labels: FloatArray, p: FloatArray, degree: int) -> FloatArray:
     """Return labels and their powers, centred, decorrelated in their order and of unit variance under `p`.
 
     Powers are products of orthogonal polynomials, because powers of the labels are soon linearly dependent in
-    double precision. A power that depends linearly on earlier columns is omitted; a label that does so raises
-    an error.
+    double precision. A power that depends linearly on earlier columns is omitted; a label that depends
+    linearly on earlier columns raises an error.
     """
     basis = [np.ones(len(p), dtype=np.float64)]
     of_label: list[FloatArray | None] = []

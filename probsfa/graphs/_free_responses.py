@@ -43,9 +43,9 @@ class FreeResponses(NamedTuple):
 def free_responses(graph: TrainingGraph, n_components: int = 5) -> FreeResponses:
     """Return the slowest functions on a training graph among all functions of its vertices.
 
-    They are the limit of graph-based slow feature analysis with unrestricted inputs and expansion. If the
-    free responses of a graph do not determine a label, the graph cannot be used to learn it. Delta values of
-    features of data are at least those of the free responses.
+    Free responses are the limit of graph-based slow feature analysis with unrestricted inputs and expansion.
+    If the free responses of a graph do not determine a label, the graph cannot be used to learn it. Delta
+    values of features of data are at least those of the free responses.
 
     Parameters
     ----------

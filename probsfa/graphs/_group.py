@@ -252,9 +252,9 @@ def serial(
     """Return the serial graph of numeric labels.
 
     The sorted labels are divided into at most L groups; equal labels stay together. Every sample has edges to
-    all samples of the previous and the next group, but not of its own group. For groups of equal size, all
-    edge weights are 1. Node weights are 2, and 1 in the first and the last group, so that the graph is
-    consistent: node weights are proportional to the sums of the edge weights at their vertices.
+    all samples of the previous and the next group, but not to samples of its own group. For groups of equal
+    size, all edge weights are 1. Node weights are 2, and 1 in the first and the last group, so that the graph
+    is consistent: node weights are proportional to the sums of the edge weights at their vertices.
 
     Parameters
     ----------
@@ -264,8 +264,8 @@ def serial(
         L, the maximum number of groups: at least 2, better 4 or more. Default ``sqrt(N)``, at most 50.
     balanced : bool, default=True
         Whether groups of less than half of ``N / L`` samples (rare labels) are merged with the smaller
-        adjacent group. With False, each distinct label is a group if there are at most L of them, even if
-        few samples have it.
+        adjacent group. With False, each distinct label is a group if there are at most L of them, even if few
+        samples have this label.
     sample_weight : array-like (N,), optional
         Sample weights; an integer weight is equivalent to repeating the sample.
 

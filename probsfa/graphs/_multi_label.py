@@ -129,8 +129,9 @@ def semi_supervised(
 ) -> UnionGraph:
     """Return the graph of partly labelled samples.
 
-    It is the union of the graph of the labelled samples and a graph of all samples, of nearest neighbours or
-    time. Unlabelled samples determine only the geometry of the data; their labels are not imputed.
+    The graph is the union of the graph of the labelled samples and a graph of all samples, of nearest
+    neighbours or time. Unlabelled samples determine only the geometry of the data; their labels are not
+    imputed.
 
     Parameters
     ----------

@@ -127,9 +127,9 @@ class TemporalGraph(TrainingGraph):
 def reordering(y: Any) -> PermutedGraph:
     """Return the graph with an edge from every sample to the next in the order of the labels.
 
-    It is slow feature analysis of the sorted samples (section 5.1 of the paper). Edge weights of samples with
-    equal labels are means over all orders of these samples, so that the graph does not depend on the order of
-    the rows.
+    Graph-based SFA on this graph is slow feature analysis of the sorted samples (section 5.1 of the paper).
+    Edge weights of samples with equal labels are means over all orders of these samples, so that the graph
+    does not depend on the order of the rows.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ def ring(
 ) -> PermutedGraph:
     """Return the window graph of samples around a circle.
 
-    The samples are sorted by their position on the circle. Each has edges of weight 1 to the next
+    The samples are sorted by their position on the circle. Each sample has edges of weight 1 to the next
     `half_width` samples on either side. All node weights are 1 and all degrees ``2 half_width + 1``, so that
     the graph is consistent. Its free responses are pairs: sine and cosine of the angle, of twice the angle,
     and so on.

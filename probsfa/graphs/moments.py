@@ -180,7 +180,7 @@ class MomentStream:
         values : array-like (N, D)
             Rows in order; they are not stored.
         lengths : sequence of int, optional
-            Lengths of sequences; the first of them continues the current sequence.
+            Lengths of sequences; the first sequence continues the current one.
         new_sequence : bool, default=False
             Whether the first row begins a new sequence instead.
         skip_incomplete : bool, default=False
@@ -347,7 +347,7 @@ class CentredRows:
     rows : ndarray (N, D)
         Samples, not centred.
     origin, offset : ndarray (D,)
-        Their mean in two parts: a sample, and the mean relative to it.
+        Mean of the rows in two parts: a sample, and the mean relative to this sample.
     order : ndarray (n,), int, or None
         Samples to read, in order; None means all.
     """

@@ -140,7 +140,8 @@ class TrainingGraph(ABC):
     def _slowest(self, root: FloatArray, count: int) -> FloatArray | None:
         """Return orthonormal eigenvectors (N, count) of the smallest eigenvalues of ``V^-1/2 L V^-1/2``.
 
-        `root` is ``sqrt(v / Q)``. None if the structure of the graph does not determine them.
+        `root` is ``sqrt(v / Q)``. None if the structure of the graph does not determine the slowest
+        functions.
         """
         return None
 

@@ -115,7 +115,7 @@ def compare_methods(
         name of the method.
     at_once : bool, default=False
         Whether all patterns are hidden in the same series, so that each method runs once for each seed. A
-        value in several patterns belongs to the last of them.
+        value in several patterns belongs to the last pattern.
 
     Returns
     -------

@@ -23,7 +23,7 @@ class Filled:
         The completed series, in the type of the input; observed values are unchanged.
     std : like `values`, or None
         Predictive standard deviations of imputed values, zero for observed values; None for methods without
-        them.
+        standard deviations.
     model : estimator or None
         The fitted model, if there is one.
     """

@@ -211,8 +211,9 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         filled : array or DataFrame (T, D'), or list of them
             As in `transform`, without indicators.
         std : like `filled`
-            Only with `return_std`: standard deviation of each imputed value. It is zero for observed values
-            and for columns that did not vary in `fit`, NaN for columns without observed values in `fit`.
+            Only with `return_std`: standard deviation of each imputed value. The standard deviation is zero
+            for observed values and for columns that did not vary in `fit`, NaN for columns without observed
+            values in `fit`.
         """
         series = self._read(X, lengths, times, groups)
         filled, std = self._impute(series, return_std)

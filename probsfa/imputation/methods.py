@@ -88,7 +88,7 @@ class LinearInterpolation:
 
 @dataclass(frozen=True)
 class IterativeRegression:
-    """Impute by scikit-learn's `IterativeImputer`, with five regressions of each column on the others.
+    """Impute by scikit-learn's `IterativeImputer`, in five rounds of regressions between columns.
 
     The order of rows is not used.
 

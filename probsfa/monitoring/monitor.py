@@ -43,8 +43,9 @@ class ProcessMonitor(Saveable, BaseEstimator):
     alpha : float, default=0.01
         Nominal false alarm rate: share of normal rows above a limit.
     n_slow : int or None, default=None
-        Number of slow features; the others have separate charts. None selects the features slower than the
-        fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as slow.
+        Number of slow features; the remaining, fast features have separate charts. None selects the features
+        slower than the fastest column (Shang et al. 2015). Stochastic cycles and smooth factors count as
+        slow.
     window : int, default=1
         Number of rows over which each statistic is averaged, up to the current one. Increase it for small
         persistent faults; alarms come later. The first ``window - 1`` rows of a sequence have no statistics.

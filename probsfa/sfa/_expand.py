@@ -350,7 +350,7 @@ def check_overfitting(
     sequences : Sequences
         Training rows before the expansion.
     expander : Expander
-        Fitted to all of them.
+        Expansion that was fitted to all rows of `sequences`.
     training : ndarray (K,)
         Delta values of the K slowest outputs over the training rows.
     rank : int

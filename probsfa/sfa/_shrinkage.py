@@ -125,7 +125,7 @@ def ledoit_wolf(graph: TrainingGraph, rows: FloatArray, moments: GraphMoments, t
     rows : ndarray (N, D)
         The (expanded) samples.
     moments : GraphMoments
-        Moments of these samples on this graph.
+        Moments of the samples on the graph.
     target : {"diagonal", "identity"}
         As in :func:`shrunk_moments`.
 
@@ -174,8 +174,8 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
         ``s``; 0 returns the moments unchanged.
     target : {"diagonal", "identity"}
         ``T``: "diagonal" is half the mean squared difference of each column, with which the result does not
-        depend on units; "identity" is the mean of these, for columns with the same unit. Constant columns
-        stay constant.
+        depend on units; "identity" is the mean of these values over columns, for columns with the same unit.
+        Constant columns stay constant.
     """
     if intensity == 0:
         return moments

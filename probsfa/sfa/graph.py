@@ -141,7 +141,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         (2004) from residuals along the edges; None means no shrinkage.
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
         Variances of that noise. "diagonal": half the mean squared difference of each column along the edges,
-        independent of units. "identity": the mean of these, for columns with the same unit such as pixels.
+        independent of units. "identity": the mean of these mean squared differences, for columns with the
+        same unit such as pixels.
 
     Attributes
     ----------
@@ -163,7 +164,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
     shrinkage_ : float
         Shrinkage intensity; 0 without shrinkage.
     graph_ : TrainingGraph
-        The graph of the training rows. It is not pickled, because ``transform`` does not need it.
+        The graph of the training rows. The graph is not pickled, because ``transform`` does not need it.
     expansion_ : transformer or None
         The fitted expansion.
     n_features_in_, feature_names_in_
@@ -243,7 +244,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         -----
         UserWarning
             If the rank equals the number of rows minus one, so that any outputs can be fitted. With an
-            expansion on the graph of time, also if the outputs are not slow on held-out rows.
+            expansion on the graph of time, a warning is also issued if the outputs are not slow on held-out
+            rows.
         """
         check_parameters(self)
         sequences = check_sequences(
@@ -293,8 +295,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         Returns
         -------
         GraphSFA
-            The estimator, fitted to all samples so far. It is not fitted while their rank is below
-            `n_components`.
+            The estimator, fitted to all samples so far. The estimator is not fitted while the rank of the
+            samples is below `n_components`.
 
         Notes
         -----
@@ -462,7 +464,7 @@ def graph_score(graph: Any, sequences: Sequences, y: Any, outputs: Any) -> float
     sequences : Sequences
         The rows.
     y : array-like or None
-        Their labels.
+        Labels of the rows of `X`.
     outputs : ndarray (N, K)
         Outputs of the rows; each is scaled to unit variance.
 

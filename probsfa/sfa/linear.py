@@ -41,9 +41,9 @@ class SFA(InvertibleTransformer):
         Lag of the differences, in rows.
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently, such as ``PolynomialFeatures(2,
-        include_bias=False)``. It is cloned and fitted to the complete training rows, and SFA is applied to
-        its output. If the mean of a column is many standard deviations, polynomials are computed from
-        standardized columns, which span the same functions with smaller rounding errors.
+        include_bias=False)``. The transformer is cloned and fitted to the complete training rows, and SFA is
+        applied to its output. If the mean of a column is many standard deviations, polynomials are computed
+        from standardized columns, which span the same functions with smaller rounding errors.
     missing : {"raise", "skip"}, default="raise"
         Treatment of missing values (NaN). ``"skip"`` leaves incomplete rows out and uses differences of two
         complete rows `lag` apart only; ``transform`` returns rows of NaN for them. Insert rows of NaN for
@@ -147,7 +147,7 @@ class SFA(InvertibleTransformer):
         -----
         UserWarning
             If there are so few rows that any time course can be fitted. With an expansion and at most 20 rows
-            for each of its dimensions, also if the outputs are not slow on held-out rows.
+            for each of its dimensions, a warning is also issued if the outputs are not slow on held-out rows.
         """
         check_parameters(self)
         sequences = self._check(X, reset=True, lengths=lengths, min_rows=2, index="warn")
@@ -188,9 +188,9 @@ class SFA(InvertibleTransformer):
         Returns
         -------
         SFA
-            The estimator, fitted to all rows so far. It is not fitted while these do not determine the
-            outputs (no difference yet, or a rank below `n_components`); ``transform`` then reports the
-            reason.
+            The estimator, fitted to all rows so far. The estimator is not fitted while the rows do not
+            determine the outputs (no difference yet, or a rank below `n_components`); ``transform`` then
+            reports the reason.
 
         Notes
         -----

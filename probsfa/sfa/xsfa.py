@@ -68,13 +68,13 @@ class XSFA(RowTransformer):
         Number of sources.
     expansion : transformer, optional
         A scikit-learn transformer that maps rows independently and whose span should contain the inverse of
-        the mixture. It is cloned and fitted to the standardized rows. By default polynomials of the highest
-        degree up to 7 with at most 500 monomials and one for every four rows.
+        the mixture. The transformer is cloned and fitted to the standardized rows. By default polynomials of
+        the highest degree up to 7 with at most 500 monomials and one for every four rows.
     source_degree : int, default=7
         Degree of the polynomials of earlier sources that are removed before the next source is extracted.
     least_variance : float, default=1e-3
         Directions of the whitened expansion are discarded if the removal reduces their variance from 1 to
-        this value or less, because the rest is due to errors of the removal.
+        this value or less, because the remaining variance is due to errors of the removal.
     lag : int, default=1
         Lag of the differences, in rows.
     rank_tol : float, optional
@@ -169,7 +169,8 @@ class XSFA(RowTransformer):
         -----
         UserWarning
             If the expansion has as many dimensions as there are rows, so that any source can be fitted. With
-            at most 20 rows for each dimension, also if the first source is not slow on held-out rows.
+            at most 20 rows for each dimension, a warning is also issued if the first source is not slow on
+            held-out rows.
         """
         self.__dict__.pop("extractions_", None)  # after an error the estimator is not fitted
         self._check_parameters()

@@ -3,7 +3,7 @@
 With covariates ``u_t``, which are known for every row, the model is ``x_t = mu + B u_t + C z_t + n_t``. This
 module validates ``exog=`` and computes covariates from times: :func:`calendar_terms`, :func:`trend` and
 :func:`harmonics`. They return pandas DataFrames with the index of the times, which can be combined by
-``pandas.concat([...], axis=1)``; for forecasts, give times beyond the data.
+``pandas.concat([...], axis=1)``; for forecasts, pass times that continue after the data.
 """
 
 from collections.abc import Sequence

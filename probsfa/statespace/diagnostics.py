@@ -113,8 +113,8 @@ class Diagnostics:
     predictions, prediction_std : ndarray or frame of shape (T, D), or list of them
         Mean and standard deviation of each row given the rows before it, noise included.
     innovations : ndarray or frame of shape (T, D), or list of them
-        Standardized errors of these predictions; NaN where a value is missing. If the model is right, they
-        are independent and standard normal in each column.
+        Standardized errors of `predictions`; NaN where a value is missing. If the model is right, they are
+        independent and standard normal in each column.
     lags : ndarray of int of shape (L,)
         Lags in rows: the first ten, and for rows with dates a day, a week and a year.
     autocorrelation : ndarray of shape (L, D)

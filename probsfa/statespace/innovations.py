@@ -28,7 +28,7 @@ class InnovationParameters(NamedTuple):
     Attributes
     ----------
     decay : ndarray of shape (K,)
-        Factor ``lambda_n`` of each factor over one time step, inside (-1, 1).
+        Lag-one autocorrelation ``lambda_n`` of each factor, inside (-1, 1).
     innovation_variance : ndarray of shape (K,)
         Innovation variance ``sigma_n^2`` of each factor, in squared units of the factor.
     weights : ndarray of shape (K, K)

@@ -488,8 +488,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X_old : array-like (T_old, D)
             Earlier data, NaN where missing: rows one `time_unit_` apart, or a DataFrame with dates.
         X_new : array-like (T_new, D)
-            The same rows and later ones, with new or revised values. With dates, there may be new rows
-            between old ones.
+            The rows of `X_old` and later rows, with new or revised values. With dates, new rows may lie
+            between old rows.
         target : tuple
             Row and column of the predicted value, which must be missing in `X_new`. The row is a number or a
             date, possibly after the last row; the column is a number or a name.
@@ -895,9 +895,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Return a confidence interval of the time scale of a factor by profile likelihood.
 
         For each value of the time scale, all other parameters except coefficients of covariates are fitted
-        again. The interval may be asymmetric. It is unbounded if the series is too short to distinguish a
-        slow factor from a drift. If two factors have nearly the same time scale, they can exchange their
-        labels, and the interval contains both estimates.
+        again. The interval may be asymmetric. The interval is unbounded if the series is too short to
+        distinguish a slow factor from a drift. If two factors have nearly the same time scale, they can
+        exchange their labels, and the interval contains both estimates.
 
         Parameters
         ----------

@@ -2,9 +2,9 @@
 
 Candidates are options of :class:`~probsfa.statespace.estimator.ProbabilisticSFA`. They are fitted with few
 evaluations to a part of the rows; those with the smallest BIC are fitted with more rows and more evaluations
-(successive halving, Jamieson & Talwalkar 2016). The last few are fitted without some values, the same for all
-(:mod:`.held_out_values`), and their predictions of these are compared. A larger model starts from the
-factors of a smaller fitted one (:mod:`.growth`).
+(successive halving, Jamieson & Talwalkar 2016). The last few candidates are fitted without some values, which
+are the same for all candidates (:mod:`.held_out_values`), and their predictions of these are compared. A
+larger model starts from the factors of a smaller fitted one (:mod:`.growth`).
 """
 
 import warnings

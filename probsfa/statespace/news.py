@@ -40,7 +40,7 @@ class News(NamedTuple):
     rows, columns : ndarray of int of shape (M,)
         Positions of new or revised values.
     expected : ndarray of shape (M,)
-        Predictions of these values from the old data, or the old values of revised ones.
+        Predictions of the new values from the old data; for revised values, the old values.
     observed : ndarray of shape (M,)
         Values in the new data.
     weights : ndarray of shape (M,)
@@ -52,7 +52,7 @@ class News(NamedTuple):
     feature_names : tuple of str
         Names of the columns.
     times : pandas.Index of shape (M,), or None
-        Dates of these rows, if the new data are a DataFrame with dates.
+        Dates of the rows of the new values, if the new data are a DataFrame with dates.
     """
 
     before: float

@@ -116,7 +116,8 @@ def noise_free_log_likelihood(
         Variance ``sigma_n,1^2`` of each factor in the first row of a sequence; by default the stationary
         variance (eq. 8).
     lengths : sequence of int, optional
-        Rows of each of several independent sequences, one below the other. Each has its own edge terms.
+        Rows of each of several independent sequences, one below the other. Each sequence has its own edge
+        terms.
 
     Returns
     -------

@@ -205,8 +205,8 @@ class StateSpace:
     decay : ndarray of shape (K,)
         Lag-one autocorrelation of each AR(1) factor, inside (-1, 1).
     loadings : ndarray of shape (D, S)
-        Observation matrix, in data units per standard deviation of a state. It is zero for states that are
-        not observed, such as the derivatives of smooth processes.
+        Observation matrix, in data units per standard deviation of a state. Entries are zero for states that
+        do not affect the columns directly, such as the derivatives of smooth processes.
     noise_variance : ndarray of shape (D,)
         Observation noise variance, in squared data units.
     offset : ndarray of shape (D,)
@@ -516,7 +516,7 @@ class StateSpace:
     def state_space(self) -> Self:
         """The same model with white noise: the AR(1) noise of each column becomes an AR(1) factor.
 
-        These follow the other AR(1) factors and precede processes of other kinds.
+        AR(1) noise processes follow the AR(1) factors and precede processes of other kinds.
         """
         if not self.has_ar1_noise:
             return self

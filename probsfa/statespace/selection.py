@@ -1,8 +1,8 @@
 """Selection of the number of factors by held-out values.
 
-Single values and blocks of rows are hidden, each candidate is fitted to the rest, and its predictions of the
-hidden values are compared (:mod:`.held_out_values`). This measures the accuracy and calibration of `impute`,
-while the likelihood of the training data increases with every factor.
+Single values and blocks of rows are hidden, each candidate is fitted to the remaining values, and its
+predictions of the hidden values are compared (:mod:`.held_out_values`). The comparison measures the accuracy
+and calibration of `impute`, while the likelihood of the training data increases with every factor.
 
 Candidates are fitted in ascending order; each fit starts from the previous one (:mod:`.growth`).
 """
@@ -139,9 +139,9 @@ def select_n_components(
     rule : {"evidence", "two_standard_errors", "best"}, default="evidence"
         ``"evidence"``: the smallest BIC among the numbers whose continuous ranked probability score of
         held-out values is within 2.5 standard errors of the best, or within 1 %. Standard errors are those of
-        the difference on the same values. ``"two_standard_errors"``: the smallest number whose held-out log
-        density is within two standard errors of the best; outliers can dominate it, and the number is then
-        too small. ``"best"``: the highest held-out log density.
+        the difference of scores of two models for the same values. ``"two_standard_errors"``: the smallest
+        number whose held-out log density is within two standard errors of the best; outliers can dominate it,
+        and the number is then too small. ``"best"``: the highest held-out log density.
     rhythms, smooth : int or list, default=0
         As in `ProbabilisticSFA`, combined with each number of factors.
     noise : {"diagonal", "isotropic", "ar1"} or float, default="diagonal"

@@ -1,10 +1,10 @@
 """Out-of-core data: series that are read from a file block by block and are never in memory as a whole.
 
-The likelihood needs a forward pass over the rows, the filter, and a backward pass, the smoother. Both process
-chunks of rows. The distribution of one state is passed from each chunk to the next, so that the result equals
-that of the whole series (:mod:`probsfa.statespace.engine.sweep`). This module reads the chunks, validates all
-rows and computes the units of the columns in one pass, and draws the sample of rows from which starting
-points are computed.
+The likelihood needs a forward pass over the rows, the filter, and a backward pass, the smoother. Both passes
+process chunks of rows. The distribution of one state is passed from each chunk to the next, so that the
+result equals that of the whole series (:mod:`probsfa.statespace.engine.sweep`). This module reads the chunks,
+validates all rows and computes the units of the columns in one pass, and draws the sample of rows from which
+starting points are computed.
 """
 
 from collections.abc import Iterator

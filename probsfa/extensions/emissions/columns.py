@@ -178,7 +178,7 @@ def _by_column(kind: str, given: Any, default: str, n_features: int, names: Any)
 
 
 def _auto(cells: FloatArray) -> str:
-    """Return the emission for zeros and ones, for counts, or for other numbers."""
+    """Return the emission that suits the values: for zeros and ones, for counts, or for other numbers."""
     if np.any(cells < 0.0) or np.any(cells != np.rint(cells)):
         return "gaussian"
     return "bernoulli" if np.all(cells <= 1.0) else "negative_binomial"

@@ -408,7 +408,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         dict of ndarray (T, L), or list of dicts
             For each "bernoulli" column the probabilities of zero and one, for each "categorical" column those
             of its levels in increasing order (`levels_`); keys are the names of the columns, or their
-            numbers. They are for a new value, also in rows with an observed value.
+            numbers. Probabilities are those of a new value, also in rows with an observed value.
 
         Raises
         ------

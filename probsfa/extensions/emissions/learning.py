@@ -94,7 +94,7 @@ class Prior(NamedTuple):
     bounded : ndarray of bool (D,)
         Columns with a prior.
     centre : ndarray (D,)
-        Prior means of the offsets of these columns.
+        Prior means of the offsets of the columns.
     """
 
     bounded: BoolArray

@@ -10,9 +10,9 @@ quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``: any quadratic funct
           ``eta``
 ========= =============================================================================================
 
-Both start as the identity. ``eta`` is a scalar for each value, so that expectations are Gauss-Hermite sums,
-which are exact for a quadratic link. If a log density is not concave, its second derivative may be positive;
-a site then has the minimum precision, and the bound is maximized over such sites.
+Both links start as the identity. ``eta`` is a scalar for each value, so that expectations are Gauss-Hermite
+sums, which are exact for a quadratic link. If a log density is not concave, its second derivative may be
+positive; a site then has the minimum precision, and the bound is maximized over such sites.
 """
 
 from abc import abstractmethod

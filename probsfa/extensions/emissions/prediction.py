@@ -36,12 +36,12 @@ class EmissionForecast(Forecast):
     ----------
     means, std : ndarray or frame of shape (H, D)
         Means and standard deviations of the observations; for binary columns the probability of a one, for
-        categorical ones the most probable level and the square root of ``p (1 - p)``.
+        categorical columns the most probable level and the square root of ``p (1 - p)``.
     latent_means, latent_std : ndarray or frame of shape (H, K)
         Means and standard deviations of the latent factors.
     lower, upper : ndarray or frame of shape (H, D)
-        Limits of the prediction interval. They are possible values of the column, so coverage is at least
-        nominal; NaN for categorical columns.
+        Limits of the prediction interval. Limits are possible values of the column, so that coverage is at
+        least nominal; NaN for categorical columns.
     """
 
 

@@ -447,8 +447,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
     def log_potential(self, X: Any, *, lengths: Any = None) -> float:
         """Return the log density of complete rows without the normalizer, in nats.
 
-        It is exact: for series of the same lengths and one model, differences are differences of
-        log-likelihoods.
+        The potential is exact: for series of the same lengths and one model, its differences are differences
+        of log-likelihoods.
 
         Parameters
         ----------
@@ -494,8 +494,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
             Number of densities between the linear Gaussian model of the rows and this model. By default 50,
             doubled up to 400 until the error of each of the two integrals is at most 0.5 nats.
         return_error : bool, default=False
-            Whether to return also the standard error. It includes the variance of the chains and the
-            difference of the two directions, which is large for too few temperatures.
+            Whether to return also the standard error. The standard error includes the variance of the chains
+            and the difference of the two directions, which is large for too few temperatures.
         lengths, times, exog : optional
             As in `fit`.
         random_state : int, Generator or None

@@ -118,7 +118,7 @@ class Learned(NamedTuple):
     acceptance : float
         Acceptance rate of recent moves of the samples.
     step : float
-        Leapfrog step size of these moves.
+        Leapfrog step size of the moves of the chains.
     interrupted : bool
         Whether a keyboard interrupt ended the fit.
     """

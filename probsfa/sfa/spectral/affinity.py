@@ -2,8 +2,8 @@
 
 Edges are those of nearest neighbours (weight 1 if each of two points is a neighbour of the other, 1/2 if only
 one is), of a heat kernel ``exp(-gamma |x - x'|^2)`` of all pairs, of its landmark approximation for very many
-points, or of a function of two arrays of rows. They can also be given as an affinity, as distances, or as a
-training graph. This module validates all of them.
+points, or of a function of two arrays of rows. Edges can also be given as an affinity, as distances, or as a
+training graph. This module validates all kinds of input.
 """
 
 import abc

@@ -100,10 +100,10 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     n_landmarks : int, "auto" or None, default="auto"
         Landmarks of the heat kernel, as in :class:`LaplacianEigenmaps`.
     clusterer : estimator, optional
-        Any scikit-learn clusterer. It is cloned, and `n_clusters` and `random_state` are set if it has these
-        parameters. Default ``KMeans`` with 10 starts.
+        Any scikit-learn clusterer. The clusterer is cloned, and `n_clusters` and `random_state` are set if it
+        has these parameters. Default ``KMeans`` with 10 starts.
     random_state : int, RandomState or None, default=None
-        For the clusterer; the spectrum does not depend on it.
+        Random numbers of the clusterer; the spectrum does not depend on them.
 
     Attributes
     ----------
@@ -114,7 +114,8 @@ class SpectralClustering(AffinityEstimator, ClusterMixin, BaseEstimator):
     eigenvalues_ : ndarray (n_components,)
         ``mu``, descending from 1.
     spectrum_ : ndarray (m,)
-        All computed ``mu``: `eigenvalues_`, or with "eigengap" 21 of them (fewer if there are fewer points).
+        All computed eigenvalues ``mu``: `eigenvalues_`, or with "eigengap" 21 eigenvalues (fewer if there are
+        fewer points).
     n_clusters_ : int
         Number of clusters.
     affinity_matrix_ : sparse array, ndarray or LowRankAffinity (n, n)

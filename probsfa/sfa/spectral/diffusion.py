@@ -43,7 +43,7 @@ _MIN_EIGENVALUE = 1e-8  # of mu; coordinates are not divided by less
 
 @lists_in_lists_out
 class DiffusionMap(Embedding):
-    """Embed points by diffusion on them, regardless of their density.
+    """Embed points by a random walk on them, with a correction for their density.
 
     Parameters
     ----------

@@ -61,8 +61,8 @@ class LaplacianEigenmaps(Embedding):
         points to their seventh neighbours (references in :mod:`probsfa.sfa.spectral.affinity`).
     n_landmarks : int, "auto" or None, default="auto"
         Number of landmarks to approximate the heat kernel of very many points (Nystroem's method), by an
-        array of n by n_landmarks instead of n by n. None uses all pairs; "auto" does so up to 20,000 points,
-        and uses 1,000 landmarks beyond.
+        array of n by n_landmarks instead of n by n. None uses all pairs; "auto" uses all pairs of up to
+        20,000 points, and 1,000 landmarks of more points.
     normalization : {"random_walk", "symmetric", "unnormalized"}, default="random_walk"
         Kind of the Laplacian.
     eigen_solver : {"auto", "dense", "elimination", "lanczos"}, default="auto"
@@ -134,12 +134,12 @@ class LaplacianEigenmaps(Embedding):
         """Extend the embedding to new points (Nystroem).
 
         The coordinates of a new point solve the equation of the embedding with its edges to the training
-        points (Bengio et al. 2004, NIPS 16). The edge to the nearest of them corresponds to the self-loop and
-        is excluded from the degree, as in the training graph. The coordinates of training points are returned
-        up to rounding. With "rbf" the extension is continuous for eigenvalues up to 1. With nearest
-        neighbours it is constant around each training point and jumps where the set of neighbours changes. If
-        distances are equal, the order of the rows determines the neighbours; coordinates close to a training
-        point may then differ by the weight of the tied edges.
+        points (Bengio et al. 2004, NIPS 16). The edge to the nearest training point corresponds to the
+        self-loop and is excluded from the degree, as in the training graph. The coordinates of training
+        points are returned up to rounding. With "rbf" the extension is continuous for eigenvalues up to 1.
+        With nearest neighbours it is constant around each training point and jumps where the set of
+        neighbours changes. If distances are equal, the order of the rows determines the neighbours;
+        coordinates close to a training point may then differ by the weight of the tied edges.
 
         Parameters
         ----------

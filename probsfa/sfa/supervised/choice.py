@@ -69,8 +69,8 @@ class Options(NamedTuple):
     bases : sequence of Basis
         Functions and intensities of shrinkage.
     further : callable
-        Returns more complicated bases for the best of `bases` and the number of training samples. They are
-        chosen only if they are better by more than one standard error.
+        Returns more complicated bases for the best of `bases` and the number of training samples. A more
+        complicated basis is selected only if it is better by more than one standard error.
     n_components : sequence of int
         Numbers of features, ascending.
     steps : sequence of scikit-learn estimators
@@ -385,9 +385,9 @@ def _slowest(moments: GraphMoments, n_components: int, rank_tol: float | None) -
 def canonical_order(X: FloatArray, targets: NDArray[Any]) -> IntArray:
     """Return an order of the samples (N,) that does not depend on their order in the input.
 
-    It does not depend on the order of the columns either. Samples are sorted by their squared distance from
-    the mean; ties by the sum of their deviations, then by the squared deviation of their targets, so that its
-    sign does not matter, and finally by the targets.
+    The order does not depend on the order of the columns either. Samples are sorted by their squared distance
+    from the mean; ties by the sum of their deviations, then by the squared deviation of their targets, so
+    that its sign does not matter, and finally by the targets.
 
     Parameters
     ----------

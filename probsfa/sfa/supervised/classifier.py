@@ -40,8 +40,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
     damping : float, default=0.01
         Share of the identity in the covariances, from 0 to 1.
     temperature : float, default=1.0
-        Log-probabilities are divided by it and normalized. Above 1 it compensates for covariances that are
-        too small, such as those of features of the training samples.
+        Log-probabilities are divided by the temperature and normalized. Above 1 it compensates for
+        covariances that are too small, such as those of features of the training samples.
 
     Attributes
     ----------

@@ -218,8 +218,8 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
     classifier_ : scikit-learn classifier
         Fitted to the slow features and these groups, if the final step uses soft labels.
     held_out_score_ : float
-        R squared on held-out samples, for angles of their sines and cosines; NaN without cross-validation. It
-        is slightly optimistic, because it is that of the best candidate.
+        R squared on held-out samples, for angles of their sines and cosines; NaN without cross-validation.
+        The score is slightly optimistic, because it is the score of the best candidate.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 

@@ -149,8 +149,8 @@ class StandardErrors(_Errors):
             time scales of other processes than AR(1) factors have intervals on the logarithmic scale, with
             positive limits. Intervals of positive decays are those of the time scales; negative decays, and
             decays of AR(1) noise, have intervals on the scale of ``atanh a``. Intervals of loadings, offsets
-            and coefficients are symmetric. Those of time scales, loadings and offsets are corrected for the
-            number of time scales that the series spans: they are wider than with a normal quantile, and
+            and coefficients are symmetric. Intervals of time scales, loadings and offsets are corrected for
+            the number of time scales that the series spans: they are wider than with a normal quantile, and
             centred at larger time scales and loadings than the estimates. An upper limit of a time scale may
             be infinite.
         level : float, default=0.95
