@@ -125,7 +125,7 @@ def timescale(delta: ArrayLike, *, lag: int = 1) -> Any:
     Parameters
     ----------
     delta : array-like
-        Delta values at that lag.
+        Delta values at the lag `lag`.
     lag : int, default=1
         Lag of the differences, in rows.
 
@@ -210,7 +210,7 @@ def rmse(
     Returns
     -------
     float
-        In the units of `truth`, or in those of `scale` if it is given.
+        In the units of `truth`; with `scale`, in multiples of `scale`.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def mae(
     Returns
     -------
     float
-        In the units of `truth`, or in those of `scale` if it is given.
+        In the units of `truth`; with `scale`, in multiples of `scale`.
 
     Raises
     ------

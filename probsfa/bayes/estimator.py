@@ -54,12 +54,12 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Parameters
     ----------
     n_components : int or None, default=None
-        Number of AR(1) factors. None is at most one for each column that varies, limited by the number of
-        observed values and by computing time (with ``inference="nuts"`` often two to five); `status_` reports
-        it.
+        Number of AR(1) factors. With None there is at most one factor for each column that varies, limited by
+        the number of observed values and by computing time (with ``inference="nuts"`` often two to five);
+        `status_` reports the number.
     noise : {"diagonal", "isotropic", "ar1"}, float or array-like (D,), default="diagonal"
-        Observation noise: one variance for each column, one for all, or known variances in squared data
-        units. ``"ar1"`` adds AR(1) noise of each column.
+        Observation noise: one variance for each column, one variance for all columns, or known variances in
+        squared data units. ``"ar1"`` adds AR(1) noise of each column.
     priors : Priors or None, default=None
         Priors, in units of the sampling step and of the standard deviation of each column and covariate.
     inference : {"nuts", "svi"}, default="nuts"
@@ -75,11 +75,11 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     target_accept : float, default=0.8
         Target acceptance probability of NUTS; increase it after divergences.
     max_tree_depth : int, default=10
-        Longest NUTS trajectory, as a power of two.
+        Logarithm, to the base 2, of the maximum number of leapfrog steps of a NUTS trajectory.
     n_steps_svi : int, default=100
         Variational steps for each mode, of 16 gradients each.
     hierarchical : bool, default=False
-        One noise for each sequence of a list; all other parameters are shared.
+        Whether each sequence of a list has its own noise variances; all other parameters are shared.
     robust : bool, default=False
         Student-t noise with a weight for each value, by Gibbs sampling. Requires normal priors of loadings
         and offset, ``inference="nuts"`` and ``hierarchical=False``.
@@ -90,7 +90,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     trend : {0, "level", "linear"}, default=0
         A random walk, or a local linear trend, with a diffuse start.
     standardize : bool, default=True
-        Priors in units of each column; otherwise in data units.
+        Whether priors are in units of the standard deviation of each column; otherwise they are in data
+        units.
     n_predictive : int, default=200
         Number of draws over which predictions are averaged.
     verbose : bool, default=True
@@ -115,7 +116,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     degrees_of_freedom_ : float
         Posterior mean, with `robust`.
     time_unit_, time_unit_seconds_ : float
-        Time step of `decay_` (1.0 is a row or the median step of dates), and its seconds or None.
+        Time step of `decay_` (1.0 is a row or the median step of dates), and its length in seconds, if known.
     inference_data_ : arviz.InferenceData or xarray.DataTree
         Results for ArviZ, made on first access; see :meth:`to_datatree`.
     diagnostics_ : dict

@@ -45,10 +45,10 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
     indicator_ : sklearn.impute.MissingIndicator or None
         Indicator of missing values; None unless `add_indicator`.
     modelled_features_ : ndarray of bool (D,)
-        Columns with two different observed values in `fit`. `estimator_` models these.
+        Columns with two different observed values in `fit`. `estimator_` is the model of these columns.
     fill_values_ : ndarray (D,)
-        Replacement of missing values in the other columns: the constant of a column that does not vary, 0 for
-        a column without observed values. NaN for the columns in `modelled_features_`.
+        Replacement of missing values in all columns that are not modelled: the constant of a column that does
+        not vary, 0 for a column without observed values. NaN for the columns in `modelled_features_`.
     empty_features_ : ndarray of bool (D,)
         Columns without any observed value in `fit`.
     n_features_in_, feature_names_in_

@@ -54,27 +54,28 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         Number of AR(1) factors; may exceed the number of columns. None selects the number for imputation (see
         :doc:`/selection`). For a few slow features, set their number.
     rhythms : int or list, default=0
-        Stochastic cycles (damped oscillators): their number, or initial periods in rows, in the unit of
-        `times`, or as durations such as ``"24h"``.
+        Number of stochastic cycles (damped oscillators), or a list of initial periods: in rows, in the unit
+        of `times`, or as durations such as ``"24h"``.
     smooth : int or list, default=0
-        Smooth factors (Gaussian processes with a Matern kernel): their number, or initial time scales.
+        Number of smooth factors (Gaussian processes with a Matern kernel), or a list of initial time scales.
     smoothness : {1.5, 2.5}, default=1.5
-        Smoothness of the Matern kernel: paths have one derivative, or with 2.5 two.
+        Smoothness of the Matern kernel: with 1.5 paths have one derivative, with 2.5 two derivatives.
     trend : int or {"level", "linear"}, default=0
-        Random walks: their number (``"level"`` is one), or ``"linear"`` for a local linear trend. With
-        `rhythms`, `smooth` or `trend`, `n_components` may be 0; ``noise=0.0`` is not supported.
+        Number of random walks (``"level"`` is one), or ``"linear"`` for a local linear trend. With `rhythms`,
+        `smooth` or `trend`, `n_components` may be 0; ``noise=0.0`` is not supported.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        Observation noise: one variance for each column, one for all, or known variances. ``"ar1"`` adds an
-        idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if `n_components` is set;
-        otherwise it is selected. ``0.0`` is slow feature analysis, in closed form.
+        Observation noise: one variance for each column, one variance for all columns, or known variances.
+        ``"ar1"`` adds an idiosyncratic AR(1) process to each column. ``"auto"`` is ``"diagonal"`` if
+        `n_components` is set; otherwise the kind of noise is selected. ``0.0`` is slow feature analysis, in
+        closed form.
     robust : bool or {"auto", "cell", "row"}, default="auto"
         Student-t noise with a weight for each value (True, ``"cell"``) or each row. ``"auto"``: if
         `n_components` and `noise` are selected, gross outliers are left out if this improves the prediction
-        of held-out values; otherwise False.
+        of held-out values; otherwise ``"auto"`` is False.
     transforms : None, "auto", str, tuple, mapping or sequence, default=None
         Transform of the columns: ``"log"``, ``"log1p"``, ``"sqrt"``, ``"box-cox"``, ``"yeo-johnson"``, or
-        bounds such as ``(0, 100)``. One for all columns, a sequence with one for each, or a mapping from
-        column names. ``"auto"`` selects by likelihood.
+        bounds such as ``(0, 100)``. One transform for all columns, a sequence with one for each column, or a
+        mapping from column names. ``"auto"`` selects by likelihood.
     verbose : bool, default=False
         Show progress on standard error.
 
@@ -85,12 +86,12 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     max_iter : int, default=200
         Maximum number of likelihood evaluations of each fitted model.
     tol : float or "auto", default="auto"
-        The fit stops when the expected gain of a step is smaller, in nats; use 1e-4 for digits that agree
+        The fit stops when the expected gain of a step is less than `tol` nats; use 1e-4 for digits that agree
         across machines.
     noise_floor : float or "auto", default="auto"
         Lower bound of noise variances, as a fraction of each column's variance.
     n_init : int, default=1
-        Number of optimization runs; the best is used.
+        Number of optimization runs; the run with the highest objective is used.
     noise_prior : {"weak"} or None, default="weak"
         Prior that prevents noise variances of zero; None is unpenalized maximum likelihood.
     fixed : dict or None, default=None
@@ -114,7 +115,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
     rhythm_periods_, rhythm_decay_ : ndarray (R,)
         Periods, longest first, in the unit of `timescales_`; damping in one `time_unit_`.
     rhythm_amplitudes_, rhythm_phases_ : ndarray (D, R)
-        Root mean square amplitudes by column, and phase lags in radians.
+        Root mean square amplitude of each cycle in each column, and phase lags in radians.
     trend_steps_, trend_slope_steps_ : ndarray (D, N)
         Standard deviations of the steps of trends and of their slopes.
     smooth_timescales_ : ndarray (M,)

@@ -195,9 +195,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ) -> Any:
         """Return intervals of the factors that include the uncertainty of the estimated parameters.
 
-        In a short series, the likelihood of other loadings and means is nearly as high; level, scale and
-        mixing of the factors then differ. `posterior` treats the estimated parameters as known, so that
-        intervals from its standard deviations are too narrow.
+        In a short series, models with other loadings and means, and therefore other levels, scales and
+        mixtures of the factors, have nearly the same likelihood. `posterior` treats the estimated parameters
+        as known, so that intervals from its standard deviations are too narrow.
 
         Parameters
         ----------
@@ -220,11 +220,12 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
         Notes
         -----
-        Standard deviations are computed by the delta method from the expected information; those of
-        :class:`probsfa.BayesianSFA` are those of its draws. Over 100 simulated series of 300 rows and six
-        columns, 90 % intervals covered 87 to 90 % of the values of one AR(1) factor, two AR(1) factors, a
-        stochastic cycle and smooth factors, with white, AR(1) and Student-t noise; by `posterior` 30 to 75 %.
-        Intervals of trends, whose height and scale are conventions, are those of `posterior`.
+        Standard deviations are computed by the delta method from the expected information; for
+        :class:`probsfa.BayesianSFA` they are standard deviations over the draws. Over 100 simulated series of
+        300 rows and six columns, 90 % intervals covered 87 to 90 % of the values of one AR(1) factor, two
+        AR(1) factors, a stochastic cycle and smooth factors, with white, AR(1) and Student-t noise; intervals
+        from `posterior` covered 30 to 75 %. Intervals of trends, whose height and scale are conventions, are
+        those of `posterior`.
 
         Examples
         --------
@@ -409,10 +410,10 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Absolute leave-one-out error of each value (predicted from all others), in standard deviations of
             the prediction. NaN where a value is missing, or the noise variance is below 1e-13 of the
             variance. With `robust` the other values are weighted and the standard deviation is that of values
-            that are not outliers; scores of 4 or more are rare among these. :class:`probsfa.EmissionSFA` and
-            :class:`probsfa.BilinearSFA` leave out a random tenth of the values at a time. If a value is
-            binary or categorical and has the predicted probability ``p``, its score is the normal quantile of
-            ``1 - p / 2``.
+            that are not outliers; scores of 4 or more are rare among such values.
+            :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA` leave out a random tenth of the
+            values at a time. If a value is binary or categorical and has the predicted probability ``p``, its
+            score is the normal quantile of ``1 - p / 2``.
 
         Raises
         ------
@@ -457,9 +458,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         -------
         ndarray (T, D, K), or list of ndarrays (T_i, D, K)
             Posterior mean of each factor times its loading, in data units (with `transforms` in units of the
-            transformed columns). With ``noise="ar1"`` the AR(1) noise follows as a further entry, and with
-            covariates their P effects. The sum over the last axis plus `mean_` is the imputed value. For
-            :class:`probsfa.BayesianSFA` the result is an average over the draws.
+            transformed columns). With ``noise="ar1"`` the AR(1) noise follows as a further entry, followed by
+            the P effects of the covariates, if any. The sum over the last axis plus `mean_` is the imputed
+            value. For :class:`probsfa.BayesianSFA` the result is an average over the draws.
 
         See Also
         --------
@@ -590,7 +591,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Means and standard deviations of observations (H, D) and factors (H, K), and prediction intervals
             of observations; a list if `lengths` is given. :class:`probsfa.BayesianSFA` includes the
             uncertainty of the parameters. With `robust`, and for :class:`probsfa.BilinearSFA`, intervals are
-            those of a normal distribution with the same moments; for exact ones use quantiles of
+            those of a normal distribution with the same moments; for exact intervals use quantiles of
             ``sample_posterior(X, of="cells", n_steps=...)``. For DataFrames the moments are DataFrames; the
             index continues that of `X` or is the number of steps ahead.
         quantiles : ndarray or frame (H, D), or list of them
@@ -690,9 +691,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         n_draws : int, default=1
             Number of draws.
         of : {"latents", "cells"}, default="latents"
-            What to draw: factors, or with ``"cells"`` complete series. In these, observed values are
-            unchanged and missing values are drawn jointly, with noise. Sums, maxima and other functions of
-            the draws have the correct distribution.
+            What to draw: factors, or with ``"cells"`` complete series. In complete series, observed values
+            are unchanged and missing values are drawn jointly, with noise. Sums, maxima and other functions
+            of the draws have the correct distribution.
         n_steps : int, default=0
             Number of future rows after each sequence, one `time_unit_` apart.
         random_state : int, Generator or None
@@ -701,8 +702,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         ndarray (n_draws, T + n_steps, K), or list of ndarrays (n_draws, T_i + n_steps, K)
-            With ``of="cells"``, D instead of K. :class:`probsfa.BayesianSFA` uses different parameters for
-            each draw.
+            Draws of the factors, or with ``of="cells"`` of complete series, with D columns instead of K.
+            :class:`probsfa.BayesianSFA` uses different parameters for each draw.
 
         Examples
         --------
@@ -732,9 +733,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def log_likelihood(self, X: Any, *, lengths: Any = None, times: Any = None, exog: Any = None) -> Any:
         """Return the log-likelihood of all rows, in nats.
 
-        With `robust`, and for :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA`, it is a lower
-        bound. For :class:`probsfa.BayesianSFA` it is the logarithm of the average likelihood over the draws.
-        Parameters are those of `transform`.
+        With `robust`, and for :class:`probsfa.EmissionSFA` and :class:`probsfa.BilinearSFA`, the result is a
+        lower bound. For :class:`probsfa.BayesianSFA` it is the logarithm of the average likelihood over the
+        draws. Parameters are those of `transform`.
         """
         sequences = self._check(X, lengths, times, exog)
         return self._model.log_likelihood(sequences)
@@ -832,8 +833,8 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         StandardErrors
             Standard errors with the shapes and units of the parameters (with covariates also ``exog_coef``).
             ``interval(name, level)`` returns confidence intervals, for time scales on the logarithmic scale.
-            The cost is two likelihood evaluations for each free parameter, and three for each coefficient of
-            a covariate.
+            Two likelihood evaluations are needed for each free parameter, and three for each coefficient of a
+            covariate.
 
         Raises
         ------
@@ -895,9 +896,9 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Return a confidence interval of the time scale of a factor by profile likelihood.
 
         For each value of the time scale, all other parameters except coefficients of covariates are fitted
-        again. The interval may be asymmetric. The interval is unbounded if the series is too short to
-        distinguish a slow factor from a drift. If two factors have nearly the same time scale, they can
-        exchange their labels, and the interval contains both estimates.
+        again. The interval may be asymmetric, and is unbounded if the series is too short to distinguish a
+        slow factor from a drift. If two factors have nearly the same time scale, they can exchange their
+        labels, and the interval contains both estimates.
 
         Parameters
         ----------
@@ -911,7 +912,7 @@ class StateSpaceMethods(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Returns
         -------
         TimescaleProfile
-            ``lower``, ``upper``, and the profile. The cost is about that of a fit.
+            ``lower``, ``upper``, and the profile. The computing time is about that of a fit.
 
         Raises
         ------

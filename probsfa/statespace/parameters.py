@@ -497,6 +497,11 @@ class StateSpace:
     @property
     def has_memory(self) -> bool:
         """Former name of :attr:`has_ar1_noise`; will be removed in version 2.0."""
+        warnings.warn(
+            "StateSpace.has_memory is now has_ar1_noise; the old name will be removed in version 2.0.",
+            FutureWarning,
+            stacklevel=2,
+        )
         return self.has_ar1_noise
 
     @property

@@ -42,7 +42,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         Number of factors; None is one for each column, up to 5.
     emission : str, list or dict, default="auto"
         Distribution of the values: one word for all columns, a list, or a dict by names or numbers of
-        columns, with ``"auto"`` for the others.
+        columns, with ``"auto"`` for columns that are not named.
 
         - ``"bernoulli"``: zeros and ones, or booleans, with odds ``exp(eta)``;
         - ``"poisson"``: counts with the mean ``exp(eta)``;
@@ -55,7 +55,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
           "gaussian".
     link : {"monotone", "quadratic"}, list, dict or None, default=None
         Learned nonlinear function of the mean of "gaussian" columns: ``x ~ N(Phi(eta), r)`` (Turner & Sahani
-        2007, eq. 28). Same forms as `emission`, with "identity" for no link.
+        2007, eq. 28). It has the same forms as `emission`, with "identity" for no link.
     rhythms, smooth : int or list, default=0
         Stochastic cycles and smooth factors, as in :class:`probsfa.ProbabilisticSFA`.
     max_iter : int, default=200
@@ -323,8 +323,9 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         level_and_scale : bool, default=True
             Whether the covariances include the uncertainty of the level, the scale and the mixing of the
             AR(1) factors, which is large for short series. False returns the Gaussian approximation at the
-            fitted parameters. Predictions and draws of observations do not depend on it, because offsets and
-            loadings compensate. Models saved by version 1.0.0rc1 or earlier do not contain it.
+            fitted parameters. Predictions and draws of observations do not depend on `level_and_scale`,
+            because offsets and loadings compensate. Models saved by version 1.0.0rc1 or earlier do not
+            contain this uncertainty.
 
         Returns
         -------
