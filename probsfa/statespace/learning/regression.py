@@ -54,6 +54,8 @@ from probsfa.statespace.learning.standard_errors import (
     errors_of,
     free_coordinates,
     observed_information,
+    offsets_in_trends,
+    warn_of_limits,
 )
 from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise.gaussian import Noise
@@ -466,6 +468,8 @@ def standard_errors_with(
     params, scale = fitted.standardised_params.state_space, fitted.scale
     layout = fitted.layout(evenly_sampled=panel.evenly_sampled)
     free = free_coordinates(layout, params, fitted.options.noise_floors)
+    free[offsets_in_trends(layout, params)] = False
+    warn_of_limits(layout, params, free)
     design = _Design.of(exog, panel.values.shape[0])
     rows = design.rows[:, 1:]
     n_first, shape = int(free.sum()), (layout.n_features, rows.shape[1])
@@ -488,7 +492,10 @@ def standard_errors_with(
     # The mean is that for covariates of zero: mu = mean - b centre / unit.
     places = np.cumsum(free) - 1
     ratio = design.centre / design.unit
-    for d, coordinate in enumerate(range(layout.slices[3].start, layout.slices[3].stop)):
+    offsets = np.arange(layout.slices[3].start, layout.slices[3].stop)
+    for d, coordinate in enumerate(offsets):
+        if not free[coordinate]:
+            continue
         pick = np.zeros(size)
         pick[places[coordinate]] = 1.0
         first = n_first + d * shape[1]

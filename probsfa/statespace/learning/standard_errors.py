@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy.linalg
 import scipy.optimize
+from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from probsfa._times import timescales_from_decay
@@ -70,6 +72,7 @@ class StandardErrors(_Errors):
     noise_variance : ndarray of shape (D,)
         NaN where the variance is fixed or at its lower bound.
     offset : ndarray of shape (D,)
+        NaN for columns with a trend, which contains their level.
     timescales : ndarray of shape (K,)
         NaN where the decay is not positive.
     rhythm_decays, rhythm_periods : ndarray of shape (R,)
@@ -255,6 +258,56 @@ def free_coordinates(
     return free & ~(np.any(list(ends), axis=0) | (lower == upper))
 
 
+def offsets_in_trends(layout: Coordinates, params: StateSpace) -> NDArray[np.intp]:
+    """Return coordinates of offsets to fix in a model with trends, one for each trend.
+
+    Offsets compensate a constant that is added to a trend with a diffuse start. With the offset of a column
+    with a large loading fixed for each trend, all parameters are identified. Only standard errors of offsets
+    depend on the choice of these columns.
+    """
+    loadings = _trend_loadings(params)
+    count = min(loadings.shape)
+    if not count:
+        return np.zeros(0, dtype=np.intp)
+    columns = scipy.linalg.qr(loadings.T, mode="r", pivoting=True)[1][:count]
+    return np.asarray(layout.slices[3].start + columns)
+
+
+def _trend_loadings(params: StateSpace) -> FloatArray:
+    """Return loadings (D, n) of trends."""
+    seen = params.latents.seen
+    return np.asarray(params.loadings[:, seen[~params.latents.stationary[seen]]])
+
+
+def warn_of_limits(layout: Coordinates, params: StateSpace, free: BoolArray) -> None:
+    """Warn of dynamics that are not free because of the data, not because they were fixed.
+
+    Warns
+    -----
+    UserWarning
+        With the names of their standard errors, which are NaN.
+    """
+    lower, upper = layout.bounds
+    at_limit = ~free & (lower < upper)
+    if not at_limit[layout.slices[0]].any():
+        return
+    errors = errors_of(
+        layout, params, np.diag(np.where(at_limit, np.nan, 1.0)), np.ones(layout.n_features), 1.0
+    )
+    others = ("timescales_", "loadings_", "noise_variance_", "mean_")
+    names = [
+        f"{QUANTITIES[attribute].name}[{i}]"
+        for attribute, error in errors.items()
+        if attribute not in others
+        for i in np.flatnonzero(np.isnan(error))
+    ]
+    warnings.warn(
+        f"Standard errors of {', '.join(names)} are NaN: these parameters are at a limit of their range, or "
+        "AR(1) noise has a standard deviation near zero, so that its decay is not identified.",
+        stacklevel=4,
+    )
+
+
 def _score_at(layout: Coordinates, vector: FloatArray, template: StateSpace, panel: Panel) -> FloatArray:
     params = from_vector(layout, vector, template)
     return score(layout, params, panel.gaps, expected_statistics(params, panel))
@@ -296,9 +349,12 @@ def standard_errors(
     Warns
     -----
     UserWarning
-        If the information is not positive definite; the standard errors of the parameters affected are NaN.
+        If the information is not positive definite, or parameters are at a limit of their range; their
+        standard errors are NaN.
     """
     free = free_coordinates(layout, params, floors)
+    free[offsets_in_trends(layout, params)] = False
+    warn_of_limits(layout, params, free)
     covariance = np.full((layout.size, layout.size), np.nan)
     covariance[np.ix_(free, free)] = covariance_of(observed_information(layout, params, panel, free))
     errors = errors_of(layout, params, covariance, scale, time_unit)
@@ -357,10 +413,11 @@ def errors_of(
         found |= {name: found[name][:k] for name in ("decay_", "timescales_")}
         loadings = np.delete(loadings, own, axis=1)
     noise = layout.variances.of_columns(noise_part, np.nan)
+    in_trend = np.any(_trend_loadings(params) != 0.0, axis=1)
     return found | {
         "loadings_": loadings * scale[:, None],
         "noise_variance_": noise * params.noise_variance * scale**2,
-        "mean_": offset_part * scale,
+        "mean_": np.where(in_trend, np.nan, offset_part * scale),
     }
 
 

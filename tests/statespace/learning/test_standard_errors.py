@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from probsfa import ProbabilisticSFA
+from probsfa.statespace.processes import trend
 from tests.oracles import statespace as oracle
 from tests.sampling import sparsely
 from tests.statespace.support import punch, to_model, uneven_times
@@ -124,7 +125,36 @@ def test_a_column_without_ar1_noise_has_no_errors_of_it():
     model = ProbabilisticSFA.from_parameters(
         [0.95], [[1.5], [-1.0], [1.0]], 0.3, memory_decay=[0.8, 0.7, 0.75], memory_scale=[0.9, 0.0, 0.8]
     )
-    errors = model.standard_errors(model.sample(300, random_state=0)[0])
+    X = model.sample(300, random_state=0)[0]
+    with pytest.warns(UserWarning, match=r"memory_decay\[1\], memory_scale\[1\] are NaN.*near zero"):
+        errors = model.standard_errors(X)
     for found in (errors.memory_decay, errors.memory_scale):
         np.testing.assert_array_equal(np.isnan(found), [False, True, False])
     assert np.isfinite(errors.loadings).all() and np.isfinite(errors.noise_variance).all()
+
+
+def test_with_a_trend_they_are_those_of_a_dense_gaussian(rng, monkeypatch):
+    """With the offset of the column with the largest loading fixed, because the trend contains it."""
+    # The dense covariance would lose all digits with the default, 1e10.
+    monkeypatch.setattr(trend, "_INITIAL_LEVEL_VARIANCE", 1e4)
+    n, d = 60, 2
+    X = np.cumsum(rng.standard_normal((n, 1)), axis=0) * [1.0, -0.6] + rng.standard_normal((n, d)) + 5.0
+    model = ProbabilisticSFA(0, trend="level", noise="diagonal", noise_prior=None).fit(X)
+    errors = model.standard_errors(X)
+    steps = np.minimum.outer(np.arange(n), np.arange(n))
+
+    def value(vector):
+        loadings, variance, residuals = vector[:d], np.exp(vector[d : 2 * d]), X - model.mean_
+        residuals = (residuals - [0.0, vector[-1]]).ravel()
+        covariance = np.kron(1.0 + steps / 1e4, np.outer(loadings, loadings))
+        covariance += np.kron(np.eye(n), np.diag(variance))
+        return -0.5 * (np.linalg.slogdet(covariance)[1] + residuals @ np.linalg.solve(covariance, residuals))
+
+    at = np.concatenate([model.loadings_[:, 0], np.log(model.noise_variance_), [0.0]])
+    assert abs(at[0]) > abs(at[1])
+    sizes = np.concatenate([np.abs(at[:d]), np.ones(d + 1)])
+    hessian = oracle.numerical_hessian(lambda scaled: value(scaled * sizes), at / sizes)
+    expected = np.sqrt(np.diag(np.linalg.inv(-hessian))) * sizes
+    np.testing.assert_allclose(errors.loadings[:, 0], expected[:d], rtol=1e-4)
+    np.testing.assert_allclose(errors.noise_variance, expected[d:-1] * model.noise_variance_, rtol=1e-4)
+    assert np.isnan(errors.offset).all()
