@@ -19,13 +19,13 @@ from probsfa.metrics import delta_value, eta_value
 # %% [markdown]
 # ## Two fast columns with a slow source
 #
-# Both of these columns are fast; neither shows a slow component.
+# Both columns of the figure change fast; neither shows a slow component.
 
 # %%
 t = np.linspace(0.0, 2.0 * np.pi, 2000)
-secret = np.sin(t)
+source = np.sin(t)
 fast = np.cos(11.0 * t)
-X = np.column_stack([secret + fast**2, fast])
+X = np.column_stack([source + fast**2, fast])
 
 fig, axes = plt.subplots(2, 1, figsize=(7.5, 3), sharex=True, layout="constrained")
 for j, ax in enumerate(axes):
@@ -43,15 +43,15 @@ _ = axes[1].set_xlabel("time (radians)")
 sfa = SFA(1, expansion=Polynomial(2)).fit(X)
 slowest = sfa.transform(X)[:, 0]
 
-agreement = abs(np.corrcoef(slowest, secret)[0, 1])
-print(f"correlation of the slowest feature with the secret: {agreement:.6f}")
+agreement = abs(np.corrcoef(slowest, source)[0, 1])
+print(f"correlation of the slowest feature with the source: {agreement:.6f}")
 assert agreement > 0.999999
 
 # %%
 fig, ax = plt.subplots(figsize=(7.5, 2.4), layout="constrained")
 ax.plot(t, X[:, 0], color="0.8", lw=1, label="column 1")
-ax.plot(t, slowest * np.sign(slowest @ secret), lw=2.5, label="slowest feature")
-ax.plot(t, secret / secret.std(), "k--", lw=1, label="hidden sine, unit variance")
+ax.plot(t, slowest * np.sign(slowest @ source), lw=2.5, label="slowest feature")
+ax.plot(t, source / source.std(), "k--", lw=1, label="hidden sine, unit variance")
 ax.set(xlabel="time (radians)", ylabel="standard deviations", title="SFA removes the fast part")
 _ = ax.legend(ncols=3, fontsize="small", loc="lower left")
 
@@ -59,8 +59,8 @@ _ = ax.legend(ncols=3, fontsize="small", loc="lower left")
 # ## A measure of slowness
 #
 # The **delta value** is the mean squared difference of consecutive rows, divided by the variance. It is 0
-# for a constant and 2 for white noise. The *eta value* expresses it as a number of periods: that of a sine
-# of the same length with the same delta value.
+# for a constant and 2 for white noise. The *eta value* is the number of periods of a sine with
+# the same length and the same delta value.
 
 # %%
 for name, y in [("column 1", X[:, 0]), ("column 2", X[:, 1]), ("slowest feature", slowest)]:
@@ -120,17 +120,20 @@ assert {name.split("_")[0] for name in weather.columns[strongest]} == {"temp", "
 # ## Validation on held-out weeks
 #
 # With many columns and few rows, some combination is slow by chance. Therefore slowness is measured on rows
-# that were not used in the fit: here the odd weeks are used for the fit, and the even weeks for the
-# measurement. Separate weeks are given as a list of sequences, without differences between sequences.
+# that were not used in the fit: the model is fitted to the odd weeks, and slowness is measured on the even
+# weeks. Separate weeks are given as a list of sequences, without differences between sequences.
 
 # %%
 weeks = [week for _, week in weather.groupby(np.arange(len(weather)) // 168) if len(week) == 168]
 sfa = SFA(3, missing="skip").fit(weeks[0::2])
-unseen = delta_value([sfa.transform(week) for week in weeks[1::2]])
+held_out_delta = delta_value([sfa.transform(week) for week in weeks[1::2]])
 for k in range(3):
-    print(f"feature {k + 1}: delta {sfa.delta_values_[k]:.4f} where fitted, {unseen[k]:.4f} in other weeks")
+    print(
+        f"feature {k + 1}: delta {sfa.delta_values_[k]:.4f} in training,"
+        f" {held_out_delta[k]:.4f} in held-out weeks"
+    )
 
-assert np.all(unseen < 1.5 * sfa.delta_values_)
+assert np.all(held_out_delta < 1.5 * sfa.delta_values_)
 
 # %% [markdown]
 # The features are about as slow in the held-out weeks.
@@ -140,10 +143,13 @@ assert np.all(unseen < 1.5 * sfa.delta_values_)
 # Incomplete rows were not used, and noise of the columns is part of the features.
 
 # %%
-lost = np.isnan(features[:, 0]).mean()
-empty = weather.isna().to_numpy().mean()
-print(f"{100 * empty:.1f} % of the cells are missing, and {100 * lost:.0f} % of the hours are lost")
-assert lost > 4 * empty
+skipped_share = np.isnan(features[:, 0]).mean()
+missing_share = weather.isna().to_numpy().mean()
+print(
+    f"{100 * missing_share:.1f} % of the values are missing,"
+    f" and {100 * skipped_share:.0f} % of the hours are skipped"
+)
+assert skipped_share > 4 * missing_share
 
 # %% [markdown]
 # The [next notebook](02_noise_and_missing_values.ipynb) introduces a model with noise and missing values.
