@@ -177,8 +177,15 @@ def program(monkeypatch):
     return lambda name: module_of(PROGRAMS[name])
 
 
-def test_tsibench_hides_what_the_protocol_states(program):
-    tsibench = program("tsibench")
+@pytest.fixture
+def shared(monkeypatch):
+    """Return a function: a module that programs share, by its name."""
+    monkeypatch.syspath_prepend(FOLDER)
+    return lambda name: importlib.import_module(f"common.{name}")
+
+
+def test_tsibench_hides_what_the_protocol_states(shared):
+    tsibench = shared("window_records")
     record = tsibench.Record(np.zeros((0, 7)), slice(0), slice(0), 48, 36, 6)
     windows = [np.zeros((48, 7))] * 40
     hidden = tsibench.held_out_values(windows, record, seed=0)
@@ -205,8 +212,8 @@ def test_tsibench_hides_what_the_protocol_states(program):
     )
 
 
-def test_tsibench_scores_hidden_values_in_standard_deviations(program):
-    tsibench = program("tsibench")
+def test_tsibench_scores_hidden_values_in_standard_deviations(shared):
+    tsibench = shared("window_records")
     window = np.array([[1.0, 10.0], [2.0, np.nan], [3.0, 30.0]])
     hidden = np.array([[True, False], [False, True], [False, True]])
     seen = []
@@ -229,8 +236,8 @@ def test_em_of_the_benchmark_of_learning_rises(program, rng):
     assert (n_few, n_more) == (3, 10) and more > few
 
 
-def test_nowcast_sees_a_quarter_in_its_own_months_alone(program):
-    nowcast = program("nowcast")
+def test_nowcast_sees_a_quarter_in_its_own_months_alone(shared):
+    nowcast = shared("nowcast_methods")
     june = nowcast.load_nowcast().june
     spread = nowcast.in_their_months(june)
     quarterly = nowcast.are_quarterly(june)

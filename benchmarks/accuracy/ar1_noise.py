@@ -24,6 +24,7 @@ from probsfa.datasets import hide_cells, load_nyc_weather
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 AR1 = {"noise": "ar1"}
 
@@ -32,7 +33,10 @@ def weather(n_components: int) -> None:
     """Print the table of predictions one hour ahead."""
     data = load_nyc_weather().data
     train, test = data["2013-03":"2013-04"], data["2013-05":"2013-05"]
-    print(f"{'weather':28} log-likelihood  lag 1  lag 24  covers  worst  of last value  evaluations  seconds")
+    table = Table(
+        "weather",
+        *("log-likelihood", "lag 1", "lag 24", "covers", "worst", "of last value", "evaluations", "seconds"),
+    )
     for name, k, asked in (
         ("4 latents", 4, {}),
         ("4 latents, memory", 4, AR1),
@@ -50,11 +54,14 @@ def weather(n_components: int) -> None:
         errors, last = told.predictions - test, test.shift(1) - test
         both = errors.notna() & last.notna()
         ratio = np.sqrt((errors[both] ** 2).mean() / (last[both] ** 2).mean())
-        print(
-            f"{name:28} {model.log_likelihood_:14.0f} {memory[0]:6.2f} {memory[1]:7.2f}"
-            f" {100 * covered.mean():6.1f}% {100 * covered.min():5.1f}% {np.exp(np.log(ratio).mean()):14.2f}"
-            f" {model.n_evaluations_:12} {seconds:8.0f}",
-            flush=True,
+        table.add(
+            name,
+            f"{model.log_likelihood_:.0f}",
+            *(f"{value:.2f}" for value in memory),
+            *(f"{100 * share:.1f}%" for share in (covered.mean(), covered.min())),
+            f"{np.exp(np.log(ratio).mean()):.2f}",
+            model.n_evaluations_,
+            f"{seconds:.0f}",
         )
 
 
@@ -65,8 +72,9 @@ def eastman(folder: Path) -> None:
     holed = np.where(hidden, np.nan, data)
     scale, rows = np.nanstd(holed, axis=0), np.arange(len(data))
     lines = np.column_stack([np.interp(rows, rows[~h], x[~h]) for x, h in zip(data.T, hidden.T, strict=True)])
-    print(f"\n{'Tennessee Eastman':28}   RMSE  covers  log-likelihood  seconds")
-    print(f"{'straight lines':28} {np.sqrt(np.mean(((lines - data) / scale)[hidden] ** 2)):6.3f}")
+    print()
+    table = Table("Tennessee Eastman", "RMSE", "covers", "log-likelihood", "seconds")
+    table.add("straight lines", f"{np.sqrt(np.mean(((lines - data) / scale)[hidden] ** 2)):.3f}")
     for name, k, asked in (
         ("default", None, {}),
         ("default, memory", None, AR1),
@@ -77,12 +85,12 @@ def eastman(folder: Path) -> None:
         seconds = time.perf_counter() - start
         filled, std = model.impute(holed, return_std=True)
         error = np.abs(filled - data)
-        print(
-            f"{f'{name} ({model.decay_.size} latents)' if k is None else name:28}"
-            f" {np.sqrt(np.mean((error / scale)[hidden] ** 2)):6.3f}"
-            f" {100 * np.mean((error < 1.645 * std)[hidden]):6.1f}%"
-            f" {model.log_likelihood_:15.0f} {seconds:8.0f}",
-            flush=True,
+        table.add(
+            f"{name} ({model.decay_.size} latents)" if k is None else name,
+            f"{np.sqrt(np.mean((error / scale)[hidden] ** 2)):.3f}",
+            f"{100 * np.mean((error < 1.645 * std)[hidden]):.1f}%",
+            f"{model.log_likelihood_:.0f}",
+            f"{seconds:.0f}",
         )
 
 

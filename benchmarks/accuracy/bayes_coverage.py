@@ -21,6 +21,7 @@ from probsfa.datasets import hide_blocks, hide_cells, load_nyc_weather, make_slo
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 LEVELS = (0.5, 0.8, 0.9)
 
@@ -34,15 +35,12 @@ def inside(model: BayesianSFA, X: np.ndarray, truth: np.ndarray, hidden: np.ndar
     return np.array(out)
 
 
-def show(name: str, covered: np.ndarray, seconds: float) -> None:
-    """One line of the table."""
-    cells = "   ".join(
-        f"{100 * p:.0f} %: {100 * share:5.1f} %" for p, share in zip(LEVELS, covered.mean(1), strict=True)
-    )
-    print(f"{name:<28} {covered.shape[1]:>6} cells   {cells}   {seconds:6.1f} s", flush=True)
+def line(name: str, covered: np.ndarray, seconds: float) -> list[object]:
+    """Return a row of the table."""
+    return [name, covered.shape[1], *(f"{100 * share:.1f} %" for share in covered.mean(1)), f"{seconds:.1f}"]
 
 
-def from_the_model(n_series: int, inference: str) -> None:
+def from_the_model(table: Table, n_series: int, inference: str) -> None:
     """Series whose model is right."""
     began, covered = time.perf_counter(), []
     for seed in range(n_series):
@@ -56,10 +54,11 @@ def from_the_model(n_series: int, inference: str) -> None:
             2, inference=inference, n_warmup=200, n_draws=200, verbose=False, random_state=seed
         ).fit(seen)
         covered.append(inside(model, seen, X, hidden))
-    show(f"data from the model ({inference})", np.concatenate(covered, axis=1), time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    table.add(*line(f"data from the model ({inference})", np.concatenate(covered, axis=1), seconds))
 
 
-def weather(inference: str, step: int, n_components: int) -> None:
+def weather(table: Table, inference: str, step: int, n_components: int) -> None:
     """Real data."""
     X = load_nyc_weather(drop_impossible=True).data.to_numpy()[::step]
     ways = {
@@ -73,7 +72,7 @@ def weather(inference: str, step: int, n_components: int) -> None:
             n_components, inference=inference, n_predictive=40, verbose=False, random_state=0
         ).fit(seen)
         covered = inside(model, seen, X, hidden)
-        show(f"{name} ({inference})", covered, time.perf_counter() - began)
+        table.add(*line(f"{name} ({inference})", covered, time.perf_counter() - began))
 
 
 def main() -> None:
@@ -87,10 +86,11 @@ def main() -> None:
         only={"choices": ("model", "weather")},
     )
     warnings.simplefilter("ignore")
+    table = Table("", "values", *(f"{100 * level:.0f} %" for level in LEVELS), "s")
     if args.only in (None, "model"):
-        from_the_model(args.series, args.inference)
+        from_the_model(table, args.series, args.inference)
     if args.only in (None, "weather"):
-        weather(args.inference, args.step, args.components)
+        weather(table, args.inference, args.step, args.components)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from probsfa.datasets import make_slow_mixture
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 DECAY = (0.98, 0.7)
 
@@ -40,7 +41,7 @@ def main() -> None:
         quick=(False, "one length only"),
     )
     warnings.simplefilter("ignore")
-    print(f"{'T':>6} {'noise':>8} {'angle':>8} {'its sd':>8} {'time scales off, sd':>20}")
+    table = Table("T", "noise", "angle", "its sd", "time scales off, sd")
     for n_steps in (112,) if args.quick else (112, 1000):
         X = make_slow_mixture(n_steps, 2, decay=DECAY, noise_variance=0.0, random_state=0).data
         sfa = probsfa.SFA().fit(X)
@@ -51,10 +52,8 @@ def main() -> None:
             degrees = angles(model.draws_.loadings.reshape(-1, 2, 2), sfa)
             logs = np.log(-1.0 / np.log(model.draws_.decay)).reshape(-1, 2)
             off = np.abs(logs.mean(axis=0) - np.log(sfa.timescales_)) / logs.std(axis=0)
-            print(
-                f"{n_steps:>6} {noise:>8.0e} {degrees.mean():>8.2f} {degrees.std():>8.2f} {off.max():>20.2f}",
-                flush=True,
-            )
+            figures = degrees.mean(), degrees.std(), off.max()
+            table.add(n_steps, f"{noise:.0e}", *(f"{figure:.2f}" for figure in figures))
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.landsat import change_score, read_bands, read_mask
 from common.options import read_options
+from common.tables import Table
 
 
 def main() -> None:
@@ -48,13 +49,13 @@ def main() -> None:
     )
     print(f"scikit-learn {sklearn.__version__}, {platform.machine()}")
     print(f"{changed.sum()} pixels changed, {unchanged.sum()} unchanged; area under the ROC curve\n")
-    print("round   AUC     delta values")
+    table = Table("round", "AUC", "delta values")
     weights = np.ones(len(before), dtype=np.float64)
     for step in range((3 if arguments.quick else arguments.rounds) + 1):
         score, deltas = change_score(before, after, weights)
         area = roc_auc_score(changed[marked], score[marked])
-        note = " plain SFA" if step == 0 else ""
-        print(f"{step:5}   {area:.4f}  {np.array2string(deltas, precision=3)}{note}", flush=True)
+        name = f"{step}, plain SFA" if step == 0 else step
+        table.add(name, f"{area:.4f}", " ".join(f"{delta:.3f}" for delta in deltas))
         moved, weights = weights, scipy.stats.chi2.sf(score, before.shape[1])
         if np.abs(weights - moved).max() < 1e-3:
             break

@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.data import records
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 COLUMNS = "PM2.5 PM10 SO2 NO2 CO O3 TEMP PRES DEWP RAIN WSPM".split()
 ROWS, AHEAD, DAY = 4000, 960, 24
@@ -52,14 +53,12 @@ def main() -> None:
         ),
         "indicators of hours and weekdays": calendar_terms(hours, ["hour", "weekday"]),
     }
-    rows = []
+    table = Table(*HEADER)
     for name, covariates in asked.items():
         measured = [one(frame, covariates, draw) for draw in range(arguments.draws)]
         bic, *errors = np.mean(measured, axis=0)
         n_coefficients = 0 if covariates is None else covariates.shape[1] * len(COLUMNS)
-        rows.append((name, n_coefficients, f"{bic:.0f}", *(f"{error:.3f}" for error in errors)))
-        print(f"{name}: done", flush=True)
-    print("\n" + table(HEADER, rows))
+        table.add(name, n_coefficients, f"{bic:.0f}", *(f"{error:.3f}" for error in errors))
 
 
 def one(frame: pd.DataFrame, covariates: pd.DataFrame | None, draw: int) -> tuple[float, ...]:

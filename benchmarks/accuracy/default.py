@@ -13,103 +13,29 @@ The last lines count the cases in which the error of the default is at most 1.05
 interpolation, at most 1.10 times that of the best simple method, or the lowest; in which the 90 % intervals
 cover 85 to 96 %; and in which the fit takes at most 30 s.
 
-    python benchmarks/accuracy/default.py [--draws N] [--only NAME] [--kind KIND] [--store FILE] [--data DIR]
+    python benchmarks/accuracy/default.py [--draws N] [--only NAME] [--data DIR]
 """
 
-import json
 import sys
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from sklearn.experimental import enable_iterative_imputer  # noqa: F401
-from sklearn.impute import IterativeImputer, KNNImputer
 
 from probsfa import ProbabilisticSFA
 from probsfa.datasets import hide_blocks, hide_cells
-from probsfa.imputation import LinearInterpolation
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.data import UNCURATED, uncurated
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.simple_imputers import SIMPLE
+from common.tables import Table
 from common.troubles import TROUBLES
 
 ROWS = 3000
-# Held out of the seen values to choose a number of neighbours or a rank.
-TUNING = 0.05
-
-
-def standardised(fill):
-    """Return a method that fills standardised columns, and the mean where it fills nothing."""
-
-    def filled(seen, *given):
-        mean, scale = np.nanmean(seen, axis=0), np.nanstd(seen, axis=0)
-        scale = np.where(scale > 0.0, scale, 1.0)
-        values = fill((seen - mean) / scale, *given) * scale + mean
-        return np.where(np.isnan(seen), values, seen)
-
-    return filled
-
-
-def tuned(fill, choices):
-    """Return a method whose parameter is the one that fills held-out values best."""
-
-    def filled(seen):
-        held = hide_cells(seen, TUNING, random_state=0)
-        held[:, np.sum(~np.isnan(seen) & ~held, axis=0) < 2] = False
-        rest, scale = np.where(held, np.nan, seen), np.nanstd(seen, axis=0)
-        scale = np.where(scale > 0.0, scale, 1.0)
-        errors = [np.mean(((fill(rest, c) - seen) / scale)[held] ** 2) for c in choices]
-        return fill(seen, choices[int(np.argmin(errors))])
-
-    return filled
-
-
-@standardised
-def neighbours(z, n_neighbors):
-    """Fill by the nearest rows."""
-    return KNNImputer(n_neighbors=n_neighbors, weights="distance", keep_empty_features=True).fit_transform(z)
-
-
-@standardised
-def svd(z, rank):
-    """Fill by truncated singular value decompositions, fifty times."""
-    missing, z = np.isnan(z), np.nan_to_num(z)
-    for _ in range(50):
-        u, s, v = np.linalg.svd(z, full_matrices=False)
-        z[missing] = ((u[:, :rank] * s[:rank]) @ v[:rank])[missing]
-    return z
-
-
-@standardised
-def iterative(z):
-    """Fill by regressions of each column on all others."""
-    return IterativeImputer(random_state=0, keep_empty_features=True).fit_transform(z)
-
-
-@standardised
-def pchip(z):
-    """Fill by piecewise cubic curves, and by the nearest value beyond the first and the last."""
-    rows = np.arange(len(z))
-    for column in z.T:
-        known = np.flatnonzero(~np.isnan(column))
-        if len(known) >= 2:
-            column[:] = PchipInterpolator(known, column[known])(np.clip(rows, known[0], known[-1]))
-    return np.nan_to_num(z)
-
-
-SIMPLE = {
-    "mean": standardised(np.nan_to_num),
-    "linear": lambda seen: LinearInterpolation().fill(seen).values,
-    "pchip": pchip,
-    "KNN": tuned(neighbours, (1, 3, 10, 30)),
-    "SVD": tuned(svd, (1, 2, 4, 8, 16)),
-    "iterative": iterative,
-}
 
 
 def by_default(seen):
@@ -133,22 +59,19 @@ def masks(X, kind, draws):
     return hidden
 
 
-def run(X, truth, kind, draws, stored):
-    """Return mean errors of the simple methods, ours, coverage and seconds; add to what is stored."""
+def run(X, truth, kind, draws):
+    """Return mean errors of the simple methods, ours, coverage and seconds."""
     scale = np.nanstd(truth, axis=0)
     # A constant column has a spread of rounding.
     varies = scale > 1e-12 * np.nanmax(np.abs(truth), axis=0)
     rows = []
-    for seed, hidden in enumerate(masks(X, kind, draws)):
+    for hidden in masks(X, kind, draws):
         seen, scored = np.where(hidden, np.nan, X), hidden & varies
 
         def error(filled, scored=scored):
             return float(np.sqrt(np.mean((((filled - truth) / np.where(varies, scale, 1.0))[scored]) ** 2)))
 
-        simple = stored.setdefault(str(seed), {})
-        for name, fill in SIMPLE.items():
-            if name not in simple:
-                simple[name] = error(fill(seen))
+        simple = {name: error(fill(seen)) for name, fill in SIMPLE.items()}
         filled, std, seconds, status = by_default(seen)
         covered = float(np.mean((np.abs(filled - truth) <= 1.6449 * std)[scored]))
         rows.append([*simple.values(), error(filled), covered, seconds])
@@ -177,29 +100,25 @@ def main() -> None:
         data=UNCURATED,
         draws={"type": int, "default": 3, "metavar": "N", "help": "masks of each kind (default: 3)"},
         only={"metavar": "NAME", "help": "the series whose names contain this"},
-        kind={"choices": ("values", "blocks"), "help": "one kind of masks (default: both)"},
-        store={"type": Path, "metavar": "FILE", "help": "keep errors of simple methods here"},
     )
     warnings.simplefilter("ignore")
     print(setting("numpy", "scikit-learn"))
-    stored = json.loads(args.store.read_text()) if args.store and args.store.exists() else {}
     series = {name: make(np.random.default_rng(0)) for name, make in TROUBLES.items()}
     series |= {name: X[:ROWS] for name, X in uncurated(args.data).items()}
     lines, results = [], []
     for name, made in series.items():
         X, truth = made if isinstance(made, tuple) else (made, made)
-        for kind in ("values", "blocks") if args.kind is None else (args.kind,):
+        for kind in ("values", "blocks"):
             if args.only is not None and args.only not in name:
                 continue
             print(f"{name} ({X.shape[0]:,} x {X.shape[1]}), {kind}", flush=True)
-            results.append(run(X, truth, kind, args.draws, stored.setdefault(f"{name}, {kind}", {})))
+            results.append(run(X, truth, kind, args.draws))
             *errors, covered, seconds = results[-1]
             lines.append(
                 [f"{name}, {kind}", *(f"{e:.3f}" for e in errors), f"{100 * covered:.0f} %", f"{seconds:.1f}"]
             )
-            if args.store:
-                args.store.write_text(json.dumps(stored))
-    print("\n" + table(["series", *SIMPLE, "default", "90 % covers", "s"], lines))
+    print()
+    Table("series", *SIMPLE, "default", "90 % covers", "s", rows=lines)
     print("\n" + "\n".join(counts(np.array(results))))
 
 

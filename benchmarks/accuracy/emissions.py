@@ -39,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.count_scores import LEAST, emission_scores, gaussian_scores, recovery, simulate
 from common.options import read_options
+from common.tables import Table
 
 TRANSFORMS = {
     "raw": (lambda x: x),
@@ -49,8 +50,7 @@ TRANSFORMS = {
 
 def simulated(seeds: int) -> None:
     """Print the table of simulated series."""
-    print("| data | model | correlation | log score | better than it in | interval | whole |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    table = Table("data", "model", "correlation", "log score", "better than it in", "interval", "whole")
     for family in ("bernoulli", "poisson", "negative_binomial"):
         rows: dict[str, list[tuple[float, ...]]] = {}
         for seed in range(seeds):
@@ -68,15 +68,12 @@ def simulated(seeds: int) -> None:
                 rows.setdefault(f"Gaussian, {name}", []).append((quality, *scores, np.nan))
         ours = np.array(rows["EmissionSFA"])
         for name, values in rows.items():
-            table = np.array(values)
-            correlation, score, interval, whole = table.mean(axis=0)
-            wins = f"{np.sum(ours[:, 0] > table[:, 0])}, {np.sum(ours[:, 1] > table[:, 1])} of {seeds}"
-            last = f"{100 * whole:.1f} %" if np.isfinite(whole) else ""
-            print(
-                f"| {family} | {name} | {correlation:.3f} | {score:.4f} | "
-                f"{'' if name == 'EmissionSFA' else wins} | {100 * interval:.1f} % | {last} |",
-                flush=True,
-            )
+            scores = np.array(values)
+            correlation, score, interval, whole = scores.mean(axis=0)
+            wins = f"{np.sum(ours[:, 0] > scores[:, 0])}, {np.sum(ours[:, 1] > scores[:, 1])} of {seeds}"
+            shares = [f"{100 * share:.1f} %" for share in (interval, whole) if np.isfinite(share)]
+            beaten = "" if name == "EmissionSFA" else wins
+            table.add(family, name, f"{correlation:.3f}", f"{score:.4f}", beaten, *shares)
 
 
 def sampler() -> None:
@@ -89,8 +86,8 @@ def sampler() -> None:
     from probsfa._validation import Sequences
     from probsfa.extensions.emissions.sites import Block, infer, make_cells
 
-    print("\n| data, T = 60, D = 4, K = 1 | largest difference of means | standard deviations |")
-    print("| --- | ---: | ---: |")
+    print()
+    table = Table("data, T = 60, D = 4, K = 1", "largest difference of means", "standard deviations")
     params = StateSpace(np.array([0.9]), np.full((4, 1), 0.8), np.ones(4), np.zeros(4))
     for family in ("bernoulli", "poisson"):
         rng = np.random.default_rng(0)
@@ -114,18 +111,20 @@ def sampler() -> None:
         std = draws.std(axis=0)
         ratios = np.sqrt(ours.covariances[:, 0, 0]) / std
         away = np.max(np.abs(ours.means[:, 0] - draws.mean(axis=0)) / std)
-        print(f"| {family} | {away:.3f} std | {ratios.min():.3f} to {ratios.max():.3f} of the sampler's |")
+        span = f"{ratios.min():.3f} to {ratios.max():.3f} of the sampler's"
+        table.add(family, f"{away:.3f} std", span)
 
 
 def occupancy(folder: Path, splits: int = 4) -> None:
     """Print how hidden occupancy is predicted."""
     with gzip.open(folder / "occupancy_uci" / "datatraining.txt.gz") as file:
-        table = pd.read_csv(file).iloc[::5]
+        frame = pd.read_csv(file).iloc[::5]
     columns = ["Temperature", "Humidity", "Light", "CO2", "HumidityRatio", "Occupancy"]
-    X = table[columns].to_numpy(dtype=float)
+    X = frame[columns].to_numpy(dtype=float)
     block = np.arange(len(X)) // 24
-    print(f"\n| occupancy of {len(X)} rows, a third hidden | log score | Brier score | wrong | by choice |")
-    print("| --- | ---: | ---: | ---: | --- |")
+    title = f"occupancy of {len(X)} rows, a third hidden"
+    print()
+    table = Table(title, "log score", "Brier score", "wrong", "by choice")
     for k in (2, 4):
         rows: dict[str, list[tuple[float, float, float]]] = {"mixed": [], "Gaussian": []}
         for split in range(splits):
@@ -145,9 +144,7 @@ def occupancy(folder: Path, splits: int = 4) -> None:
         for name, values in rows.items():
             score, brier, wrong = np.mean(values, axis=0)
             each = ", ".join(f"{value[0]:.3f}" for value in values)
-            print(
-                f"| {name}, K = {k} | {score:.3f} | {brier:.4f} | {100 * wrong:.1f} % | {each} |", flush=True
-            )
+            table.add(f"{name}, K = {k}", f"{score:.3f}", f"{brier:.4f}", f"{100 * wrong:.1f} %", each)
 
 
 def speed() -> None:
@@ -157,14 +154,15 @@ def speed() -> None:
     params = StateSpace(decay, 0.4 * rng.standard_normal((50, 5)), np.ones(50), np.full(50, 0.2))
     X = rng.poisson(np.exp(params.offset + simulate_latents(params, 10_000, rng) @ params.loadings.T))
     X = np.where(rng.random(X.shape) < 0.1, np.nan, X)
-    print("\n| T = 10,000, D = 50, K = 5, Poisson | seconds | processor seconds | evaluations | load |")
-    print("| --- | ---: | ---: | ---: | ---: |")
+    title = "T = 10,000, D = 50, K = 5, Poisson"
+    print()
+    table = Table(title, "seconds", "processor seconds", "evaluations", "load")
     for attempt in ("first, programs compiled or read", "again"):
         wall, cpu = time.perf_counter(), time.process_time()
         model = EmissionSFA(5, emission="poisson").fit(X)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else np.nan
-        print(f"| {attempt} | {wall:.1f} | {cpu:.1f} | {model.n_evaluations_} | {load:.1f} |", flush=True)
+        table.add(attempt, f"{wall:.1f}", f"{cpu:.1f}", model.n_evaluations_, f"{load:.1f}")
 
 
 def main() -> None:

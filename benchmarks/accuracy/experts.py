@@ -26,6 +26,7 @@ from probsfa.extensions import ProductOfExpertsSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 MIXTURES = {
     "s + f^2, f": lambda s, f: np.column_stack([s + f**2, f]),
@@ -64,10 +65,8 @@ def main() -> None:
         seeds=10,
     ).seeds
     warnings.simplefilter("ignore")
-    print(
-        f"| mixture, {seeds} seeds | model | delta | at most that of SFA in | correlation | above SFA's in |"
-    )
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    heads = "model", "delta", "at most that of SFA in", "correlation", "above SFA's in"
+    table = Table(f"mixture, {seeds} seeds", *heads)
     errors: dict[tuple[str, str], list[float]] = {}
     for mixture in MIXTURES:
         rows: dict[str, list[tuple[float, float]]] = {}
@@ -105,13 +104,13 @@ def main() -> None:
                 f"{np.sum(ours[:, 0] <= theirs[:, 0])} of {seeds}",
                 f"{np.sum(ours[:, 1] > theirs[:, 1])} of {seeds}",
             )
-            print(f"| {mixture} | {name} | {delta:.3f} | {wins[0]} | {right:.3f} | {wins[1]} |", flush=True)
-    print("\n| mixture | hidden cells by | error | below interpolation in |")
-    print("| --- | --- | ---: | ---: |")
+            table.add(mixture, name, f"{delta:.3f}", wins[0], f"{right:.3f}", wins[1])
+    print()
+    table = Table("mixture", "hidden cells by", "error", "below interpolation in")
     for (mixture, name), values in errors.items():
         wins = np.sum(np.array(values) < np.array(errors[mixture, "linear interpolation"]))
         shown = "" if name == "linear interpolation" else f"{wins} of {seeds}"
-        print(f"| {mixture} | {name} | {np.mean(values):.3f} | {shown} |")
+        table.add(mixture, name, f"{np.mean(values):.3f}", shown)
 
 
 if __name__ == "__main__":

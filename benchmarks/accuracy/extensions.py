@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.moving_object import SIDE, features_of, judge, moving_object, states
 from common.options import read_options
+from common.tables import Table
 
 
 def summary(values: list[float]) -> str:
@@ -41,8 +42,7 @@ def spirals(seeds: int) -> None:
     print("median (10 %, 90 % quantile); 400 rows")
     t = np.linspace(0.0, 4 * np.pi, 4000)
     true = np.column_stack([t * np.cos(t), t * np.sin(t)])
-    print("| noise | rows themselves | PCA | autoencoder | principal curve | length / true |")
-    print("|---|---|---|---|---|---|")
+    table = Table("noise", "rows themselves", "PCA", "autoencoder", "principal curve", "length / true")
     for noise in (0.2, 0.4):
         cells: dict[str, list[float]] = {
             name: [] for name in ("rows", "PCA", "autoencoder", "curve", "length")
@@ -64,7 +64,7 @@ def spirals(seeds: int) -> None:
             inside = (t > s.min()) & (t < s.max())
             length = np.linalg.norm(np.diff(true[inside], axis=0), axis=1).sum()
             cells["length"].append(models["curve"].length_ / length)
-        print(f"| {noise} | " + " | ".join(summary(values) for values in cells.values()) + " |", flush=True)
+        table.add(noise, *(summary(values) for values in cells.values()))
 
 
 # ------------------------------------------------------------------ data from the bilinear model
@@ -73,8 +73,8 @@ def spirals(seeds: int) -> None:
 def gates(seeds: int) -> None:
     """Recovery of gates, and the bound beside the best of twenty restarts."""
     print("\ngates of data from the model: 10 columns, 2 latents, noise variance 0.1, 600 rows")
-    print("| chains | adjusted Rand index | of those >= 0.9 | bound below that of n_init=20, nats per row |")
-    print("|---|---|---|---|")
+    bound = "bound below that of n_init=20, nats per row"
+    table = Table("chains", "adjusted Rand index", "of those >= 0.9", bound)
     for n_gates in (1, 2):
         rand, below = [], []
         for seed in range(seeds):
@@ -95,7 +95,7 @@ def gates(seeds: int) -> None:
             many = BilinearSFA(2, n_gates=n_gates, n_init=20, random_state=1000 + seed).fit(X)
             below.append((many.lower_bound_ - model.lower_bound_) / len(X))
         share = sum(value >= 0.9 for value in rand)
-        print(f"| {n_gates} | {summary(rand)} | {share} of {seeds} | {summary(below)} |", flush=True)
+        table.add(n_gates, summary(rand), f"{share} of {seeds}", summary(below))
 
 
 # ------------------------------------------------------------------ a moving object
@@ -104,8 +104,8 @@ def gates(seeds: int) -> None:
 def what_and_where(seeds: int, figure: str | None) -> None:
     """What and where of the moving object."""
     print(f"\nmoving object: {SIDE**2} pixels, 1500 pictures; linear read-outs tested on the second half")
-    print("| features | identity: balanced accuracy | position: R^2, same object | R^2, other object |")
-    print("|---|---|---|---|")
+    positions = "position: R^2, same object", "R^2, other object"
+    table = Table("features", "identity: balanced accuracy", *positions)
     found: dict[str, list[tuple[float, float, float]]] = {}
     for seed in range(seeds):
         pixels, position, identity = moving_object(seed)
@@ -118,7 +118,7 @@ def what_and_where(seeds: int, figure: str | None) -> None:
         cells = [summary(list(column)) for column in zip(*rows, strict=True)]
         if name == "bilinear, what":
             cells[1:] = ["no position", "no position"]  # gates hardly vary where the object stays the same
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        table.add(name, *cells)
 
 
 def draw(

@@ -24,7 +24,8 @@ from probsfa import ProbabilisticSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 COLUMNS = 6
 KINDS = {
@@ -96,8 +97,8 @@ def main() -> None:
         rows={"type": int, "default": 300, "metavar": "T", "help": "rows of a series (default: 300)"},
     )
     warnings.simplefilter("ignore")
-    print(setting("numpy", "scipy"))
-    lines = []
+    print(setting("numpy", "scipy"), "\n")
+    table = Table("model", "posterior", "factor_interval", "s")
     for kind, options in KINDS.items():
         began = time.process_time()
         found = coverages(kind, options, args.series, args.rows)
@@ -105,8 +106,7 @@ def main() -> None:
         shares = [
             f"{100 * m:.1f} +- {100 * e:.1f} %" for m, e in zip(found.mean(axis=0), errors, strict=True)
         ]
-        lines.append([kind, *shares, f"{time.process_time() - began:.1f}"])
-    print("\n" + table(["model", "posterior", "factor_interval", "s"], lines))
+        table.add(kind, *shares, f"{time.process_time() - began:.1f}")
 
 
 if __name__ == "__main__":

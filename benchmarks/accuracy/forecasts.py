@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 from common.side_by_side import setting
+from common.tables import Table
 
 #: Hours ahead, origins, rows before each that are known, and lags of the autoregressions.
 STEPS, ORIGINS, KNOWN, LAGS = 24, 60, 400, 25
@@ -118,8 +119,7 @@ def compare(data: pd.DataFrame, n_train: int, n_rows: int) -> None:
     """Print a line for each method."""
     train, data = data[:n_train], data[:n_rows]
     scale = train.std().to_numpy()
-    heads = "".join(f"{f'{lead} h':>8}" for lead in LEADS)
-    print(f"{'mean absolute error':32}{heads}{'1-24 h':>8}{'90 %':>8}{'s fit':>8}")
+    table = Table("mean absolute error", *(f"{lead} h" for lead in LEADS), "1-24 h", "90 %", "s fit")
     for called, learn in METHODS.items():
         began = time.process_time()
         forecast = learn(train)
@@ -133,8 +133,8 @@ def compare(data: pd.DataFrame, n_train: int, n_rows: int) -> None:
                 covered.append((error <= HALF_WIDTH * std)[~np.isnan(error)])
         by_lead = np.nanmean(np.array(errors), axis=(0, 2))
         held = f"{100 * np.concatenate(covered).mean():.1f}%" if covered else "-"
-        values = "".join(f"{by_lead[lead - 1]:8.3f}" for lead in LEADS)
-        print(f"{called:32}{values}{by_lead.mean():8.3f}{held:>8}{seconds:8.0f}", flush=True)
+        means = [*(by_lead[lead - 1] for lead in LEADS), by_lead.mean()]
+        table.add(called, *(f"{mean:.3f}" for mean in means), held, f"{seconds:.0f}")
 
 
 def main() -> None:
@@ -144,11 +144,11 @@ def main() -> None:
     print(setting("numpy", "statsmodels"))
     if args.only != "ETT_h1":
         weather = load_nyc_weather().data.loc["2013-03":"2013-05"]
-        print("\nweather")
+        print("\nweather\n")
         compare(weather, len(weather.loc[:"2013-04"]), len(weather))
     path = args.data / "etth1" / "ETTh1.csv"
     if args.only != "weather" and path.exists():
-        print("\nETT_h1")
+        print("\nETT_h1\n")
         compare(pd.read_csv(path, index_col="date", parse_dates=True), 3000, 4500)
 
 

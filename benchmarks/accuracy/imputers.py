@@ -31,7 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.data import RECORDS, records
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 N_ROWS, N_FIT = 1500, 1000
 #: The column that is predicted: temperature at one of three airports, oil temperature, fine particles.
@@ -93,7 +94,7 @@ def main() -> None:
             rows["nothing hidden"] += ["", f"{missed:.3f}", ""]
         head = [part for each in HIDINGS for part in (f"hidden {each}", "prediction", "seconds")]
         print(f"\n{name}, {X.shape[1]} columns:\n")
-        print(table(["", *head], rows.values()), flush=True)
+        Table("", *head, rows=list(rows.values()))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 from common.slow_sources import problems
+from common.tables import Table
 
 PENALTIES = (0.0, 1e-6, 1e-4, 1e-3, 1e-2)
 
@@ -44,8 +45,10 @@ def main() -> None:
         data="fsdd_subset",
         only={"default": "", "metavar": "TEXT", "help": "only problems whose name begins so"},
     )
-    print("| problem | rows | default | best penalty | SFA | lambda | delta | held out | warns | CPU s |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    table = Table(
+        "problem",
+        *("rows", "default", "best penalty", "SFA", "lambda", "delta", "held out", "warns", "CPU s"),
+    )
     for name, make in problems(options.data).items():
         if not name.startswith(options.only):
             continue
@@ -77,11 +80,9 @@ def main() -> None:
             ", ".join(f"{value:.2g}" for value in values)
             for values in (model.delta_values_, model.held_out_delta_values_)
         )
-        print(
-            f"| {name} | {n} | {' | '.join(found)} | {model.regularization_:.0e} | {train} | {held_out} "
-            f"| {'yes' if caught else 'no'} | {seconds:.1f} |",
-            flush=True,
-        )
+        warns = "yes" if caught else "no"
+        penalty = f"{model.regularization_:.0e}"
+        table.add(name, n, *found, penalty, train, held_out, warns, f"{seconds:.1f}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ from probsfa import ProbabilisticSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 SMOOTH = {
     "3 AR(1) factors": {"n_components": 3},
@@ -117,7 +118,7 @@ def main() -> None:
             [method, f"{error:.4f}", *(["", ""] if np.isnan(s) else [f"{covered:.0%}", f"{s:.1f}"])]
             for method, (error, covered, s) in zip(methods, np.mean(found, axis=0), strict=True)
         ]
-        print(table(["method", "error", "coverage", "seconds"], lines))
+        Table("method", "error", "coverage", "seconds", rows=lines)
 
 
 if __name__ == "__main__":

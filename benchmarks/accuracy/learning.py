@@ -30,6 +30,7 @@ from probsfa.statespace.parameters import Latents
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 NOISES = (1e-8, 1e-6, 1e-3, 0.3, 3.0, 10.0)
 FLOOR = 1e-9
@@ -58,8 +59,8 @@ def main() -> None:
     if args.quick:
         args.steps, args.seeds = 500, 2
     warnings.simplefilter("ignore")
-    print(f"T = {args.n_steps}, D = 6, K = 3; EM: {args.steps} steps")
-    print("   noise seed  gain over EM evaluations      EM      s  s, EM  status")
+    print(f"T = {args.n_steps}, D = 6, K = 3; EM: {args.steps} steps\n")
+    table = Table("noise", "seed", "gain over EM", "evaluations", "EM", "s", "s, EM", "status")
     for noise in NOISES:
         for seed in range(args.seeds):
             X = make_slow_mixture(
@@ -70,11 +71,9 @@ def main() -> None:
             middle = time.perf_counter()
             best, n_em = em_from_slow_features(X, args.steps)
             ended = time.perf_counter()
-            print(
-                f"{noise:>8.0e} {seed:>4} {model.log_likelihood_ - best:>13.5f} {model.n_evaluations_:>11} "
-                f"{n_em:>7} {middle - began:>6.2f} {ended - middle:>6.1f}  {model.status_.split(':')[0]}",
-                flush=True,
-            )
+            gain, n_ours = f"{model.log_likelihood_ - best:.5f}", model.n_evaluations_
+            seconds = f"{middle - began:.2f}", f"{ended - middle:.1f}"
+            table.add(f"{noise:.0e}", seed, gain, n_ours, n_em, *seconds, model.status_.split(":")[0])
 
 
 if __name__ == "__main__":

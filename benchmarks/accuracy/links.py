@@ -23,6 +23,7 @@ from probsfa.metrics import align_components
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 FUNCTIONS = {
     "monotone": lambda eta: np.tanh(1.5 * eta),
@@ -49,8 +50,8 @@ def main() -> None:
     )
     seeds = options.seeds
     warnings.simplefilter("ignore")
-    print(f"| function, {seeds} seeds | model | delta | below SFA's in | correlation | above SFA's in |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    heads = "model", "delta", "below SFA's in", "correlation", "above SFA's in"
+    table = Table(f"function, {seeds} seeds", *heads)
     for name in FUNCTIONS if options.only is None else (options.only,):
         rows: dict[str, list[tuple[float, float]]] = {}
         for seed in range(seeds):
@@ -71,12 +72,10 @@ def main() -> None:
             ours = np.array(values)
             delta, right = ours.mean(axis=0)
             below, above = np.sum(ours[:, 0] < theirs[:, 0]), np.sum(ours[:, 1] > theirs[:, 1])
-            first = model_name == "quadratic SFA"
-            print(
-                f"| {name} | {model_name} | {delta:.4f} | {'' if first else f'{below} of {seeds}'} | "
-                f"{right:.3f} | {'' if first else f'{above} of {seeds}'} |",
-                flush=True,
-            )
+            wins = [f"{count} of {seeds}" for count in (below, above)]
+            if model_name == "quadratic SFA":
+                wins = ["", ""]
+            table.add(name, model_name, f"{delta:.4f}", wins[0], f"{right:.3f}", wins[1])
 
 
 if __name__ == "__main__":

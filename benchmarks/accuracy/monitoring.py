@@ -35,7 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.detection import at_equal_alarms, f1, false_alarms, missed, rates, read_skab
 from common.monitors import Judge, best_latents, best_pca, pca
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 
 def main() -> None:
@@ -104,7 +105,7 @@ def on_tennessee_eastman(path: Path, alpha: float = 0.01) -> None:
                 *(f"{100 * np.mean([f[n] for n in easy]):.1f}" for f in equal.values()),
             ]
         )
-        print(table(["", *columns], rows))
+        Table("", *columns, rows=rows)
         print(f"\n\\* with limits at which {100 * alpha:g} % of the 960 normal rows raise an alarm.\n")
 
 
@@ -161,7 +162,7 @@ def on_skab(path: Path, n_train: int = 400) -> None:
         print(f"  {name}: done in {spent:.0f} s of processor time", flush=True)
     print(f"\nSKAB: {len(experiments)} experiments, {sum(len(t) for _, t in experiments):,} rows.\n")
     header = ["", "F1", "FAR, %", "MAR, %", "best F1 (window, alpha)", "F1 at (1, 0.01)", "processor s"]
-    print(table(header, rows))
+    Table(*header, rows=rows)
 
 
 if __name__ == "__main__":

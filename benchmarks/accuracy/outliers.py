@@ -40,13 +40,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 from common.outlier_errors import DECAY, NOISE, errors, fit, latent_error
+from common.tables import Table
 
 
 def on_model_data(seeds: range) -> None:
     """Print the table for data from the model."""
-    print("outliers  noise     signal  of clean  latents  of clean     AUC  decays  seconds   d.f.")
     kinds = {"gaussian": False, "cell": "cell", "row": "row"}
-    table: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     for seed in seeds:
         rng = np.random.default_rng(seed)
         series = make_slow_mixture(2000, 10, decay=DECAY, noise_variance=NOISE, random_state=seed)
@@ -64,22 +64,25 @@ def on_model_data(seeds: range) -> None:
                 decays = np.sqrt(np.mean((model.decay_ - DECAY) ** 2))
                 degrees = getattr(model, "degrees_of_freedom_", np.inf)
                 figures = (*errors(model, X, series), auc, float(decays), seconds, degrees)
-                table.setdefault((name, noise), []).append(figures)
-    for (name, noise), figures in table.items():
+                found.setdefault((name, noise), []).append(figures)
+    heads = "signal", "of clean", "latents", "of clean", "AUC", "decays", "seconds", "d.f."
+    table = Table("outliers", "noise", *heads)
+    for (name, noise), figures in found.items():
         signal, latents, auc, decays, seconds, degrees = np.median(figures, axis=0)
-        before = np.array(table["none", noise])
+        before = np.array(found["none", noise])
         of_clean = np.median(np.array(figures)[:, :2] / before[:, :2], axis=0)
-        print(
-            f"{name:8}  {noise:8} {signal:7.3f} {of_clean[0]:9.3f} {latents:8.3f} {of_clean[1]:9.3f} "
-            f"{auc:7.4f} {decays:7.3f} {seconds:8.2f} {degrees:6.1f}"
-        )
-    gaussian, cell = (np.array(table["none", noise])[:, 0] for noise in ("gaussian", "cell"))
-    print(f"without outliers, signal of robust over gaussian: {np.median(cell / gaussian):.4f}")
+        ratios = [f"{value:.3f}" for value in (signal, of_clean[0], latents, of_clean[1])]
+        cells = f"{auc:.4f}", f"{decays:.3f}", f"{seconds:.2f}", f"{degrees:.1f}"
+        table.add(name, noise, *ratios, *cells)
+    gaussian, cell = (np.array(found["none", noise])[:, 0] for noise in ("gaussian", "cell"))
+    print(f"\nwithout outliers, signal of robust over gaussian: {np.median(cell / gaussian):.4f}")
 
 
 def of_tails(seeds: range) -> None:
     """Print the table of degrees of freedom and scales found again."""
-    print("\ntrue d.f.  found: median (smallest to largest)  scale over true (smallest to largest)  seconds")
+    spread = "median (smallest to largest)"
+    print()
+    table = Table("true d.f.", f"found: {spread}", f"scale over true: {spread}", "seconds")
     for degrees in (3.0, 5.0, 10.0):
         figures = []
         for seed in seeds:
@@ -89,10 +92,9 @@ def of_tails(seeds: range) -> None:
             scale = float(np.mean(model.noise_variance_)) / NOISE
             figures.append((model.degrees_of_freedom_, scale, seconds))
         (nu, scale, seconds), low, high = (f(figures, axis=0) for f in (np.median, np.min, np.max))
-        print(
-            f"{degrees:9.0f}  {nu:6.2f} ({low[0]:.2f} to {high[0]:.2f})  "
-            f"{scale:6.3f} ({low[1]:.3f} to {high[1]:.3f})  {seconds:8.2f}"
-        )
+        of_degrees = f"{nu:.2f} ({low[0]:.2f} to {high[0]:.2f})"
+        of_scale = f"{scale:.3f} ({low[1]:.3f} to {high[1]:.3f})"
+        table.add(f"{degrees:.0f}", of_degrees, of_scale, f"{seconds:.2f}")
 
 
 def with_memory(seeds: range) -> None:
@@ -102,7 +104,7 @@ def with_memory(seeds: range) -> None:
         "robust": {"robust": True, "noise": "diagonal"},
         "both": {"robust": True, "noise": "ar1"},
     }
-    table: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
     for seed in seeds:
         rng = np.random.default_rng(seed)
         truth = ProbabilisticSFA.from_parameters(
@@ -125,11 +127,13 @@ def with_memory(seeds: range) -> None:
                     auc = roc_auc_score(where[~hidden], model.outlier_scores(X)[~hidden])
                 decay = np.mean(getattr(model, "noise_decay_", np.nan))
                 figures = (latent_error(model.transform(X), latents), gaps, auc, decay, seconds)
-                table.setdefault((name, kind), []).append(figures)
-    print("\noutliers  noise    latents    gaps     AUC  noise decay  seconds")
-    for (name, kind), figures in table.items():
+                found.setdefault((name, kind), []).append(figures)
+    print()
+    table = Table("outliers", "noise", "latents", "gaps", "AUC", "noise decay", "seconds")
+    for (name, kind), figures in found.items():
         error, gaps, auc, decay, seconds = np.median(figures, axis=0)
-        print(f"{name:8}  {kind:7} {error:8.3f} {gaps:7.3f} {auc:7.4f} {decay:12.2f} {seconds:8.2f}")
+        cells = f"{error:.3f}", f"{gaps:.3f}", f"{auc:.4f}", f"{decay:.2f}", f"{seconds:.2f}"
+        table.add(name, kind, *cells)
 
 
 def with_artefact_rows() -> None:
@@ -139,22 +143,22 @@ def with_artefact_rows() -> None:
     X = series.data.copy()
     for row in (3000, 7000, 7001, 12_000):
         X[row] += 1000.0 * rng.standard_normal(14)
-    print("\nartefact rows  noise     signal  latents  seconds  decays")
+    print()
+    table = Table("artefact rows", "noise", "signal", "latents", "seconds", "decays")
     for name, data in {"none": series.data, "four": X}.items():
         for robust in (False, "cell"):
             model, seconds = fit(data, 4, robust)
             signal, latents = errors(model, data, series)
-            print(
-                f"{name:13}  {robust or 'gaussian':8} {signal:7.3f} {latents:8.3f} {seconds:8.2f}  "
-                f"{np.round(model.decay_, 3).tolist()}"
-            )
+            figures = f"{signal:.3f}", f"{latents:.3f}", f"{seconds:.2f}"
+            table.add(name, robust or "gaussian", *figures, np.round(model.decay_, 3).tolist())
 
 
 def on_real_data(folder: Path) -> None:
     """Print the table of errors in hidden cells."""
     etth1 = pd.read_csv(folder / "etth1" / "ETTh1.csv").iloc[:4000, 1:].to_numpy()
     sets = {"weather": (load_nyc_weather().data.to_numpy()[:3000], 4), "ETT_h1": (etth1, 3)}
-    print("\ndata     spikes  noise      RMSE    MAE  seconds   d.f.")
+    print()
+    table = Table("data", "spikes", "noise", "RMSE", "MAE", "seconds", "d.f.")
     for name, (data, k) in sets.items():
         rng = np.random.default_rng(0)
         std = np.nanstd(data, axis=0)
@@ -172,10 +176,8 @@ def on_real_data(folder: Path) -> None:
                 error = ((filled - data) / std)[hidden]
                 degrees = getattr(model, "degrees_of_freedom_", np.inf)
                 rmse, mae = np.sqrt(np.mean(error**2)), np.mean(np.abs(error))
-                print(
-                    f"{name:8} {'1 %' if spikes else 'none':6}  {robust or 'gaussian':8} {rmse:6.4f} "
-                    f"{mae:6.4f} {seconds:8.2f} {degrees:6.1f}"
-                )
+                figures = f"{rmse:.4f}", f"{mae:.4f}", f"{seconds:.2f}", f"{degrees:.1f}"
+                table.add(name, "1 %" if spikes else "none", robust or "gaussian", *figures)
 
 
 def main() -> None:

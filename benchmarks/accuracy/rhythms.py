@@ -26,13 +26,17 @@ from probsfa.statespace.parameters import StateSpace
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 WINDOW = 48
 
 
 def recover(seeds: range) -> None:
     """Print the table of recovered periods and decays."""
-    print("seed  period    found   error %  std. err. %    decay   found  above none, nats  seconds")
+    table = Table(
+        "seed",
+        *("period", "found", "error %", "std. err. %", "decay", "found", "above none, nats", "seconds"),
+    )
     errors, below = [], 0
     for seed in seeds:
         rng = np.random.default_rng(seed)
@@ -55,14 +59,11 @@ def recover(seeds: range) -> None:
         expected = np.sqrt((1.0 - 0.999**2) / (2.0 * 3000)) * period / (2.0 * np.pi)
         errors.append(abs(error))
         below += gain < 0.0
-        print(
-            f"{seed:4} {period:7.3f} {model.rhythm_periods_[0]:8.3f} {100 * error:9.3f}"
-            f" {100 * expected:12.3f}"
-            f"   0.9990 {model.rhythm_decay_[0]:7.4f} {gain:17.1f} {seconds:8.1f}",
-            flush=True,
-        )
+        figures = [period, model.rhythm_periods_[0], 100 * error, 100 * expected]
+        decays = "0.9990", f"{model.rhythm_decay_[0]:.4f}"
+        table.add(seed, *(f"{figure:.3f}" for figure in figures), *decays, f"{gain:.1f}", f"{seconds:.1f}")
     within = sum(error < 0.01 for error in errors)
-    print(f"largest error {100 * max(errors):.3f} %, within 1 %: {within} of {len(errors)}")
+    print(f"\nlargest error {100 * max(errors):.3f} %, within 1 %: {within} of {len(errors)}")
     print(f"below the model without a rhythm: {below} of {len(errors)}")
 
 
@@ -100,7 +101,8 @@ def ett(folder: Path, seeds: range) -> None:
         "7 AR(1), memory": {"noise": "ar1"},
         "7 AR(1) + 24 h, 12 h, memory": {"rhythms": day, "noise": "ar1"},
     }
-    print(f"\n{'ETT_h1':30}{'holes':>14}  MAE      seconds to fit  log-likelihood")
+    print()
+    table = Table("ETT_h1", "holes", "MAE", "seconds to fit", "log-likelihood")
     for holes, hide in (("subsequences", hide_subsequences), ("blocks", hide_blocks)):
         for name, extra in asked.items():
             errors, took, values = [], [], []
@@ -120,11 +122,8 @@ def ett(folder: Path, seeds: range) -> None:
                 values.append(model.log_likelihood_)
                 both = zip(filled, windows, hidden, strict=True)
                 errors.append(np.mean(np.abs(np.concatenate([(f - w)[h] for f, w, h in both]))))
-            print(
-                f"{name:30}{holes:>14}  {np.mean(errors):.3f}  {np.mean(took):12.0f}"
-                f"  {np.mean(values):14.0f}",
-                flush=True,
-            )
+            means = f"{np.mean(errors):.3f}", f"{np.mean(took):.0f}", f"{np.mean(values):.0f}"
+            table.add(name, holes, *means)
 
 
 def main() -> None:

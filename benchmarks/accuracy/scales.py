@@ -22,7 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.data import records
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 NAMES = ("Beijing, one station", "air quality", "weather")
 #: Observed cells that a column must have, to be part of a record.
@@ -67,7 +68,8 @@ def main() -> None:
                         for draw in range(arguments.draws)
                     ]
                     rows.append((name, hidden, n_latents, transforms, *written(measured)))
-    print("\n" + table(HEADER, rows))
+    print()
+    Table(*HEADER, rows=rows)
 
 
 def one(values: np.ndarray, hidden: np.ndarray, n_latents: int, transforms: str | None) -> tuple[float, ...]:

@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.data import records
 from common.options import read_options
-from common.side_by_side import setting, table, timed
+from common.side_by_side import setting, timed
+from common.tables import Table
 
 ROWS, COLUMNS = 600, 6
 #: Options of the true structures; a Gaussian model of counts has none.
@@ -140,12 +141,17 @@ def main() -> None:
     print(setting("numpy"))
     if options.seeds:
         heads = ["series", "found", "within 2 BIC", "warned of counts", "fits", "s", "other structures"]
-        print(table(heads, list(structures(options.seeds))))
+        table = Table(*heads)
+        for line in structures(options.seeds):
+            table.add(*line)
     given = records(options.data) if options.records else {}
     for name in options.records:
         if given[name] is None:
             raise FileNotFoundError(f"{options.data} does not hold the record {name!r}")
-        print("\n" + table([name, "values", "blocks", "s"], list(real(given[name]))))
+        print()
+        table = Table(name, "values", "blocks", "s")
+        for line in real(given[name]):
+            table.add(*line)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.data import RECORDS, records
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 LENGTHS = (100, 160, 250, 400, 700)
 WINDOWS = 2
@@ -91,7 +92,8 @@ def main() -> None:
                 )
                 print("  ".join(rows[-1]), flush=True)
     head = ["record", "hidden", "rows", "columns", "first call", "white", "with memory", "chosen"]
-    print("\n" + table(head, rows))
+    print()
+    Table(*head, rows=rows)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from probsfa import ProbabilisticSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 TIMESCALES, N_FEATURES, NOISE = np.array([19.0, 4.0]), 5, 0.3
 
@@ -53,11 +54,12 @@ def main() -> None:
     args = read_options(__doc__, fits=100, rows=300, level=0.9, seed=0)
     runs = [outside(1000 * args.seed + i, args.rows, args.level) for i in range(args.fits)]
     total = []
+    table = Table("", "coverage", "below", "above")
     for name in runs[0]:
         below, above = np.mean([run[name] for run in runs], axis=(0, 2))
         total.append(1.0 - below - above)
-        print(f"{name:<24} {total[-1]:6.1%}   below {below:5.1%}   above {above:5.1%}")
-    print(f"{args.fits} fits of {args.rows} rows: mean of the rows {np.mean(total):.1%}")
+        table.add(name, *(f"{share:.1%}" for share in (total[-1], below, above)))
+    print(f"\n{args.fits} fits of {args.rows} rows: mean of the rows {np.mean(total):.1%}")
 
 
 if __name__ == "__main__":

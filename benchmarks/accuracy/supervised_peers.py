@@ -51,7 +51,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.face_peers import faces
 from common.label_sets import simulated_labels
 from common.options import read_options
-from common.score_table import Table, rmse
+from common.scores import Scores, rmse
+from common.tables import Table
 from common.tuned_peers import Rows, classifiers, regressions
 from common.unlabelled_peers import clusters, landsat, moons
 from common.utterances import vowels
@@ -82,12 +83,12 @@ def main() -> None:
 
 def images(title: str, X: np.ndarray, y: np.ndarray, splits: list[Rows]) -> None:
     """Print the shares of images that are right."""
-    table = Table(f"{title}: share right")
+    scores = Scores(f"{title}: share right")
     for train, test in splits:
         folds = StratifiedKFold(5, shuffle=True, random_state=0)
         for method, model in classifiers(X[train], folds).items():
-            table.add(method, model.fit(X[train], y[train]).score(X[test], y[test]))
-    table.show()
+            scores.add(method, model.fit(X[train], y[train]).score(X[test], y[test]))
+    scores.show()
 
 
 def halves(y: np.ndarray, n_splits: int) -> list[Rows]:
@@ -114,7 +115,7 @@ def few(options: Any) -> None:
     """Few digits of each class."""
     X, y = load_digits(return_X_y=True)
     for n in (8, 9, 10, 12):
-        table = Table(f"digits, {n} of each class, eight draws: share right")
+        scores = Scores(f"digits, {n} of each class, eight draws: share right")
         for seed in range(8):
             rng = np.random.default_rng(seed)
             members = [rng.permutation(np.flatnonzero(y == c)) for c in range(10)]
@@ -124,8 +125,8 @@ def few(options: Any) -> None:
                 ("LDA, shrunk", LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto")),
                 ("LDA", LinearDiscriminantAnalysis()),
             ):
-                table.add(name, model.fit(X[train], y[train]).score(X[test], y[test]))
-        table.show()
+                scores.add(name, model.fit(X[train], y[train]).score(X[test], y[test]))
+        scores.show()
 
 
 def semeion(options: Any) -> None:
@@ -141,23 +142,23 @@ def tecator(options: Any) -> None:
     (X, y), (Z, truth) = (
         (data[f"{part}_X"].astype(float), data[f"{part}_fat"].astype(float)) for part in ("train", "test")
     )
-    table = Table("tecator: root mean square error in percent of fat, the split of the set", smaller=True)
-    regressions(table, (X, y), (Z, truth))
-    table.show()
+    scores = Scores("tecator: root mean square error in percent of fat, the split of the set", smaller=True)
+    regressions(scores, (X, y), (Z, truth))
+    scores.show()
     if not options.folds:
         return
-    table = Table("tecator: the same, five folds of all samples", smaller=True)
+    scores = Scores("tecator: the same, five folds of all samples", smaller=True)
     X, y = np.vstack([X, Z]), np.concatenate([y, truth])
     for train, test in KFold(5, shuffle=True, random_state=1).split(X):
-        regressions(table, (X[train], y[train]), (X[test], y[test]))
-    table.show()
+        regressions(scores, (X[train], y[train]), (X[test], y[test]))
+    scores.show()
 
 
 def labels(options: Any) -> None:
     """Which graph suits labels that are numbers."""
     names = ["default", "sliding_window", "serial"]
-    print(f"\nlabels: root mean square error in standard deviations of the label, draws: {options.splits}")
-    print(f"  {'':22}" + "  ".join(f"{name:14}" for name in names))
+    print(f"\nlabels: root mean square error in standard deviations of the label, draws: {options.splits}\n")
+    table = Table("", *names)
     draws = [simulated_labels(seed) for seed in range(options.splits)]
     for title in draws[0]:
         errors = []
@@ -168,7 +169,7 @@ def labels(options: Any) -> None:
                 model = GraphSFARegressor(graph=graph).fit(X[:150], y[:150])
                 found.append(rmse(model.predict(X[150:]), y[150:]) / y[150:].std())
             errors.append(np.mean(found))
-        print(f"  {title:22}" + "  ".join(f"{error:<14.4f}" for error in errors), flush=True)
+        table.add(title, *(f"{error:.4f}" for error in errors))
 
 
 PARTS: dict[str, Callable[[Any], None]] = {

@@ -27,36 +27,39 @@ import logging
 import sys
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.networks import SETTINGS, cut, train
 from common.options import read_options
-from tsibench import PATTERNS, RECORDS, held_out_values, score
+from common.tables import Table
+from common.window_records import HEADS, PATTERNS, RECORDS, held_out_values, score
 
 
-def row(what: str, name: str, cells: list[float], spread: list[float] | None, after: str = "") -> str:
-    """A line of the table."""
-    told = [
-        f"{'':20}" if np.isnan(c) else f"{c:10.3f}" + (f" +- {s:.3f} " if s is not None else f"{'':10}")
-        for c, s in zip(cells, spread or [None] * len(cells), strict=True)
-    ]
-    return f"{what[:46]:46}{name:>5}{''.join(told)}{after}".rstrip()
+def numbers(values: Iterable[float]) -> list[str]:
+    """Return cells of the table; those of patterns that were not asked for are empty."""
+    return ["" if np.isnan(value) else f"{value:.3f}" for value in values]
 
 
-def print_published(folder: Path, name: str, network: str) -> None:
-    """Print the published rows of a network."""
-    table = pd.read_csv(folder / "tsibench" / "published.csv")
-    table = table[(table.dataset == name) & (table.method == network)].set_index(["pattern", "rate"])
-    table = table.loc[list(PATTERNS)]
-    count = f"{'':16}{int(table.parameters.iloc[0]):>12,}"
-    print(row(f"{network}, published", "MAE", list(table.mae), list(table.mae_sd), count))
-    print(row("", "MSE", list(table.mse), None), flush=True)
+def with_spread(values: Iterable[float], spread: Iterable[float]) -> list[str]:
+    """Return cells of the table with standard deviations."""
+    pairs = zip(numbers(values), spread, strict=True)
+    return [f"{text} +- {deviation:.3f}" if text else "" for text, deviation in pairs]
+
+
+def add_published(table: Table, folder: Path, name: str, network: str) -> None:
+    """Add the published rows of a network."""
+    frame = pd.read_csv(folder / "tsibench" / "published.csv")
+    frame = frame[(frame.dataset == name) & (frame.method == network)].set_index(["pattern", "rate"])
+    frame = frame.loc[list(PATTERNS)]
+    count = f"{int(frame.parameters.iloc[0]):,}"
+    table.add(f"{network}, published", "MAE", *with_spread(frame.mae, frame.mae_sd), "", "", count)
+    table.add("", "MSE", *numbers(frame.mse))
 
 
 def main() -> None:
@@ -83,11 +86,10 @@ def main() -> None:
     asked = [int(digit) for digit in options.patterns]
     scale = np.nanstd(record.values[record.train], axis=0)
     windows = list(cut(record.values[record.test], record.window))
-    heads = [f"{pattern} {rate.rstrip('%')} %" for pattern, rate in PATTERNS]
-    print(f"{options.only:51}{''.join(f'{head:>19} ' for head in heads)} s train s fills  parameters")
+    table = Table(options.only, "", *HEADS, "s train", "s fills", "parameters")
     for network in options.networks.split(","):
         if network in ("SAITS", "BRITS"):
-            print_published(options.data, options.only.removesuffix("Raw"), network)
+            add_published(table, options.data, options.only.removesuffix("Raw"), network)
         errors = np.full((options.seeds, len(PATTERNS), 2), np.nan)
         trained = filled = 0.0
         for seed in range(options.seeds):
@@ -103,11 +105,11 @@ def main() -> None:
                 errors[seed, j] = score(filler, windows, hidden[j], scale)[0][:2]
                 filled += time.process_time() - begin
                 cells = f"{errors[seed, j, 0]:.4f} {errors[seed, j, 1]:.4f}"
-                print(f"{network}, seed {seed}, {heads[j]}: {cells}; {told}", file=sys.stderr, flush=True)
+                print(f"{network}, seed {seed}, {HEADS[j]}: {cells}; {told}", file=sys.stderr, flush=True)
         mean, spread = errors.mean(0), errors.std(0)
-        after = f"{trained:8.0f}{filled:8.0f}{filler.parameters:>12,}"
-        print(row(f"{network}, run here", "MAE", list(mean[:, 0]), list(spread[:, 0]), after))
-        print(row("", "MSE", list(mean[:, 1]), None), flush=True)
+        rest = f"{trained:.0f}", f"{filled:.0f}", f"{filler.parameters:,}"
+        table.add(f"{network}, run here", "MAE", *with_spread(mean[:, 0], spread[:, 0]), *rest)
+        table.add("", "MSE", *numbers(mean[:, 1]))
 
 
 if __name__ == "__main__":

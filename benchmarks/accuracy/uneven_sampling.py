@@ -20,6 +20,7 @@ from probsfa import DiffusionMap, LaplacianEigenmaps
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 STRENGTH = 0.8
 TRUTH = {"circle": np.array([1.0, 1.0, 4.0, 4.0]), "sphere": np.repeat([2.0, 6.0], [3, 5])}
@@ -61,13 +62,13 @@ def main() -> None:
     )
     sizes, draws = ((500,), 2) if options.quick else ((500, 1000, 2000), 5)
     warnings.simplefilter("ignore")  # of pieces, where sparse ends of the eigenmap's graph fall off
-    print("points  shape    eigenmap          alpha=1           uniform      (mean, largest)")
+    print("errors: mean and largest\n")
+    table = Table("shape", "points", "eigenmap", "alpha=1", "uniform")
     for n in sizes:
         for shape in TRUTH:
             found = 100 * np.array([errors(shape, n, seed) for seed in range(draws)])
             mean, most = found.mean(axis=0), found.max(axis=0)
-            cells = "   ".join(f"{a:5.1f} % {b:5.1f} %" for a, b in zip(mean, most, strict=True))
-            print(f"{n:6d}  {shape}  {cells}", flush=True)
+            table.add(shape, n, *(f"{a:.1f} %, {b:.1f} %" for a, b in zip(mean, most, strict=True)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import numpy as np
 from common.panels import Panel
+from common.tables import Table
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
@@ -32,9 +33,9 @@ def figures_5_to_9() -> tuple[bool, list[Panel]]:
     eigenvalues = np.linalg.eigvalsh(np.cov(X.T, bias=True))[::-1]
     risk = np.append(np.cumsum(eigenvalues[::-1])[::-1], 0.0)
     print("figures 6 to 9: 1,797 digits of 64 pixels")
-    print("  components                     " + " ".join(f"{m:7d}" for m in counts))
-    print("  R(m) / R(0) by eigenvalues     " + " ".join(f"{risk[m] / risk[0]:7.4f}" for m in counts))
-    print("  R(m) / R(0) of reconstructions " + " ".join(f"{v / risk[0]:7.4f}" for v in measured))
+    table = Table("components", *map(str, counts))
+    table.add("R(m) / R(0) by eigenvalues", *(f"{risk[m] / risk[0]:.4f}" for m in counts))
+    table.add("R(m) / R(0) of reconstructions", *(f"{v / risk[0]:.4f}" for v in measured))
     print(f"  components that leave 10 %: {model.n_components_}")
     exact = np.allclose(measured, [risk[m] for m in counts], rtol=1e-9)
     parts = [model.mean_, *model.components_[:5]]

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from common.faces import SIDE, load_faces, people_apart
-from common.score_table import Table, rmse
+from common.scores import Scores, rmse
 from common.tuned_peers import PENALTIES
 from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeCV
@@ -26,11 +26,11 @@ def faces(options: Any) -> None:
     pictures = load_faces(options.data)
     for clutter, words in ((1.0, "cluttered backgrounds"), (0.0, "plain backgrounds")):
         ending = f"in pixels, people never seen, {options.trials} draws"
-        table = Table(f"faces, {words}: root mean square error {ending}", smaller=True)
-        typical = Table(f"faces, {words}: median of the absolute errors {ending}", smaller=True)
+        scores = Scores(f"faces, {words}: root mean square error {ending}", smaller=True)
+        typical = Scores(f"faces, {words}: median of the absolute errors {ending}", smaller=True)
 
         def add(name: str, predicted: np.ndarray, truth: np.ndarray) -> None:
-            table.add(name, rmse(predicted, truth))  # noqa: B023 - used inside this round only
+            scores.add(name, rmse(predicted, truth))  # noqa: B023 - used inside this round only
             typical.add(name, float(np.median(np.abs(predicted - truth))))  # noqa: B023
 
         for trial in range(options.trials):
@@ -68,5 +68,5 @@ def faces(options: Any) -> None:
                 search = GridSearchCV(model, grid, cv=folds, scoring="neg_mean_squared_error").fit(inside, x)
                 add(name, search.predict(outside), test.x)
             add("mean of the labels", np.full(len(test.x), x.mean()), test.x)
-        table.show()
+        scores.show()
         typical.show()

@@ -1,7 +1,7 @@
 """Kernel SFA of windows of words: moments, and slowness by regularization."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from common.speech import Speech
@@ -77,8 +77,3 @@ def linear_slowness(speech: Speech, counts: Iterable[int]) -> dict[int, tuple[fl
     y = np.concatenate(SFA(max(counts)).fit(speech.train).transform(speech.test))
     deltas = delta_value(y, lengths=[len(x) for x in speech.test])
     return {n: (float(np.mean(deltas[:n])), float(np.sqrt(y[:, :n].var(axis=0).mean()))) for n in counts}
-
-
-def table_row(*cells: Any) -> str:
-    """Return a row of a table in Markdown."""
-    return "| " + " | ".join(str(cell) for cell in cells) + " |"

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
-from tsibench import PATTERNS, Filler, Record, hide
+from common.window_records import PATTERNS, Filler, Record, hide
 
 ETT = {"n_steps": 48, "n_features": 7}
 ITALY = {"n_steps": 12, "n_features": 13}

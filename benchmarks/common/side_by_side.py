@@ -1,4 +1,4 @@
-"""What programs in this folder share: timings in alternation, machine and versions, Markdown tables.
+"""What programs in this folder share: timings in alternation, machine and versions.
 
 The contestants of a comparison take turns in one process, so that whatever else the machine does meets all of
 them alike. Each runs once before it counts, which pays for compilation and cold caches.
@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,21 +109,6 @@ def setting(*packages: str) -> str:
         *versions,
     ]
     return "; ".join(part for part in parts if part) + "."
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Lay out a Markdown table: the first column to the left, the others to the right."""
-    cells = [list(header), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[j]) for row in cells) for j in range(len(header))]
-    lines = []
-    for row in cells:
-        aligned = [
-            text.rjust(width) if j else text.ljust(width)
-            for j, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("| " + " | ".join(aligned) + " |")
-    rule = ["-" * width if j == 0 else "-" * (width - 1) + ":" for j, width in enumerate(widths)]
-    return "\n".join([lines[0], "| " + " | ".join(rule) + " |", *lines[1:]])
 
 
 def product_rate(n: int = 768, repeats: int = 30) -> float:

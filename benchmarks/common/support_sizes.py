@@ -5,8 +5,9 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from common.kernel_evaluation import evaluate, linear_slowness, prepare, table_row
+from common.kernel_evaluation import evaluate, linear_slowness, prepare
 from common.speech import Speech
+from common.tables import Table
 
 from probsfa.sfa.kernel.problem import (
     KernelColumns,
@@ -42,10 +43,9 @@ def figure_2a(
     )
     for count in sorted({few, n_outputs}):
         rows = []
-        print(f"\n{count} outputs; linear SFA {linear[count][0]:.4f}")
+        print(f"\n{count} outputs; linear SFA {linear[count][0]:.4f}\n")
         names = ("matching pursuit MAH", "online MAH (its size)", "matching pursuit KPCA")
-        print(table_row("support vectors", *names, f"random, mean (sd of {trials})"))
-        print(table_row(*["---"] * 5))
+        table = Table("support vectors", *names, f"random, mean (sd of {trials})")
         for m in (m for m in sizes if m > count):
             error = kernel.diagonal() - residual_fit(kernel, pursuit[:m])
             online = online_mah(kernel, max(float(error.max()), 1e-12))
@@ -57,7 +57,7 @@ def figure_2a(
             rows.append((*row, slowness(online, count), float(np.mean(blind)), float(np.std(blind, ddof=1))))
             _, mah, by_kpca, size, by_online, mean, deviation = rows[-1]
             cells = (m, f"{mah:.3f}", f"{by_online:.3f} ({size})", f"{by_kpca:.3f}")
-            print(table_row(*cells, f"{mean:.3f} ({deviation:.3f})"), flush=True)
+            table.add(*cells, f"{mean:.3f} ({deviation:.3f})")
         if count == few:
             picture_2a(np.array(rows), sigma, linear[few][0], few, path)
 

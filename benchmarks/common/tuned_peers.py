@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from common.score_table import Table, rmse
+from common.scores import Scores, rmse
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
@@ -64,7 +64,7 @@ def classifiers(X: np.ndarray, folds: Any) -> dict[str, Any]:
     return {**ours, **{name: GridSearchCV(*grid, cv=folds) for name, grid in grids.items()}}
 
 
-def regressions(table: Table, train: Rows, test: Rows) -> None:
+def regressions(scores: Scores, train: Rows, test: Rows) -> None:
     """Add the errors of all methods on one split, each tuned on the training rows."""
     folds = KFold(5, shuffle=True, random_state=0)
     counts = [6, 8, 10, 12]
@@ -109,4 +109,4 @@ def regressions(table: Table, train: Rows, test: Rows) -> None:
     for name, grid in grids.items():
         search = GridSearchCV(*grid, cv=folds, scoring="neg_mean_squared_error").fit(*train)
         predicted = search.predict(test[0]).ravel()
-        table.add(name, rmse(predicted, test[1]), (predicted - test[1]) ** 2)
+        scores.add(name, rmse(predicted, test[1]), (predicted - test[1]) ** 2)

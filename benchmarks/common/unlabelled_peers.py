@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import scipy.stats
 from common.landsat import change_score, read_bands, read_mask
-from common.score_table import Table
+from common.scores import Scores
+from common.tables import Table
 from common.tuned_peers import Rows
 from sklearn.cluster import SpectralClustering as PeerClustering
 from sklearn.covariance import EmpiricalCovariance, MinCovDet
@@ -33,10 +34,10 @@ def landsat(options: Any) -> None:
     before, after = (read_bands(folder / name) for name in ("2000TM", "2003TM"))
     changed, unchanged = (read_mask(folder / name) for name in ("change.bmp", "unchanged.bmp"))
     marked = changed | unchanged
-    table = Table("landsat: area under the ROC curve of changed pixels")
+    scores = Scores("landsat: area under the ROC curve of changed pixels")
 
     def add(name: str, score: np.ndarray) -> None:
-        table.add(name, roc_auc_score(changed[marked], score[marked]))
+        scores.add(name, roc_auc_score(changed[marked], score[marked]))
 
     weights = np.ones(len(before))
     for step in range(21):
@@ -56,12 +57,12 @@ def landsat(options: Any) -> None:
         MinCovDet(random_state=0).fit(difference[some]).mahalanobis(difference),
     )
     add("isolation forest", -IsolationForest(random_state=0).fit(difference).score_samples(difference))
-    table.show()
+    scores.show()
 
 
 def moons(options: Any) -> None:
     """Two half-moons without labels."""
-    table = Table("half-moons: adjusted Rand index, mean of ten draws")
+    scores = Scores("half-moons: adjusted Rand index, mean of ten draws")
     for seed in range(10):
         X, y = make_moons(1000, noise=0.1, random_state=seed)
         for gamma in (10.0, 30.0):
@@ -69,9 +70,9 @@ def moons(options: Any) -> None:
                 ("probsfa", SpectralClustering(2, affinity="rbf", gamma=gamma, random_state=0)),
                 ("scikit-learn", PeerClustering(2, gamma=gamma, random_state=0)),
             ):
-                table.add(f"{side}, gamma {gamma:g}", adjusted_rand_score(y, model.fit_predict(X)))
+                scores.add(f"{side}, gamma {gamma:g}", adjusted_rand_score(y, model.fit_predict(X)))
         by_neighbors = SpectralClustering(2, affinity="rbf", gamma="neighbors", random_state=0)
-        table.add('probsfa, gamma="neighbors"', adjusted_rand_score(y, by_neighbors.fit_predict(X)))
+        scores.add('probsfa, gamma="neighbors"', adjusted_rand_score(y, by_neighbors.fit_predict(X)))
         for n in (10, 15):
             for side, model in (
                 ("probsfa", SpectralClustering(2, n_neighbors=n, random_state=0)),
@@ -80,8 +81,8 @@ def moons(options: Any) -> None:
                     PeerClustering(2, affinity="nearest_neighbors", n_neighbors=n, random_state=0),
                 ),
             ):
-                table.add(f"{side}, {n} neighbours", adjusted_rand_score(y, model.fit_predict(X)))
-    table.show()
+                scores.add(f"{side}, {n} neighbours", adjusted_rand_score(y, model.fit_predict(X)))
+    scores.show()
 
 
 def clusters(options: Any) -> None:
@@ -101,8 +102,8 @@ def clusters(options: Any) -> None:
         'rbf, gamma="neighbors"': {"affinity": "rbf", "gamma": "neighbors"},
         'rbf, gamma="self_tuning"': {"affinity": "rbf", "gamma": "self_tuning"},
     }
-    print("\nclusters: adjusted Rand index, mean of five draws of simulated sets")
-    print(f"  {'':26}" + "  ".join(affinities))
+    print("\nclusters: adjusted Rand index, mean of five draws of simulated sets\n")
+    table = Table("", *affinities)
     for name, draws in sets.items():
         means = [
             np.mean(
@@ -115,5 +116,4 @@ def clusters(options: Any) -> None:
             )
             for settings in affinities.values()
         ]
-        columns = zip(affinities, means, strict=True)
-        print(f"  {name:26}" + "  ".join(f"{mean:<{len(title)}.3f}" for title, mean in columns), flush=True)
+        table.add(name, *(f"{mean:.3f}" for mean in means))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from common.score_table import Table
+from common.scores import Scores
 from sklearn.base import clone
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.model_selection import StratifiedKFold
@@ -75,14 +75,14 @@ def vowels(options: Any) -> None:
         "SVC": [make_pipeline(scaled, SVC(C=C, gamma=g / 12)) for C in (1, 10) for g in (0.3, 1.0)],
     }
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(np.zeros(len(y)), y))
-    table = Table("vowels: share of the 370 utterances that is right")
+    scores = Scores("vowels: share of the 370 utterances that is right")
     for name, candidates in methods.items():
-        scores = [
+        shares = [
             tuple(np.mean([spoken(m, pick(X, a), y[a], pick(X, b), y[b]) for a, b in folds], axis=0))
             for m in candidates
         ]
-        print(f"  {name}: {scores}", file=sys.stderr)
-        best = max(range(len(scores)), key=lambda i: scores[i])  # frames decide where utterances are equal
+        print(f"  {name}: {shares}", file=sys.stderr)
+        best = max(range(len(shares)), key=lambda i: shares[i])  # frames decide where utterances are equal
         right = spoken_utterances(list(candidates)[best], X, y, Z, truth)[0]
-        table.add(name, right.mean(), ~right)
-    table.show()
+        scores.add(name, right.mean(), ~right)
+    scores.show()

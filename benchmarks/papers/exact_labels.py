@@ -36,6 +36,7 @@ from probsfa.expansions import Polynomial
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 DRAWS = 10
 
@@ -51,9 +52,11 @@ def main() -> None:
 
 def show(title: str, rows: dict[str, list[float]]) -> None:
     """Print means and standard errors over the draws."""
-    print(f"\n{title}")
+    print(f"\n{title}\n")
+    table = Table("", "mean and standard error")
     for name, values in rows.items():
-        print(f"  {name:44} {np.mean(values):.3f} +- {np.std(values, ddof=1) / np.sqrt(len(values)):.3f}")
+        error = np.std(values, ddof=1) / np.sqrt(len(values))
+        table.add(name, f"{np.mean(values):.3f} +- {error:.3f}")
 
 
 def rescaled(feature: np.ndarray, train_feature: np.ndarray, y: np.ndarray) -> np.ndarray:

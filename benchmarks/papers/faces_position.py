@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.faces import SIDE, Images, load_faces, people_apart, rmse
 from common.options import read_options
 from common.readouts import N_CLASSES, linear, nearest_centroid, soft_gaussian, support_vectors
+from common.tables import Table
 
 GRAPHS: dict[str, Callable[[np.ndarray], Any] | None] = {
     "reordering (SFA)": reordering,
@@ -121,30 +122,29 @@ def main() -> int:
           f"{options.trials} trials; {time.perf_counter() - started:.0f} s")  # fmt: skip
     print(f"RMSE of the horizontal position in pixels (features used); chance {np.mean(chance):.2f}; "
           f"background clutter x {options.clutter:g}")  # fmt: skip
-    print(f"{'':18s}" + "".join(f"{step:>16s}" for step in STEPS))
+    table = Table("", *STEPS)
     for name in GRAPHS:
-        cells = (f"{mean[name, step]:9.2f} ({settings[name, step][1]:3d})" for step in STEPS)
-        print(f"{name:18s}" + "".join(f"{cell:>16s}" for cell in cells))
-    print("SVM: " + "; ".join(f"{name}: {settings[name, 'SVM'][0]}" for name in GRAPHS))
+        table.add(name, *(f"{mean[name, step]:.2f} ({settings[name, step][1]})" for step in STEPS))
+    print("\nSVM: " + "; ".join(f"{name}: {settings[name, 'SVM'][0]}" for name in GRAPHS))
     return judge(errors_of)
 
 
 def judge(errors_of: dict[tuple[str, str], list[float]]) -> int:
     """Say how much graph-based training gains in the same trial, by step; return 1 where it does not."""
     holds = True
-    print("smaller RMSE in the same trial, mean over trials (standard error):")
+    print("smaller RMSE in the same trial, mean over trials (standard error):\n")
+    graphs = [name for name in GRAPHS if "GSFA" in name]
+    table = Table("", *graphs, "than HPCA", "reordering than HPCA")
     for step in STEPS:
         errors = {name: np.array(errors_of[name, step]) for name in GRAPHS}
         plain, pca = errors["reordering (SFA)"], errors["HPCA"]
-        gains = {name: 1 - errors[name] / plain for name in GRAPHS if "GSFA" in name}
-        cells = "  ".join(
-            f"{name[:6].strip()} {gain.mean():4.0%} ({_error(gain):.0%})" for name, gain in gains.items()
-        )
+        gains = {name: 1 - errors[name] / plain for name in graphs}
+        cells = [f"{gain.mean():.0%} ({_error(gain):.0%})" for gain in gains.values()]
         over = np.concatenate([1 - errors[name] / pca for name in gains])
-        print(f"{step:8s} than reordering: {cells}; than HPCA: {over.min():.0%} to {over.max():.0%}, "
-              f"reordering {(1 - plain / pca).mean():.0%}")  # fmt: skip
+        span = f"{over.min():.0%} to {over.max():.0%}"
+        table.add(step, *cells, span, f"{(1 - plain / pca).mean():.0%}")
         holds &= min(gain.mean() for gain in gains.values()) > 0 and over.min() > 0
-    print(f"every training graph beats reordering and HPCA with every supervised step: {holds}")
+    print(f"\nevery training graph beats reordering and HPCA with every supervised step: {holds}")
     return 0 if holds else 1
 
 

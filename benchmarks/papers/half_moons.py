@@ -28,6 +28,7 @@ from probsfa.sfa.spectral.eigenmaps import LaplacianEigenmaps
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 SIGMA, N_LEVELS, N_OUTPUTS = 0.05, 4, 4
 
@@ -126,21 +127,22 @@ def main() -> int:
 
     print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
     print(f"{options.samples} points, sigma {SIGMA}; variance of the first output within the half-moons over "
-          "its total,\non unseen points, and adjusted Rand index of two means on it")  # fmt: skip
-    print("seed        level 1      2      3      4    Rand |   s | no clipping:      4   largest | "
-          "eigenmap   Rand |   s")  # fmt: skip
+          "its total,\non unseen points, and adjusted Rand index of two means on it\n")  # fmt: skip
+    heads = *(f"level {level}" for level in range(1, 5)), "Rand", "s", "4, no clipping", "largest"
+    table = Table("seed", *heads, "eigenmap", "Rand", "s")
     holds = True
     for seed in seeds:
         trial = run(seed, options.samples)
-        levels = " ".join(f"{value:6.4f}" for value in trial.clipped)
-        print(f"{seed:4d}         {levels}  {trial.rand:.4f} | {trial.seconds:3.1f} |        "
-              f"{trial.free[-1]:12.4f} {trial.largest:9.3g} |   {trial.eigenmap_within:.4f} "
-              f"{trial.eigenmap_rand:.4f} | {trial.eigenmap_seconds:3.1f}")  # fmt: skip
+        clipped = [f"{value:.4f}" for value in (*trial.clipped, trial.rand)]
+        eigenmap = [f"{value:.4f}" for value in (trial.eigenmap_within, trial.eigenmap_rand)]
+        free = f"{trial.free[-1]:.4f}", f"{trial.largest:.3g}"
+        seconds = f"{trial.seconds:.1f}", f"{trial.eigenmap_seconds:.1f}"
+        table.add(seed, *clipped, seconds[0], *free, *eigenmap, seconds[1])
         falls = all(b < a for a, b in zip(trial.clipped, trial.clipped[1:], strict=False))
         holds &= falls and trial.clipped[-1] < 0.10 and trial.rand >= 0.95
         if options.picture and seed == 0:
             draw(trial, seed, options.samples, options.picture)
-    print("falls with every level, ends below 0.10, Rand index at least 0.95 for every seed:", holds)
+    print("\nfalls with every level, ends below 0.10, Rand index at least 0.95 for every seed:", holds)
     return 0 if holds else 1
 
 

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.faces import SIDE, load_faces, people_apart, rmse
 from common.options import read_options
+from common.tables import Table
 
 NETWORKS = {"slow features": "sfa", "information-preserving": "igsfa", "principal components": "pca"}
 
@@ -56,13 +57,12 @@ def main() -> None:
                         1 - left / np.var(test.pixels, axis=0).mean(),
                     )
                 )
-        print(f"\n{words} backgrounds, mean and standard error over {options.trials} draws of people")
-        print(f"{'':24}{'delta of the first':>22}{'error, pixels':>20}{'share of pixels kept':>24}")
+        print(f"\n{words} backgrounds, mean and standard error over {options.trials} draws of people\n")
+        table = Table("", "delta of the first", "error, pixels", "share of pixels kept")
         for name, rows in measured.items():
             figures = np.array(rows)
             mean, error = figures.mean(0), figures.std(0, ddof=1) / np.sqrt(len(rows))
-            cells = [f"{m:.3f} +- {e:.3f}" for m, e in zip(mean, error, strict=True)]
-            print(f"{name:24}{cells[0]:>22}{cells[1]:>20}{cells[2]:>24}")
+            table.add(name, *(f"{m:.3f} +- {e:.3f}" for m, e in zip(mean, error, strict=True)))
 
 
 def delta_of_first(Y: np.ndarray, x: np.ndarray) -> float:

@@ -43,10 +43,11 @@ from probsfa.sfa.kernel.support import mp_mah
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
-from common.kernel_evaluation import LAMBDAS, RULES, Trained, evaluate, linear_slowness, prepare, table_row
+from common.kernel_evaluation import LAMBDAS, RULES, Trained, evaluate, linear_slowness, prepare
 from common.options import read_options
 from common.speech import WINDOW, Speech, load
 from common.support_sizes import chosen, figure_2a
+from common.tables import Table
 
 
 def figure_1(
@@ -64,18 +65,15 @@ def figure_1(
         print(f"{path.stem}: sigma {sigma:g} took {time.perf_counter() - started:.0f} s", flush=True)
     for column, (rule, grid) in enumerate(zip(RULES, zip(*grids, strict=True), strict=True)):
         print(f"\n{path.stem}, rank rule: {rule}; n={n}, m={len(support)}, up to {n_outputs} outputs")
-        print("test slowness; largest |variance - 1| of a training output; deviation of the test outputs")
+        print("test slowness; largest |variance - 1| of a training output; deviation of the test outputs\n")
         names = [f"lambda {value:g}" for value in LAMBDAS]
-        print(table_row("sigma", *names, "outputs", "in training at 0"))
-        print(table_row(*["---"] * (len(LAMBDAS) + 3)))
+        table = Table("sigma", *names, "outputs", "in training at 0")
         for sigma, row in zip(sigmas, grid, strict=True):
             cells = [
                 f"{r.test_slowness:.3f}; {np.abs(r.variances - 1).max():.0e}; {r.test_deviation:.2f}"
                 for r in row
             ]
-            print(
-                table_row(f"{sigma:g}", *cells, row[0].n_outputs, f"{row[0].train_slowness:.4f}"), flush=True
-            )
+            table.add(f"{sigma:g}", *cells, row[0].n_outputs, f"{row[0].train_slowness:.4f}")
         for j, value in enumerate(LAMBDAS):
             color = plt.get_cmap("viridis")(j / len(LAMBDAS))
             label = f"$\\lambda$ = {value:g}"

@@ -22,6 +22,7 @@ from probsfa.sfa import SFA, HierarchicalSFA, Layer
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 N_SAMPLES, N_DIMENSIONS, N_OUTPUTS = 25, 24, 3
 LAYERS = [Layer(3, field=6), Layer(3, field=2), Layer(3, field=2)]
@@ -58,16 +59,17 @@ def main() -> int:
 
     print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
     print(f"{trials} trials of {N_SAMPLES} samples, {N_DIMENSIONS} dimensions to {N_OUTPUTS}; standard "
-          f"deviation of the outputs\n(test: {options.test_samples} new samples)")  # fmt: skip
-    print(f"{'':12s} training   test: median   10 %   90 %   slowest delta in training (white noise: 2)")
+          f"deviation of the outputs\n(test: {options.test_samples} new samples)\n")  # fmt: skip
+    slowest = "slowest delta in training (white noise: 2)"
+    table = Table("", "training", "test: median", "10 %", "90 %", slowest)
     medians = {}
     for name, results in spreads.items():
         train_size, test_size, delta = np.array(results).T
         low, medians[name], high = np.quantile(test_size, [0.1, 0.5, 0.9])
-        print(f"{name:12s} {train_size.mean():8.3f}   {medians[name]:12.2f} {low:6.2f} {high:6.2f}   "
-              f"{np.median(delta):.4f}")  # fmt: skip
+        quantiles = [f"{value:.2f}" for value in (medians[name], low, high)]
+        table.add(name, f"{train_size.mean():.3f}", *quantiles, f"{np.median(delta):.4f}")
     ratio = medians["direct"] / medians["hierarchy"]
-    print(f"direct over hierarchy: {ratio:.1f}; several times (at least 3): {ratio >= 3}")
+    print(f"\ndirect over hierarchy: {ratio:.1f}; several times (at least 3): {ratio >= 3}")
     return 0 if ratio >= 3 else 1
 
 

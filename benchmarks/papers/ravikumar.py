@@ -36,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 from common.digit_components import figures_5_to_9, residual
 from common.options import read_options
 from common.panels import Panel, draw
+from common.tables import Table
 from common.two_circles import figure_1
 
 REGULARIZATIONS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -47,7 +48,6 @@ def figure_2(quick: bool) -> tuple[bool, list[Panel]]:
     X, y = load_digits(return_X_y=True)
     X, y = X[np.isin(y, (1, 2, 3))], y[np.isin(y, (1, 2, 3))]
     print("figure 2: digits 1, 2 and 3, Gaussian weights; three means on the second and third eigenvector")
-    print("  h                     " + " ".join(f"{h:6.0f}" for h in BANDWIDTHS))
     scores, coordinates = [], []
     for h in BANDWIDTHS:
         embedding = LaplacianEigenmaps(2, affinity="rbf", gamma=1 / (2 * h**2)).fit_transform(X)
@@ -55,7 +55,8 @@ def figure_2(quick: bool) -> tuple[bool, list[Panel]]:
         labels = KMeans(3, n_init=3 if quick else 10, random_state=0).fit_predict(scaled)
         scores.append(adjusted_rand_score(y, labels))
         coordinates.append(scaled)
-    print("  adjusted Rand index   " + " ".join(f"{score:6.3f}" for score in scores))
+    table = Table("h", *(f"{h:.0f}" for h in BANDWIDTHS))
+    table.add("adjusted Rand index", *(f"{score:.3f}" for score in scores))
     best, worst = int(np.argmax(scores)), int(np.argmin(scores))
     panels = [
         Panel(
@@ -119,18 +120,19 @@ def figure_10(quick: bool) -> tuple[bool, list[Panel]]:
     errors = [-curve.score(X) for curve in curves]
     lengths = [curve.length_ for curve in curves]
     print("figure 10: principal curves through half a circle (length 3.14) in noise")
-    print("  regularisation          " + " ".join(f"{weight:9.4g}" for weight in REGULARIZATIONS))
-    print("  mean squared distance   " + " ".join(f"{error:9.4f}" for error in errors))
-    print("  length of the curve     " + " ".join(f"{length:9.3f}" for length in lengths))
+    table = Table("regularisation", *(f"{weight:g}" for weight in REGULARIZATIONS))
+    table.add("mean squared distance", *(f"{error:.4f}" for error in errors))
+    table.add("length of the curve", *(f"{length:.3f}" for length in lengths))
     linear = LinearAutoencoder(1, random_state=0).fit(X)
     network = Autoencoder(
         1, hidden=8, penalty=1e-3, max_iter=20_000, n_init=1 if quick else 5, random_state=0
     ).fit(X)
     of_component, of_linear, of_network = residual(PCA(1).fit(X), X), -linear.score(X), -network.score(X)
     rows = {"principal component": of_component, "linear autoencoder": of_linear, "autoencoder": of_network}
-    print("section 3.2: mean squared distance of reconstructions by one coordinate")
+    print("section 3.2: reconstructions by one coordinate")
+    table = Table("", "mean squared distance")
     for name, error in rows.items():
-        print(f"  {name:<22}  {error:9.4f}")
+        table.add(name, f"{error:.4f}")
 
     def draw(ax: Any) -> None:
         ax.plot(*X.T, ".", ms=2, color="0.7")

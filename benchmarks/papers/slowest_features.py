@@ -23,6 +23,7 @@ from probsfa import SFA, graphs, metrics
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 N_SLOW, N_FAST = 4, 6
 
@@ -53,9 +54,11 @@ def main() -> int:
     correlation = np.abs([np.corrcoef(y[:, j], slow[:, j])[0, 1] for j in range(N_SLOW)])
     ratio = model.delta_values_ / bound
     print(f"T = {n}, ten inputs, four slowest outputs")
-    print("correlation with the slowest courses possible ", " ".join(f"{c:.4f}" for c in correlation))
-    print("delta value over the least possible           ", " ".join(f"{r:.4f}" for r in ratio))
-    print("free responses of the temporal graph, the same", " ".join(f"{r:.6f}" for r in free / bound))
+    outputs = [f"output {j + 1}" for j in range(N_SLOW)]
+    table = Table("", *outputs)
+    table.add("correlation with the slowest courses possible", *(f"{c:.4f}" for c in correlation))
+    table.add("delta value over the least possible", *(f"{r:.4f}" for r in ratio))
+    table.add("free responses of the temporal graph, the same", *(f"{r:.6f}" for r in free / bound))
 
     few = 40
     with warnings.catch_warnings():
@@ -64,9 +67,10 @@ def main() -> int:
     least = few / (few - 1) * (2 - 2 * np.cos(np.pi * np.arange(1, N_SLOW + 1) / few))
     new = metrics.delta_value(noise.transform(rng.standard_normal((5000, few - 1))))
     over = noise.delta_values_ / least
-    print(f"noise, {few} rows of {few - 1} columns:")
-    print("delta value over the least possible           ", " ".join(f"{r:.4f}" for r in over))
-    print("delta value on new rows (noise: 2)            ", " ".join(f"{d:.2f}" for d in new))
+    print()
+    table = Table(f"noise, {few} rows of {few - 1} columns", *outputs)
+    table.add("delta value over the least possible", *(f"{r:.4f}" for r in over))
+    table.add("delta value on new rows (noise: 2)", *(f"{d:.2f}" for d in new))
 
     holds = bool(
         np.all(correlation > 0.999)

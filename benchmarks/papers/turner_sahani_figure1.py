@@ -33,6 +33,7 @@ from probsfa.metrics import align_components
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 from common.weights import angle, moments, principal_weights, slow_weights
 
 DECAY, LOADINGS = (0.95, 0.1), np.array([[1.0, 1.5], [-0.4, 1.0]])
@@ -60,12 +61,12 @@ def geometry(X: np.ndarray, latents: np.ndarray) -> bool:
         "eq. 3: W A = Omega^2 W B": W @ A - delta[:, None] * (W @ B),
         "eq. 2, panel E: rows of W orthonormal in B": W @ B @ W.T - np.eye(2),
         "eq. 4: R = W B^1/2 is orthogonal, for the symmetric root": R @ R.T - np.eye(2),
-        "    R (B^-1/2 A B^-1/2) = Omega^2 R": R @ root @ A @ root - delta[:, None] * R,
+        "eq. 4: R (B^-1/2 A B^-1/2) = Omega^2 R": R @ root @ A @ root - delta[:, None] * R,
         "panel C to D: a rotation too for sphered principal components": Q @ Q.T - np.eye(2),
     }
-    print("largest error of the identities of sections 2 and 3")
+    table = Table("identities of sections 2 and 3", "largest error")
     for name, error in errors.items():
-        print(f"  {name:<64} {np.max(np.abs(error)):8.1e}")
+        table.add(name, f"{np.max(np.abs(error)):.1e}")
     print("R = I, 'rows are parallel to the eigenvectors of B': largest angle in degrees")
     print(f"  root D^-1/2 U' {max(map(angle, P, axes.T[::-1])):6.2f}")
     print(f"  symmetric root {max(angle(row, axes.T[np.argmax(np.abs(axes.T @ row))]) for row in root):6.2f}")
@@ -85,7 +86,7 @@ def geometry(X: np.ndarray, latents: np.ndarray) -> bool:
 def frequencies(X: np.ndarray) -> bool:
     """Print eq. 5 for features of noise and for sinusoids; true where the exact form holds."""
     print("eq. 5, footnote 2: eigenvalue and mean squared frequency of its feature")
-    print(f"  {'':<30} {'eigenvalue':>12} {'w^2':>10} {'4 sin(w/2)^2':>19} {'with the last difference':>29}")
+    table = Table("", "eigenvalue", "w^2", "4 sin(w/2)^2", "with the last difference")
     n = len(X)
     t = np.arange(n)
     tones = [
@@ -97,7 +98,7 @@ def frequencies(X: np.ndarray) -> bool:
         eigenvalue = probsfa.SFA().fit(y[:, None]).delta_values_[0]
         continuous, discrete = mean_squared_frequencies(y)
         closed = eigenvalue * (n - 1) / n + (y[0] - y[-1]) ** 2 / n / np.mean(y**2)
-        print(f"  {name:<30} {eigenvalue:12.6f} {continuous:10.6f} {discrete:19.6f} {closed:29.6f}")
+        table.add(name, *(f"{value:.6f}" for value in (eigenvalue, continuous, discrete, closed)))
         holds &= abs(closed - discrete) < EXACT
     return holds
 

@@ -33,6 +33,7 @@ from probsfa.datasets import make_slow_mixture
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 DECAY, NORMS = (0.999, 0.99, 0.5), np.array([1.0, 8.0, 8.0])
 LOW, HIGH = 1e-4, 0.25
@@ -139,15 +140,14 @@ def main() -> None:
         n_steps=50_000,
         picture={"metavar": "PATH", "help": "write the picture"},
     )
-    table = []
-    print("seed   low noise  high noise  high noise, missing")
+    found = []
+    table = Table("seed", "low noise", "high noise", "high noise, missing")
     for seed in range(2 if args.quick else args.seeds):
-        table.append(statistics(seed, args.n_steps))
-        print(f"{seed:>4}   {table[-1][0]:>9.3f}  {table[-1][1]:>10.3f}  {table[-1][2]:>19.3f}", flush=True)
+        found.append(statistics(seed, args.n_steps))
+        table.add(seed, *(f"{value:.3f}" for value in found[-1]))
     for name, summary in (("mean", np.mean), ("min", np.min), ("max", np.max)):
-        low, high, gap = summary(table, axis=0)
-        print(f"{name:>4}   {low:>9.3f}  {high:>10.3f}  {gap:>19.3f}")
-    print("paper  {:>9.2f}  {:>10.2f}  {:>19.1f}".format(*REPORTED))
+        table.add(name, *(f"{value:.3f}" for value in summary(found, axis=0)))
+    table.add("paper", *REPORTED)
     if args.picture:
         draw(args.picture, args.n_steps)
 

@@ -27,6 +27,7 @@ from probsfa.extensions import ProductOfExpertsSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 T, DECAY = 400, 0.95
 WIDTHS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.0)
@@ -56,10 +57,9 @@ def product(y: np.ndarray, width: float, seed: int) -> tuple[np.ndarray, np.ndar
     return drawn, expanded
 
 
-def table(seeds: int) -> None:
+def distances(seeds: int) -> None:
     """Print the distances."""
-    print(f"| model of (y, y^2), mean of {seeds} seeds | off the parabola | rows in the middle |")
-    print("| --- | ---: | ---: |")
+    table = Table(f"model of (y, y^2), mean of {seeds} seeds", "off the parabola", "rows in the middle")
     rows: dict[str, list[tuple[float, float]]] = {}
     for seed in range(seeds):
         y = series(seed)
@@ -72,7 +72,7 @@ def table(seeds: int) -> None:
             rows.setdefault(f"product of experts, width {width:g}", []).append(values)
     for name, values in rows.items():
         off, middle = np.mean(values, axis=0)
-        print(f"| {name} | {off:.4f} | {100 * middle:.1f} % |", flush=True)
+        table.add(name, f"{off:.4f}", f"{100 * middle:.1f} %")
 
 
 def draw(path: str) -> None:
@@ -134,7 +134,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if options.picture:
         draw(options.picture)
-    table(options.seeds)
+    distances(options.seeds)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from probsfa.statespace.innovations import make_innovation_parameters
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 HELD = [
     (0.9, 0.6, 0.3),
@@ -65,9 +66,7 @@ def held_decays(n_starts: int) -> bool:
     """Print the first table; true where directions and order are those of slow feature analysis."""
     X = series(1_000, MIXTURES["short timescales"], 0)
     components = SFA().fit(X).components_
-    print(
-        f"{'decays held':<24}{'largest angle to SFA (degrees)':>30}   {'ranks by slowness':>17}   variances"
-    )
+    table = Table("decays held", "largest angle to SFA (degrees)", "ranks by slowness", "variances")
     holds = True
     for decay in HELD:
         W = best_weights(X, decay, n_starts)
@@ -77,7 +76,7 @@ def held_decays(n_starts: int) -> bool:
         sizes = np.linalg.norm(seen, axis=1)
         off_axis = np.sqrt(np.maximum(sizes**2 - np.max(np.abs(seen), axis=1) ** 2, 0.0)) / sizes
         angle = float(np.degrees(np.arcsin(np.max(off_axis))))
-        print(f"{decay!s:<24}{angle:>30.1e}   {(ranks + 1).tolist()!s:>17}   {np.round(sizes**2, 3)}")
+        table.add(decay, f"{angle:.1e}", (ranks + 1).tolist(), np.round(sizes**2, 3))
         holds &= angle < 0.1 and np.array_equal(ranks, np.argsort(np.argsort(-np.array(decay))))
     print("the paper: always the directions of SFA, larger decays slower:", holds)
     return holds
@@ -88,11 +87,12 @@ def small_decays() -> bool:
     X = series(1_000, MIXTURES["short timescales"], 0)
     centred = X - X.mean(axis=0)
     distances = []
-    print("\nlargest decay   distance of the covariance of the outputs from the identity")
+    print()
+    table = Table("largest decay", "distance of the covariance of the outputs from the identity")
     for size in (1e-1, 1e-2, 1e-3, 1e-4):
         y = centred @ noise_free_maximum_likelihood(X, size * np.array([1.0, 0.8, 0.6])).weights.T
         distances.append(float(np.max(np.abs(y.T @ y / len(y) - np.eye(3)))))
-        print(f"{size:<16.0e}{distances[-1]:.2e}")
+        table.add(f"{size:.0e}", f"{distances[-1]:.2e}")
     falls = bool(np.all(np.diff(np.log10(distances)) < -0.9))
     print("the paper: the identity in the limit; the distance falls with the decay:", falls)
     return falls
@@ -103,10 +103,10 @@ def edges(lengths: list[int], n_seeds: int) -> bool:
     holds = True
     for name, decay in MIXTURES.items():
         print(
-            f"\n{name}, decays {decay}: T times the distance of the two maxima, medians of {n_seeds} series"
+            f"\n{name}, decays {decay}: T times the distance of the two maxima, medians of {n_seeds} series\n"
         )
-        print("T           turn and stretch     decays   exact log-likelihood gained")
-        table = []
+        table = Table("T", "rotation and scale", "decays", "exact log-likelihood gained")
+        found = []
         for n in lengths:
             rows = []
             for seed in range(n_seeds):
@@ -117,9 +117,9 @@ def edges(lengths: list[int], n_seeds: int) -> bool:
                     noise_free_log_likelihood(X, exact).exact - noise_free_log_likelihood(X, closed).exact
                 )
                 rows.append([n * moved, n * np.max(np.abs(exact.decay - closed.decay)), n * gained])
-            table.append(np.median(rows, axis=0))
-            print(f"{n:<12,}{table[-1][0]:>16.2f} {table[-1][1]:>10.2f} {table[-1][2]:>29.2f}", flush=True)
-        holds &= bool(np.all(np.ptp(np.log(table), axis=0) < np.log(5.0)))
+            found.append(np.median(rows, axis=0))
+            table.add(f"{n:,}", *(f"{value:.2f}" for value in found[-1]))
+        holds &= bool(np.all(np.ptp(np.log(found), axis=0) < np.log(5.0)))
     print(
         "the paper: edge effects vanish as T grows; T times the distance stays within a factor of 5:", holds
     )

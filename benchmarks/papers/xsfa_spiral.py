@@ -23,6 +23,7 @@ from probsfa.sfa import SFA, XSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 TIMESCALES = ((40, 15), (100, 40), (40, 25), (200, 20))
 
@@ -49,12 +50,12 @@ def main() -> None:
         rows=10_000,
     )
     print(f"{options.rows} rows to learn from and as many to test on, {options.seeds} seeds")
-    print("correlation with the slower; the faster source: median (10 % quantile)")
-    print("| time scales | angle | xSFA | SFA, degree 7 | linear SFA | xSFA above 0.9 for both |")
-    print("|---|---|---|---|---|---|")
+    print("correlation with the slower; the faster source: median (10 % quantile)\n")
+    methods = "xSFA", "SFA, degree 7", "linear SFA"
+    table = Table("time scales", "angle", *methods, "xSFA above 0.9 for both")
     for scales in TIMESCALES:
         for order, name in (([0, 1], "slower"), ([1, 0], "faster")):
-            found: dict[str, list[np.ndarray]] = {"xSFA": [], "SFA, degree 7": [], "linear SFA": []}
+            found: dict[str, list[np.ndarray]] = {method: [] for method in methods}
             for seed in range(options.seeds):
                 rng = np.random.default_rng(seed)
                 s = np.column_stack([source(rng, 2 * options.rows, scale) for scale in scales])
@@ -74,8 +75,7 @@ def main() -> None:
                 middle, low = np.quantile(values, [0.5, 0.1], axis=0)
                 cells.append(f"{middle[0]:.2f} ({low[0]:.2f}); {middle[1]:.2f} ({low[1]:.2f})")
             both = sum(bool((values > 0.9).all()) for values in found["xSFA"])
-            cells = [f"{scales[0]}, {scales[1]}", name, *cells, f"{both} of {options.seeds}"]
-            print("| " + " | ".join(cells) + " |", flush=True)
+            table.add(f"{scales[0]}, {scales[1]}", name, *cells, f"{both} of {options.seeds}")
 
 
 if __name__ == "__main__":

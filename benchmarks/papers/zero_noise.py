@@ -22,6 +22,7 @@ from probsfa.statespace import noise_free_maximum_likelihood
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 NOISES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 0.0)
 DECAY = (0.99, 0.9, 0.6)
@@ -55,8 +56,8 @@ def main() -> None:
         seeds=(3, "number of series (the median is shown)"),
     )
     lengths = (1_000, 10_000) if args.quick else (1_000, 10_000, 100_000)
-    print(f"largest angle in degrees, median of {args.seeds} series, D = K = 3, decay {DECAY}")
-    print("r        " + "".join(f"{f'T={n}':>14}" for n in lengths), flush=True)
+    print(f"largest angle in degrees, median of {args.seeds} series, D = K = 3, decay {DECAY}\n")
+    table = Table("r", *(f"T={n}" for n in lengths))
     series = {
         (n, seed): make_slow_mixture(n, 3, decay=DECAY, noise_variance=0.0, random_state=seed).data
         for n in lengths
@@ -66,7 +67,7 @@ def main() -> None:
         row = [
             np.median([largest_angle(series[n, seed], noise) for seed in range(args.seeds)]) for n in lengths
         ]
-        print(f"{noise:<9.0e}" + "".join(f"{value:>14.3e}" for value in row), flush=True)
+        table.add(f"{noise:.0e}", *(f"{value:.3e}" for value in row))
 
 
 if __name__ == "__main__":

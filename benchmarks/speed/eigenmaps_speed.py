@@ -30,6 +30,7 @@ from probsfa.sfa import LaplacianEigenmaps
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 N_NEIGHBORS = 10
 
@@ -63,8 +64,8 @@ def rayleigh(W: Any, y: np.ndarray) -> np.ndarray:
     return energy / np.sum(d[:, None] * y**2, axis=0)
 
 
-def compare(kind: str, n: int, n_components: int, repeats: int) -> None:
-    """Print one line of the comparison."""
+def compare(kind: str, n: int, n_components: int, repeats: int) -> list[object]:
+    """Return a row of the comparison."""
     X = points(kind, n)
     ours = LaplacianEigenmaps(n_components, n_neighbors=N_NEIGHBORS)
     theirs = SpectralEmbedding(n_components, n_neighbors=N_NEIGHBORS, affinity="nearest_neighbors")
@@ -80,15 +81,12 @@ def compare(kind: str, n: int, n_components: int, repeats: int) -> None:
         )
     expected = rayleigh(W, theirs.embedding_)
     gap = np.abs(ours.eigenvalues_ - expected).max() / expected.max()
-    print(
-        f"{kind:9s} {n:7d} {n_components:3d}  {ours.solver_:11s} {own:8.3f} {other:8.3f} {other / own:6.1f}x"
-        f"   {own_solve:8.3f} {other_solve:8.3f} {other_solve / own_solve:6.1f}x   {gap:.1e}",
-        flush=True,
-    )
+    cells = [[f"{a:.3f}", f"{b:.3f}", f"{b / a:.1f}x"] for a, b in ((own, other), (own_solve, other_solve))]
+    return [kind, n, n_components, ours.solver_, *cells[0], *cells[1], f"{gap:.1e}"]
 
 
-def alone(kind: str, n: int, n_components: int) -> None:
-    """Print time, memory and residual of one large embedding."""
+def alone(kind: str, n: int, n_components: int) -> list[object]:
+    """Return a row: time, memory and residual of one large embedding."""
     X = points(kind, n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -97,12 +95,9 @@ def alone(kind: str, n: int, n_components: int) -> None:
     residual = (d[:, None] * y - W @ y) - d[:, None] * y * model.eigenvalues_
     worst = np.linalg.norm(residual / np.sqrt(d)[:, None], axis=0).max()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"{kind:9s} {n:7d} {n_components:3d}  {model.solver_:11s} {seconds:8.2f} s   eigenvalues "
-        f"{model.eigenvalues_[0]:.4e} .. {model.eigenvalues_[-1]:.4e}   residual {worst:.1e}   "
-        f"peak {peak:.1f} GiB",
-        flush=True,
-    )
+    first, last = (f"{model.eigenvalues_[j]:.4e}" for j in (0, -1))
+    figures = f"{seconds:.2f}", first, last, f"{worst:.1e}", f"{peak:.1f}"
+    return [kind, n, n_components, model.solver_, *figures]
 
 
 def main() -> None:
@@ -119,13 +114,16 @@ def main() -> None:
         options.n, options.large, options.repeats = 2_000, 10_000, 1
     print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}, ", end="")
     print(f"scipy {scipy.__version__}, scikit-learn {sklearn.__version__}")
-    print(f"seconds, best of {options.repeats}:")
-    print("points          n   K  solver           fit  sklearn            solve  sklearn           gap")
+    print(f"seconds, best of {options.repeats}:\n")
+    sizes = "points", "n", "K", "solver"
+    table = Table(*sizes, "fit", "scikit-learn", "ratio", "solve", "scikit-learn", "ratio", "gap")
     for kind in ("surface", "solid", "clusters"):
         for n_components in options.components:
-            compare(kind, options.n, n_components, options.repeats)
+            table.add(*compare(kind, options.n, n_components, options.repeats))
+    print()
+    table = Table(*sizes, "s", "first eigenvalue", "last", "residual", "peak, GiB")
     for kind in ("surface", "solid", "clusters", "cloud"):
-        alone(kind, options.large, options.components[0])
+        table.add(*alone(kind, options.large, options.components[0]))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 from common.side_by_side import Timing, duration, setting, timed
+from common.tables import Table
 
 N_FEATURES = 20
 NAMES = ["recursions", "segmented", "scan"]
@@ -72,8 +73,9 @@ def check(latents, n_rows, options):
 
 def growth(latents, rows, options):
     """Time of an evaluation, and of the first with its compilation."""
-    print("\n| latents | rows | strategy | one evaluation | ns a row | the first, with compilation |")
-    print("|---|---|---|---|---|---|")
+    print()
+    heads = "one evaluation", "ns a row", "the first, with compilation"
+    table = Table("latents", "rows", "strategy", *heads)
     for n_components in latents:
         wanted = strategies(n_components)
         for n_rows in rows:
@@ -85,11 +87,8 @@ def growth(latents, rows, options):
                 n = 7 if first < options.budget / 7 else 1
                 seconds = [timed(evaluation)[0] for _ in range(n)]
                 timing = Timing.of(seconds)
-                print(
-                    f"| {n_components} | {n_rows:,} | {strategy} | {timing} | "
-                    f"{timing.median / n_rows * 1e9:,.0f} | {duration(first)} |",
-                    flush=True,
-                )
+                of_row = f"{timing.median / n_rows * 1e9:,.0f}"
+                table.add(n_components, f"{n_rows:,}", strategy, timing, of_row, duration(first))
                 if first > options.budget:
                     wanted.remove(strategy)
 

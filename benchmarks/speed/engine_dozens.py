@@ -24,8 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.floor import Machine, posterior_floor
 from common.options import read_options
-from common.side_by_side import duration, setting, table
+from common.side_by_side import duration, setting
 from common.smoothers import CONTESTANTS, Unable, draw_problem
+from common.tables import Table
 
 SAME = 1e-10
 SHORTEST = 0.05  # seconds over which runs are averaged
@@ -141,12 +142,10 @@ def main():
     print(setting("jax", "jaxlib", "numpy", "statsmodels"))
     rate = product_rate()
     print(f"\nA matrix product runs at {rate / 1e9:.0f} GFLOP/s of a core.\n")
-    rows = []
+    table = Table(*HEADER)
     machine = Machine(rate, Machine.measured().bytes)
     for sizes in itertools.product(options.components, options.features, options.rows):
-        rows.append(against_peers(*sizes, options.repeats, machine))
-        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)
-    print(table(HEADER, rows))
+        table.add(*against_peers(*sizes, options.repeats, machine))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 from common.side_by_side import Timing, alternate, product_rate, setting, timed
+from common.tables import Table
 
 
 def repeated(run, n):
@@ -63,7 +64,8 @@ def length(longest):
     """Cost against the number of rows, read from a file."""
     rng = np.random.default_rng(0)
     params = model(rng, 20, 3)
-    print("\n| rows | one evaluation | µs a row | peak memory of the process |\n|---|---|---|---|")
+    print()
+    table = Table("rows", "one evaluation", "µs a row", "peak memory of the process")
     sizes, seconds = [], []
     with tempfile.TemporaryDirectory() as folder:
         n_rows = 1000
@@ -78,9 +80,7 @@ def length(longest):
                 5 if n_rows < 1e6 else 1,
             )
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            print(
-                f"| {n_rows:,} | {timing} | {timing.median / n_rows * 1e6:.2f} | {peak:.2f} GiB |", flush=True
-            )
+            table.add(f"{n_rows:,}", timing, f"{timing.median / n_rows * 1e6:.2f}", f"{peak:.2f} GiB")
             sizes.append(n_rows)
             seconds.append(timing.median)
             n_rows *= 10
@@ -91,7 +91,8 @@ def length(longest):
 def gradient():
     """Value and gradient against the value."""
     rng = np.random.default_rng(0)
-    print("\n| rows, columns, latents | value | value and gradient | ratio |\n|---|---|---|---|")
+    print()
+    table = Table("rows, columns, latents", "value", "value and gradient", "ratio")
     for n_rows, n_features, n_components in [(200, 5, 2), (2000, 10, 3), (10_000, 50, 5), (2000, 30, 12)]:
         params = model(rng, n_features, n_components)
         X = with_holes(rng, n_rows, n_features, 0.2)
@@ -112,11 +113,8 @@ def gradient():
                 repeats=101,
             )
         alone, both = times["alone"], times["both"]
-        print(
-            f"| {n_rows:,}, {n_features}, {n_components} | {alone} | {both} | "
-            f"{both.median / alone.median:.2f} |",
-            flush=True,
-        )
+        size = f"{n_rows:,}, {n_features}, {n_components}"
+        table.add(size, alone, both, f"{both.median / alone.median:.2f}")
 
 
 def latents(params, X):

@@ -24,7 +24,8 @@ from probsfa.statespace.parameters import StateSpace
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import alternate, duration, setting, table
+from common.side_by_side import alternate, duration, setting
+from common.tables import Table
 
 # States, columns, rows, the part of the cells that is missing, and how many rhythms of two states there are.
 CASES = [
@@ -79,11 +80,11 @@ def evaluate(params, panel, asked):
 
 
 def first(params, panel, name, asked):
-    """The first evaluation, which compiles a program; None, and a line, where XLA cannot compile it."""
+    """The first evaluation, which compiles a program; None where XLA cannot compile it."""
     try:
         return evaluate(params, panel, asked)
     except jax.errors.JaxRuntimeError as error:
-        print(f"{name}: not compiled, {str(error).splitlines()[0]}")
+        print(f"{name}: not compiled, {str(error).splitlines()[0]}", file=sys.stderr)
         return None
 
 
@@ -95,7 +96,8 @@ def main():
         budget=(20.0, "seconds after which an algorithm is not run again"),
     )
     print(setting("jax", "jaxlib", "numpy"))
-    rows = []
+    print()
+    table = Table("case", *ALGORITHMS)
     for shape in CASES:
         n_states, n_features, n_rows, missing, n_rhythms = shape
         params, panel = case(*shape)
@@ -115,9 +117,7 @@ def main():
         medians = {name: timing.median for name, timing in timings.items()}
         label = f"K={n_states}, D={n_features}, T={n_rows:,}, {missing:.0%} missing"
         label += f", with {2 * n_rhythms} states of rhythms" if n_rhythms else ""
-        rows.append([label, *(duration(medians[n]) if n in medians else "" for n in ALGORITHMS)])
-        print(f"{label}: " + ", ".join(f"{n} {duration(t)}" for n, t in medians.items()), flush=True)
-    print("\n" + table(["case", *ALGORITHMS], rows))
+        table.add(label, *(duration(medians[n]) if n in medians else "" for n in ALGORITHMS))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 from common.side_by_side import in_fresh_process
+from common.tables import Table
 
 CHILD = """
 import json, sys, time
@@ -95,10 +96,10 @@ print(json.dumps(sum(took)))
 def compiling() -> None:
     """Print how long the posterior compiles at each number of latents."""
     cases = [(name, n) for name in ("smooth", "expected_statistics") for n in (1000, 10_000)]
-    print("| K |" + "|".join(f" {name}, {n:,} rows " for name, n in cases) + "|\n|--:|" + "--:|" * len(cases))
+    table = Table("K", *(f"{name}, {n:,} rows" for name, n in cases))
     for k in range(1, 9):
         seconds = [in_fresh_process(POSTERIOR, [name, n, k]) for name, n in cases]
-        print(f"| {k} |" + "|".join(f" {x:.2f} " for x in seconds) + "|", flush=True)
+        table.add(k, *(f"{x:.2f}" for x in seconds))
 
 
 def measure(folder: str | None) -> dict[str, float]:
@@ -124,10 +125,10 @@ def main() -> None:
     print(
         f"{platform.python_version()}, {os.cpu_count()} cores, {args.repeats} processes, cache: {args.cache}"
     )
-    print(f"{'seconds':<22}{'median':>8}{'least':>8}{'most':>8}")
+    table = Table("seconds", "median", "least", "most")
     for part in runs[0]:
         values = [run[part] for run in runs]
-        print(f"{part:<22}{statistics.median(values):>8.2f}{min(values):>8.2f}{max(values):>8.2f}")
+        table.add(part, *(f"{f(values):.2f}" for f in (statistics.median, min, max)))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import in_fresh_process, setting, table
+from common.side_by_side import in_fresh_process, setting
+from common.tables import Table
 
 NEEDED = ("numpy", "scipy", "scikit-learn", "pandas")
 DECLARED = ("jax", "numpyro", "matplotlib", "xarray", "arviz", "tqdm")
@@ -84,18 +85,17 @@ def megabytes(name: str) -> float:
     return sum(Path(file.locate()).stat().st_size for file in files if Path(file.locate()).is_file()) / 1e6
 
 
-def sizes() -> str:
-    """Return the table of sizes."""
+def sizes() -> None:
+    """Print the table of sizes."""
     needed = closure(NEEDED)
     declared = closure((*NEEDED, *DECLARED)) - needed
-    rows = []
+    table = Table("", "distributions", "size", "the largest, MB")
     parts = (("the package", {"probsfa"}), ("needed at run time", needed), ("declared besides", declared))
     for what, names in parts:
         each = {name: megabytes(name) for name in sorted(names)}
         largest = sorted(each, key=each.__getitem__, reverse=True)[:5]
         of_largest = ", ".join(f"{name} {each[name]:.0f}" for name in largest)
-        rows.append([what, len(each), f"{sum(each.values()):.0f} MB", of_largest])
-    return table(["", "distributions", "size", "the largest, MB"], rows)
+        table.add(what, len(each), f"{sum(each.values()):.0f} MB", of_largest)
 
 
 def main() -> None:
@@ -105,7 +105,9 @@ def main() -> None:
         repeats=5,
     )
     print(setting("numpy", "scipy", "scikit-learn", "pandas"))
-    print(f"\n{sizes()}\n")
+    print()
+    sizes()
+    print()
     runs: dict[str, list[list[float]]] = {name: [] for name in CONTESTANTS}
     with tempfile.TemporaryDirectory() as bytecode:
         for i in range(args.repeats + 1):
@@ -117,8 +119,9 @@ def main() -> None:
         name: [statistics.median(part) for part in zip(*run, strict=True)] for name, run in runs.items()
     }
     peer = medians["IterativeImputer"][-1]
-    rows = [[name, *(f"{x:.2f}" for x in each), f"{each[-1] / peer:.2f}"] for name, each in medians.items()]
-    print(table(["processor seconds", *PARTS, "times IterativeImputer"], rows))
+    table = Table("processor seconds", *PARTS, "times IterativeImputer")
+    for name, each in medians.items():
+        table.add(name, *(f"{x:.2f}" for x in each), f"{each[-1] / peer:.2f}")
 
 
 if __name__ == "__main__":

@@ -43,12 +43,13 @@ from common.full_fits import (
     by_statsmodels,
 )
 from common.options import read_options
-from common.side_by_side import Timing, duration, setting, table, timed
+from common.side_by_side import Timing, duration, setting, timed
 from common.smoothers import draw_problem
+from common.tables import Table
 
 
-def compare(missing: float, options: argparse.Namespace) -> str:
-    """Return the table of all contestants on one series."""
+def compare(missing: float, options: argparse.Namespace) -> None:
+    """Print the table of all contestants on one series."""
     K = options.components
     X = draw_problem(options.rows, 20, K, missing).X
     n = len(X)
@@ -85,10 +86,8 @@ def compare(missing: float, options: argparse.Namespace) -> str:
             )
         )
     header = ("", "median (shortest to longest)", "times ours", "effort", "log-likelihood per step")
-    return (
-        table(header, rows)
-        + f"\n\nOur first fit in the process, compilation included, took {duration(first)}."
-    )
+    Table(*header, rows=rows)
+    print(f"\nOur first fit in the process, compilation included, took {duration(first)}.")
 
 
 def main() -> None:
@@ -109,7 +108,7 @@ def main() -> None:
         print(
             f"\nT = {options.rows:,}, D = 20, K = {options.components}, {missing:.0%} of the cells missing:\n"
         )
-        print(compare(missing, options), flush=True)
+        compare(missing, options)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share b
 
 from common.options import read_options
 from common.side_by_side import timed
+from common.tables import Table
 
 GRAPHS: dict[str, Callable[[np.ndarray], graphs.TrainingGraph]] = {
     "temporal": lambda y: graphs.temporal(len(y)),
@@ -63,7 +64,7 @@ def main() -> None:
     print(f"scipy {scipy.__version__}, {platform.machine()}")
     print(f"D = {arguments.features}; CPU seconds for graph and moments, fastest of {arguments.repeats};")
     print("slope over all N, and over the last three\n")
-    print(f"{'graph':20}" + "".join(f"{n:>12,}" for n in sizes) + f"{'slope':>8}{'last':>8}{'by matrix':>18}")
+    table = Table("graph", *(f"{n:,}" for n in sizes), "slope", "last", "by matrix")
     for name, build in GRAPHS.items():
         seconds = [
             fastest_of(lambda n=n, build=build: graph_moments(build(y[:n]), X[:n]), arguments.repeats)
@@ -71,17 +72,10 @@ def main() -> None:
         ]
         slope, last = slopes(sizes, seconds)
         by_matrix = matrix_seconds(build(y[: sizes[0]]), X[: sizes[0]])
-        print(
-            f"{name:20}" + "".join(f"{s:12.4f}" for s in seconds) + f"{slope:8.2f}{last:8.2f}{by_matrix:>18}",
-            flush=True,
-        )
+        table.add(name, *(f"{s:.4f}" for s in seconds), f"{slope:.2f}", f"{last:.2f}", by_matrix)
     seconds = [fastest_of(lambda n=n: centred_product(X[:n]), arguments.repeats) for n in sizes]
     slope, last = slopes(sizes, seconds)
-    print(
-        f"{'(centred X)' + chr(39) + 'X':20}"
-        + "".join(f"{s:12.4f}" for s in seconds)
-        + f"{slope:8.2f}{last:8.2f}"
-    )
+    table.add("(centred X)'X", *(f"{s:.4f}" for s in seconds), f"{slope:.2f}", f"{last:.2f}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\npeak memory {peak:.0f} MiB, of which the samples {X.nbytes / 2**20:.0f} MiB")
 

@@ -15,7 +15,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import in_fresh_process, setting, table
+from common.side_by_side import in_fresh_process, setting
+from common.tables import Table
 
 CHILD = """
 import json, sys, time
@@ -47,7 +48,7 @@ def main() -> None:
             first.append(f"{seconds(folder, n_jobs):.1f}")
             later.append(median(arguments.repeats, folder, n_jobs))
     rows += [("with it, the first time (once)", *first), ("with it, from then on", *later)]
-    print(table(("seconds", "n_jobs=1", "n_jobs=2"), rows))
+    Table("seconds", "n_jobs=1", "n_jobs=2", rows=rows)
 
 
 def median(repeats: int, folder: str | None, n_jobs: int) -> str:

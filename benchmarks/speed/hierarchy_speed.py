@@ -23,6 +23,7 @@ from probsfa.sfa.hierarchical import HierarchicalSFA, escalante_wiskott_layers
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 CHUNK = 500
 
@@ -97,11 +98,13 @@ def main() -> None:
     print(f"probsfa {probsfa.__version__}, numpy {np.__version__}, Python {platform.python_version()}")
     print(f"{n:,} images of {side} x {side}; storage={options.storage}, n_jobs={options.jobs}")
     print(f"layers (nodes): {' '.join('x'.join(map(str, grid)) for grid in hsfa.grids_)}")
-    print(f"making the images once       {making:9.1f} s")
-    print(f"training, with its {fit_passes:2d} passes  {training:9.1f} s")
-    print(f"transform                    {applying:9.1f} s")
-    print(f"largest memory               {peak:9.2f} GiB")
-    print(f"slowest delta values         {np.array2string(hsfa.delta_values_[:4], precision=6)}")
+    print()
+    table = Table("", "s")
+    table.add("making the images once", f"{making:.1f}")
+    table.add(f"training, with its {fit_passes} passes", f"{training:.1f}")
+    table.add("transform", f"{applying:.1f}")
+    print(f"\nlargest memory {peak:.2f} GiB")
+    print(f"slowest delta values {np.array2string(hsfa.delta_values_[:4], precision=6)}")
     print(f"R2 of the horizontal place from ten outputs, on the training images: "
           f"{1 - np.var(x - fitted) / np.var(x):.4f}")  # fmt: skip
 

@@ -33,6 +33,7 @@ from probsfa.sfa import KernelSFA
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
+from common.tables import Table
 
 
 def timed(run: Callable[[], Any]) -> np.ndarray:
@@ -114,11 +115,11 @@ def main() -> None:
         seconds = timed(lambda model=model: model.fit(X))
         bare = products(X, options.m, options.components, selection == "mp_mah")
         total = sum(bare.values())
-        print(f"\nselection={selection!r}, rank {model.rank_}           clock    processors (seconds)")
+        print()
+        table = Table(f"selection={selection!r}, rank {model.rank_}; seconds", "clock", "processors")
         for name, part in {"fit": seconds, "bare operations": total, **bare}.items():
-            indent = "" if name in ("fit", "bare operations") else "    "
-            print(f"{indent + name:30s} {part[0]:12.2f} {part[1]:12.2f}")
-        print(f"{'ratio':30s} {seconds[0] / total[0]:12.2f} {seconds[1] / total[1]:12.2f}", flush=True)
+            table.add(name, *(f"{value:.2f}" for value in part))
+        table.add("ratio", f"{seconds[0] / total[0]:.2f}", f"{seconds[1] / total[1]:.2f}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"\npeak memory {peak:.2f} GiB")
 

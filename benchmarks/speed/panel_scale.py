@@ -28,7 +28,8 @@ from probsfa.statespace.panel import make_panel
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import setting, table
+from common.side_by_side import setting
+from common.tables import Table
 
 D, K = 20, 3
 SAME = 1e-9
@@ -118,7 +119,7 @@ def main():
                 require_same(answer, wanted)
                 add(f"{name}, on a cluster, {n_tasks} tasks", seconds, in_memory)
     print(f"\n{n_rows:,} rows, {D} columns, {K} latents, 10 % missing:\n")
-    print(table(("", "µs a row", "times in memory"), rows))
+    Table("", "µs a row", "times in memory", rows=rows)
 
 
 if __name__ == "__main__":

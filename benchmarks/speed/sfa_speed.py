@@ -30,7 +30,8 @@ from probsfa.linalg import slow_directions
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.options import read_options
-from common.side_by_side import alternate, peak_memory, require_close, setting, table
+from common.side_by_side import alternate, peak_memory, require_close, setting
+from common.tables import Table
 
 SEED = 0
 
@@ -171,7 +172,7 @@ def main() -> None:
         )
         for name, timing in times.items()
     ]
-    print(table(("", "median (shortest to longest)", "times ours", "memory beside the input"), rows))
+    Table("", "median (shortest to longest)", "times ours", "memory beside the input", rows=rows)
 
 
 if __name__ == "__main__":

@@ -23,64 +23,28 @@ exceeds the memory limit are left out.
 import argparse
 import gc
 import itertools
-import json
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # programs share benchmarks/common
 
 from common.floor import Machine, posterior_floor
 from common.options import read_options
-from common.side_by_side import Timing, alternate, duration, setting, table, timed
-from common.smoothers import CONTESTANTS, OURS, Answer, Problem, Run, Unable, draw_problem
+from common.side_by_side import Timing, alternate, duration, setting, timed
+from common.smoother_alone import SLOW_TO_COMPILE, require_same, time_alone
+from common.smoothers import CONTESTANTS, OURS, Problem, Run, Unable, draw_problem
+from common.tables import Table
 
-# Associative scans over matrices of D by D: minutes to compile, and on a CPU they may never return.
-SLOW_TO_COMPILE = ("dynamax, parallel", "cuthbert, parallel")
+MISSING = 0.2  # share of missing cells
 # The settings that were the fastest somewhere in the first part; the table tries no others.
 IN_THE_TABLE = ("dynamax", "statsmodels, collapsed", "statsmodels, univariate")
-PATIENCE = 60.0  # seconds for those to return
-LOG_LIKELIHOOD, MEANS = 1e-8, 1e-5  # largest relative and absolute differences that count as the same numbers
 
 
-def require_same(name: str, answer: Answer, expected: Answer) -> tuple[float, float]:
-    """Return how far two answers are apart, and raise where it is too far."""
-    value = abs(answer[0] - expected[0]) / abs(expected[0])
-    means = float(np.abs(answer[1] - expected[1]).max())
-    if not (value <= LOG_LIKELIHOOD and means <= MEANS):
-        raise AssertionError(f"{name} does not return the same numbers: {value:.1e}, {means:.1e}")
-    return value, means
-
-
-def try_alone(name: str, problem: Problem, repeats: int, budget: float) -> tuple[Timing, str] | None:
-    """Time a contestant in a process that can be ended; None where it does not return."""
-    missing = "0.2" if problem.has_gaps else "0.0"
-    given = {"--try": name, "--rows": len(problem.X), "--missing": missing}
-    given |= {"--repeats": repeats, "--budget": budget}
-    command = [sys.executable, __file__, *(str(word) for pair in given.items() for word in pair)]
-    try:
-        done = subprocess.run(command, timeout=PATIENCE, capture_output=True, check=True, text=True)
-    except subprocess.TimeoutExpired:
-        return None
-    *times, note = json.loads(done.stdout)
-    return Timing(*times), note
-
-
-def print_alone(name: str, problem: Problem, repeats: int, budget: float) -> None:
-    """Check and time one contestant, for :func:`try_alone`."""
-    run = CONTESTANTS[name](problem)
-    compilation, answer = timed(run)
-    gaps = require_same(name, answer, CONTESTANTS[OURS](problem)())
-    timing = alternate({name: run}, repeats=repeats, budget=budget, warm_up=False)[name]
-    note = f"{gaps[0]:.0e}, {gaps[1]:.0e}; alone in a process, first run {duration(compilation)}"
-    print(json.dumps([*timing, note]))
-
-
-def compare(problem: Problem, complete: Problem, repeats: int, budget: float, left_out: Sequence[str]) -> str:
-    """Return the table of all contestants on one problem."""
+def compare(
+    problem: Problem, complete: Problem, options: argparse.Namespace, left_out: Sequence[str]
+) -> None:
+    """Print the table of all contestants on one problem."""
     runs: dict[str, Run] = {}
     notes: dict[str, str] = {}
     alone: dict[str, Timing] = {}
@@ -90,36 +54,31 @@ def compare(problem: Problem, complete: Problem, repeats: int, budget: float, le
         if name in left_out:
             continue
         try:
-            runs[name] = build(problem)
+            run = build(problem)
         except Unable as reason:
             notes[name] = str(reason)
-            if not name.startswith("dynamax"):
+            if name != "dynamax":
                 continue
-            if name in SLOW_TO_COMPILE:
-                continue
-            runs[name] = build(complete)
+            run = build(complete)
         if name in SLOW_TO_COMPILE:
-            del runs[name]
-            notes[name] = f"did not return within {PATIENCE:.0f} s, compilation included"
-            if answered := try_alone(name, problem, repeats, budget):
-                alone[name], notes[name] = answered
+            asked = len(problem.X), 0.2 if problem.has_gaps else 0.0, options.repeats, options.budget
+            timing, notes[name] = time_alone(name, *asked)
+            if timing is not None:
+                alone[name] = timing
             continue
-        compilation, answer = timed(runs[name])
+        compilation, answer = timed(run)
         gaps = require_same(name, answer, expected_complete if name in notes else expected)
         differences = f"{gaps[0]:.0e}, {gaps[1]:.0e}"
         notes[name] = f"{differences}; {notes[name]}, so on complete data" if name in notes else differences
-        if compilation > budget:
+        if compilation > options.budget:
             notes[name] += f"; first run, compilation included, {duration(compilation)}"
-    times = alternate(runs, repeats=repeats, budget=budget, warm_up=False) | alone
+        runs[name] = run
+    times = alternate(runs, repeats=options.repeats, budget=options.budget, warm_up=False) | alone
     ours = times[OURS].median
-    rows = [
-        (name, times[name], f"{times[name].median / ours:.1f}", notes[name])
-        if name in times
-        else (name, "", "", notes[name])
-        for name in CONTESTANTS
-        if name in times or name in notes
-    ]
-    return table(("", "median (shortest to longest)", "times ours", "differences from ours"), rows)
+    table = Table("", "median (shortest to longest)", "times ours", "differences from ours")
+    for name, note in notes.items():
+        timing = times.get(name)
+        table.add(name, timing or "", f"{timing.median / ours:.1f}" if timing else "", note)
 
 
 def cell(
@@ -150,31 +109,19 @@ def cell(
     return ours, ours.median / floor, times
 
 
-def sweep(options: argparse.Namespace, machine: Machine) -> str:
-    """Return the table over K, D and T."""
-    rows = []
+def sweep(options: argparse.Namespace, machine: Machine) -> None:
+    """Print the table over K, D and T."""
+    table = Table("K, D, T", "ours", "times the floor", "best peer", "its time", "times ours")
     for K, D, T in itertools.product(options.components, options.features, options.rows):
         # Our answer, once as it leaves the engine and once as it is handed out, and the data with their mask.
         if 8.0 * T * (4 * K**2 + 4 * D) > options.memory * 2**30:
             continue
-        ours, ratio, peers = cell(
-            draw_problem(T, D, K, options.missing), machine, options.repeats, options.budget
-        )
-        best = min(peers, key=lambda name: peers[name].median) if peers else ""
-        rows.append(
-            (
-                f"{K}, {D}, {T:,}",
-                ours,
-                f"{ratio:.1f}",
-                best,
-                str(peers[best]) if best else "",
-                f"{peers[best].median / ours.median:.1f}" if best else "",
-            )
-        )
-        print(*rows[-1], sep="  ", file=sys.stderr, flush=True)  # the table comes at the end
+        problem = draw_problem(T, D, K, MISSING)
+        ours, ratio, peers = cell(problem, machine, options.repeats, options.budget)
+        best = min(peers, key=lambda name: peers[name].median) if peers else None
+        of_best = [best, peers[best], f"{peers[best].median / ours.median:.1f}"] if best else []
+        table.add(f"{K}, {D}, {T:,}", ours, f"{ratio:.1f}", *of_best)
         gc.collect()
-    header = ("K, D, T", "ours", "times the floor", "best peer", "its time", "times ours")
-    return table(header, rows)
 
 
 def main() -> None:
@@ -187,15 +134,10 @@ def main() -> None:
         repeats=7,
         budget=(20.0, "seconds for one contestant on one problem"),
         memory=(6.0, "GiB for one cell of the table"),
-        missing=(0.2, "share of missing cells in the table"),
         components=[1, 2, 3, 5, 8, 12, 16, 32, 64, 128],
         features=[5, 20, 50, 200],
         rows=[100, 1_000, 10_000, 100_000, 1_000_000],
-        **{"try": {"dest": "tried", "choices": list(CONTESTANTS), "help": argparse.SUPPRESS}},
     )
-    if options.tried:
-        problem = draw_problem(options.rows[0], 50, 5, options.missing)
-        return print_alone(options.tried, problem, options.repeats, options.budget)
     T, left_out = 10_000, ()
     if options.quick:
         T, left_out = 1_000, (*SLOW_TO_COMPILE, "cuthbert", "pykalman")
@@ -208,15 +150,15 @@ def main() -> None:
     print(f"\nA matrix product runs at {rates}.")
     if not options.table:
         complete = draw_problem(T, 50, 5, 0.0)
-        for missing in (0.0, 0.2):
+        for missing in (0.0, MISSING):
             problem = draw_problem(T, 50, 5, missing)
             print(f"\nT = {T:,}, D = 50, K = 5, {missing:.0%} of the cells missing:\n")
-            print(compare(problem, complete, options.repeats, options.budget, left_out), flush=True)
+            compare(problem, complete, options, left_out)
             floor = posterior_floor(machine, T, 50, 5, gaps=missing > 0)
             print(f"\nThe floor is {duration(floor)}.")
     if not options.no_table:
-        print(f"\nOurs over K, D and T, {options.missing:.0%} of the cells missing:\n")
-        print(sweep(options, machine))
+        print(f"\nOurs over K, D and T, {MISSING:.0%} of the cells missing:\n")
+        sweep(options, machine)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""A table of methods by score, the best first."""
+"""Scores of methods, and a table of them, the best first."""
 
 import sys
 
 import numpy as np
+from common.tables import Table
 
 
-class Table:
+class Scores:
     """Figures of methods, one for each split."""
 
     def __init__(self, title: str, *, smaller: bool = False) -> None:
@@ -23,12 +24,14 @@ class Table:
 
     def show(self, note: str = "") -> None:
         """Print the means, the best first, and what lies between the best of either side, split by split."""
-        print(f"\n{self.title}")
+        print(f"\n{self.title}\n")
         order = sorted(self.rows, key=lambda name: np.mean(self.rows[name]) * (1 if self.smaller else -1))
+        table = Table("", "mean", "smallest to largest")
         for name in order:
             values = self.rows[name]
-            spread = f"  ({min(values):.4f} to {max(values):.4f})" if len(values) > 1 else ""
-            print(f"  {name:46} {np.mean(values):.4f}{spread}")
+            spread = [f"{min(values):.4f} to {max(values):.4f}"] if len(values) > 1 else []
+            table.add(name, f"{np.mean(values):.4f}", *spread)
+        print()
         ours = next(name for name in order if name.startswith("probsfa"))
         peer = next(name for name in order if not name.startswith("probsfa"))
         gap = np.array(self.rows[ours]) - np.array(self.rows[peer])

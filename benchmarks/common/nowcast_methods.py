@@ -1,0 +1,177 @@
+"""Methods that fill the ragged edge of the nowcast panel, which is a table with NaN where it is missing."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from probsfa import ProbabilisticSFA
+from probsfa.datasets import load_nowcast
+from probsfa.statespace import StateSpace, make_parameters
+
+Predict = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def are_quarterly(rows: pd.DataFrame) -> np.ndarray:
+    """Which columns are quarterly."""
+    return (load_nowcast().series["frequency"] == "quarter")[rows.columns].to_numpy()
+
+
+def ours(*, more: bool = False) -> dict[str, Callable[[pd.DataFrame], Predict]]:
+    """Candidates of this package by name: functions that fit and return what predicts."""
+
+    def with_options(
+        k: int, memory: bool, spread: bool = False, **options: Any
+    ) -> Callable[[pd.DataFrame], Predict]:
+        def fit(rows: pd.DataFrame) -> Predict:
+            rows = in_their_months(rows) if spread else rows
+            model = ProbabilisticSFA(k, **options).fit(rows)
+            if memory:
+                init = memories_of_residuals(model, rows)
+                model = ProbabilisticSFA(k, noise="ar1", init=init, **options).fit(rows)
+
+            def predict(known: pd.DataFrame) -> pd.DataFrame:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    filled = model.impute(in_their_months(known) if spread else known)
+                if spread:
+                    for name in known.columns[are_quarterly(known)]:
+                        filled[name] = known[name].fillna(filled[name].rolling(3).mean())
+                return filled
+
+            return predict
+
+        return fit
+
+    candidates = {
+        f"{k} latents{', memory' if memory else ''}": with_options(k, memory)
+        for memory, numbers in ((False, (1, 3)), (True, (1, 2, 3, 4, 6)))
+        for k in numbers
+    }
+    if not more:
+        return candidates
+    for k in (1, 3):
+        candidates[f"{k} latents, robust"] = with_options(k, False, robust=True)
+        candidates[f"{k} latents, memory, quarters in their months"] = with_options(k, True, spread=True)
+    for shared in (1, 2):
+        blocks = loaded(load_nowcast().june.columns, shared)
+        candidates[f"{shared} shared latents and 3 of blocks, memory"] = with_options(
+            blocks.shape[1], True, fixed={"loadings": blocks}
+        )
+    return candidates
+
+
+def in_their_months(rows: pd.DataFrame) -> pd.DataFrame:
+    """The value of a quarter in each of its months, so that it is seen beside what they all had."""
+    out = rows.copy()
+    quarterly = are_quarterly(rows)
+    out.loc[:, quarterly] = rows.loc[:, quarterly].bfill(limit=2)
+    return out
+
+
+#: Series of the blocks beside what all share; the rest are prices.
+BLOCKS = {
+    "surveys": "GACDISA066MSFRBNY GACDFSA066MSFRBPHI",
+    "labour": "PAYEMS JTSJOL UNRATE ULCNFB",
+    "real": "DGORDER HSN1F RSAFS HOUST INDPRO DSPIC96 BOPTEXP BOPTIMP WHLSLRIMSA TTLCONS PERMIT TCU BUSINV "
+    "PCEC96 GDPC1 A261RX1Q020SBEA",
+}
+
+
+def loaded(columns: pd.Index, shared: int) -> np.ndarray:
+    """Which series see which latents (D, K): some that all see, and one for each block."""
+    of_blocks = [columns.isin(names.split()) for names in BLOCKS.values()]
+    return np.stack([np.ones(len(columns), dtype=bool)] * shared + of_blocks, axis=1)
+
+
+def memories_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> StateSpace:
+    """Where to start noise with memory: at the correlation of what the latents leave of each series.
+
+    Growth of noisy amounts comes back the month after: these memories are negative, and a climb that starts
+    at positive ones takes such series for white.
+    """
+    left = rows - model.mean_ - model.transform(rows).to_numpy() @ model.loadings_.T
+    correlation = np.array([series.dropna().autocorr(1) for _, series in left.items()])
+    correlation = np.nan_to_num(correlation)
+    least = np.where(correlation < 0.0, -0.1, 0.1)  # none starts at zero, where its sign would be open
+    decay = np.where(np.abs(correlation) < 0.1, least, np.clip(correlation, -0.9, 0.95))
+    params = model.params_
+    return make_parameters(
+        params.decay,
+        params.loadings,
+        0.4 * params.noise_variance,
+        params.offset,
+        memory_decay=decay,
+        memory_scale=np.sqrt(0.6 * params.noise_variance),
+    )
+
+
+def dynamic_factors() -> dict[str, Callable[[pd.DataFrame], Predict]]:
+    """Candidates of statsmodels: Banbura & Modugno's dynamic factor model for mixed frequencies."""
+    from statsmodels.tsa.api import DynamicFactorMQ
+
+    quarterly = load_nowcast().series["frequency"] == "quarter"
+
+    def split(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+        in_months = rows.set_axis(rows.index.to_period("M"))
+        of_quarters = in_months.loc[in_months.index.month % 3 == 0, quarterly.to_numpy()]
+        return in_months.loc[:, ~quarterly.to_numpy()], of_quarters.set_axis(of_quarters.index.asfreq("Q"))
+
+    def with_factors(factors: int, memory: bool) -> Callable[[pd.DataFrame], Predict]:
+        def fit(rows: pd.DataFrame) -> Predict:
+            monthly, of_quarters = split(rows)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = DynamicFactorMQ(
+                    monthly,
+                    endog_quarterly=of_quarters,
+                    factors=factors,
+                    factor_orders=1,
+                    idiosyncratic_ar1=memory,
+                )
+                fitted = model.fit(disp=False, maxiter=200)
+
+            def predict(known: pd.DataFrame) -> pd.DataFrame:
+                months, quarters = split(known)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    applied = fitted.apply(months, endog_quarterly=quarters, retain_standardization=True)
+                    smoothed = applied.get_prediction(information_set="smoothed").predicted_mean
+                return smoothed[list(known.columns)].set_axis(known.index)
+
+            return predict
+
+        return fit
+
+    return {
+        f"DynamicFactorMQ, {k} factors{', memory' if memory else ''}": with_factors(k, memory)
+        for memory in (True, False)
+        for k in (1, 2, 3)
+    }
+
+
+def by_mean(known: pd.DataFrame) -> pd.DataFrame:
+    """The mean of each series."""
+    return known.fillna(known.mean())
+
+
+def by_last_value(known: pd.DataFrame) -> pd.DataFrame:
+    """The last value of each series that is known."""
+    return known.ffill()
+
+
+def by_autoregression(known: pd.DataFrame) -> pd.DataFrame:
+    """Least squares of each series on its last publication, and forecasts from that."""
+    filled = known.copy()
+    for name, series in known.items():
+        seen = series.dropna()
+        step = 3 if len(seen) < 0.5 * (len(series) - series.index.get_loc(seen.index[0])) else 1
+        x, y = seen.to_numpy()[:-1], seen.to_numpy()[1:]
+        slope, intercept = np.polyfit(x, y, 1)
+        last, value = series.index.get_loc(seen.index[-1]), seen.iloc[-1]
+        for row in range(last + step, len(series), step):
+            value = intercept + slope * value
+            filled.iloc[row, filled.columns.get_loc(name)] = value
+    return filled
