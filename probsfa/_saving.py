@@ -13,7 +13,6 @@ Version 1 of the format can also be read. In it a :class:`probsfa.ProbabilisticS
 :class:`probsfa.BayesianSFA` was a file of another kind, or the bytes of such a file within a pipeline.
 """
 
-import dataclasses
 import hashlib
 import inspect
 import io
@@ -24,7 +23,6 @@ import pkgutil
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -46,17 +44,15 @@ VERSION = 2
 
 _PACKAGES = ("probsfa", "sklearn")
 # Modules whose records are saved.
-_RECORD_MODULES = (
-    "probsfa.expansions",
-    "probsfa.extensions",
-    "probsfa.graphs",
-    "probsfa.linalg",
-    "probsfa.sfa",
-)
+_RECORD_MODULES = tuple(f"probsfa.{name}" for name in ("expansions", "extensions", "graphs", "linalg", "sfa"))
 _METHODS = ("transform", "predict")
 _RELATIVE_TOLERANCE = 1e-6  # relative difference that other releases of the libraries may make
 _JSON_TYPES = (bool, int, float, str)
 _COLLECTIONS: dict[str, type] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+# Attributes of classes, by kind of node; `__match_args__` are the fields of named tuples and dataclasses.
+_ATTRIBUTES = dict(
+    estimator="_get_param_names", model="_from_arrays", record="__match_args__", object="__dict__"
+)
 _SPARSE_FORMATS = ("csr_array", "csc_array", "csr_matrix", "csc_matrix")
 # Kinds of files of version 1 other than "estimator", and their classes.
 _VERSION1 = {
@@ -178,18 +174,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     with Path(path).open("rb") as stream:
         header, arrays = _read(stream, os.fstat(stream.fileno()).st_size, os.fspath(path))
-    with _unreadable_file_errors(path), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return _restore(header, arrays)
-
-
-@contextmanager
-def _unreadable_file_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise a ValueError that names the file for all errors from its contents."""
     try:
-        yield
-    # A changed file can cause any error in the libraries that are used.
-    except Exception as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _restore(header, arrays)
+    except Exception as error:  # a changed file can cause any error in the libraries that are used
         reason = f"it has no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
         reason = " ".join(reason.split()).rstrip(".")[:300]
         raise ValueError(f"{os.fspath(path)} contains no usable model: {reason}.") from error
@@ -233,8 +222,7 @@ def _probe(estimator: Any) -> dict[str, Any] | None:
         return None
     for method in _METHODS:
         for first in (0.0, 1.0):
-            rows = np.full((2, n_features), first)
-            rows[1] = 0.5 * first
+            rows = np.outer((first, 0.5 * first), np.ones(n_features))
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -288,14 +276,11 @@ class _Arrays:
         if isinstance(value, np.random.RandomState | np.random.Generator):
             return None  # the state of a generator is not part of the fit
         if isinstance(value, dict):
-            pairs = [
-                [self.encode(k, location), self.encode(v, f"{location}[{k!r:.40}]")] for k, v in value.items()
-            ]
-            return {"dict": pairs}
-        if isinstance(value, slice):
-            return {"slice": [self.encode(part, location) for part in (value.start, value.stop, value.step)]}
-        if isinstance(value, range):
-            return {"range": [value.start, value.stop, value.step]}
+            names = {key: f"{location}[{key!r:.40}]" for key in value}
+            return {"dict": [[self.encode(k, location), self.encode(v, names[k])] for k, v in value.items()]}
+        if isinstance(value, slice | range):
+            parts = [self.encode(part, location) for part in (value.start, value.stop, value.step)]
+            return {type(value).__name__: parts}
         if type(value) in _COLLECTIONS.values():
             items = [self.encode(item, f"{location}[{i}]") for i, item in enumerate(value)]
             return {type(value).__name__: items}
@@ -309,11 +294,8 @@ class _Arrays:
             cls, state, kind = serializable_base, value._to_arrays(), "model"
         elif isinstance(value, BaseEstimator) and _is_in(cls.__module__, _PACKAGES):
             state, kind = vars(value), "estimator"
-        elif of_record and hasattr(cls, "_fields"):
-            state, kind = value._asdict(), "record"
-        elif of_record and dataclasses.is_dataclass(value):
-            fields = [field.name for field in dataclasses.fields(value) if field.init]
-            state, kind = {field: getattr(value, field) for field in fields}, "record"
+        elif of_record and hasattr(cls, "__match_args__"):
+            state, kind = {field: getattr(value, field) for field in cls.__match_args__}, "record"
         elif of_record and hasattr(value, "__dict__") and not callable(value):
             state, kind = vars(value), "object"
         else:
@@ -321,8 +303,7 @@ class _Arrays:
             description = f"a function ({name})" if callable(value) else f"a {name} of {package}"
             raise ValueError(
                 f"{location} is {description}, which cannot be saved. Supported are numbers, text, arrays, "
-                "lists of "
-                "these, and estimators of probsfa and scikit-learn with such attributes. If it is a "
+                "lists of these, and estimators of probsfa and scikit-learn with such attributes. If it is a "
                 "parameter, use its name, or set it to None after the fit."
             )
         members = {key: self.encode(item, f"{location}.{key}") for key, item in state.items()}
@@ -367,12 +348,8 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if kind == "scalar":
         value, dtype = node["scalar"], np.dtype(str(node["dtype"]))
         # NumPy pads text to its dtype, which must not take more memory than the file.
-        longest = len(value) if isinstance(value, str) else 0
-        if (
-            dtype.kind not in "biufU"
-            or not isinstance(value, _JSON_TYPES)
-            or dtype.itemsize > max(4 * longest, 16)
-        ):
+        largest = max(4 * len(value) if isinstance(value, str) else 0, 16)
+        if dtype.kind not in "biufU" or not isinstance(value, _JSON_TYPES) or dtype.itemsize > largest:
             raise ValueError(f"{node!r:.60} is not a number or text of its type")
         return np.asarray(value, dtype=dtype)[()]
     if kind == "file":  # of version 1
@@ -390,10 +367,8 @@ def _decode(node: Any, arrays: dict[str, NDArray[Any]]) -> Any:
         return matrix
     if kind == "dict":
         return {_decode(key, arrays): _decode(item, arrays) for key, item in node["dict"]}
-    if kind == "slice":
-        return slice(*(_decode(part, arrays) for part in node["slice"]))
-    if kind == "range":
-        return range(*node["range"])
+    if kind in ("slice", "range"):
+        return (slice if kind == "slice" else range)(*(_decode(part, arrays) for part in node[kind]))
     if kind in _COLLECTIONS:
         return _COLLECTIONS[kind](_decode(item, arrays) for item in node[kind])
     if kind in ("model", "estimator", "record", "object"):
@@ -453,13 +428,7 @@ def _class(kind: str, name: str) -> Any:
         except (ImportError, AttributeError):
             continue
     fits = isinstance(candidate, type) and _is_in(candidate.__module__, packages)
-    if fits and kind == "estimator":
-        fits = issubclass(candidate, BaseEstimator)
-    elif fits and kind == "model":
-        fits = hasattr(candidate, "_from_arrays")
-    elif fits and kind == "record":
-        fits = hasattr(candidate, "_fields") or dataclasses.is_dataclass(candidate)
-    if not fits:
+    if not fits or not hasattr(candidate, _ATTRIBUTES[kind]):
         raise ValueError(f"{name!r:.60} is no {kind}")
     return candidate
 
@@ -541,10 +510,6 @@ _READERS: Any = {
 }
 
 
-class _FileTooLarge(Exception):
-    """A file takes more memory than its size allows."""
-
-
 def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return header and arrays of a file.
 
@@ -554,22 +519,18 @@ def _read(stream: BinaryIO, size: int, name: str) -> tuple[dict[str, Any], dict[
     try:
         with zipfile.ZipFile(stream) as archive:
             members = archive.infolist()
-            total_size = sum(member.file_size for member in members)
-            if total_size > max(_MAX_BYTES, _MAX_RATIO * size) or len(members) > _MAX_MEMBERS:
-                raise _FileTooLarge(
-                    f"its {size} bytes contain {len(members)} arrays of {total_size} bytes, which is "
-                    "impossible "
-                    "for a model."
+            total = sum(member.file_size for member in members)
+            if total > max(_MAX_BYTES, _MAX_RATIO * size) or len(members) > _MAX_MEMBERS:
+                raise ValueError(
+                    f"{len(members)} arrays of {total} bytes in {size} bytes: impossible for a model"
                 )
             arrays = {member.filename.removesuffix(".npy"): _unpack(archive, member) for member in members}
         if len(arrays) != len(members):
             raise ValueError("two arrays have one name")
         header = json.loads(str(arrays.pop("header")))
-    except _FileTooLarge as error:
-        raise ValueError(f"{name} cannot be read: {error}") from None
     # At arbitrary bytes, NumPy, zipfile, zlib and json raise a dozen kinds of errors.
     except Exception as error:
-        raise ValueError(f"{name} is broken, or is not a model saved by probsfa.") from error
+        raise ValueError(f"{name} is broken, or is not a model saved by probsfa ({error!s:.200}).") from error
     kind = header.get("kind") if isinstance(header, dict) and header.get("format") == "probsfa" else header
     if kind not in ("estimator", *_VERSION1):
         raise ValueError(f"{name} is not a model saved by probsfa; its kind is {kind!r:.80}.")
