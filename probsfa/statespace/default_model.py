@@ -1,9 +1,9 @@
 """Choice of the model if neither the number of factors nor the noise is specified.
 
-Some observed values are hidden, and four candidates are fitted to the rest: as many factors as columns with
-white noise, and up to sixteen, up to four, or no factors with AR(1) noise of each column. Stochastic cycles
-are added to the best candidate as long as they improve the predictions of hidden values. The model with the
-best predictions is then fitted to all values.
+Some observed values are hidden, and four candidates are fitted to the rest: as many factors as columns (up
+to 64) with white noise, and up to sixteen, up to four, or no factors with AR(1) noise of each column.
+Stochastic cycles are added to the best candidate as long as they improve the predictions of hidden values.
+The model with the best predictions is then fitted to all values.
 
 Linear interpolation is a limiting case of a model with AR(1) noise of each column; the factors then describe
 what columns have in common.
@@ -178,30 +178,30 @@ def _without_outliers(
     spread, candidates = spread_of_dominated(data.sequences.values, data.sequences.lengths), _candidates(data)
     if not spread.any() or len(candidates) == 1:
         return None, None
-    compared = candidates[-1].compared(options, data.sequences.n_features)
+    candidate, n_features = candidates[-1], data.sequences.n_features
+    compared = candidate.compared(options, n_features)
     rows = _compared_rows(data.sequences, max(c.size.n_components for c in candidates))
     is_far = far_from_neighbours(rows, spread)
     # Scores are bounded, because no model predicts artefacts and a few of them would dominate the mean.
     # Hidden values may be extreme if other columns predict them, as in a burst of several columns.
     hidden, units = _draws(rows)[0], units_of(rows.values)
     remaining = replace(rows, values=hidden.seen(rows.values))
-    means: list[float] = []
-    models: list[LinearGaussianModel] = []
-    for clean in (False, True):
-        observed = (
-            replace(remaining, values=np.where(is_far, np.nan, remaining.values)) if clean else remaining
-        )
-        model = fit(observed, compared, Size(candidates[-1].size.n_components), None)
-        if model.fitted.interrupted:
-            return None, None
-        model = OutlierModel.of(model.fitted, spread) if clean else model
-        models.append(model)
-        held_out = predict_held_out(model, remaining, hidden, rows.values, units)
-        means.append(float(np.mean(scores(held_out, _MAX_SCORE))))
-    of_all, cleaner = models
-    if not means[1] < (1.0 - EQUALITY_TOL) * means[0]:
+    of_all = fit(remaining, compared, candidate.learned_from(remaining), None)
+    if of_all.fitted.interrupted:
+        return None, None
+    # Few values differ between the fits, so that the second one needs few evaluations from the first.
+    cleaned_values = replace(remaining, values=np.where(is_far, np.nan, remaining.values))
+    start = _start_from(of_all, cleaned_values)
+    cleaner = fit(cleaned_values, compared, candidate.learned_from(cleaned_values), start)
+    if cleaner.fitted.interrupted:
+        return None, None
+    cleaner = OutlierModel.of(cleaner.fitted, spread)
+    with_outliers, without = (
+        float(np.mean(scores(predict_held_out(model, remaining, hidden, rows.values, units), _MAX_SCORE)))
+        for model in (of_all, cleaner)
+    )
+    if not without < (1.0 - EQUALITY_TOL) * with_outliers:
         return None, of_all
-    assert isinstance(cleaner, OutlierModel)
     cleaned = cleaner.cleaned(data.sequences)
     return (None if cleaned is data.sequences else (cleaned, spread)), of_all
 
@@ -334,6 +334,17 @@ def _with_another_cycle(model: LinearGaussianModel, rest: Sequences) -> StateSpa
     return rescale(enlarged(params, panel, latents, noise), fitted.shift, fitted.scale)
 
 
+def _start_from(model: LinearGaussianModel, rows: Sequences) -> StateSpace | None:
+    """Return the parameters of a model as a start of a fit to other rows, if they are a useful start.
+
+    Constant columns have zero loadings, at which the gradient by the loadings is zero.
+    """
+    constant = model.fitted.constant
+    if constant is None or np.array_equal(constant, InMemory(rows).columns.constant):
+        return model.fitted.params
+    return None
+
+
 def _fit_best(
     data: InMemory, options: FitOptions, fit: Fit, last_compared: LinearGaussianModel | None = None
 ) -> LinearGaussianModel:
@@ -352,10 +363,8 @@ def _fit_best(
     if comparison.interrupted is not None:
         return comparison.interrupted
     best, means = comparison.best, comparison.means
-    selected, compared = comparison.candidates[best], comparison.models[best].fitted
-    varied = compared.constant is None or np.array_equal(compared.constant, data.columns.constant)
-    # Constant columns have zero loadings, at which the gradient by the loadings is zero.
-    start = compared.params if varied else None
+    selected = comparison.candidates[best]
+    start = _start_from(comparison.models[best], data.sequences)
     model = fit(data.sequences, selected.asked(options, n_features), selected.size, start)
     by_name = {c.words: float(s) for c, s in zip(comparison.candidates, means, strict=True)}
     table = ", ".join(f"{name} {score:.3g}" for name, score in by_name.items())

@@ -28,8 +28,11 @@ __all__ = [
     "choose_segments",
 ]
 
-# Maximum number of factors; with more, fits are slow and hardly better, for any number of columns.
-_MAX_FACTORS, _MAX_FACTORS_WITH_AR1_NOISE = 32, 16
+# Maximum number of factors with white and with AR(1) noise.
+_MAX_FACTORS, _MAX_FACTORS_WITH_AR1_NOISE = 64, 16
+# More than 32 factors are used if the posterior over all rows takes at most this number of products. In 500
+# to 1,000 rows of 52 columns of process data, 52 factors have 5 to 26 % smaller errors than 32.
+_MANY_FACTORS, _MAX_PRODUCTS_OF_MANY_FACTORS = 32, 3e8
 # Maximum number of products of the posterior over all rows that imputation or transformation requires.
 _MAX_POSTERIOR_PRODUCTS = 1e10
 # Maximum number of products of a posterior in a fit to all rows. A fit computes dozens of posteriors; one of
@@ -209,6 +212,8 @@ def most_components(
     by_data = int((n_cells / _MIN_VALUES_PER_PARAMETER - of_columns) / (n_varying + 1))
     k = max(1, min(n_varying, _MAX_FACTORS_WITH_AR1_NOISE if ar1_noise else _MAX_FACTORS, by_data))
     own = n_features if ar1_noise else 0
+    while k > _MANY_FACTORS and n_rows * _products(k + own, n_features) > _MAX_PRODUCTS_OF_MANY_FACTORS:
+        k -= 1
     while k > 1 and n_rows * _products(k + own, n_features) > products:
         k -= 1
     return k

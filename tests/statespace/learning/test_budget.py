@@ -48,6 +48,11 @@ def test_a_posterior_over_very_many_rows_stays_affordable():
     assert sizes[0] == 30 > sizes[1] > sizes[2] >= 1
 
 
+def test_long_series_of_many_columns_have_fewer_factors_than_short_ones():
+    sizes = [size_of(n, 60) for n in (500, 2_000, 20_000)]
+    assert sizes[0] > sizes[1] > sizes[2]
+
+
 @pytest.mark.parametrize("lengths", [(60_000,), (100,) * 600, (59_999, 1)])
 def test_very_many_rows_are_learned_from_in_segments(rng, lengths):
     x = rng.standard_normal((60_000, 18))
