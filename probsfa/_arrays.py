@@ -178,10 +178,10 @@ def check_spread(estimator: Any, values: NDArray[np.float64], name: str) -> None
         if not 0.0 < spread < MIN_SPREAD:
             continue
         names = getattr(estimator, "feature_names_in_", None)
-        called = "" if names is None else f" ({str(names[column])!r})"
+        column_text = "" if names is None else f" ({str(names[column])!r})"
         raise ValueError(
-            f"{name} varies by only {spread:.3g} in column {column}{called}, which underflows when squared. "
-            "Rescale or remove the column."
+            f"{name} varies by only {spread:.3g} in column {column}{column_text}, which underflows when "
+            "squared. Rescale or remove the column."
         )
 
 

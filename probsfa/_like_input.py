@@ -130,12 +130,12 @@ def _like_data_array(x: Any, values: FloatArray, columns: Any, sources: Sequence
     if columns is None:
         return x.copy(data=values)
     rows, features = x.dims
-    kept = list(range(x.shape[1]) if sources is None else sources)
-    if len(columns) == len(kept):
-        return x.isel({features: kept}).copy(data=values)
+    column_numbers = list(range(x.shape[1]) if sources is None else sources)
+    if len(columns) == len(column_numbers):
+        return x.isel({features: column_numbers}).copy(data=values)
     by_row = {name: coordinate for name, coordinate in x.coords.items() if features not in coordinate.dims}
-    if not kept:  # the columns are new ones, such as latent factors
+    if not column_numbers:  # the columns are new ones, such as latent factors
         return type(x)(values, dims=(rows, "component"), coords={**by_row, "component": list(columns)})
-    labels = x.indexes[features][kept] if features in x.indexes else columns[: len(kept)]
-    by_row[features] = [*labels, *columns[len(kept) :]]
+    labels = x.indexes[features][column_numbers] if features in x.indexes else columns[: len(column_numbers)]
+    by_row[features] = [*labels, *columns[len(column_numbers) :]]
     return type(x)(values, dims=x.dims, coords=by_row, name=x.name, attrs=x.attrs)

@@ -242,11 +242,13 @@ def read_times(
         checked.append(seconds)
     kind = "numbers" if _unit(pieces[0]) == "numbers" else "dates"
     axis = TimeAxis(kind, even=_is_even(checked))
-    given = None
+    times_of_sequences = None
     if kind == "dates":
         by_position = getattr(times, "iloc", times)
-        given = tuple(times) if as_list else tuple(by_position[sequence_rows] for sequence_rows in rows)
-    return TimeIndex(np.concatenate(checked), axis, None, median_step(checked), given)
+        times_of_sequences = (
+            tuple(times) if as_list else tuple(by_position[sequence_rows] for sequence_rows in rows)
+        )
+    return TimeIndex(np.concatenate(checked), axis, None, median_step(checked), times_of_sequences)
 
 
 def _is_even(pieces: list[NDArray[np.float64]]) -> bool:
@@ -457,15 +459,15 @@ def read_time_index(
     calendar = None if axis is None else axis.calendar
     if times is None:
         infer = axis is None or axis.kind != "dates"
-        found = _read_index(X, lengths, as_list=as_list, calendar=calendar, infer=infer)
+        index = _read_index(X, lengths, as_list=as_list, calendar=calendar, infer=infer)
     else:
-        found = read_times(times, lengths, as_list=as_list)
-        if calendar is not None and found.labels is not None:
+        index = read_times(times, lengths, as_list=as_list)
+        if calendar is not None and index.labels is not None:
             import pandas as pd  # the calendar came from an index of pandas
 
-            indexes = [pd.Index(piece) for piece in found.labels]
-            found = _read_dates(indexes, ["times"] * len(indexes), calendar=calendar)
-    return found if found is None or axis is not None else found.in_steps()
+            indexes = [pd.Index(piece) for piece in index.labels]
+            index = _read_dates(indexes, ["times"] * len(indexes), calendar=calendar)
+    return index if index is None or axis is not None else index.in_steps()
 
 
 def _read_index(
@@ -485,13 +487,12 @@ def _read_index(
         for index, label in zip(indexes, labels, strict=True):
             _warn_of_unread(index, label)
         return None
-    silent = next((i for i, index in enumerate(indexes) if not has_times(index)), None)
-    if silent is not None:
+    without_times = next((i for i, index in enumerate(indexes) if not has_times(index)), None)
+    if without_times is not None:
         first_with_times = next(i for i, index in enumerate(indexes) if has_times(index))
         raise ValueError(
-            f"X[{first_with_times}] has an index of times and X[{silent}] has no such index. Add it to all "
-            "sequences, "
-            "or pass times= with one array for each."
+            f"X[{first_with_times}] has an index of times and X[{without_times}] has no such index. Add it "
+            "to all sequences, or pass times= with one array for each."
         )
     if not as_list:
         edges = np.cumsum([0, *lengths])

@@ -295,12 +295,12 @@ class SeriesForecaster(BaseEstimator):
         if fh is None and self.fh is None:
             raise ValueError("fh is None, here and in fit. Pass a forecasting horizon such as fh=[1, 2, 3].")
         self.fh = self.fh if fh is None else fh
-        given = {}
+        arguments = {}
         if self._X is not None:
             import pandas as pd
 
-            given["exog"] = self._X if X is None else pd.concat([self._X, X])
-        return self.estimator_.forecast(_table(self._y), fh=_horizon(self.fh, self.cutoff), **given)
+            arguments["exog"] = self._X if X is None else pd.concat([self._X, X])
+        return self.estimator_.forecast(_table(self._y), fh=_horizon(self.fh, self.cutoff), **arguments)
 
     def _quantiles(self, fh: Any, X: Any, probabilities: dict[tuple[Any, ...], float]) -> Any:
         """Return quantiles by variable; keys are the lower levels of the columns."""
@@ -363,8 +363,8 @@ def _horizon(fh: Any, cutoff: Any) -> Any:
     return steps - cutoff[0] if absolute else steps
 
 
-def _probabilities(name: str, given: Any) -> list[float]:
-    probabilities = [float(each) for each in np.atleast_1d(given)]
-    if not all(0.0 < each < 1.0 for each in probabilities):
-        raise ValueError(f"{name} must be probabilities above 0 and below 1; got {given!r}.")
+def _probabilities(name: str, values: Any) -> list[float]:
+    probabilities = [float(probability) for probability in np.atleast_1d(values)]
+    if not all(0.0 < probability < 1.0 for probability in probabilities):
+        raise ValueError(f"{name} must be probabilities above 0 and below 1; got {values!r}.")
     return probabilities

@@ -53,12 +53,12 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
     upper, lower = halves
 
     column = data.columns.get_loc(_DEMO_COLUMN)
-    rows = _segment_with_most_changes(np.isnan(blocks.seen[:, column]), 14 * 24)
+    rows = _segment_with_most_changes(np.isnan(blocks.incomplete[:, column]), 14 * 24)
     segment = rows, column
     filled = blocks.filled[EstimatorImputation.name]
     ax = upper.subplots()
     plots.plot_imputation(
-        blocks.seen[segment],
+        blocks.incomplete[segment],
         filled.values[segment],
         None if filled.std is None else filled.std[segment],
         truth=data.to_numpy()[segment],
@@ -75,7 +75,7 @@ def draw_demo(data: "pd.DataFrame", blocks: Comparison, model: Any) -> "Figure":
         **legend_position, ncols=5, columnspacing=1.2, handlelength=1.5, frameon=False, fontsize="small"
     )
 
-    posterior = model.posterior(blocks.seen)
+    posterior = model.posterior(blocks.incomplete)
     n = min(3, posterior.means.shape[1])
     axes = lower.subplots(n, 1, sharex=True, squeeze=False)[:, 0]
     means, std = (np.asarray(values)[:, :n] for values in (posterior.means, posterior.std))

@@ -67,13 +67,14 @@ class KernelManifold:
         kernel = self.kernel(coordinates)
         steps = (coordinates[:, None, :] - self.landmarks) / self.bandwidth**2
         weighted_kernel = [kernel * steps[:, :, j] for j in range(steps.shape[2])]
-        first = np.stack([-each @ self.coefficients for each in weighted_kernel], axis=1)
+        first = np.stack([-kernel_part @ self.coefficients for kernel_part in weighted_kernel], axis=1)
         second = np.stack(
             [
                 np.stack(
-                    [(each * steps[:, :, j]) @ self.coefficients for j in range(len(weighted_kernel))], axis=1
+                    [(kernel_part * steps[:, :, j]) @ self.coefficients for j in range(len(weighted_kernel))],
+                    axis=1,
                 )
-                for each in weighted_kernel
+                for kernel_part in weighted_kernel
             ],
             axis=1,
         )

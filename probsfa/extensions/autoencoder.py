@@ -272,8 +272,8 @@ class Autoencoder(Reconstruction):
     def _learn(self, values: FloatArray, mean: FloatArray) -> None:
         """Train the network."""
         self.mean_ = mean
-        spread = (values - self.mean_).std(axis=0)
-        self.scale_ = np.where(spread > 0.0, spread, 1.0)
+        std = (values - self.mean_).std(axis=0)
+        self.scale_ = np.where(std > 0.0, std, 1.0)
         standard = (values - self.mean_) / self.scale_
         rng = generator(self.random_state)
         best: tuple[float, MLPRegressor, str] | None = None

@@ -211,7 +211,7 @@ class PrincipalCurve(Reconstruction):
                 parts.append(_log_densities_about(points, centred[test]))
             held_out_scores.append(np.concatenate(parts))
         best = max(held_out_scores, key=np.sum)
-        differences = [best - each for each in held_out_scores]
+        differences = [best - scores for scores in held_out_scores]
         is_plausible = [
             difference.mean() <= difference.std() / np.sqrt(len(difference)) for difference in differences
         ]
@@ -221,13 +221,15 @@ class PrincipalCurve(Reconstruction):
     def _starts(self, centred: FloatArray, k: int, rows: NDArray[np.intp]) -> list[FloatArray]:
         """Return starting coordinates (n, k) of some rows."""
         if not isinstance(self.init, str):
-            given = np.asarray(self.init, dtype=np.float64)
-            if given.shape != (len(centred), k) or not np.all((given >= 0.0) & (given <= 1.0)):
+            coordinates = np.asarray(self.init, dtype=np.float64)
+            if coordinates.shape != (len(centred), k) or not np.all(
+                (coordinates >= 0.0) & (coordinates <= 1.0)
+            ):
                 raise ValueError(
                     f"init must have shape ({len(centred)}, {k}) and numbers from 0 to 1, or be one of "
-                    f"{', '.join(map(repr, _INITS))}; got an array of shape {given.shape}."
+                    f"{', '.join(map(repr, _INITS))}; got an array of shape {coordinates.shape}."
                 )
-            return [given[rows]]
+            return [coordinates[rows]]
         check_option("init", self.init, _INITS)
         centred = centred[rows]
         starts = []

@@ -291,8 +291,8 @@ def _on_rows(members: list[TrainingGraph], samples: list[Any], n_samples: int | 
             f"{len(samples)}."
         )
     rows: list[IntArray | None] = []
-    for i, (graph, given) in enumerate(zip(members, samples, strict=True)):
-        numbers = None if given is None else np.asarray(given)
+    for i, (graph, rows_of_graph) in enumerate(zip(members, samples, strict=True)):
+        numbers = None if rows_of_graph is None else np.asarray(rows_of_graph)
         if numbers is not None and (numbers.shape != (graph.n_vertices,) or numbers.dtype.kind not in "iu"):
             raise ValueError(
                 f"samples[{i}] must be {graph.n_vertices} row numbers, one per vertex of graphs[{i}]; got "

@@ -276,11 +276,11 @@ def check_window(
     n: int, half_width: int | None, weights: WindowWeights | None, most: int | None = None
 ) -> tuple[int, FloatArray | None]:
     """Return the half-width, at most `most`, and the weights of lags 0 to it, None where all are 1."""
-    given = None if weights is None or callable(weights) else as_float_array(weights, "weights")
+    array = None if weights is None or callable(weights) else as_float_array(weights, "weights")
     if half_width is not None:
         d = check_count("half_width", half_width)
-    elif given is not None and given.ndim == 1 and len(given) > 1:
-        d = len(given) - 1
+    elif array is not None and array.ndim == 1 and len(array) > 1:
+        d = len(array) - 1
     else:
         d = default_half_width(n)
     most = n - 1 if most is None else most
@@ -288,19 +288,19 @@ def check_window(
         raise ValueError(f"half_width must be at most {most} for {n} samples; got {d}.")
     if weights is None:
         return d, None
-    if given is None:
-        given = as_float_array(weights(np.arange(d + 1, dtype=np.float64)), "weights")  # type: ignore[operator]
-    if given.shape != (d + 1,):
+    if array is None:
+        array = as_float_array(weights(np.arange(d + 1, dtype=np.float64)), "weights")  # type: ignore[operator]
+    if array.shape != (d + 1,):
         raise ValueError(
             f"weights must be {d + 1} numbers, one for each distance in rank from 0 to half_width={d}; got "
-            f"shape {given.shape}."
+            f"shape {array.shape}."
         )
-    if not np.isfinite(given).all() or (given < 0).any() or not (given[1:] > 0).any():
+    if not np.isfinite(array).all() or (array < 0).any() or not (array[1:] > 0).any():
         raise ValueError(
             "weights must be finite and not negative, with at least one positive weight after the first: the "
             "first is the weight of self-loops."
         )
-    return d, given / given.max()
+    return d, array / array.max()
 
 
 # ---- ring: a periodic window over samples in the order of an angle

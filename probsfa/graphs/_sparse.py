@@ -293,9 +293,11 @@ def neighbor_edges(
         search = NearestNeighbors(n_neighbors=n_queried).fit(points)
         neighbors = search.kneighbors(queries, return_distance=False)
     if rows is None:
-        others = neighbors != np.arange(points.shape[0])[:, None]
-        others[others.all(axis=1), -1] = False  # among duplicates of a point, the point itself may be missing
-        neighbors = neighbors[others].reshape(-1, count)
+        is_other = neighbors != np.arange(points.shape[0])[:, None]
+        is_other[is_other.all(axis=1), -1] = (
+            False  # among duplicates of a point, the point itself may be missing
+        )
+        neighbors = neighbors[is_other].reshape(-1, count)
     index = np.int32 if neighbors.size < np.iinfo(np.int32).max else np.int64
     starts = np.arange(0, neighbors.size + 1, count, dtype=index)
     edges = (np.ones(neighbors.size, dtype=np.float64), neighbors.ravel().astype(index), starts)

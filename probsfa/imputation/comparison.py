@@ -1,6 +1,7 @@
 """Comparison of imputation methods on hidden observed values."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -69,16 +70,26 @@ class Comparison:
         Description of the pattern.
     scores : tuple of Score
         Score of each method, averaged over the seeds.
-    seen : ndarray (T, D), or list of them
-        The series with hidden values, for the last seed.
+    incomplete : ndarray (T, D), or list of them
+        The series without the hidden values, for the last seed.
     filled : dict of str to Filled
         Result of each method for this series.
     """
 
     hidden: str
     scores: tuple[Score, ...]
-    seen: Any
+    incomplete: Any
     filled: dict[str, Filled]
+
+    @property
+    def seen(self) -> Any:
+        """Former name of `incomplete`; will be removed in version 2.0."""
+        warnings.warn(
+            "Comparison.seen is now Comparison.incomplete; the old name will be removed in version 2.0.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return self.incomplete
 
 
 def compare_methods(
@@ -182,14 +193,14 @@ def compare_methods(
     return comparisons
 
 
-def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Errors:
+def errors_of(truth: Any, incomplete: Any, filled: Filled, name: str = "filled") -> Errors:
     """Compare imputed values with the truth, at the values that are missing in the input of the method.
 
     Parameters
     ----------
     truth : array-like or DataFrame (T, D), or list of them
         The series, NaN where the truth is not known.
-    seen : like `truth`
+    incomplete : like `truth`
         The series that the method imputed.
     filled : Filled
         The result of the method.
@@ -213,13 +224,17 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
     >>> errors.rmse, errors.mae, errors.coverage
     (1.0, 1.0, None)
     """
-    truth, seen, values = _joined(truth, "truth"), _joined(seen, "seen"), _joined(filled.values, name)
-    hidden = np.isnan(seen) & ~np.isnan(truth)
+    truth, incomplete, values = (
+        _joined(truth, "truth"),
+        _joined(incomplete, "incomplete"),
+        _joined(filled.values, name),
+    )
+    hidden = np.isnan(incomplete) & ~np.isnan(truth)
     if not hidden.any():
         raise ValueError("Too few observed values to hide some of them. Use more rows.")
     if values.shape != truth.shape or np.isnan(values[hidden]).any():
         raise ValueError(f"{name} left values missing; each hidden value must be imputed.")
-    scales = np.nanstd(seen, axis=0)
+    scales = np.nanstd(incomplete, axis=0)
     scales = np.where(scales > 0.0, scales, 1.0)
     coverage = None
     if filled.std is not None:
@@ -234,13 +249,13 @@ def errors_of(truth: Any, seen: Any, filled: Filled, name: str = "filled") -> Er
 def average(scores: Iterable[Score]) -> Score:
     """Return the mean of the scores of one method; coverage is averaged over runs with intervals."""
     scores = list(scores)
-    coverages = [each.coverage for each in scores if each.coverage is not None]
+    coverages = [score.coverage for score in scores if score.coverage is not None]
     return Score(
         scores[0].method,
-        float(np.mean([each.rmse for each in scores])),
-        float(np.mean([each.mae for each in scores])),
+        float(np.mean([score.rmse for score in scores])),
+        float(np.mean([score.mae for score in scores])),
         float(np.mean(coverages)) if coverages else None,
-        float(np.mean([each.seconds for each in scores])),
+        float(np.mean([score.seconds for score in scores])),
     )
 
 

@@ -236,11 +236,11 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         names = np.asarray(_check_feature_names_in(self, input_features), dtype=object)
-        kept = names[self._kept]
+        kept_names = names[self._kept]
         if self.indicator_ is None:
-            return kept
+            return kept_names
         indicator_names = [f"missingindicator_{name}" for name in names[self.indicator_.features_]]
-        return np.concatenate([kept, np.array(indicator_names, dtype=object)])
+        return np.concatenate([kept_names, np.array(indicator_names, dtype=object)])
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the model is fitted."""
@@ -268,14 +268,16 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         checked = check_sequences(
             self, X, reset=reset, allow_nan=True, lengths=lengths, require_observed=False
         )
-        given = {"lengths": lengths, "times": times}
+        arguments = {"lengths": lengths, "times": times}
         order = None
         if groups is not None:
             if lengths is not None or checked.is_list:
                 raise ValueError("groups cannot be given with lengths or with X as a list of series.")
-            order, given["lengths"] = _by_group(groups, checked.n_rows)
-            given["times"] = None if times is None else _in_order(times, order)
-        return _Series(X, checked, {name: value for name, value in given.items() if value is not None}, order)
+            order, arguments["lengths"] = _by_group(groups, checked.n_rows)
+            arguments["times"] = None if times is None else _in_order(times, order)
+        return _Series(
+            X, checked, {name: value for name, value in arguments.items() if value is not None}, order
+        )
 
     def _modelled(self, series: "_Series") -> Any:
         """Return the input of the model: the columns that vary, by group, with the index of pandas."""
@@ -307,8 +309,8 @@ class ProbabilisticImputer(Saveable, TransformerMixin, BaseEstimator):
         if not hasattr(self, "feature_names_in_") and hasattr(first, "iloc"):
             if not all(isinstance(label, str) for label in first.columns):
                 # Labels that scikit-learn does not accept as names, such as numbers or pairs.
-                own = first.columns[self._kept]
-                names = own if len(own) == len(names) else [*own, *names[len(own) :]]
+                columns = first.columns[self._kept]
+                names = columns if len(columns) == len(names) else [*columns, *names[len(columns) :]]
         return like_input(X, series.checked, values, columns=names, sources=self._kept.tolist())
 
 

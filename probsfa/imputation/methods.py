@@ -278,16 +278,16 @@ def _interpolated(series: Sequences) -> FloatArray:
     times = np.arange(series.n_rows, dtype=np.float64)
     if series.times is not None and series.step is None:
         times = series.times
-    lines = np.empty_like(series.values)
+    interpolated = np.empty_like(series.values)
     means = np.nanmean(series.values, axis=0)
     for rows in series.slices:
         for j in range(series.n_features):
             column, observed = series.values[rows, j], series.mask[rows, j]
             if observed.any():
-                lines[rows, j] = np.interp(times[rows], times[rows][observed], column[observed])
+                interpolated[rows, j] = np.interp(times[rows], times[rows][observed], column[observed])
             else:
-                lines[rows, j] = means[j]
-    return lines
+                interpolated[rows, j] = means[j]
+    return interpolated
 
 
 def _given_arguments(**arguments: Any) -> dict[str, Any]:

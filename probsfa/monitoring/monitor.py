@@ -460,8 +460,8 @@ class _Rows:
     def fit(self, model: Any) -> Any:
         """Fit a model to all sequences."""
         has_several = len(self.pieces) > 1
-        given = {} if self.times[0] is None else {"times": self.times if has_several else self.times[0]}
-        return model.fit(self.pieces if has_several else self.pieces[0], **given)
+        arguments = {} if self.times[0] is None else {"times": self.times if has_several else self.times[0]}
+        return model.fit(self.pieces if has_several else self.pieces[0], **arguments)
 
     def restore(self, values: FloatArray, columns: Any) -> Any:
         """Return values (N, S) as one DataFrame, or one for each sequence of a list."""

@@ -74,10 +74,10 @@ def slow_latents(params: StateSpace) -> int:
     delta = 2.0 * (1.0 - params.decay)
     # Cycles and smooth factors count as slow; the mean squared difference of white noise is twice its
     # variance.
-    others = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
+    other_variance = np.sum(params.loadings[:, params.n_components :] ** 2, axis=1)
     ar1_noise = np.zeros(params.n_features) if not params.has_ar1_noise else params.memory_scale**2
     ar1_delta = np.zeros(params.n_features) if not params.has_ar1_noise else 2.0 * (1.0 - params.memory_decay)
-    variance = loaded.sum(axis=1) + others + ar1_noise + params.noise_variance
+    variance = loaded.sum(axis=1) + other_variance + ar1_noise + params.noise_variance
     change = loaded @ delta + ar1_noise * ar1_delta + 2.0 * params.noise_variance
     return slower_than_columns(delta, change / variance)
 

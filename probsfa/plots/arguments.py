@@ -30,8 +30,8 @@ def check_feature(feature: Any, n_features: int) -> int:
     """Return the number of a column, or raise a ValueError with the valid numbers."""
     is_valid = isinstance(feature, numbers.Integral) and not isinstance(feature, bool)
     if not is_valid or not 0 <= feature < n_features:
-        given = repr(feature) if np.isscalar(feature) else f"{type(feature).__name__}"
-        raise ValueError(f"feature must be an integer from 0 to {n_features - 1}; got {given:.80}.")
+        feature_text = repr(feature) if np.isscalar(feature) else f"{type(feature).__name__}"
+        raise ValueError(f"feature must be an integer from 0 to {n_features - 1}; got {feature_text:.80}.")
     return int(feature)
 
 

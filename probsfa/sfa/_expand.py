@@ -133,9 +133,9 @@ def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
     if not is_polynomial:
         return expansion
     mean = rows[0] + (rows - rows[0]).mean(axis=0)
-    spread = (rows - mean).std(axis=0)
-    varying = spread > 0
-    ratio = float(np.max(np.abs(mean[varying]) / spread[varying], initial=0.0))
+    std = (rows - mean).std(axis=0)
+    varying = std > 0
+    ratio = float(np.max(np.abs(mean[varying]) / std[varying], initial=0.0))
     if ratio ** (2 * max(expansion.degree, 1) - 2) * _MIN_VARIANCE_SHARE < 1:
         return expansion
     return make_pipeline(StandardScaler(), expansion)

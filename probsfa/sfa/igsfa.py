@@ -186,8 +186,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         return np.hstack([outputs, residuals @ self.residual_components_.T])
 
     def _inputs(self, outputs: FloatArray) -> FloatArray:
-        slow, rest = outputs[:, : self.n_slow_], outputs[:, self.n_slow_ :]
-        return self.mean_ + slow @ self.slow_loadings_.T + rest @ self.residual_components_
+        slow_outputs, other_outputs = outputs[:, : self.n_slow_], outputs[:, self.n_slow_ :]
+        return self.mean_ + slow_outputs @ self.slow_loadings_.T + other_outputs @ self.residual_components_
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether the estimator is fitted."""

@@ -303,10 +303,10 @@ def set_fitted(sfa: SFA, stream: MomentStream, expander: Expander, lengths: Sequ
 
 def _warn_of_rows(lengths: Sequence[int], lag: int, rank: int, n_rows: int) -> None:
     """Warn of short sequences, and of too few rows for the columns."""
-    short = sum(n <= lag for n in lengths)
-    if short:
+    n_short = sum(n <= lag for n in lengths)
+    if n_short:
         warnings.warn(
-            f"{short} of {len(lengths)} sequences have at most lag={lag} rows: they contribute to the "
+            f"{n_short} of {len(lengths)} sequences have at most lag={lag} rows: they contribute to the "
             f"covariance only, not to the differences.",
             stacklevel=4,
         )

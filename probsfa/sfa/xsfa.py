@@ -180,8 +180,8 @@ class XSFA(RowTransformer):
         values = sequences.values
         first = values[0]
         self.mean_ = first + (values - first).mean(axis=0)
-        spread = (values - self.mean_).std(axis=0)
-        self.scale_ = np.where(spread > 0, spread, 1.0)
+        std = (values - self.mean_).std(axis=0)
+        self.scale_ = np.where(std > 0, std, 1.0)
         scaled = (values - self.mean_) / self.scale_
         default = Polynomial(_default_degree(scaled.shape[1], len(scaled)))
         expander = Expander.fit(default if self.expansion is None else self.expansion, scaled)
@@ -207,7 +207,7 @@ class XSFA(RowTransformer):
             )
             source = self._source(scaled, sources, extraction)
             loadings = scaled.T @ source / len(source)
-            sign = canonical_signs(loadings[:, None], np.where(spread > 0, 1.0, 0.0))[0]
+            sign = canonical_signs(loadings[:, None], np.where(std > 0, 1.0, 0.0))[0]
             source *= sign
             extraction = extraction._replace(
                 readout=sign * extraction.readout,
@@ -255,10 +255,12 @@ class XSFA(RowTransformer):
         check_count("source_degree", self.source_degree)
         check_count("lag", self.lag)
         check_rank_tol(self.rank_tol)
-        given = self.least_variance
-        number = isinstance(given, numbers.Real) and not isinstance(given, bool)
-        if not (number and 0 <= float(given) < 1):
-            raise ValueError(f"least_variance must be a number from 0 to less than 1; got {given!r}.")
+        least_variance = self.least_variance
+        number = isinstance(least_variance, numbers.Real) and not isinstance(least_variance, bool)
+        if not (number and 0 <= float(least_variance) < 1):
+            raise ValueError(
+                f"least_variance must be a number from 0 to less than 1; got {least_variance!r}."
+            )
 
     def _moments(self, scaled: FloatArray, sequences: Sequences, expander: Expander) -> Any:
         """Return the moments of the expanded rows."""

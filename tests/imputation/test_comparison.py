@@ -118,7 +118,7 @@ def test_all_methods_fill_the_same_missing_values_and_leave_the_rest(series):
     assert [comparison.hidden for comparison in comparisons] == [hiding.name for hiding in hidings]
     for comparison, hiding in zip(comparisons, hidings, strict=True):
         seen = without_hidden(series, hiding.choose(series, 1))
-        np.testing.assert_array_equal(comparison.seen, seen)
+        np.testing.assert_array_equal(comparison.incomplete, seen)
         assert [each.method for each in comparison.scores] == list(comparison.filled)
         for name, filled in comparison.filled.items():
             assert not np.isnan(filled.values).any()
@@ -189,7 +189,7 @@ def test_frames_are_compared_as_their_numbers(series):
     frame = pd.DataFrame(series, columns=list("abcd")).convert_dtypes()
     one, other = (compare_methods(X, [LinearInterpolation()], [HiddenCells()])[0] for X in (frame, series))
     assert (one.scores[0].rmse, one.scores[0].mae) == (other.scores[0].rmse, other.scores[0].mae)
-    np.testing.assert_array_equal(one.seen, other.seen)
+    np.testing.assert_array_equal(one.incomplete, other.incomplete)
 
 
 def test_sequences_and_their_times_stay_apart(series):
@@ -201,7 +201,7 @@ def test_sequences_and_their_times_stay_apart(series):
     for given, expected in zip(when, times, strict=True):
         np.testing.assert_array_equal(given, expected)
     whole = without_hidden(series, HiddenCells().choose(series, 0))
-    np.testing.assert_array_equal(np.concatenate(comparison.seen), whole)
+    np.testing.assert_array_equal(np.concatenate(comparison.incomplete), whole)
     [alone] = compare_methods(series, [Recorder("r", 0.0, [])], [HiddenCells()])
     assert comparison.scores[0].rmse == alone.scores[0].rmse
 
@@ -210,7 +210,7 @@ def test_a_column_too_short_to_hide_is_not_scored():
     X = np.column_stack([np.arange(50.0), np.full(50, NAN)])
     X[[3, 7], 1] = 1.0, 2.0
     [comparison] = compare_methods(X, [ColumnMean()], [HiddenCells(0.9)])
-    np.testing.assert_array_equal(comparison.seen[:, 1], X[:, 1])
+    np.testing.assert_array_equal(comparison.incomplete[:, 1], X[:, 1])
     assert comparison.scores[0].rmse > 0.0
 
 

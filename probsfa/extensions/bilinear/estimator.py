@@ -208,12 +208,12 @@ class BilinearSFA(Saveable, StateSpaceMethods):
             self, X, reset=True, allow_nan=True, lengths=lengths, min_rows=2, index="warn"
         )
         shift = np.nanmean(sequences.values, axis=0)
-        spread = np.nanstd(sequences.values, axis=0)
-        if not np.any(spread > 0.0):
+        std = np.nanstd(sequences.values, axis=0)
+        if not np.any(std > 0.0):
             raise ValueError("Every column of X is constant. Use rows that vary.")
         if self.noise == "isotropic":
-            spread = np.full_like(spread, np.sqrt(np.mean(spread**2)))
-        scale = np.where(spread > 0.0, spread, 1.0)
+            std = np.full_like(std, np.sqrt(np.mean(std**2)))
+        scale = np.where(std > 0.0, std, 1.0)
         panel = make_panel(sequences.standardised(shift, scale))
         with Progress(self.max_iter) if self.verbose else nullcontext() as report:
             result = learn(

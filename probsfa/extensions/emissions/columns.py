@@ -152,14 +152,14 @@ def with_links(columns: Sequence[Column], links: Sequence[str], *, is_shared: bo
     return tuple(out)
 
 
-def _by_column(kind: str, given: Any, default: str, n_features: int, names: Any) -> list[Any]:
+def _by_column(kind: str, option: Any, default: str, n_features: int, names: Any) -> list[Any]:
     """Return an entry for each column, from one word, a list, or a mapping with the default `default`."""
-    if isinstance(given, str):
-        return [given] * n_features
-    if isinstance(given, Mapping):
+    if isinstance(option, str):
+        return [option] * n_features
+    if isinstance(option, Mapping):
         requested = [default] * n_features
         known_names = [] if names is None else list(names)
-        for key, value in given.items():
+        for key, value in option.items():
             if key in known_names:
                 requested[known_names.index(key)] = value
             elif isinstance(key, (int, np.integer)) and not isinstance(key, bool) and 0 <= key < n_features:
@@ -167,13 +167,13 @@ def _by_column(kind: str, given: Any, default: str, n_features: int, names: Any)
             else:
                 raise ValueError(f"{kind} names column {key!r}, which X does not have.")
         return requested
-    if isinstance(given, (Sequence, np.ndarray)):
-        if len(given) != n_features:
-            raise ValueError(f"{kind} has {len(given)} entries, and X has {n_features} columns.")
-        return list(given)
+    if isinstance(option, (Sequence, np.ndarray)):
+        if len(option) != n_features:
+            raise ValueError(f"{kind} has {len(option)} entries, and X has {n_features} columns.")
+        return list(option)
     raise ValueError(
         f"{kind} must be a name, a list with one name for each column, or a mapping from "
-        f"columns; got {given!r}."
+        f"columns; got {option!r}."
     )
 
 
@@ -237,8 +237,8 @@ def _raise_for_values(sequences: Sequences, d: int, bad: Any, emission: str, exp
     value = sequences.values[row, d]
     location = f"row {row}"
     if sequences.is_list:
-        which = int(np.searchsorted(np.cumsum(sequences.lengths), row, side="right"))
-        location = f"row {row - sequences.slices[which].start} of X[{which}]"
+        sequence_index = int(np.searchsorted(np.cumsum(sequences.lengths), row, side="right"))
+        location = f"row {row - sequences.slices[sequence_index].start} of X[{sequence_index}]"
     raise ValueError(
         f"X has {value:g} in column {_column_label(sequences, d)}, {location}, and emission={emission!r} "
         "requires "

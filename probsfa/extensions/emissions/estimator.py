@@ -391,8 +391,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         The sum of the bounds of the rows is therefore not exactly the lower bound of all rows together.
         """
         sequences = self._check(X, lengths, times, exog)
-        given = self.random_state if random_state is None else random_state
-        rng = generator(0 if given is None else given)
+        seed = self.random_state if random_state is None else random_state
+        rng = generator(0 if seed is None else seed)
         results = self._labelled(self._model.filter(sequences, state, rng), X, sequences)
         return results if sequences.is_list or lengths is not None else results[0]
 
@@ -452,12 +452,12 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         known_columns = range(self.n_features_in_) if names is None else [*range(self.n_features_in_), *names]
         if column not in known_columns:
             raise ValueError(f"column must be the name or the number of a column of X; got {column!r}.")
-        which = column if isinstance(column, (int, np.integer)) else list(names).index(column)  # type: ignore[arg-type]
-        if self.emissions_[which] == "categorical":
+        column_index = column if isinstance(column, (int, np.integer)) else list(names).index(column)  # type: ignore[arg-type]
+        if self.emissions_[column_index] == "categorical":
             raise ValueError(
                 f"column {column!r} is categorical, which has one predictor for each level except one."
             )
-        return self._model.column_mean(int(which), np.asarray(predictor, dtype=np.float64))
+        return self._model.column_mean(int(column_index), np.asarray(predictor, dtype=np.float64))
 
     # ------------------------------------------------------------------ scikit-learn
 

@@ -228,8 +228,8 @@ def filter_sequence(
     moments = predict(params, columns, shapes, predicted[0], predicted[1])
     scales = np.log([column.scale for column in columns])
     bounds = result.row_log_likelihoods - sequence.mask @ scales
-    eta, spread = predictor_moments(params, predicted[0], predicted[1])
-    residuals = quantile_residuals(columns, shapes, encoded_rows.values, eta, spread, rng)
+    eta, variance = predictor_moments(params, predicted[0], predicted[1])
+    residuals = quantile_residuals(columns, shapes, encoded_rows.values, eta, variance, rng)
     return EmissionFilter(
         result.means, result.covariances, bounds, result.state, moments.means, moments.std, residuals
     )

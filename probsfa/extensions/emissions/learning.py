@@ -246,7 +246,7 @@ class BoundObjective:
                 at: FloatArray, family: Any = family, block: Any = block, mask: Any = mask
             ) -> FloatArray:
                 by_cell = family.by_shape(*block, at)
-                return np.stack([(mask * each).sum(axis=0) for each in by_cell]) + family.log_prior(at)[1]
+                return np.stack([(mask * values).sum(axis=0) for values in by_cell]) + family.log_prior(at)[1]
 
             gradient = gradient_at(shape)
             log_prior += family.log_prior(shape)[0]
@@ -355,16 +355,16 @@ def maximize_bound(
             np.full(layout.size - linear.size, of_shapes),
         ]
     )
-    end: Ascent = maximize_objective(objective, layout.to_vector(params, shapes), Box(lower, longest), tol)
+    result: Ascent = maximize_objective(objective, layout.to_vector(params, shapes), Box(lower, longest), tol)
     if objective.best is None:  # interrupted before the first evaluation, or no finite value
-        params, shapes = layout.from_vector(end.vector, params)
+        params, shapes = layout.from_vector(result.vector, params)
         return Fit(
             params,
             shapes,
             infer(params, observations, shapes, max_iter=2)[0],
             (),
             objective.count,
-            end.ending,
+            result.ending,
         )
     _, params, shapes, inference = objective.best
-    return Fit(params, shapes, inference, end.history, objective.count, end.ending)
+    return Fit(params, shapes, inference, result.history, objective.count, result.ending)

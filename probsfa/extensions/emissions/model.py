@@ -164,8 +164,8 @@ class EmissionModel(_EmissionParameters, FittedModel):
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and standard deviations that include estimated level and loadings."""
-        full = self.posterior(sequences, level_and_scale=True)
-        return full.means, full.std
+        with_level_and_scale = self.posterior(sequences, level_and_scale=True)
+        return with_level_and_scale.means, with_level_and_scale.std
 
     @property
     def n_states(self) -> int:

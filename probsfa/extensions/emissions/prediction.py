@@ -61,15 +61,15 @@ class CellDistribution(NamedTuple):
     shapes: Shapes
     means: FloatArray
     covariances: FloatArray
-    wanted: BoolArray | None = None
+    is_requested: BoolArray | None = None
 
     def moments(self) -> CellMoments:
         """Return means and standard deviations."""
         return predict(*self[:5])
 
     def quantile(self, probability: float) -> FloatArray:
-        """Return quantiles (N, D) of the wanted values; NaN elsewhere and for categorical columns."""
-        return predict(*self[:5], (probability,), self.wanted).quantiles[0]
+        """Return quantiles (N, D) of the requested values; NaN elsewhere and for categorical columns."""
+        return predict(*self[:5], (probability,), self.is_requested).quantiles[0]
 
 
 def shapes_by_cell(columns: Sequence[Column], shapes: Shapes) -> list[FloatArray]:
@@ -175,18 +175,18 @@ def log_predictive(
     values: FloatArray,
 ) -> FloatArray:
     """Return log densities, or log probabilities, of values (N, D) in data units; NaN for missing ones."""
-    eta, spread = predictor_moments(params, means, covariances)
+    eta, variance = predictor_moments(params, means, covariances)
     by_cell = shapes_by_cell(columns, shapes)
     out = np.full_like(values, np.nan)
     for j, column in enumerate(columns):
         rows = ~np.isnan(values[:, j])
         if column.emission == "categorical":
             p = level_probabilities(params, column, means[rows], covariances[rows])
-            which = np.argmax(values[rows, j][:, None] == column.levels, axis=1)
-            out[rows, j] = np.log(p[np.arange(len(which)), which])
+            level_index = np.argmax(values[rows, j][:, None] == column.levels, axis=1)
+            out[rows, j] = np.log(p[np.arange(len(level_index)), level_index])
             continue
         x = (values[rows, j] - column.shift) / column.scale
-        m, v = eta[rows, column.first], spread[rows, column.first]
+        m, v = eta[rows, column.first], variance[rows, column.first]
         density = FAMILIES[column.family].log_predictive(x, m, v, by_cell[column.first])
         out[rows, j] = density - np.log(column.scale)
     return out
@@ -206,8 +206,8 @@ def draw_cells(
     for j, column in enumerate(columns):
         if column.emission == "categorical":
             p = np.cumsum(_by_level(eta[..., column.model_columns]), axis=-1)
-            which = np.sum(rng.random(p.shape[:-1])[..., None] > p[..., :-1], axis=-1)
-            out[..., j] = column.levels[which]
+            level_index = np.sum(rng.random(p.shape[:-1])[..., None] > p[..., :-1], axis=-1)
+            out[..., j] = column.levels[level_index]
             continue
         draws = FAMILIES[column.family].draw(eta[..., column.first], by_cell[column.first], rng)
         out[..., j] = column.shift + column.scale * draws

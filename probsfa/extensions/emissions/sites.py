@@ -142,7 +142,7 @@ class Inference(NamedTuple):
         return total if np.isfinite(total) else -np.inf
 
     @property
-    def asked(self) -> Sites:
+    def optimal_sites(self) -> Sites:
         """Sites computed from this distribution; equal to its own sites at the maximum of the bound."""
         _, slope, precision = self.expectation
         return Sites(precision, slope + precision * self.predictor_mean)
@@ -287,7 +287,7 @@ def infer(
     history = [current.bound]
     step, n_iterations = 1.0, 1
     while n_iterations < max_iter:
-        optimal_sites = current.asked
+        optimal_sites = current.optimal_sites
         if not all(np.all(np.isfinite(part)) for part in optimal_sites):
             break
         gain = -np.inf

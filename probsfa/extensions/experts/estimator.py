@@ -531,8 +531,8 @@ class ProductOfExpertsSFA(Saveable, StateSpaceMethods):
 
     def _repeatable(self, random_state: Seed) -> np.random.Generator:
         """Return a random generator with a fixed seed by default."""
-        given = self.random_state if random_state is None else random_state
-        return generator(0 if given is None else given)
+        seed = self.random_state if random_state is None else random_state
+        return generator(0 if seed is None else seed)
 
 
 def _check_growth(features: Features, columns: Columns, rng: np.random.Generator) -> None:

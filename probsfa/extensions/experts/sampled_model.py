@@ -81,8 +81,8 @@ class SampledModel(FittedModel):
         # Covariances given the rows do not depend on the rows.
         zeros = np.zeros((sequences.n_rows, len(self.experts.offset)))
         panel = make_panel(replace(sequences, values=zeros, feature_names=None))
-        given = np.diagonal(smooth(self.experts.params, panel).covariances, axis1=1, axis2=2)
-        return LatentMoments(means, np.sqrt(given + std))
+        posterior_variances = np.diagonal(smooth(self.experts.params, panel).covariances, axis1=1, axis2=2)
+        return LatentMoments(means, np.sqrt(posterior_variances + std))
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values by means over draws."""

@@ -555,14 +555,14 @@ def default_chunk_rows(stages: Sequence[Stage], n_columns: int) -> int:
 def _store(source: Source, bank: NodeBank, workers: Workers) -> tuple[Source, NodeBank]:
     """Return stored outputs of trained nodes; stored chunks of the stage below are freed one by one."""
     if isinstance(source, StoredSource):
-        held = source.held
-        for i in range(len(held)):
-            held[i] = bank.apply(held[i], workers)
+        stored_chunks = source.held
+        for i in range(len(stored_chunks)):
+            stored_chunks[i] = bank.apply(stored_chunks[i], workers)
     else:
-        held = [bank.apply(chunk, workers) for chunk in source.chunks()]
+        stored_chunks = [bank.apply(chunk, workers) for chunk in source.chunks()]
     if bank.stage.clip == "range":
-        bank = _learn_limits(bank, held)  # stored outputs are within the limits already
-    return StoredSource(held), bank
+        bank = _learn_limits(bank, stored_chunks)  # stored outputs are within the limits already
+    return StoredSource(stored_chunks), bank
 
 
 def _source_of_outputs(source: Source, bank: NodeBank, workers: Workers) -> Source:

@@ -654,16 +654,16 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             return self._select(kernel)
         if self.n_support is not None or self.threshold is not None:
             raise ValueError("support sets the support vectors; n_support and threshold must be None.")
-        given = np.asarray(self.support)
-        if given.ndim == 1 and given.dtype.kind in "iu":
-            if len(given) < 2 or given.min() < 0 or given.max() >= kernel.n_rows:
+        support = np.asarray(self.support)
+        if support.ndim == 1 and support.dtype.kind in "iu":
+            if len(support) < 2 or support.min() < 0 or support.max() >= kernel.n_rows:
                 raise ValueError(
                     f"support must be at least two numbers of rows from 0 to {kernel.n_rows - 1}, or points; "
                     f"got {self.support!r:.80}."
                 )
-            if len(np.unique(given)) < len(given):
+            if len(np.unique(support)) < len(support):
                 raise ValueError("support contains a row twice.")
-            return given.astype(np.intp)
+            return support.astype(np.intp)
         if self.kernel == "precomputed":
             raise ValueError(
                 "support must be numbers of rows with kernel='precomputed': points have no kernel values."
@@ -714,9 +714,9 @@ class KernelSFA(GraphTransformer, InvertibleTransformer):
             return random_support(n, _MAX_SUPPORT, check_random_state(self.random_state))
         pivots = (mp_mah if self.selection == "mp_mah" else mp_kpca)(kernel, _MAX_SUPPORT, 0.0)
         # Centring the functions on each other reduces the dimension of their span by one.
-        others = np.setdiff1d(np.arange(n), pivots)
-        additional = np.linspace(0, len(others) - 1, _MAX_SUPPORT - len(pivots)).astype(np.intp)
-        return np.concatenate([pivots, others[additional]])
+        other_rows = np.setdiff1d(np.arange(n), pivots)
+        additional = np.linspace(0, len(other_rows) - 1, _MAX_SUPPORT - len(pivots)).astype(np.intp)
+        return np.concatenate([pivots, other_rows[additional]])
 
     def _check_parameters(self) -> None:
         check_count("n_components", self.n_components)

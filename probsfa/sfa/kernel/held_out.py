@@ -154,7 +154,7 @@ _MAX_VERTICES = 5000  # the number of edges may be its square
 
 
 def splits_of_graph(
-    given: Any,
+    graph_option: Any,
     graph: TrainingGraph,
     X: FloatArray,
     y: Any,
@@ -166,7 +166,7 @@ def splits_of_graph(
 
     Parameters
     ----------
-    given : TrainingGraph, builder, str or callable
+    graph_option : TrainingGraph, builder, str or callable
         The parameter `graph` of an estimator. For a TrainingGraph, the subgraph of the training vertices is
         used.
     graph : TrainingGraph
@@ -187,7 +187,7 @@ def splits_of_graph(
     ValueError
         If a TrainingGraph has too many vertices for an explicit subgraph.
     """
-    if isinstance(given, TrainingGraph) and graph.n_vertices > _MAX_VERTICES:
+    if isinstance(graph_option, TrainingGraph) and graph.n_vertices > _MAX_VERTICES:
         raise ValueError(
             f"regularization='auto' requires subgraphs, and this graph has {graph.n_vertices} vertices "
             f"(limit {_MAX_VERTICES}). Pass its name, a function of (X, y) that builds it, or a number as "
@@ -205,7 +205,7 @@ def splits_of_graph(
         else:
             functions = np.arange(len(support))
         try:
-            graphs = [_subgraph(given, graph, X, labels, rows) for rows in (train_rows, test_rows)]
+            graphs = [_subgraph(graph_option, graph, X, labels, rows) for rows in (train_rows, test_rows)]
         except ValueError:  # too few vertices, or no edge
             continue
         train, test = (
@@ -216,9 +216,9 @@ def splits_of_graph(
 
 
 def _subgraph(
-    given: Any, graph: TrainingGraph, X: FloatArray, y: Any, rows: NDArray[np.intp]
+    graph_option: Any, graph: TrainingGraph, X: FloatArray, y: Any, rows: NDArray[np.intp]
 ) -> TrainingGraph:
     """Return the graph of some of the samples."""
-    if isinstance(given, TrainingGraph):
+    if isinstance(graph_option, TrainingGraph):
         return from_sparse(graph.to_sparse()[rows][:, rows], node_weights=graph.node_weights[rows])
-    return build_graph(given, X[rows], None if y is None else y[rows])
+    return build_graph(graph_option, X[rows], None if y is None else y[rows])

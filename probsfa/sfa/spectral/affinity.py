@@ -274,10 +274,10 @@ def _incomplete_cholesky(
     maximum = min(maximum, n)
     rng = np.random.default_rng(0)
     factor = np.zeros((n, maximum), dtype=np.float64)
-    rest = np.ones(n)
+    residual_diagonal = np.ones(n)
     selected: list[int] = []
-    while len(selected) < maximum and rest.max() > _MIN_RESIDUAL:
-        pool = np.unique(_drawn(rest, rng, _N_CANDIDATES_PER_LANDMARK * _N_LANDMARKS_PER_BLOCK))
+    while len(selected) < maximum and residual_diagonal.max() > _MIN_RESIDUAL:
+        pool = np.unique(_drawn(residual_diagonal, rng, _N_CANDIDATES_PER_LANDMARK * _N_LANDMARKS_PER_BLOCK))
         m = len(selected)
         residual_kernel = _kernel(points[pool], points[pool], gamma) - factor[pool, :m] @ factor[pool, :m].T
         pivots, root = _pivots(residual_kernel, min(_N_LANDMARKS_PER_BLOCK, maximum - m))
@@ -285,8 +285,8 @@ def _incomplete_cholesky(
         columns = _kernel(points, points[block], gamma) - factor[:, :m] @ factor[block, :m].T
         columns = scipy.linalg.solve_triangular(root, columns.T, lower=True).T
         factor[:, m : m + len(block)] = columns
-        rest = np.maximum(rest - np.einsum("ij,ij->i", columns, columns), 0.0)
-        rest[block] = 0.0
+        residual_diagonal = np.maximum(residual_diagonal - np.einsum("ij,ij->i", columns, columns), 0.0)
+        residual_diagonal[block] = 0.0
         selected.extend(block.tolist())
     landmarks = np.array(selected, dtype=np.intp)
     factor = factor[:, : len(selected)]
@@ -295,26 +295,26 @@ def _incomplete_cholesky(
     return landmarks, factor, np.tril(factor[landmarks])
 
 
-def _drawn(rest: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
+def _drawn(residual_diagonal: FloatArray, rng: np.random.Generator, count: int) -> NDArray[np.intp]:
     """Return points drawn in proportion to `rest`, and the point with the largest `rest`."""
-    totals = np.cumsum(rest)
+    totals = np.cumsum(residual_diagonal)
     indices = np.searchsorted(totals, rng.random(count) * totals[-1], side="right")
-    return np.append(np.minimum(indices, len(rest) - 1), int(np.argmax(rest)))
+    return np.append(np.minimum(indices, len(residual_diagonal) - 1), int(np.argmax(residual_diagonal)))
 
 
 def _pivots(kernel: FloatArray, maximum: int) -> tuple[list[int], FloatArray]:
     """Return the pivots of a kernel matrix, the largest residual first, and their Cholesky factor."""
     n = len(kernel)
     columns = np.zeros((n, maximum))
-    rest = kernel.diagonal().copy()
+    residual_diagonal = kernel.diagonal().copy()
     pivots: list[int] = []
     for j in range(maximum):
-        i = int(np.argmax(rest))
-        if pivots and rest[i] <= _MIN_RESIDUAL:
+        i = int(np.argmax(residual_diagonal))
+        if pivots and residual_diagonal[i] <= _MIN_RESIDUAL:
             break
-        columns[:, j] = (kernel[:, i] - columns[:, :j] @ columns[i, :j]) / np.sqrt(rest[i])
-        rest = rest - columns[:, j] ** 2
-        rest[i] = -np.inf
+        columns[:, j] = (kernel[:, i] - columns[:, :j] @ columns[i, :j]) / np.sqrt(residual_diagonal[i])
+        residual_diagonal = residual_diagonal - columns[:, j] ** 2
+        residual_diagonal[i] = -np.inf
         pivots.append(i)
     return pivots, columns[pivots, : len(pivots)]
 
@@ -464,7 +464,7 @@ def new_edges(
 def _joined(edges: Edges, rows: Any, loops: bool) -> NewEdges:
     """Return the edges of new points to a training graph with or without self-loops."""
     joined = edges.new(rows)
-    return joined._replace(own=np.zeros_like(joined.own)) if loops else joined
+    return joined._replace(self_loops=np.zeros_like(joined.self_loops)) if loops else joined
 
 
 def affinity_rows(estimator: Any, X: Any, **options: Any) -> Any:

@@ -55,7 +55,7 @@ class NewEdges(NamedTuple):
         Edge weights over `scale`.
     scale : ndarray (N,)
         Divisors of the weights in every row, which prevent underflow of the weights of distant points.
-    own : ndarray (N,)
+    self_loops : ndarray (N,)
         Part of the row sum that corresponds to a self-loop of the new point. It is excluded from the degree
         if the training graph has no self-loops, and is zero otherwise.
     nearest : ndarray (N,)
@@ -64,7 +64,7 @@ class NewEdges(NamedTuple):
 
     weights: Any
     scale: FloatArray
-    own: FloatArray
+    self_loops: FloatArray
     nearest: IntArray
 
     @classmethod
@@ -141,8 +141,8 @@ class NeighborEdges:
                 sp.diags_array((~is_training_point).astype(np.float64)) @ weights + pick @ self._edges + pick
             )
         weights = sp.csr_array(weights)
-        own = np.asarray(weights[np.arange(n_rows), first], dtype=np.float64).ravel()
-        return NewEdges(weights, np.ones(n_rows), own, first)
+        self_loops = np.asarray(weights[np.arange(n_rows), first], dtype=np.float64).ravel()
+        return NewEdges(weights, np.ones(n_rows), self_loops, first)
 
     @functools.cached_property
     def _radii(self) -> FloatArray:
@@ -305,8 +305,8 @@ class DistanceEdges:
         self.n = distances.shape[0]
         self.count = count
         rows, columns, values = _sorted_rows(distances)
-        others = rows != columns
-        rows, columns, values = rows[others], columns[others], values[others]
+        is_off_diagonal = rows != columns
+        rows, columns, values = rows[is_off_diagonal], columns[is_off_diagonal], values[is_off_diagonal]
         rank = _rank_in_row(rows, self.n)
         n_distances = np.bincount(rows, minlength=self.n)
         if n_distances.min() < count:
@@ -352,8 +352,8 @@ class DistanceEdges:
             pick = sp.csr_array(selected, shape=rows.shape)
             edges = edges + pick @ self._edges + pick
         edges = sp.csr_array(edges)
-        own = np.asarray(edges[np.arange(n_rows), first], dtype=np.float64).ravel()
-        return NewEdges(edges, np.ones(n_rows), own, first)
+        self_loops = np.asarray(edges[np.arange(n_rows), first], dtype=np.float64).ravel()
+        return NewEdges(edges, np.ones(n_rows), self_loops, first)
 
 
 def _relative(exponent: FloatArray) -> NewEdges:
@@ -459,9 +459,9 @@ def extend_random_walk(
         mean = np.asarray(edges.weights @ (weights[:, None] * vectors))
     if not (total > 0).all():
         raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
-    others = np.maximum(total - edges.own, 0.0)
+    others = np.maximum(total - edges.self_loops, 0.0)
     decay = 1.0 - eigenvalues
-    if (edges.nearest >= 0).all() and edges.own.all():
+    if (edges.nearest >= 0).all() and edges.self_loops.all():
         # For lambda > 1 the weight of the nearest point, which is arbitrary, is increased so that the
         # denominator does not vanish.
         mean = mean + np.outer(others, np.maximum(-decay, 0.0)) * vectors[edges.nearest]
@@ -471,7 +471,7 @@ def extend_random_walk(
             f"Component {int(np.argmin(np.abs(decay)))} has the eigenvalue 1 and cannot be extended to new "
             "points. Use fewer components."
         )
-    return mean / (edges.own[:, None] + np.outer(others, decay)), others * edges.scale
+    return mean / (edges.self_loops[:, None] + np.outer(others, decay)), others * edges.scale
 
 
 def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: FloatArray) -> FloatArray:
@@ -499,7 +499,7 @@ def extend_unnormalized(edges: NewEdges, vectors: FloatArray, eigenvalues: Float
     total = np.asarray(edges.weights.sum(axis=1)).ravel()
     if not (total > 0).all():
         raise ValueError(f"X[{int(np.argmin(total))}] has no affinity to any training point.")
-    self_weights = edges.own * edges.scale
+    self_weights = edges.self_loops * edges.scale
     room = (total * edges.scale)[:, None] - eigenvalues
     # At a training point numerator and denominator are both zero; the coordinate is that of the embedding.
     is_training_point = (

@@ -236,7 +236,7 @@ class _Candidate(NamedTuple):
 
 def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) -> _Candidate:
     """Return the basis and the shrinkage that are best with the first steps, and the losses of all steps."""
-    probes, others = options.steps[: options.n_probes], options.steps[options.n_probes :]
+    probes, other_steps = options.steps[: options.n_probes], options.steps[options.n_probes :]
     candidates = []
     for basis in bases:
         of_folds = [list(_features(data, basis, options, *fold)) for fold in data.folds]
@@ -244,9 +244,9 @@ def _best_of(data: _Data, bases: Sequence[Basis], options: Options, loss: Loss) 
             table = _losses(data, features, options, probes, loss)
             candidates.append(_Candidate(basis._replace(shrinkage=[s]), features, table))
     best = candidates[first_minimum(np.array([candidate.total.min() for candidate in candidates]))]
-    if not others:
+    if not other_steps:
         return best
-    table = _losses(data, best.features, options, others, loss)
+    table = _losses(data, best.features, options, other_steps, loss)
     return best._replace(table=np.concatenate([best.table, table], axis=2))
 
 

@@ -72,8 +72,8 @@ class GaussianClassifier(ClassifierMixin, BaseEstimator):
         self._means = np.stack([X[members == k].mean(axis=0) for k in range(len(counts))])
         centred = X - self._means[members]
         pooled = centred.T @ centred
-        spread = float(X.var(axis=0).mean())
-        floor = self.damping * (spread if spread > 0 else 1.0) * np.eye(K)
+        mean_variance = float(X.var(axis=0).mean())
+        floor = self.damping * (mean_variance if mean_variance > 0 else 1.0) * np.eye(K)
         self._whiteners, self._offsets = [], np.log(counts / counts.sum())
         factor = None
         for k, n in enumerate(counts):
@@ -252,8 +252,8 @@ class GraphSFAClassifier(Saveable, SlowFeatureStep, ClassifierMixin, BaseEstimat
         self._check_parameters()
         if self.classifier is not None:
             check_estimator_type("classifier", self.classifier, "predict")
-        sequences, given = self._check_rows(X, y)
-        labels = column_or_1d(given, warn=True)
+        sequences, row_labels = self._check_rows(X, y)
+        labels = column_or_1d(row_labels, warn=True)
         check_labelled(labels)
         assert_all_finite(labels, input_name="y")
         _check_targets(labels)

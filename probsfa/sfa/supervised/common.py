@@ -94,9 +94,9 @@ class PrincipalProducts(TransformerMixin, BaseEstimator):
         centred = X - self.mean_
         scales = np.ones(X.shape[1], dtype=np.float64)
         if self.standardize:
-            spread = centred.std(axis=0)
+            std = centred.std(axis=0)
             floor = np.sqrt(default_rank_tol(1)) * np.abs(self.mean_)
-            scales = np.where(spread > floor, spread, np.inf)
+            scales = np.where(std > floor, std, np.inf)
         unit = np.ones(X.shape[1], dtype=np.float64)
         _, d, Vt = np.linalg.svd(centred / scales, full_matrices=False)
         rank = int(np.sum(d**2 > default_rank_tol(X.shape[1]) * d[0] ** 2)) if d[0] > 0 else 0
@@ -221,15 +221,17 @@ class SlowFeatureStep:
         if self.shrinkage is None:
             return [Basis(expansion, target, [0.0], graph)]
         if not isinstance(self.shrinkage, str):
-            given: list[float | str] = [float(self.shrinkage)]
+            candidates: list[float | str] = [float(self.shrinkage)]
         elif is_fixed_graph:
-            given = ["auto"]  # fitted to all samples: cross-validation would always choose no shrinkage
+            candidates = ["auto"]  # fitted to all samples: cross-validation would always choose no shrinkage
         else:
-            given = [0.0, *_INTENSITIES, "auto"]
-        bases = [Basis(expansion, target, given, graph)]
+            candidates = [0.0, *_INTENSITIES, "auto"]
+        bases = [Basis(expansion, target, candidates, graph)]
         if self.shrinkage_target == "auto" and not is_fixed_graph:
             bases.append(
-                Basis(expansion, "identity", _IDENTITY_INTENSITIES if len(given) > 1 else given, graph)
+                Basis(
+                    expansion, "identity", _IDENTITY_INTENSITIES if len(candidates) > 1 else candidates, graph
+                )
             )
         return bases
 

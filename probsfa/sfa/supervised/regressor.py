@@ -64,8 +64,10 @@ class RidgeStep(RegressorMixin, BaseEstimator):
         if self.basis == "kernel":
             selected = np.random.RandomState(0).permutation(len(X))[:_N_KERNEL_CENTRES]
             self._centres = X[np.sort(selected)]
-            spread = 2.0 * float(X.var(axis=0).sum())
-            self._inverse = 1.0 / (2.0 * self.width**2 * (spread if spread > 0 else 1.0))
+            mean_squared_distance = 2.0 * float(X.var(axis=0).sum())
+            self._inverse = 1.0 / (
+                2.0 * self.width**2 * (mean_squared_distance if mean_squared_distance > 0 else 1.0)
+            )
         Z = self._functions(X)
         self._mean, self._target = Z.mean(axis=0), y.mean(axis=0)
         scale = np.sqrt(np.mean((Z - self._mean) ** 2, axis=0))
@@ -311,10 +313,10 @@ class GraphSFARegressor(Saveable, SlowFeatureStep, RegressorMixin, BaseEstimator
         """
         self._check_parameters()
         self._check_step()
-        sequences, given = self._check_rows(X, y)
-        check_labelled(np.asarray(given))
-        targets = _check_targets(given)
-        self._n_targets = None if np.ndim(given) == 1 else targets.shape[1]
+        sequences, row_labels = self._check_rows(X, y)
+        check_labelled(np.asarray(row_labels))
+        targets = _check_targets(row_labels)
+        self._n_targets = None if np.ndim(row_labels) == 1 else targets.shape[1]
         if targets.shape[1] > 1 and self.classifier is not None:
             raise ValueError(f"y has {targets.shape[1]} targets; soft labels support one. Use a regressor.")
         order = self._order(sequences, targets)
@@ -469,9 +471,10 @@ def _check_targets(y: Any) -> FloatArray:
     targets = np.column_stack([check_labels(c) for c in (columns.T if columns.ndim == 2 else [columns])])
     constant = np.flatnonzero((targets == targets[0]).all(axis=0))
     if len(constant):
-        which = "y" if targets.shape[1] == 1 else f"y[:, {constant[0]}]"
+        target_name = "y" if targets.shape[1] == 1 else f"y[:, {constant[0]}]"
         raise ValueError(
-            f"{which} has only one value, {targets[0, constant[0]]}; a graph of labels requires at least two."
+            f"{target_name} has only one value, {targets[0, constant[0]]}; a graph of labels requires at "
+            "least two."
         )
     return targets
 

@@ -80,7 +80,7 @@ def test_bound_never_falls(name, n_rows, n_features, decay):
         if name == "quadratic":  # not concave: sites that are at their least precision ask for less still
             continue
         # It ended where sites are what they ask for, not where steps became too short.
-        step = np.abs(inferred.asked.information - inferred.sites.information)
+        step = np.abs(inferred.optimal_sites.information - inferred.sites.information)
         assert np.max(step) < 1e-3 * (1.0 + np.max(np.abs(inferred.sites.information)))
 
 
