@@ -77,7 +77,7 @@ def test_the_engine_computes_the_joint_gaussian_at_every_level(rng, level, kind,
     before = module.level()
     module.use_level(level)
     try:
-        core = Core(kind=Segments if kind == "segments" else Recursions)
+        core = Core(chunk_type=Segments if kind == "segments" else Recursions)
         found = core.moments(to_parameters(model), to_panel(data))
     finally:
         module.use_level(before)

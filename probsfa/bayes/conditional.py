@@ -7,7 +7,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.bayes.draws import parameters_of_draw, thinned
+from probsfa.bayes.draws import parameters_of_draw, thinned_indices
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.packing import panels_of
 from probsfa.statespace.panel import Panel
@@ -36,7 +36,7 @@ class GivenDraw(NamedTuple):
 
 def pairs_of_mixture(fitted: FittedPosterior, n_wanted: int) -> list[tuple[int, int]]:
     """Return the chain and the number of each draw of the predictive mixture."""
-    selected = thinned(fitted.draws, n_wanted).tolist()
+    selected = thinned_indices(fitted.draws, n_wanted).tolist()
     return [(chain, draw) for chain in range(len(fitted.draws.decay)) for draw in selected]
 
 

@@ -188,7 +188,7 @@ class FactorialAR1(dist.Distribution):
         by_latent, by_noise = random.split(key)
         n_steps, d = self.event_shape
         shape = (*sample_shape, *self.batch_shape)
-        latents = _latents(by_latent, self._steps(), shape)
+        latents = _latents(by_latent, self._decay_by_row(), shape)
         signal = jnp.einsum("...tk,...dk->...td", latents, self.loadings)
         noise = jnp.sqrt(self.noise_variance)[..., None, :] * random.normal(
             by_noise, (*shape, n_steps, d), self.decay.dtype
@@ -199,7 +199,7 @@ class FactorialAR1(dist.Distribution):
         """Validate the observed values only."""
         return super()._validate_sample(jnp.where(self.observed, value, 0.0))
 
-    def _steps(self) -> Array:
+    def _decay_by_row(self) -> Array:
         """Return the decay from the previous row to each row: (..., T, K)."""
         decay_over_gap = self.decay[..., None, :] ** self.gaps[:, None]
         table = jnp.concatenate([decay_over_gap, jnp.zeros_like(decay_over_gap[..., :1, :])], axis=-2)

@@ -11,7 +11,7 @@ from probsfa._typing import FloatArray
 from probsfa.statespace.parameters import Latents, StateSpace
 from probsfa.statespace.processes import KINDS, Process
 
-_NONE: FloatArray = np.zeros(0)
+_EMPTY: FloatArray = np.zeros(0)
 
 
 class Draws(NamedTuple):
@@ -37,36 +37,36 @@ class Draws(NamedTuple):
     loadings: FloatArray
     noise_variance: FloatArray
     offset: FloatArray
-    exog_coef: FloatArray = _NONE
+    exog_coef: FloatArray = _EMPTY
 
 
 class StructuralDraws(NamedTuple):
     """Parameters of many draws of a model with processes beside AR(1) factors, or with AR(1) noise.
 
-    The arrays are named as in :class:`probsfa.statespace.StateSpace`, and have the axes of the draws before
-    them, or are the coefficients of covariates, ``exog_coef``. Those that the model lacks are empty.
+    The fields are the arrays of :class:`probsfa.statespace.StateSpace` and the coefficients of covariates,
+    ``exog_coef``, all with leading axes of the draws; fields that the model does not use are empty.
     """
 
     decay: Any
     loadings: Any
     noise_variance: Any
     offset: Any
-    exog_coef: Any = _NONE
-    level_start: Any = _NONE
-    rhythm_decay: Any = _NONE
-    rhythm_frequency: Any = _NONE
-    smooth_rate: Any = _NONE
-    line_ratio: Any = _NONE
-    smoother_rate: Any = _NONE
-    memory_decay: Any = _NONE
-    memory_scale: Any = _NONE
+    exog_coef: Any = _EMPTY
+    level_start: Any = _EMPTY
+    rhythm_decay: Any = _EMPTY
+    rhythm_frequency: Any = _EMPTY
+    smooth_rate: Any = _EMPTY
+    line_ratio: Any = _EMPTY
+    smoother_rate: Any = _EMPTY
+    memory_decay: Any = _EMPTY
+    memory_scale: Any = _EMPTY
 
     def of_kind(self, kind: type[Process]) -> list[Any]:
-        """Return the arrays of the processes of a kind; empty ones for kinds without priors."""
-        return [getattr(self, name, _NONE) for name in kind.names.values()]
+        """Return the arrays of the processes of a kind; empty if Bayesian models do not support it."""
+        return [getattr(self, name, _EMPTY) for name in kind.names.values()]
 
     @property
-    def others(self) -> Latents:
+    def other_processes(self) -> Latents:
         """Numbers of processes beside AR(1) factors."""
         return Latents(0, {kind: self.of_kind(kind)[0].shape[-1] for kind in KINDS})
 
@@ -83,8 +83,8 @@ def in_data_units(
     draws: AnyDraws,
     shift: FloatArray,
     scale: FloatArray,
-    exog_shift: FloatArray = _NONE,
-    exog_scale: FloatArray = _NONE,
+    exog_shift: FloatArray = _EMPTY,
+    exog_scale: FloatArray = _EMPTY,
 ) -> AnyDraws:
     """Return draws for ``shift + scale * x`` from those for ``x``, with shifts and scales (D,).
 
@@ -118,16 +118,16 @@ def posterior_mean(draws: AnyDraws) -> StateSpace:
     return params.replace(noise_variance=np.mean(params.noise_variance, axis=0))
 
 
-def thinned(draws: AnyDraws, n_wanted: int) -> NDArray[np.intp]:
-    """Return the indices of evenly spaced draws of each chain, at most about `n_wanted` in total."""
+def thinned_indices(draws: AnyDraws, n_wanted: int) -> NDArray[np.intp]:
+    """Return the indices of evenly spaced draws of each chain, about `n_wanted` in total (rounded up)."""
     chains, n = draws.decay.shape[:2]
     n_per_chain = min(n, max(1, -(-n_wanted // chains)))
     return np.unique(np.linspace(0, n - 1, n_per_chain).round().astype(np.intp))
 
 
-def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_panels: int) -> list[StateSpace]:
-    """Return the parameters of each panel for one draw; in hierarchical models their noise differs."""
+def parameters_of_draw(draws: AnyDraws, chain: int, draw: int, n_sequences: int) -> list[StateSpace]:
+    """Return the parameters of each sequence for one draw; in hierarchical models their noise differs."""
     params = as_parameters(draws, lambda x: x[chain, draw])
     if params.noise_variance.ndim == 1:
-        return [params] * n_panels
+        return [params] * n_sequences
     return [params.replace(noise_variance=variances) for variances in params.noise_variance]

@@ -27,7 +27,7 @@ from probsfa.bayes.draws import (
     AnyDraws,
     Draws,
     StructuralDraws,
-    thinned,
+    thinned_indices,
     timescales,
 )
 from probsfa.bayes.fitted import FittedPosterior
@@ -189,7 +189,7 @@ class _Maker:
         arrays, first = draws._asdict(), draws.decay.shape[-1]
         values = site_values(arrays, draws.loadings, first)
         variables: dict[str, Any] = {}
-        for kind in draws.others.counts:
+        for kind in draws.other_processes.counts:
             sites = SITES[kind]
             for name in sites.priors:
                 scale = unit if name in sites.times else 1.0
@@ -215,7 +215,7 @@ class _Maker:
         chains, k = len(draws.decay), self._fitted.maximum.state_space.n_states
         affordable = max(chains, _MAX_VALUES // (sequences.n_rows * sequences.n_features))
         n_draws = min(self._n_predictive, affordable)
-        selected, pairs = thinned(draws, n_draws), pairs_of_mixture(self._fitted, n_draws)
+        selected, pairs = thinned_indices(draws, n_draws), pairs_of_mixture(self._fitted, n_draws)
         shape = (chains, len(selected))
         # Draws are computed one by one, to limit memory to the stored values.
         latents = np.empty((*shape, sequences.n_rows, k))

@@ -215,7 +215,7 @@ def _kinds(state: dict[str, Any]) -> Kinds | None:
     draws = _draws(state, "draws")
     if isinstance(draws, Draws):
         return None
-    return Kinds(draws.others, bool(draws.memory_decay.shape[-1]))
+    return Kinds(draws.other_processes, bool(draws.memory_decay.shape[-1]))
 
 
 def _check(state: dict[str, Any]) -> dict[str, int]:

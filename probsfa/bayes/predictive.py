@@ -36,7 +36,7 @@ from probsfa.statespace.engine.posterior import (
     simulate,
     smooth,
 )
-from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, left_out
+from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation, leave_one_out_means
 from probsfa.statespace.noise.student import StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
@@ -197,7 +197,9 @@ def interpolation_check(fitted: FittedPosterior, sequences: Sequences) -> Compar
         for (params, panel, effects), values in zip(draw, parts, strict=True):
             posterior = smooth(params, panel)
             moments = observation_moments(params, posterior.means, posterior.covariances)
-            values_without.append(left_out(values - effects, *moments, params.noise_variance) + effects)
+            values_without.append(
+                leave_one_out_means(values - effects, *moments, params.noise_variance) + effects
+            )
         mean_errors.add(np.concatenate(values_without))
     return compare_with_interpolation(sequences, mean_errors.value)
 

@@ -110,6 +110,7 @@ def log_likelihood(params: StructuralDraws, series: Series) -> Array:
 def _transitions(scalar_decays: Array, params: StructuralDraws, gaps: Array) -> Transition:
     """Return transitions over each of gaps (U,)."""
     processes = [
-        kind(**dict(zip(kind.names, params.of_kind(kind), strict=True))) for kind in params.others.counts
+        kind(**dict(zip(kind.names, params.of_kind(kind), strict=True)))
+        for kind in params.other_processes.counts
     ]
     return Transition(scalar_decays ** gaps[:, None], block_transitions(processes, gaps))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.bayes.draws import parameters_of_draw, thinned
+from probsfa.bayes.draws import parameters_of_draw, thinned_indices
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.sampling.gibbs import draw_weights
 from probsfa.statespace.engine.posterior import draw_latents
@@ -60,7 +60,7 @@ class WeightedDraw(NamedTuple):
 def degrees_of_draws(fitted: FittedPosterior, n_wanted: int) -> FloatArray:
     """Return the degrees of freedom of the draws of the predictive mixture."""
     assert fitted.degrees is not None
-    return fitted.degrees[:, thinned(fitted.draws, n_wanted)].ravel()
+    return fitted.degrees[:, thinned_indices(fitted.draws, n_wanted)].ravel()
 
 
 def weighted_draws(

@@ -37,21 +37,21 @@ def run(args: argparse.Namespace, screen: Screen) -> None:
     )
     screen.note("one impossible reading, a wind of 1048 miles per hour, is treated as missing")
     screen.note(
-        "single values and blocks are hidden at the same time, and each method is fitted to the others"
+        "single values and blocks are hidden at the same time; each method is fitted to the remaining values"
     )
     comparisons = compare_on(X, estimator, args, screen, block=BLOCK_ROWS, at_once=True)
     screen.result(scores_as_text(comparisons))
 
-    blocks = comparisons[-1]
-    model = blocks.filled[EstimatorImputation.name].model
-    figure = draw_demo(weather.data, blocks, model)
+    block_comparison = comparisons[-1]
+    model = block_comparison.filled[EstimatorImputation.name].model
+    figure = draw_demo(weather.data, block_comparison, model)
     # The model was fitted without the hidden values; here they are used to impute the missing values.
     imputed = pd.DataFrame(np.round(model.impute(X), 4), weather.data.index, weather.data.columns)
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(*outputs) as [picture, record, table]:
-        save_picture(figure, picture)
-        write_content(record, [weather.data.fillna(imputed).to_csv(lineterminator="\n").encode()])
-        write_content(table, [scores_as_csv(comparisons).encode()])
+    with replacing(*outputs) as [figure_path, imputed_path, scores_path]:
+        save_picture(figure, figure_path)
+        write_content(imputed_path, [weather.data.fillna(imputed).to_csv(lineterminator="\n").encode()])
+        write_content(scores_path, [scores_as_csv(comparisons).encode()])
     screen.result(f"Written to {folder}: {', '.join(DEMO_FILES)}")
 
 

@@ -30,7 +30,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.held_out_values import standard_errors
 
-__all__ = ["Calibration", "HeldOut", "calibrate", "distance_to_observed", "small_sample_factors"]
+__all__ = ["Calibration", "HeldOutPredictions", "calibrate", "distance_to_observed", "small_sample_factors"]
 
 # Nominal coverage at which intervals are calibrated.
 _NOMINAL_COVERAGE = 0.9
@@ -65,7 +65,7 @@ class Calibration(NamedTuple):
         return np.asarray(np.interp(where, np.log(self.distances), self.factors))
 
 
-class HeldOut(NamedTuple):
+class HeldOutPredictions(NamedTuple):
     """Predictions of values that were held out.
 
     Attributes
@@ -74,24 +74,24 @@ class HeldOut(NamedTuple):
         Errors and standard deviations, in the same units.
     distances : ndarray of shape (n,)
         Distances to the nearest observed value of the column.
-    gaps : ndarray of int of shape (n,)
+    groups : ndarray of int of shape (n,)
         Index of the gap of each value; values of one gap are not independent.
     """
 
     errors: FloatArray
     std: FloatArray
     distances: FloatArray
-    gaps: NDArray[np.int64]
+    groups: NDArray[np.int64]
 
     @classmethod
-    def joined(cls, parts: Sequence["HeldOut"]) -> "HeldOut":
-        """Join the predictions of several draws; gaps of different draws have different numbers."""
-        first = np.cumsum([0, *(one.gaps.max(initial=-1) + 1 for one in parts[:-1])])
-        gaps = [one.gaps + start for one, start in zip(parts, first, strict=True)]
+    def joined(cls, parts: Sequence["HeldOutPredictions"]) -> "HeldOutPredictions":
+        """Join the predictions of several draws; groups of different draws have different numbers."""
+        first_groups = np.cumsum([0, *(one.groups.max(initial=-1) + 1 for one in parts[:-1])])
+        groups = [one.groups + start for one, start in zip(parts, first_groups, strict=True)]
         errors, std, distances = (
             np.concatenate([getattr(one, name) for one in parts]) for name in ("errors", "std", "distances")
         )
-        return cls(errors, std, distances, np.concatenate(gaps))
+        return cls(errors, std, distances, np.concatenate(groups))
 
 
 def small_sample_factors(counts: FloatArray, n_parameters: int) -> FloatArray:
@@ -143,12 +143,12 @@ def distance_to_observed(sequences: Sequences, time_unit: float) -> FloatArray:
     return distances
 
 
-def calibrate(held_out: HeldOut, small_sample: FloatArray) -> Calibration:
+def calibrate(predictions: HeldOutPredictions, small_sample: FloatArray) -> Calibration:
     """Estimate the calibration factors by which standard deviations are multiplied.
 
     Parameters
     ----------
-    held_out : HeldOut
+    predictions : HeldOutPredictions
         Predictions of held-out values, with standard deviations multiplied by the factors of their columns.
     small_sample : ndarray of shape (D,)
         Factors of the columns, as of :func:`small_sample_factors`.
@@ -159,38 +159,40 @@ def calibrate(held_out: HeldOut, small_sample: FloatArray) -> Calibration:
         One factor for each class of distances: ``[1, 2)``, ``[2, 4)``, ``[4, 8)`` and so on. A class with too
         few gaps is merged with the next smaller one.
     """
-    log_distance = np.log(np.maximum(np.where(np.isfinite(held_out.distances), held_out.distances, 1.0), 1.0))
-    known = (held_out.std > 0.0) & np.isfinite(held_out.distances)
+    log_distance = np.log(
+        np.maximum(np.where(np.isfinite(predictions.distances), predictions.distances, 1.0), 1.0)
+    )
+    known = (predictions.std > 0.0) & np.isfinite(predictions.distances)
     octave = np.floor(log_distance / np.log(2.0) + 1e-9).astype(int)
     distances, factors = [], []
     last = int(octave[known].max(initial=0))
     members = np.zeros_like(known)
-    for one in range(last, -1, -1):
-        members = members | (known & (octave == one))
-        if np.unique(held_out.gaps[members]).size < _MIN_GAPS:
+    for interval in range(last, -1, -1):
+        members = members | (known & (octave == interval))
+        if np.unique(predictions.groups[members]).size < _MIN_GAPS:
             continue
         distances.append(float(np.exp(np.mean(log_distance[members]))))
-        scores = np.abs(held_out.errors[members]) / held_out.std[members]
-        factors.append(_factor(scores, held_out.gaps[members]))
+        scores = np.abs(predictions.errors[members]) / predictions.std[members]
+        factors.append(_factor(scores, predictions.groups[members]))
         members = np.zeros_like(known)
     if not distances:
         return Calibration(np.ones(1), np.ones(1), small_sample)
     return Calibration(np.array(distances[::-1]), np.array(factors[::-1]), small_sample)
 
 
-def _factor(scores: FloatArray, gaps: NDArray[np.int64]) -> float:
+def _factor(scores: FloatArray, groups: NDArray[np.int64]) -> float:
     """Return the factor with which intervals cover the nominal part of the scores, shrunk towards one."""
     limit = float(ndtri(0.5 + 0.5 * _NOMINAL_COVERAGE))
     estimate = float(np.quantile(scores, _NOMINAL_COVERAGE))
     if estimate <= 0.0:
         return 1.0
     covered = (scores <= estimate).astype(float)
-    error = max(
-        float(standard_errors(covered[None], gaps)[0]),
+    standard_error = max(
+        float(standard_errors(covered[None], groups)[0]),
         np.sqrt(_NOMINAL_COVERAGE * (1.0 - _NOMINAL_COVERAGE) / scores.size),
     )
     low, high = np.quantile(
-        scores, [max(_NOMINAL_COVERAGE - error, 0.0), min(_NOMINAL_COVERAGE + error, 1.0)]
+        scores, [max(_NOMINAL_COVERAGE - standard_error, 0.0), min(_NOMINAL_COVERAGE + standard_error, 1.0)]
     )
     if low <= 0.0:
         return 1.0

@@ -1,4 +1,4 @@
-"""Comparison of models by their predictions of held-out values, for the default call and `select_model`."""
+"""Comparison of models by held-out values, for `ProbabilisticSFA()` without arguments and `select_model`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.calibration import (
     Calibration,
-    HeldOut,
+    HeldOutPredictions,
     calibrate,
     distance_to_observed,
     small_sample_factors,
@@ -19,19 +19,23 @@ from probsfa.statespace.held_out_values import HeldOutValues, crps
 from probsfa.statespace.leave_one_out import interpolation_errors, worse_than_interpolation
 from probsfa.statespace.models import LinearGaussianModel
 
-__all__ = ["by_interpolation", "calibrated", "predict_held_out", "scores", "worse_columns"]
+__all__ = ["calibrated", "interpolation_errors_of_held_out", "predict_held_out", "scores", "worse_columns"]
 
 
 def predict_held_out(
-    model: LinearGaussianModel, rest: Sequences, hidden: HeldOutValues, values: FloatArray, units: FloatArray
-) -> HeldOut:
-    """Predict all held-out values given the others.
+    model: LinearGaussianModel,
+    remaining: Sequences,
+    hidden: HeldOutValues,
+    values: FloatArray,
+    units: FloatArray,
+) -> HeldOutPredictions:
+    """Predict all held-out values from the values that are not held out.
 
     Parameters
     ----------
     model : LinearGaussianModel
         Model fitted without the held-out values.
-    rest : Sequences
+    remaining : Sequences
         Rows without the held-out values.
     hidden : HeldOutValues
         Which values are held out.
@@ -42,47 +46,49 @@ def predict_held_out(
 
     Returns
     -------
-    HeldOut
+    HeldOutPredictions
         Predictions in the order of ``values[hidden.all]``.
     """
-    filled, here = model.impute(rest, with_std=True), hidden.all
+    filled, is_held_out = model.impute(remaining, with_std=True), hidden.all
     assert filled.std is not None
-    rows, _ = np.nonzero(here)
-    # Missing blocks of several columns that begin in the same row are not independent, and have the same
-    # number.
-    start = np.full(hidden.group.max() + 1, len(here))
-    np.minimum.at(start, hidden.group[here], rows)
-    factors = _small_sample(model, rest.mask)
-    return HeldOut(
-        ((filled.values - values) / units)[here],
-        (filled.std * factors / units)[here],
-        distance_to_observed(rest, model.fitted.time_unit)[here],
-        start[hidden.group[here]],
+    rows, _ = np.nonzero(is_held_out)
+    # Missing blocks of several columns that begin in the same row are not independent, and form one group.
+    first_row = np.full(hidden.group.max() + 1, len(is_held_out))
+    np.minimum.at(first_row, hidden.group[is_held_out], rows)
+    multipliers = _small_sample(model, remaining.mask)
+    return HeldOutPredictions(
+        ((filled.values - values) / units)[is_held_out],
+        (filled.std * multipliers / units)[is_held_out],
+        distance_to_observed(remaining, model.fitted.time_unit)[is_held_out],
+        first_row[hidden.group[is_held_out]],
     )
 
 
-def scores(held_out: HeldOut, largest: float = np.inf) -> FloatArray:
+def scores(predictions: HeldOutPredictions, max_score: float = np.inf) -> FloatArray:
     """Return the scores (n,) of predictions (see :func:`.crps`), with calibrated standard deviations.
 
     Parameters
     ----------
-    held_out : HeldOut
+    predictions : HeldOutPredictions
         Predictions of held-out values.
-    largest : float, default=inf
+    max_score : float, default=inf
         Upper bound of a score.
     """
-    factors = calibrate(held_out, np.ones(1)).by_distance(held_out.distances)
-    return np.minimum(crps(held_out.errors, held_out.std * factors), largest)
+    multipliers = calibrate(predictions, np.ones(1)).by_distance(predictions.distances)
+    return np.minimum(crps(predictions.errors, predictions.std * multipliers), max_score)
 
 
-def by_interpolation(rows: Sequences, hidden: HeldOutValues, units: FloatArray) -> FloatArray:
-    """Return the errors (n,) of linear interpolation at held-out values, given all others."""
-    here = hidden.all
-    return np.asarray((interpolation_errors(rows, here.astype(int)) / units)[here])
+def interpolation_errors_of_held_out(rows: Sequences, hidden: HeldOutValues, units: FloatArray) -> FloatArray:
+    """Return the errors (n,) of linear interpolation at held-out values, from values not held out."""
+    is_held_out = hidden.all
+    return np.asarray((interpolation_errors(rows, is_held_out.astype(int)) / units)[is_held_out])
 
 
 def worse_columns(
-    rows: Sequences, draws: Sequence[HeldOutValues], held_out: HeldOut, units: FloatArray
+    rows: Sequences,
+    held_out_sets: Sequence[HeldOutValues],
+    predictions: HeldOutPredictions,
+    units: FloatArray,
 ) -> NDArray[np.intp]:
     """Return columns whose held-out values are predicted worse than by linear interpolation.
 
@@ -90,19 +96,25 @@ def worse_columns(
     ----------
     rows : Sequences
         Rows with all values.
-    draws : sequence of HeldOutValues
+    held_out_sets : sequence of HeldOutValues
         The held-out values of each draw.
-    held_out : HeldOut
+    predictions : HeldOutPredictions
         Predictions of the values of all draws.
     units : ndarray of shape (D,)
         Units of the errors.
     """
-    by_lines = np.concatenate([by_interpolation(rows, each, units) for each in draws])
-    columns = np.concatenate([np.nonzero(each.all)[1] for each in draws])
-    return worse_than_interpolation(held_out.errors, by_lines, columns, held_out.gaps, rows.n_features)
+    by_interpolation = np.concatenate(
+        [interpolation_errors_of_held_out(rows, each, units) for each in held_out_sets]
+    )
+    columns = np.concatenate([np.nonzero(each.all)[1] for each in held_out_sets])
+    return worse_than_interpolation(
+        predictions.errors, by_interpolation, columns, predictions.groups, rows.n_features
+    )
 
 
-def calibrated(model: LinearGaussianModel, mask: BoolArray, held_out: HeldOut | None) -> LinearGaussianModel:
+def calibrated(
+    model: LinearGaussianModel, mask: BoolArray, predictions: HeldOutPredictions | None
+) -> LinearGaussianModel:
     """Return the model with intervals that are calibrated by held-out values, if there are any.
 
     Parameters
@@ -111,13 +123,13 @@ def calibrated(model: LinearGaussianModel, mask: BoolArray, held_out: HeldOut | 
         Model fitted to all values.
     mask : ndarray of bool of shape (N, D)
         Which values are observed.
-    held_out : HeldOut or None
+    predictions : HeldOutPredictions or None
         Predictions by a model with the same options.
     """
     small_sample = _small_sample(model, mask)
     calibration = Calibration(np.ones(1), np.ones(1), small_sample)
-    if held_out is not None:
-        calibration = calibrate(held_out, small_sample)
+    if predictions is not None:
+        calibration = calibrate(predictions, small_sample)
     return replace(model, fitted=replace(model.fitted, calibration=calibration))
 
 

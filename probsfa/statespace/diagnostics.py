@@ -17,7 +17,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.engine.posterior import observation_moments
 from probsfa.statespace.filtering import standardised_errors
-from probsfa.statespace.leave_one_out import left_out_moments
+from probsfa.statespace.leave_one_out import leave_one_out_moments
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.whiteness import (
     heavy_tails,
@@ -363,7 +363,7 @@ def left_out_errors(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> FloatArray:
     """Return standardised leave-one-out errors (T, D) of values; parameters as of :func:`.left_out`."""
-    without, variance = left_out_moments(values, means, variances, noise_variance)
+    without, variance = leave_one_out_moments(values, means, variances, noise_variance)
     return standardised_errors(values, without, np.sqrt(variance))
 
 

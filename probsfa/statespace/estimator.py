@@ -288,8 +288,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
         options = options.with_times(sequences.axis)
         model = self._maximise(InMemory(sequences), options)
         if options.n_components is None:
-            model = model.interpolation_check(sequences)
-        model = model.with_gross_misfit(sequences)
+            model = model.with_interpolation_check(sequences)
+        model = model.with_misfit_check(sequences)
         model = replace(model, fitted=with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         return self
@@ -332,8 +332,8 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             )
         )
         if options.n_components is None and not options.noise_free:
-            model = model.interpolation_check(sequences)
-        model = model.with_gross_misfit(sequences)
+            model = model.with_interpolation_check(sequences)
+        model = model.with_misfit_check(sequences)
         model = model.with_fitted(with_times(model.fitted, sequences.axis, sequences.time_unit))
         set_fitted(self, model)
         return self

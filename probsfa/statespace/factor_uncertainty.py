@@ -66,7 +66,7 @@ def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -
         for j in stationary:
             change = np.zeros((n_columns, loadings.shape[1]))
             change[:, j] = row
-            directions[j, layout.slices[1]] = change[layout.loaded]
+            directions[j, layout.slices[1]] = change[layout.has_loading]
         directions[-1, layout.slices[3]] = row
         directions *= free
         covariance = directions @ np.array([metric.solve(direction, free) for direction in directions]).T

@@ -153,7 +153,7 @@ class FittedModel:
         return ()
 
     @property
-    def states_with_loadings(self) -> BoolArray:
+    def stationary_states(self) -> BoolArray:
         """States whose loadings are parameters in units of the data; one for all, or one for each."""
         return np.ones(1, dtype=bool)
 

@@ -116,9 +116,11 @@ def _with_latents(
 ) -> list[StateSpace]:
     """Return models with more AR(1) factors, or more processes of another kind that start like these."""
     news = starts(
-        interpolate(residual), np.zeros(params.n_features), Latents(more.n_components + more.n_others)
+        interpolate(residual),
+        np.zeros(params.n_features),
+        Latents(more.n_components + more.n_other_processes),
     )
-    if more.n_others:
+    if more.n_other_processes:
         known = {} if given is None else given.processes
         last = {
             kind: known[kind].chosen(np.arange(-n, 0)) for kind, n in more.counts.items() if kind in known

@@ -89,7 +89,7 @@ class HeldOutValues(NamedTuple):
         """Values that are hidden in any part (N, D)."""
         return np.asarray(self.part > 0)
 
-    def seen(self, values: FloatArray) -> FloatArray:
+    def with_nan(self, values: FloatArray) -> FloatArray:
         """Return values (N, D) with NaN for hidden values."""
         return np.where(self.all, np.nan, values)
 

@@ -105,7 +105,7 @@ class IdiosyncraticPosterior:
         noise = self._system.noise
         return np.asarray((noise.scale**2 * noise.moments[0] + self._from_factors[0]).T)
 
-    def left_out(self) -> tuple[FloatArray, FloatArray]:
+    def leave_one_out_moments(self) -> tuple[FloatArray, FloatArray]:
         """Return leave-one-out means and variances (T, D), noise included; NaN for missing values.
 
         With the inverse ``P`` of the covariance of all values they are ``x_i - (P (x - mu))_i / P_ii`` and

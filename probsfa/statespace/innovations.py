@@ -23,7 +23,9 @@ __all__ = ["InnovationParameters", "innovation_parameters", "make_innovation_par
 
 
 class InnovationParameters(NamedTuple):
-    """Parameters of the square model, ``theta`` of Turner & Sahani (2007, eq. 10), and the mean of the data.
+    """Parameters of a model with as many factors as columns.
+
+    These are ``theta`` of Turner & Sahani (2007, eq. 10) and the mean of the data.
 
     Attributes
     ----------
@@ -112,7 +114,7 @@ def make_innovation_parameters(
     noise_variance: ArrayLike = 0.0,
     offset: ArrayLike = 0.0,
 ) -> InnovationParameters:
-    """Validate parameters of the square model and broadcast them to their shapes.
+    """Validate parameters of a model with as many factors as columns and broadcast them to their shapes.
 
     Parameters
     ----------
@@ -162,10 +164,10 @@ def make_innovation_parameters(
     if not np.all(np.isfinite(w)):
         raise ValueError(f"weights must be finite, got {w[~np.isfinite(w)][0]}.")
     # The rank must not depend on the units of rows and columns.
-    sizes = np.max(np.abs(w), axis=1, keepdims=True)
-    unitless = w / np.where(sizes > 0.0, sizes, 1.0)
-    columns = np.max(np.abs(unitless), axis=0)
-    if np.linalg.matrix_rank(unitless / np.where(columns > 0.0, columns, 1.0)) < k:
+    row_sizes = np.max(np.abs(w), axis=1, keepdims=True)
+    scaled_rows = w / np.where(row_sizes > 0.0, row_sizes, 1.0)
+    column_sizes = np.max(np.abs(scaled_rows), axis=0)
+    if np.linalg.matrix_rank(scaled_rows / np.where(column_sizes > 0.0, column_sizes, 1.0)) < k:
         raise ValueError("weights is singular to double precision. Use an invertible matrix.")
     if innovation_variance is None:
         innovation_variance = (1.0 - a) * (1.0 + a)

@@ -23,14 +23,14 @@ from probsfa.statespace.parameters import StateSpace
 
 __all__ = [
     "Comparison",
-    "about_worse_columns",
     "compare_with_interpolation",
-    "interpolated",
+    "interpolate_leave_one_out",
     "interpolation_errors",
-    "left_out",
-    "left_out_moments",
-    "straight_lines",
+    "leave_one_out_means",
+    "leave_one_out_moments",
+    "interpolate_linearly",
     "near_zero_noise",
+    "worse_columns_message",
     "worse_than_interpolation",
 ]
 
@@ -66,7 +66,7 @@ class Comparison(NamedTuple):
         )
 
 
-def left_out(
+def leave_one_out_means(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> FloatArray:
     """Return the leave-one-out prediction of each observed value.
@@ -85,25 +85,25 @@ def left_out(
     ndarray of shape (T, D)
         NaN where a value is missing, or where rounding errors dominate.
     """
-    return left_out_moments(values, means, variances, noise_variance)[0]
+    return leave_one_out_moments(values, means, variances, noise_variance)[0]
 
 
-def left_out_moments(
+def leave_one_out_moments(
     values: FloatArray, means: FloatArray, variances: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances (T, D) of leave-one-out predictions, including noise.
 
-    Parameters, and entries that are NaN, are those of :func:`left_out`.
+    Parameters, and entries that are NaN, are those of :func:`leave_one_out_means`.
     """
-    explained = variances - noise_variance
+    posterior_variance = variances - noise_variance
     with np.errstate(divide="ignore", invalid="ignore"):
-        left = 1.0 - explained / noise_variance  # v / v'
-        without = (means - values * (explained / noise_variance)) / left
-        variance = explained / left + noise_variance
-    # The ratio of posterior variance to noise variance is below one. If the difference from one is smaller
-    # than this, the information of the other values is lost to rounding errors.
-    is_determined = (left > 1e-7) & ~np.isnan(values)
-    return np.where(is_determined, without, np.nan), np.where(is_determined, variance, np.nan)
+        variance_ratio = 1.0 - posterior_variance / noise_variance  # v / v'
+        mean = (means - values * (posterior_variance / noise_variance)) / variance_ratio
+        variance = posterior_variance / variance_ratio + noise_variance
+    # Posterior variance over noise variance is below one. If it is within 1e-7 of one, the information of the
+    # other values is lost to rounding errors.
+    is_determined = (variance_ratio > 1e-7) & ~np.isnan(values)
+    return np.where(is_determined, mean, np.nan), np.where(is_determined, variance, np.nan)
 
 
 def near_zero_noise(params: StateSpace) -> BoolArray:
@@ -112,12 +112,11 @@ def near_zero_noise(params: StateSpace) -> BoolArray:
     Their leave-one-out moments are computed by :func:`.cells_left_out` instead.
     """
     noise, explained = params.noise_variance, np.sum(params.loadings**2, axis=1)
-    # Noise variance, relative to the explained variance, below which rounding dominates leave-one-out
-    # moments.
+    # Below 1e-5 of the explained variance, rounding errors dominate leave-one-out moments.
     return np.asarray((noise > 0.0) & (noise < 1e-5 * explained))
 
 
-def interpolated(sequences: Sequences) -> FloatArray:
+def interpolate_leave_one_out(sequences: Sequences) -> FloatArray:
     """Interpolate each observed value linearly between the adjacent observations of its column.
 
     At the ends of a sequence, the only adjacent observation is used.
@@ -146,7 +145,7 @@ def interpolated(sequences: Sequences) -> FloatArray:
     return out
 
 
-def straight_lines(sequences: Sequences) -> FloatArray:
+def interpolate_linearly(sequences: Sequences) -> FloatArray:
     """Interpolate the observed values of each column linearly in time, at all rows.
 
     Before the first and after the last observed value of a sequence, that value is repeated.
@@ -182,7 +181,7 @@ def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Co
     sequences : Sequences
         Rows, NaN where missing.
     by_model : ndarray of shape (T, D)
-        Leave-one-out predictions of the model, as from :func:`left_out`.
+        Leave-one-out predictions of the model, as from :func:`leave_one_out_means`.
 
     Returns
     -------
@@ -190,8 +189,8 @@ def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Co
         Over the values for which both predictions exist.
     """
     values = sequences.values
-    by_lines = interpolated(sequences)
-    both = ~np.isnan(by_model) & ~np.isnan(by_lines)
+    by_interpolation = interpolate_leave_one_out(sequences)
+    both = ~np.isnan(by_model) & ~np.isnan(by_interpolation)
     observed = sequences.mask.any(axis=0)  # a column of new data may have no observations
     scale = np.zeros(sequences.n_features)
     scale[observed] = np.nanstd(values[:, observed], axis=0)
@@ -200,7 +199,7 @@ def compare_with_interpolation(sequences: Sequences, by_model: FloatArray) -> Co
     if n_cells == 0:
         return Comparison(np.nan, np.nan, 0)
     unit = np.broadcast_to(scale, values.shape)[both]
-    errors = [(guess[both] - values[both]) / unit for guess in (by_model, by_lines)]
+    errors = [(guess[both] - values[both]) / unit for guess in (by_model, by_interpolation)]
     model, interpolation = (float(np.sqrt(np.mean(error**2))) for error in errors)
     return Comparison(model, interpolation, n_cells)
 
@@ -213,19 +212,20 @@ def interpolation_errors(sequences: Sequences, part: NDArray[np.int64]) -> Float
     sequences : Sequences
         Rows, with the hidden values.
     part : ndarray of int of shape (N, D)
-        Number of the part in which a value is hidden, 0 if it is not. Each is predicted given the others.
+        Number of the part in which a value is hidden, 0 if it is not. The values of each part are predicted
+        given all values outside it.
     """
     errors = np.zeros(part.shape)
     for j in range(1, int(part.max()) + 1):
         hidden = part == j
-        rest = replace(sequences, values=np.where(hidden, np.nan, sequences.values))
-        errors = np.where(hidden, straight_lines(rest) - sequences.values, errors)
+        remaining = replace(sequences, values=np.where(hidden, np.nan, sequences.values))
+        errors = np.where(hidden, interpolate_linearly(remaining) - sequences.values, errors)
     return errors
 
 
 def worse_than_interpolation(
     errors: FloatArray,
-    by_lines: FloatArray,
+    errors_of_interpolation: FloatArray,
     columns: NDArray[np.intp],
     groups: NDArray[np.int64],
     n_columns: int,
@@ -234,7 +234,7 @@ def worse_than_interpolation(
 
     Parameters
     ----------
-    errors, by_lines : ndarray of shape (n,)
+    errors, errors_of_interpolation : ndarray of shape (n,)
         Errors of the model and of linear interpolation at the same values.
     columns, groups : ndarray of int of shape (n,)
         Column of each value, and a number that is shared by values that are not independent.
@@ -249,18 +249,25 @@ def worse_than_interpolation(
     """
     worse = []
     for j in range(n_columns):
-        own = columns == j
-        if np.count_nonzero(own) < _MIN_VALUES:
+        in_column = columns == j
+        if np.count_nonzero(in_column) < _MIN_VALUES:
             continue
-        model, lines = errors[own] ** 2, by_lines[own] ** 2
-        error = float(standard_errors((model - lines)[None], groups[own])[0])
-        if model.mean() - lines.mean() > max(STANDARD_ERRORS * error, EQUALITY_TOL * lines.mean()):
+        squared_errors, squared_errors_of_interpolation = (
+            errors[in_column] ** 2,
+            errors_of_interpolation[in_column] ** 2,
+        )
+        standard_error = float(
+            standard_errors((squared_errors - squared_errors_of_interpolation)[None], groups[in_column])[0]
+        )
+        if squared_errors.mean() - squared_errors_of_interpolation.mean() > max(
+            STANDARD_ERRORS * standard_error, EQUALITY_TOL * squared_errors_of_interpolation.mean()
+        ):
             worse.append(j)
     return np.array(worse, dtype=np.intp)
 
 
-def about_worse_columns(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
-    """Return a sentence that names at most five of these columns; an empty string without columns."""
+def worse_columns_message(columns: NDArray[np.intp], names: Sequence[str] | None) -> str:
+    """Return a message that names at most five columns; an empty string without columns."""
     if not columns.size:
         return ""
     number = f"{columns.size} column{'s' if columns.size > 1 else ''}"

@@ -204,12 +204,12 @@ class MappedModel(MaximumLikelihoodModel):
         if not isinstance(self.inner, LinearGaussianModel):
             return None
         sample = self.inner.sample_of(sequences)
-        means, variances = self.inner.left_out(self.map(sample))
+        means, variances = self.inner.leave_one_out_moments(self.map(sample))
         is_determined = ~np.isnan(means)
         by_model = self._to_data(means, np.sqrt(variances), self.effects(sample), is_determined)[0]
         return compare_with_interpolation(sample, by_model)
 
-    def interpolation_check(self, sequences: Sequences) -> Self:
+    def with_interpolation_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports if linear interpolation predicts observed values as well."""
         comparison = self._compare(sequences)
         if comparison is None or not comparison.sentence:
@@ -217,11 +217,11 @@ class MappedModel(MaximumLikelihoodModel):
         status = self.fitted.status.adding("interpolation", comparison.sentence)
         return self.with_fitted(replace(self.fitted, status=status))
 
-    def with_gross_misfit(self, sequences: Sequences) -> Self:
+    def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports one-step predictions with very large errors."""
         if not isinstance(self.inner, LinearGaussianModel):
             return self
-        return replace(self, inner=self.inner.with_gross_misfit(self.map(sequences)))
+        return replace(self, inner=self.inner.with_misfit_check(self.map(sequences)))
 
     def with_fitted(self, fitted: MaximumLikelihood) -> Self:
         """Return the model with another record of the fit."""

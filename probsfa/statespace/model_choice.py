@@ -19,12 +19,18 @@ import numpy as np
 from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
-from probsfa.statespace.choice.candidates import Candidate, Options, checked, has_no_peak, words
+from probsfa.statespace.choice.candidates import (
+    Candidate,
+    Options,
+    describe_options,
+    has_no_peak,
+    validate_candidates,
+)
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import propose_by_search, propose_list
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.columns import counts_sentence
-from probsfa.statespace.comparison import by_interpolation, calibrated, worse_columns
+from probsfa.statespace.comparison import calibrated, interpolation_errors_of_held_out, worse_columns
 from probsfa.statespace.default_model import default_candidates
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
 from probsfa.statespace.fitted_model import bayesian_criterion
@@ -47,7 +53,7 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions, is_number
-from probsfa.statespace.leave_one_out import about_worse_columns
+from probsfa.statespace.leave_one_out import worse_columns_message
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.progress import Progress
 from probsfa.statespace.student_model import with_noise
@@ -255,8 +261,10 @@ def select_model(
         raise ValueError(
             "alternatives and candidates cannot both be set. Add the alternatives to candidates."
         )
-    given = None if candidates is None else checked(candidates)
-    groups = [checked(group) for group in (ALTERNATIVES if alternatives is None else alternatives)]
+    given = None if candidates is None else validate_candidates(candidates)
+    groups = [
+        validate_candidates(group) for group in (ALTERNATIVES if alternatives is None else alternatives)
+    ]
     clock = Clock(budget)
     estimator = ProbabilisticSFA(1)
     sequences = check_sequences(
@@ -317,7 +325,7 @@ def _finished(
         likelihood = model.fitted.log_likelihood
         criterion = bayesian_criterion(likelihood, model.n_parameters, search.n_observed)
         ends.append((criterion, candidate, model))
-        if ended_by or clock.left < clock.seconds - start:
+        if ended_by or clock.remaining < clock.seconds - start:
             break
     if ends:
         _, best, model = min(ends, key=lambda end: end[0])
@@ -327,7 +335,7 @@ def _finished(
         model, ended_by = _fit_to_all(sequences, best, model, clock)
         interrupted = ended_by == "keyboard"
     if not interrupted:
-        model = model.with_gross_misfit(sequences)
+        model = model.with_misfit_check(sequences)
     if not best.options.get("robust", False):  # intervals of robust models are not calibrated
         model = calibrated(model, sequences.mask, best.predictions)
     lost = _worse_columns(search, best)
@@ -350,7 +358,7 @@ def _finished(
 
 def _of_all_cells(candidate: Candidate) -> LinearGaussianModel:
     """Return the fit of a candidate to all values if it exists, otherwise to the values not hidden."""
-    return candidate.model if candidate.whole is None else candidate.whole
+    return candidate.model if candidate.full_fit is None else candidate.full_fit
 
 
 def _fit_to_all(
@@ -391,11 +399,11 @@ def _records(search: Search, best: Candidate) -> Iterator[dict[str, Any]]:
                 verdict = _behind(candidate, bool(evidence.equal[j]))
             params, errors = candidate.model.fitted.params, _errors(search, candidate)
             yield {
-                "model": words(candidate.options),
+                "model": describe_options(candidate.options),
                 **{name: candidate.options.get(name, default) for name, default in _SHOWN.items()},
                 "round": rung,
                 "rows": candidate.n_rows,
-                "score": candidate.score if candidate.held_out else np.nan,
+                "score": candidate.score if candidate.predictions_by_draw else np.nan,
                 "behind": _mean(evidence.behind[j : j + 1]),
                 "standard_error": _mean(evidence.standard_error[j : j + 1]),
                 "rmse": float(np.sqrt(np.mean(errors**2))) if errors.size else np.nan,
@@ -412,7 +420,7 @@ def _behind(candidate: Candidate, equal: bool) -> str:
     """Return the verdict on a candidate that was not selected and is not in the next round."""
     if has_no_peak(candidate):
         return "no spectral peak"
-    if not candidate.held_out:
+    if not candidate.predictions_by_draw:
         return "larger BIC"
     return "equal, larger BIC" if equal else "worse"
 
@@ -431,16 +439,17 @@ def _reason(search: Search, best: Candidate) -> str:
     evidence = search.evidence
     candidates = search.rounds[-1]
     n_fitted = len(search.rounds[0])
-    selected = f"Selected {words(best.options)} among {n_fitted} model{'' if n_fitted == 1 else 's'} by BIC"
-    if not best.held_out:
+    models = f"{n_fitted} model{'' if n_fitted == 1 else 's'}"
+    selected = f"Selected {describe_options(best.options)} among {models} by BIC"
+    if not best.predictions_by_draw:
         ended = (
-            "the search was interrupted" if search.stopped == "keyboard" else "the budget ended the search"
+            "the search was interrupted" if search.stopped_by == "keyboard" else "the budget ended the search"
         )
         return f"{selected}; {ended} before the comparison of held-out values."
     by_lines, rmse = (
         float(np.sqrt(np.mean(errors**2))) for errors in (_by_lines(search), _errors(search, best))
     )
-    n_values = sum(len(held_out.errors) for held_out in best.held_out)
+    n_values = sum(len(held_out.errors) for held_out in best.predictions_by_draw)
     kinds = " and ".join(dict.fromkeys(search.hidden.kinds))
     parts = [
         f"{selected} and {n_values:,} held-out values ({kinds}): RMSE {rmse:.3g} standard deviations, "
@@ -449,15 +458,15 @@ def _reason(search: Search, best: Candidate) -> str:
     others = [j for j, candidate in enumerate(candidates) if candidate is not best]
     if others:
         j = min(others, key=lambda j: evidence.behind[j])
-        name = words(candidates[j].options)
+        name = describe_options(candidates[j].options)
         if evidence.equal[j]:
             parts.append(f"{name} predicts them equally well, with a larger BIC")
         else:
             times = evidence.behind[j] / evidence.standard_error[j]
             parts.append(f"the next best, {name}, has a score {times:.2g} standard errors larger")
-    if search.stopped == "budget":
+    if search.stopped_by == "budget":
         parts.append("the budget ended the search")
-    elif search.stopped == "keyboard":
+    elif search.stopped_by == "keyboard":
         parts.append("the search was interrupted")
     return "; ".join(parts) + "."
 
@@ -467,7 +476,7 @@ def _in_standard_deviations(search: Search) -> FloatArray:
     values = search.sequences.values
     scale = np.nanstd(values, axis=0)
     factors = units_of(values) / np.where(scale > 0.0, scale, 1.0)
-    return np.concatenate([factors[np.nonzero(data.hidden.all)[1]] for data in search.asked])
+    return np.concatenate([factors[np.nonzero(data.hidden.all)[1]] for data in search.held_out_rounds])
 
 
 def _errors(search: Search, candidate: Candidate) -> FloatArray:
@@ -478,7 +487,10 @@ def _errors(search: Search, candidate: Candidate) -> FloatArray:
 
 def _by_lines(search: Search) -> FloatArray:
     """Return errors (n,) of linear interpolation at the held-out values, in standard deviations."""
-    errors = [by_interpolation(data.sequences, data.hidden, data.units) for data in search.asked]
+    errors = [
+        interpolation_errors_of_held_out(data.sequences, data.hidden, data.units)
+        for data in search.held_out_rounds
+    ]
     return np.concatenate(errors) * _in_standard_deviations(search)
 
 
@@ -487,9 +499,9 @@ def _worse_columns(search: Search, best: Candidate) -> str:
     held_out = best.predictions
     if held_out is None:
         return ""
-    draws, first = [data.hidden for data in search.asked], search.asked[0]
+    draws, first = [data.hidden for data in search.held_out_rounds], search.held_out_rounds[0]
     worse = worse_columns(first.sequences, draws, held_out, first.units)
-    return about_worse_columns(worse, search.sequences.feature_names)
+    return worse_columns_message(worse, search.sequences.feature_names)
 
 
 def _cell(value: Any) -> str:

@@ -63,11 +63,11 @@ from probsfa.statespace.learning.standard_errors import (
 )
 from probsfa.statespace.leave_one_out import (
     compare_with_interpolation,
-    left_out,
-    left_out_moments,
+    leave_one_out_means,
+    leave_one_out_moments,
     near_zero_noise,
 )
-from probsfa.statespace.news import News, read_news
+from probsfa.statespace.news import News, compute_news
 from probsfa.statespace.panel import Panel, lazy_panel, make_panel
 from probsfa.statespace.parameters import QUANTITIES, StateSpace
 from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
@@ -117,8 +117,8 @@ class MaximumLikelihoodModel(FittedModel):
         return tuple(self.fitted.params.latents.names)
 
     @property
-    def states_with_loadings(self) -> BoolArray:
-        """Which observed states are not those of trends."""
+    def stationary_states(self) -> BoolArray:
+        """Mask of the states that have loadings and a stationary variance: not those of trends."""
         return self.fitted.params.latents.stationary
 
     def parameter_errors(self, sequences: Sequences | None, level: float) -> dict[str, ParameterErrors]:
@@ -132,11 +132,11 @@ class MaximumLikelihoodModel(FittedModel):
             if one.name in errors.names
         }
 
-    def interpolation_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports if interpolation predicts observed values as well."""
+    def with_interpolation_check(self, sequences: Sequences) -> Self:
+        """Return the model; its status reports whether interpolation is at least as accurate as the model."""
         return self
 
-    def with_gross_misfit(self, sequences: Sequences) -> Self:
+    def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports one-step predictions with very large errors."""
         return self
 
@@ -158,11 +158,11 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Number of free parameters: decays, loadings, means, and estimated noise variances."""
         fitted, params = self.fitted, self.fitted.params
         # Loadings, mean, and noise variance; AR(1) noise also has a decay and a scale.
-        of_a_constant = len(params.latents.seen) + (4 if params.has_ar1_noise else 2)
-        return fitted.layout(evenly_sampled=True).n_free - of_a_constant * fitted.n_constant
+        n_per_constant_column = len(params.latents.seen) + (4 if params.has_ar1_noise else 2)
+        return fitted.layout(evenly_sampled=True).n_free - n_per_constant_column * fitted.n_constant
 
     def varying(self, sequences: Sequences) -> Sequences:
-        """Return the rows without the columns that were constant in the fit; warn if these vary.
+        """Return the rows with NaN in the columns that were constant in the fit; warn if these vary.
 
         The likelihood of such a column is meaningless, because its variance was not estimated.
         """
@@ -188,8 +188,10 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.posterior()
-        full = self._posterior(sequences)
-        return full.of(self.fitted.params.shared_states) if self.fitted.params.has_ar1_noise else full
+        posterior = self._posterior(sequences)
+        return (
+            posterior.of(self.fitted.params.shared_states) if self.fitted.params.has_ar1_noise else posterior
+        )
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
         """Return posterior means of the factors (N, K) given all rows of each sequence."""
@@ -197,58 +199,58 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         return self.posterior(sequences).means if integrated is None else integrated.means
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Return posterior means and standard deviations (N, K) that include estimated parameters."""
-        full, fitted = self.posterior(sequences), self.fitted
+        """Return posterior means and standard deviations (N, K), with parameter uncertainty."""
+        posterior, fitted = self.posterior(sequences), self.fitted
         covariances = covariances_of_mixture(fitted, evenly_sampled=self._panel(sequences).evenly_sampled)
         if covariances is None:
-            return full.means, full.std
+            return posterior.means, posterior.std
         latents = fitted.params.latents
-        added = parameter_variances(full.means, latents.seen, covariances)
-        return full.means, np.sqrt(full.std**2 + added)
+        added_variances = parameter_variances(posterior.means, latents.seen, covariances)
+        return posterior.means, np.sqrt(posterior.std**2 + added_variances)
 
     def _integrated(self, sequences: Sequences) -> IdiosyncraticPosterior | None:
-        """Return the posterior with AR(1) noise integrated out; None if the noise has states."""
+        """Return the posterior with AR(1) noise integrated out; None if it is part of the state."""
         params = self.fitted.params
-        if not params.has_ar1_noise or params.latents.n_others or self.fitted.tails is not None:
+        if not params.has_ar1_noise or params.latents.n_other_processes or self.fitted.tails is not None:
             return None
         if not integrates_ar1_noise(sequences.n_rows, params.n_components, params.n_features):
             return None
-        found = IdiosyncraticPosterior(params, self._panel(sequences))
-        check_finite(sequences, params, found.means)
-        return found
+        posterior = IdiosyncraticPosterior(params, self._panel(sequences))
+        check_finite(sequences, params, posterior.means)
+        return posterior
 
     @property
-    def _states(self) -> StateSpace:
+    def _state_space(self) -> StateSpace:
         """Parameters in state-space form with white noise: AR(1) noise processes are states."""
         return self.fitted.params.state_space
 
     def _posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of all states, including those of AR(1) noise."""
         panel, inferred = self._infer(sequences)
-        full = smooth(self._states, panel)
-        check_finite(sequences, self._states, *full)
+        posterior = smooth(self._state_space, panel)
+        check_finite(sequences, self._state_space, *posterior)
         if inferred is None:
-            return full
-        beside = inferred.weights.beside(self._states, panel)
-        return full._replace(row_log_likelihoods=full.row_log_likelihoods + beside)
+            return posterior
+        bound_minus_likelihood = inferred.weights.bound_minus_likelihood(self._state_space, panel)
+        return posterior._replace(row_log_likelihoods=posterior.row_log_likelihoods + bound_minus_likelihood)
 
     def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred | None]:
-        """Return packed rows and, if noise variances differ between values, their inferred weights."""
+        """Return the packed rows and, with Student-t noise, the inferred weights of their values."""
         return self._panel(sequences), None
 
-    def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+    def leave_one_out_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return leave-one-out means and variances (N, D) of observed values, noise included."""
         integrated = self._integrated(sequences)
         if integrated is not None:
-            return integrated.left_out()
-        params, full = self.fitted.predictive_params, self._posterior(sequences)
-        moments = observation_moments(params, full.means, full.covariances)
-        means, variances = left_out_moments(sequences.values, *moments, params.noise_variance)
-        precise = near_zero_noise(params)
-        if precise.any():  # the subtraction of nearly equal precisions loses all digits
-            exact = cells_left_out(self._states, self._panel(sequences))
+            return integrated.leave_one_out_moments()
+        params, posterior = self.fitted.predictive_params, self._posterior(sequences)
+        moments = observation_moments(params, posterior.means, posterior.covariances)
+        means, variances = leave_one_out_moments(sequences.values, *moments, params.noise_variance)
+        has_near_zero_noise = near_zero_noise(params)
+        if has_near_zero_noise.any():  # the subtraction of nearly equal precisions loses all digits
+            exact = cells_left_out(self._state_space, self._panel(sequences))
             means, variances = (
-                np.where(precise, e, a) for a, e in zip((means, variances), exact, strict=True)
+                np.where(has_near_zero_noise, e, a) for a, e in zip((means, variances), exact, strict=True)
             )
         return means, variances
 
@@ -261,9 +263,9 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if not self.fitted.params.has_ar1_noise:
             return np.asarray(means[:, None, :] * params.loadings)
         shared = self.fitted.params.shared_states
-        memories = np.setdiff1d(np.arange(params.n_states), shared)
-        own = means[:, memories] * np.diagonal(params.loadings[:, memories])
-        return np.dstack([means[:, None, shared] * params.loadings[:, shared], own])
+        ar1_noise_states = np.setdiff1d(np.arange(params.n_states), shared)
+        noise_contributions = means[:, ar1_noise_states] * np.diagonal(params.loadings[:, ar1_noise_states])
+        return np.dstack([means[:, None, shared] * params.loadings[:, shared], noise_contributions])
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Return the filtered distribution of the latent states of each sequence."""
@@ -283,7 +285,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         ]
         for result in results:
             check_finite(
-                sequences, self._states, result.means, result.covariances, result.row_log_likelihoods
+                sequences, self._state_space, result.means, result.covariances, result.row_log_likelihoods
             )
         return results
 
@@ -298,8 +300,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.log_likelihood()
-        value = log_likelihood(self._states, self._panel(sequences))
-        check_finite(sequences, self._states, value)
+        value = log_likelihood(self._state_space, self._panel(sequences))
+        check_finite(sequences, self._state_space, value)
         return value
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
@@ -310,12 +312,12 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         std = filled.std
         if self.fitted.calibration is not None:
             std = std * self._std_factors(sequences)
-        return filled._replace(std=np.where(sequences.mask, std, self._with_unknown(std)))
+        return filled._replace(std=np.where(sequences.mask, std, self._infinite_if_observed_once(std)))
 
-    def _with_unknown(self, std: FloatArray) -> FloatArray:
+    def _infinite_if_observed_once(self, std: FloatArray) -> FloatArray:
         """Return standard deviations (N, D), infinite in columns with one observation in the fit."""
-        once = self.fitted.observed_once
-        return std if once is None else np.where(once, np.inf, std)
+        observed_once = self.fitted.observed_once
+        return std if observed_once is None else np.where(observed_once, np.inf, std)
 
     def _std_factors(self, sequences: Sequences) -> FloatArray:
         """Return calibration factors (N, D) of the standard deviations of predicted observations."""
@@ -329,13 +331,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             return self._impute_integrated(sequences, integrated, with_std)
         if self._bytes_of_moments(sequences.n_rows) > _MAX_STORED_BYTES:
             return self._impute_by_chunk(sequences, with_std)
-        full, params = self._posterior(sequences), self.fitted.predictive_params
-        moments = observation_moments(params, full.means, full.covariances)
-        check_finite(sequences, self._states, *moments)
+        posterior, params = self._posterior(sequences), self.fitted.predictive_params
+        moments = observation_moments(params, posterior.means, posterior.covariances)
+        check_finite(sequences, self._state_space, *moments)
         values, std = fill(sequences.values, *moments)
         if sequences.mask.all():
             return Imputation(values, std)
-        by_model = left_out(sequences.values, *moments, params.noise_variance)
+        by_model = leave_one_out_means(sequences.values, *moments, params.noise_variance)
         return Imputation(values, std, compare_with_interpolation(sequences, by_model))
 
     def _impute_integrated(
@@ -350,11 +352,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
             std = np.where(missing, np.sqrt(variances), 0.0)
         if not missing.any():
             return Imputation(values, std)
-        return Imputation(values, std, compare_with_interpolation(sequences, integrated.left_out()[0]))
+        return Imputation(
+            values, std, compare_with_interpolation(sequences, integrated.leave_one_out_moments()[0])
+        )
 
     def _bytes_of_moments(self, n_rows: int) -> int:
         """Return the size of the covariances of all states, and of means and variances of all values."""
-        params = self._states
+        params = self._state_space
         return 8 * n_rows * (params.n_states**2 + 4 * params.n_features)
 
     def _impute_by_chunk(self, sequences: Sequences, with_std: bool) -> Imputation:
@@ -367,7 +371,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
         def fill_in(rows: slice, means: FloatArray, covariances: FloatArray) -> None:
             moments = observation_moments(params, means, covariances)
-            check_finite(sequences, self._states, *moments)
+            check_finite(sequences, self._state_space, *moments)
             filled, spread = fill(values[rows], *moments)
             values[rows] = filled
             if std is not None:
@@ -375,7 +379,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
         timed = sequences.retimed(self.fitted.time_unit)
         panel = lazy_panel(timed.values.__getitem__, timed.n_features, timed.lengths, timed.times, timed.step)
-        visit_moments(self._states, panel, fill_in)
+        visit_moments(self._state_space, panel, fill_in)
         return Imputation(values, std, comparison)
 
     def sample_of(self, sequences: Sequences) -> Sequences:
@@ -383,30 +387,29 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
         The segments are shorter and more numerous than those of the fit, and mostly contain other rows.
         """
-        params = self._states
+        params = self._state_space
         affordable = affordable_rows(params.n_states, params.n_features)
-        # Number of rows that are compared with linear interpolation even if their moments exceed a quarter of
-        # this.
+        # At least 1,000 rows are compared, even if their moments need more than a quarter of the maximum.
         affordable = min(affordable, max(_MAX_STORED_BYTES // (4 * self._bytes_of_moments(1)), 1000))
         if sequences.n_rows <= affordable:
             return sequences
         sample = choose_segments(sequences.mask, sequences.lengths, affordable, 3 * N_SEGMENTS)
         return sequences if sample is None else sequences.cut_out(sample)
 
-    def interpolation_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports if linear interpolation predicts observed values as well."""
+    def with_interpolation_check(self, sequences: Sequences) -> Self:
+        """Return the model; its status reports whether linear interpolation is at least as accurate."""
         comparison = self.impute(self.sample_of(sequences)).interpolation_check
         if comparison is None or not comparison.sentence:
             return self
         status = self.fitted.status.adding("interpolation", comparison.sentence)
         return replace(self, fitted=replace(self.fitted, status=status))
 
-    def with_gross_misfit(self, sequences: Sequences) -> Self:
+    def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports one-step predictions with very large errors.
 
         Errors are computed for a sample of the rows, and for rows that differ most from adjacent ones.
         """
-        params = self._states
+        params = self._state_space
         noise = params.noise_variance / self.fitted.scale**2
         # Relative noise variance below which rounding errors affect one-step predictions.
         if params.n_states > _MAX_CHECKED_STATES or noise.min() < 1e-8:
@@ -418,38 +421,40 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if rows.n_rows > 2 * _N_CHECKED_ROWS:  # there are many short sequences
             return self
         candidates = suspicious_rows(sequences, _N_CANDIDATES)
-        before = _rows_before(sequences, candidates)
+        segments = _rows_before(sequences, candidates)
         try:
             with np.errstate(all="ignore"):
-                errors = self.errors_of_few(rows)
-                of_candidates = self.errors_of_few(sequences.cut_out(before))
+                errors = self.one_step_errors(rows)
+                candidate_errors = self.one_step_errors(sequences.cut_out(segments))
         except np.linalg.LinAlgError:  # rounding errors with near-zero noise
             return self
-        last = np.cumsum([part.stop - part.start for part in before]) - 1
-        outliers = gross_outliers(errors, of_candidates[last], candidates, sequences.n_rows)
+        last_rows = np.cumsum([part.stop - part.start for part in segments]) - 1
+        outliers = gross_outliers(errors, candidate_errors[last_rows], candidates, sequences.n_rows)
         status = self.fitted.status.adding(
             "misfit", misfit_clause(errors, rows.lengths, rows.feature_names)
         ).adding("outliers", outlier_clause(outliers, rows.feature_names), values=outliers.cells)
         return replace(self, fitted=replace(self.fitted, status=status))
 
-    def errors_of_few(self, sequences: Sequences) -> FloatArray:
+    def one_step_errors(self, sequences: Sequences) -> FloatArray:
         """Return standardised one-step prediction errors (N, D) of a small number of rows."""
         timed = sequences.retimed(self.fitted.time_unit)
-        filtering, steps = filter_all(self._states, make_panel(timed))
-        ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
-        return standardised_errors(timed.values, *ahead)
+        filtering, steps = filter_all(self._state_space, make_panel(timed))
+        predictions = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+        return standardised_errors(timed.values, *predictions)
 
     def forecast(
         self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
     ) -> list[Forecast]:
-        """Return the distribution at some units of time after each sequence."""
+        """Return the distribution at given times after the end of each sequence."""
         forecasts, calibration = self._forecast(sequences, steps), self.fitted.calibration
-        forecasts = [replace(one, std=self._with_unknown(one.std)) for one in forecasts]
+        forecasts = [replace(one, std=self._infinite_if_observed_once(one.std)) for one in forecasts]
         if calibration is None:
             return forecasts
-        before = distance_to_observed(sequences, self.fitted.time_unit)
+        distances = distance_to_observed(sequences, self.fitted.time_unit)
         return [
-            replace(one, std=one.std * calibration.at(before[part.stop - 1] + np.asarray(elapsed)[:, None]))
+            replace(
+                one, std=one.std * calibration.at(distances[part.stop - 1] + np.asarray(elapsed)[:, None])
+            )
             for one, part, elapsed in zip(forecasts, sequences.slices, steps, strict=True)
         ]
 
@@ -458,10 +463,13 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._forecast_integrated(sequences, integrated, steps)
-        full, shared = self._posterior(sequences), self.fitted.params.shared_states
+        posterior, shared = self._posterior(sequences), self.fitted.params.shared_states
         forecasts = [
             forecast(
-                self.fitted.predictive_params, full.means[s.stop - 1], full.covariances[s.stop - 1], later
+                self.fitted.predictive_params,
+                posterior.means[s.stop - 1],
+                posterior.covariances[s.stop - 1],
+                later,
             )
             for s, later in zip(sequences.slices, steps, strict=True)
         ]
@@ -475,13 +483,15 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     ) -> list[Forecast]:
         """Forecast with AR(1) noise integrated out."""
         noise = self.fitted.predictive_params.noise_variance
-        found = []
-        for part, ahead in zip(sequences.slices, steps, strict=True):
-            means, variances, of_factors, spread = integrated.forecast(
-                part.stop - 1, np.asarray(ahead, float)
+        forecasts = []
+        for part, elapsed in zip(sequences.slices, steps, strict=True):
+            means, variances, factor_means, factor_variances = integrated.forecast(
+                part.stop - 1, np.asarray(elapsed, float)
             )
-            found.append(Forecast(means, np.sqrt(variances + noise), of_factors, np.sqrt(spread)))
-        return found
+            forecasts.append(
+                Forecast(means, np.sqrt(variances + noise), factor_means, np.sqrt(factor_variances))
+            )
+        return forecasts
 
     def sample(
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
@@ -507,8 +517,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of all states, including those of AR(1) noise."""
-        draws = draw_latents(self._states, self._infer(sequences)[0], n_draws, rng)
-        check_finite(sequences, self._states, draws)
+        draws = draw_latents(self._state_space, self._infer(sequences)[0], n_draws, rng)
+        check_finite(sequences, self._state_space, draws)
         return draws
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
@@ -530,21 +540,22 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         revised = replace(new, values=np.where(np.isnan(old.values), np.nan, new.values))
         posteriors = self._posterior(old), self._posterior(revised), self._posterior(new)
         names = new.feature_names or tuple(str(j) for j in range(new.n_features))
-        return read_news(self._states, (old.values, new.values), posteriors, target, names)
+        return compute_news(self._state_space, (old.values, new.values), posteriors, target, names)
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model.
 
-        One-step errors are computed for all rows; errors of other missing patterns for a sample of many rows.
+        One-step errors are computed for all rows, errors of other missing patterns for a sample if there are
+        many rows.
         """
         timed = sequences.retimed(self.fitted.time_unit)
         predictions, prediction_std, innovations = self._one_step(timed)
-        check_finite(sequences, self._states, predictions)
+        check_finite(sequences, self._state_space, predictions)
         sample = self.sample_of(sequences)
-        by_kind = {"one step": innovations, **self._left_out(sample, block)}
+        by_kind = {"one step": innovations, **self._left_out_errors(sample, block)}
         errors = PredictionErrors(predictions, prediction_std, by_kind, block)
-        smoother = better_as_smooth(self.fitted.params, sample.retimed(self.fitted.time_unit))
-        return self._diagnosed(errors, timed, smoother=smoother)
+        smooth_factors = better_as_smooth(self.fitted.params, sample.retimed(self.fitted.time_unit))
+        return self._diagnosed(errors, timed, smooth_factors=smooth_factors)
 
     def _diagnosed(
         self,
@@ -552,50 +563,52 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         timed: Sequences,
         *,
         robust: bool = False,
-        smoother: Sequence[int] | NDArray[np.intp] = (),
+        smooth_factors: Sequence[int] | NDArray[np.intp] = (),
     ) -> Diagnostics:
         """Test prediction errors, given the latent processes and the noise of this model."""
-        fitted, own = self.fitted, self.fitted.params
+        fitted, params = self.fitted, self.fitted.params
         return diagnose(
             errors,
             timed,
             fitted.axis.seconds(fitted.time_unit),
-            own.n_components,
-            periods=own.rhythm_periods,
-            n_smooth=sum(n for kind, n in own.latents.counts.items() if kind.option == "smooth"),
-            ar1_noise=own.has_ar1_noise,
+            params.n_components,
+            periods=params.rhythm_periods,
+            n_smooth=sum(n for kind, n in params.latents.counts.items() if kind.option == "smooth"),
+            ar1_noise=params.has_ar1_noise,
             robust=robust,
-            smoother=smoother,
-            n_states=self._states.n_states,
+            smoother=smooth_factors,
+            n_states=self._state_space.n_states,
         )
 
     def _one_step(self, timed: Sequences) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return one-step predictions, their standard deviations and standardised errors, all (N, D)."""
-        filtering, steps = filter_all(self._states, make_panel(timed))
-        ahead = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
-        return *ahead, standardised_errors(timed.values, *ahead)
+        filtering, steps = filter_all(self._state_space, make_panel(timed))
+        predictions = one_step(self.fitted.predictive_params, steps, filtering.means, filtering.covariances)
+        return *predictions, standardised_errors(timed.values, *predictions)
 
-    def _left_out(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
+    def _left_out_errors(self, sequences: Sequences, block: int) -> dict[str, FloatArray]:
         """Return standardised errors of values, rows, and blocks of rows that are left out."""
-        params, full = self.fitted.predictive_params, self._posterior(sequences)
+        params, posterior = self.fitted.predictive_params, self._posterior(sequences)
         values = sequences.values
-        moments = observation_moments(params, full.means, full.covariances)
+        moments = observation_moments(params, posterior.means, posterior.covariances)
         hidden = hide_blocks(values, block, 0.1, random_state=0) if block < len(values) else None
         out = {
             "cells": left_out_errors(values, *moments, params.noise_variance),
-            "rows": left_out_rows(params, values, full.means, full.covariances),
+            "rows": left_out_rows(params, values, posterior.means, posterior.covariances),
         }
         if hidden is not None:
-            rest = replace(sequences, values=np.where(hidden, np.nan, values))
-            without = self._posterior(rest)
-            means, variances = observation_moments(params, without.means, without.covariances)
+            remaining = replace(sequences, values=np.where(hidden, np.nan, values))
+            posterior_without_blocks = self._posterior(remaining)
+            means, variances = observation_moments(
+                params, posterior_without_blocks.means, posterior_without_blocks.covariances
+            )
             errors = standardised_errors(values, means, np.sqrt(variances))
             out["blocks"] = np.where(hidden, errors, np.nan)
         return out
 
     def outlier_scores(self, sequences: Sequences) -> FloatArray:
         """Return absolute leave-one-out errors of observed values, in predicted standard deviations."""
-        means, variances = self.left_out(sequences)
+        means, variances = self.leave_one_out_moments(sequences)
         return np.abs(standardised_errors(sequences.values, means, np.sqrt(variances)))
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
@@ -638,6 +651,6 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 def _rows_before(sequences: Sequences, rows: NDArray[np.intp]) -> list[slice]:
     """Return segments that end with given rows and begin some rows before, within their sequences."""
     starts = np.concatenate([[0], np.cumsum(sequences.lengths)[:-1]])
-    first = starts[np.searchsorted(starts, rows, side="right") - 1]
-    start = np.maximum(first, rows - _N_ROWS_BEFORE)
+    sequence_start = starts[np.searchsorted(starts, rows, side="right") - 1]
+    start = np.maximum(sequence_start, rows - _N_ROWS_BEFORE)
     return [slice(int(a), int(b) + 1) for a, b in zip(start, rows, strict=True)]

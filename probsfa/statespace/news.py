@@ -22,7 +22,7 @@ from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.timeline import make_horizon
 
-__all__ = ["News", "dates_of", "on_rows_of", "read_news", "row_of", "weights_on"]
+__all__ = ["News", "dates_of", "on_rows_of", "compute_news", "row_of", "weights_on"]
 
 # Maximum difference of the times of one row, in units of time.
 _SAME_TIME = 1e-6
@@ -181,7 +181,7 @@ def on_rows_of(old: Sequences, new: Sequences, time_unit: float) -> Sequences:
     return replace(new, values=values)
 
 
-def read_news(
+def compute_news(
     params: StateSpace,
     values: tuple[FloatArray, FloatArray],
     posteriors: tuple[Posterior, Posterior, Posterior],

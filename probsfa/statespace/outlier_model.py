@@ -115,10 +115,10 @@ class OutlierModel(LinearGaussianModel):
         """Return the log-likelihood of all values but outliers, in nats."""
         return super().log_likelihood(self.cleaned(sequences))
 
-    def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+    def leave_one_out_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return means and variances (N, D) of observed values given all others but outliers."""
         cleaned = self.cleaned(sequences)
-        means, variances = super().left_out(cleaned)
+        means, variances = super().leave_one_out_moments(cleaned)
         out = sequences.mask & ~cleaned.mask
         if out.any():
             filled = super()._impute(cleaned, with_std=True)
@@ -158,13 +158,13 @@ class OutlierModel(LinearGaussianModel):
         values = np.where(cleaned.mask, old.values, np.nan)
         return super().news(replace(old, values=values), cleaned, target)
 
-    def interpolation_check(self, sequences: Sequences) -> Self:
+    def with_interpolation_check(self, sequences: Sequences) -> Self:
         """Compare with linear interpolation, both without outliers."""
-        return super().interpolation_check(self.cleaned(sequences))
+        return super().with_interpolation_check(self.cleaned(sequences))
 
-    def with_gross_misfit(self, sequences: Sequences) -> Self:
+    def with_misfit_check(self, sequences: Sequences) -> Self:
         """Report gross misfit of values that are not outliers."""
-        return super().with_gross_misfit(self.cleaned(sequences))
+        return super().with_misfit_check(self.cleaned(sequences))
 
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of all values but outliers."""

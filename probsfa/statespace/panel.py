@@ -27,7 +27,7 @@ __all__ = [
     "make_panel",
     "pack_rows",
     "padded_length",
-    "reading",
+    "read_lock",
     "resident_bytes",
     "whole_if_close",
 ]
@@ -38,7 +38,7 @@ _PART_ROWS = 1024
 _ALIGNMENT = 64
 
 #: Lock for reading rows, because a source may not support several readers at the same time.
-reading = threading.Lock()
+read_lock = threading.Lock()
 
 #: Returns the rows of a slice, NaN where missing; they are not written to.
 ReadRows = Callable[[slice], Any]

@@ -92,7 +92,7 @@ class Latents:
         return Latents(n_components, self.counts)
 
     @property
-    def n_others(self) -> int:
+    def n_other_processes(self) -> int:
         """Number of processes that are not AR(1) factors."""
         return sum(self.counts.values())
 
@@ -104,7 +104,7 @@ class Latents:
     @property
     def n_like_ar1(self) -> int:
         """Number of processes with the starting values of an AR(1) factor."""
-        return self.n_others - self.n_sought
+        return self.n_other_processes - self.n_sought
 
     @cached_property
     def n_states(self) -> int:

@@ -20,8 +20,9 @@ def tell(sentence: str) -> None:
 class Progress:
     """A progress bar of posterior evaluations on standard error; a context manager.
 
-    A fit calls it with the number of evaluations and the best value, and :meth:`refined` for each step that
-    refines a starting point; these are counted before the first evaluation.
+    A fit calls it with the number of evaluations and the best value, and
+    :meth:`on_whittle_step` for each step that refines a starting point; these are counted before the first
+    evaluation.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class Progress:
         self._bar.update(count - self._bar.n)
         self._bar.set_postfix_str(self._best, refresh=False)
 
-    def refined(self) -> None:
+    def on_whittle_step(self) -> None:
         """Count a step that refines a starting point; it is not an evaluation."""
         self._n_steps += 1
         now = time.monotonic()

@@ -15,7 +15,7 @@ from probsfa.statespace.learning.starts import on_even_grid, power_of_a_rhythm
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.student_model import StudentModel
 
-__all__ = ["ResidualStructure", "gain_for_a_cycle", "power_of_a_cycle", "residual_structure"]
+__all__ = ["ResidualStructure", "expected_gain_of_cycle", "required_gain_of_cycle", "residual_structure"]
 
 # Lags of the autocorrelation, and maximum number of rows, because computing one-step prediction errors is
 # slow.
@@ -27,14 +27,14 @@ class ResidualStructure(NamedTuple):
 
     Attributes
     ----------
-    rhythm : float
+    cycle : float
         Approximate maximum gain in log-likelihood from another stochastic cycle, in nats.
-    correlation : float
+    autocorrelation : float
         Approximate maximum gain from autocorrelation of the one-step prediction errors, in nats.
     """
 
-    rhythm: float
-    correlation: float
+    cycle: float
+    autocorrelation: float
 
 
 def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> ResidualStructure:
@@ -53,17 +53,17 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
     """
     if isinstance(model, StudentModel):
         return ResidualStructure(np.inf, np.inf)
-    return ResidualStructure(power_of_a_cycle(model, sequences), _correlation(model, sequences))
+    return ResidualStructure(expected_gain_of_cycle(model, sequences), _correlation(model, sequences))
 
 
-def power_of_a_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
+def expected_gain_of_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
     """Return the approximate maximum gain in log-likelihood from another stochastic cycle, in nats."""
     params = model.fitted.standardised_params.state_space
     centred = [rows - params.offset for rows in on_even_grid(model.standardised_panel(sequences))]
     return power_of_a_rhythm(params, centred)
 
 
-def gain_for_a_cycle(n_features: int, n_observed: int) -> float:
+def required_gain_of_cycle(n_features: int, n_observed: int) -> float:
     """Return the gain in log-likelihood, in nats, above which BIC prefers another stochastic cycle.
 
     A cycle has ``2 n_features + 1`` free parameters.
@@ -86,10 +86,10 @@ def _correlation(model: LinearGaussianModel, sequences: Sequences) -> float:
         sample = choose_segments(rows.mask, rows.lengths, _MAX_ROWS)
         rows = rows if sample is None else rows.cut_out(sample)
     try:
-        ahead = model.errors_of_few(rows)
+        one_step_errors = model.one_step_errors(rows)
     except np.linalg.LinAlgError:  # rounding errors, if there is hardly any noise
         return np.inf
-    errors = autocorrelation(ahead, rows.lengths, _LAGS)
+    errors = autocorrelation(one_step_errors, rows.lengths, _LAGS)
     has_pairs = errors.n_pairs > 0.0
     squares = errors.n_pairs[has_pairs] * errors.values[has_pairs] ** 2
     return 0.5 * float(np.sum(squares - 1.0)) * sequences.n_rows / rows.n_rows

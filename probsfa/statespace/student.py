@@ -32,7 +32,7 @@ from probsfa.statespace.engine.core.algorithm import Core
 from probsfa.statespace.engine.dynamics import Transition, transition_table
 from probsfa.statespace.engine.moments import Filtering
 from probsfa.statespace.engine.posterior import choose, visit_moments
-from probsfa.statespace.leave_one_out import left_out_moments
+from probsfa.statespace.leave_one_out import leave_one_out_moments
 from probsfa.statespace.noise import HeavyTails, StudentNoise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
@@ -120,9 +120,9 @@ class Weights(NamedTuple):
 
     def bound(self, params: StateSpace, panel: Panel, log_likelihood: float) -> float:
         """Return the lower bound, given the engine's log-likelihood with these weights."""
-        return log_likelihood + float(np.sum(self.beside(params, panel)))
+        return log_likelihood + float(np.sum(self.bound_minus_likelihood(params, panel)))
 
-    def beside(self, params: StateSpace, panel: Panel) -> FloatArray:
+    def bound_minus_likelihood(self, params: StateSpace, panel: Panel) -> FloatArray:
         """Return the bound of each row (N,) less its log-likelihood from the engine.
 
         The difference is the constant plus ``(w - 1) / 2 log(2 pi r)`` for each value, because the engine
@@ -245,7 +245,7 @@ def first_weights(params: StateSpace, panel: Panel, noise: HeavyTails) -> FloatA
     moments = cell_moments(params, panel.weighted(weights))
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         own = params.noise_variance / np.where(mask > 0.0, weights[:n], 1.0)
-        mean, spread = left_out_moments(values, moments.means, moments.explained + own, own)
+        mean, spread = leave_one_out_moments(values, moments.means, moments.explained + own, own)
         s = (values - mean) ** 2 / (spread - own + params.noise_variance)
     s = np.where(np.isfinite(s), s, moments.discrepancies(params, panel))
     tested = np.zeros(panel.values.shape)  # a new array: `weighted` made the other read-only
@@ -280,7 +280,7 @@ def left_out_cells(
     values = np.where(observed, panel.values[:n], np.nan)
     own = params.noise_variance / np.where(observed, weights[:n], 1.0)
     with np.errstate(over="ignore", invalid="ignore"):
-        means, variances = left_out_moments(values, moments.means, moments.explained + own, own)
+        means, variances = leave_one_out_moments(values, moments.means, moments.explained + own, own)
     return means, np.maximum(variances - own, 0.0)
 
 

@@ -22,7 +22,7 @@ from probsfa.statespace.engine.posterior import check_finite, draw_latents, smoo
 from probsfa.statespace.filtering import FilterRows, one_step
 from probsfa.statespace.learning.maximum_likelihood import FitStatus, MaximumLikelihood
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.leave_one_out import compare_with_interpolation, left_out_moments
+from probsfa.statespace.leave_one_out import compare_with_interpolation, leave_one_out_moments
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.outlier_model import OutlierModel
@@ -73,8 +73,8 @@ class StudentModel(LinearGaussianModel):
     def _infer(self, sequences: Sequences) -> tuple[Panel, Inferred]:
         """Return packed rows with inferred weights, and the result of the inference."""
         panel = self._panel(sequences)
-        inferred = infer_weights(self._states, panel, self.noise)
-        check_finite(sequences, self._states, inferred.bound, inferred.discrepancies)
+        inferred = infer_weights(self._state_space, panel, self.noise)
+        check_finite(sequences, self._state_space, inferred.bound, inferred.discrepancies)
         return panel.weighted(inferred.weights.values), inferred
 
     @property
@@ -88,8 +88,8 @@ class StudentModel(LinearGaussianModel):
     def _cells(self, sequences: Sequences) -> tuple[CellMoments, Inferred]:
         """Return moments of the noise-free values given all rows."""
         panel, inferred = self._infer(sequences)
-        moments = cell_moments(self._states, panel)
-        check_finite(sequences, self._states, moments.means, moments.explained)
+        moments = cell_moments(self._state_space, panel)
+        check_finite(sequences, self._state_space, moments.means, moments.explained)
         return moments, inferred
 
     def _noise_of_new_cells(self, sequences: Sequences, inferred: Inferred) -> FloatArray:
@@ -105,7 +105,7 @@ class StudentModel(LinearGaussianModel):
         moments, inferred = self._cells(sequences)
         noise = self._noise_of_new_cells(sequences, inferred)
         values, std = fill(sequences.values, moments.means, moments.explained + noise)
-        std = np.where(sequences.mask, std, self._with_unknown(std))
+        std = np.where(sequences.mask, std, self._infinite_if_observed_once(std))
         if sequences.mask.all():
             return Imputation(values, std)
         left_out_means = self._without_own(sequences, moments, inferred)[0]
@@ -117,10 +117,10 @@ class StudentModel(LinearGaussianModel):
         """Return leave-one-out means and variances (N, D) of noise-free values, at the inferred weights."""
         weights = inferred.weights.values[: sequences.n_rows]
         own = self.fitted.params.noise_variance / np.where(sequences.mask, weights, 1.0)
-        mean, variance = left_out_moments(sequences.values, moments.means, moments.explained + own, own)
+        mean, variance = leave_one_out_moments(sequences.values, moments.means, moments.explained + own, own)
         return mean, np.maximum(variance - own, 0.0)
 
-    def left_out(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
+    def leave_one_out_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return leave-one-out means and variances (N, D) of observed values, noise included."""
         moments, inferred = self._cells(sequences)
         mean, explained = self._without_own(sequences, moments, inferred)
@@ -133,11 +133,11 @@ class StudentModel(LinearGaussianModel):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.abs(sequences.values - mean) / np.sqrt(explained + self.fitted.params.noise_variance)
 
-    def interpolation_check(self, sequences: Sequences) -> Self:
+    def with_interpolation_check(self, sequences: Sequences) -> Self:
         """Return the same model: neither the model nor linear interpolation predicts outliers."""
         return self
 
-    def with_gross_misfit(self, sequences: Sequences) -> Self:
+    def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the same model: Student-t noise allows for large errors."""
         return self
 
@@ -147,7 +147,7 @@ class StudentModel(LinearGaussianModel):
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values with Student-t noise around draws of the latent states."""
-        params, values = self._states, sequences.values
+        params, values = self._state_space, sequences.values
         panel, inferred = self._infer(sequences)
         draws = params.offset + draw_latents(params, panel, n_draws, rng) @ params.loadings.T
         check_finite(sequences, params, draws)
@@ -159,7 +159,7 @@ class StudentModel(LinearGaussianModel):
         """Test the prediction errors of the model, transformed to normal scores."""
         fitted, noise = self.fitted, self.noise
         timed = sequences.retimed(fitted.time_unit)
-        params, values = self._states, sequences.values
+        params, values = self._state_space, sequences.values
         panel = self._panel(sequences)
         k = params.n_states
         steps = transition_table(params, panel.gaps).at(panel.gap_index)
@@ -186,7 +186,7 @@ class StudentModel(LinearGaussianModel):
 
     def _scores_left_out(self, sample: Sequences, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return normal scores of values left out one at a time, and in whole rows."""
-        params, values, noise = self._states, sample.values, self.noise
+        params, values, noise = self._state_space, sample.values, self.noise
         panel, inferred = self._infer(sample)
         full = smooth(params, panel)
         weights = np.asarray(panel.cell_weights[: sample.n_rows])

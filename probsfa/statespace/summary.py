@@ -127,7 +127,7 @@ def summarize(estimator: Any, errors: Mapping[str, ParameterErrors], level: floa
         columns = [np.asarray(x, dtype=np.float64).ravel() for x in (values, *known)]
         given = ~np.isnan(values)
         if attribute == "loadings_":  # zero, or in units of a diffuse start
-            given &= estimator._model.states_with_loadings
+            given &= estimator._model.stationary_states
         given = given.ravel()
         parts.append(
             [np.full(values.size, name)[given], labels[given], np.full(values.size, unit)[given]]

@@ -8,7 +8,7 @@ from probsfa.bayes.draws import (
     in_data_units,
     parameters_of_draw,
     posterior_mean,
-    thinned,
+    thinned_indices,
     timescales,
 )
 
@@ -55,7 +55,7 @@ def test_mean_is_over_chains_draws_and_sequences(rng):
 
 @pytest.mark.parametrize(("wanted", "each"), [(1, 1), (2, 1), (5, 3), (14, 7), (1000, 7)])
 def test_thinned_draws_are_spread_over_the_chain(rng, wanted, each):
-    chosen = thinned(make_draws(rng), wanted)
+    chosen = thinned_indices(make_draws(rng), wanted)
     assert len(chosen) == each and np.all(np.diff(chosen) > 0)
     if each > 1:
         assert chosen[0] == 0 and chosen[-1] == 6

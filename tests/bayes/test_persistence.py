@@ -13,7 +13,7 @@ import probsfa
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
 from probsfa.bayes import Priors
-from probsfa.bayes.draws import parameters_of_draw, thinned
+from probsfa.bayes.draws import parameters_of_draw, thinned_indices
 from probsfa.datasets import hide_cells, make_slow_mixture
 from probsfa.statespace.filtering import run_filter
 from tests.sampling import sparsely
@@ -150,7 +150,7 @@ def test_a_filter_mixes_those_of_the_draws(model, data):
     frame = pd.DataFrame(data, columns=["wind", "rain", "sun"])
     result = model.filter(frame)
     draws = model.draws_
-    chains, chosen = range(len(draws.decay)), thinned(draws, 15)
+    chains, chosen = range(len(draws.decay)), thinned_indices(draws, 15)
     params = [parameters_of_draw(draws, chain, draw, 1)[0] for chain in chains for draw in chosen]
     parts = [run_filter(one, Sequences(data, (40,)), None) for one in params]
     means = np.array([part.means for part in parts])

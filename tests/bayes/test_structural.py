@@ -16,7 +16,7 @@ from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.symmetry import log_phase_weight
 from probsfa.bayes.coordinates.target import Target
-from probsfa.bayes.draws import StructuralDraws, thinned
+from probsfa.bayes.draws import StructuralDraws, thinned_indices
 from probsfa.bayes.fitting import ModelSettings
 from probsfa.bayes.kinds import SITES
 from probsfa.bayes.model import Series, from_panel
@@ -292,7 +292,9 @@ def test_contributions_of_factors_and_noise_add_up_to_the_imputed_values(cycle, 
     parts = fitted.contributions(X)
     assert parts.shape == (*X.shape, 4)  # a factor, two states of the cycle, AR(1) noise
     draws = fitted.draws_
-    offset = draws.offset[:, thinned(draws, 20)].mean(axis=(0, 1))  # of the draws that predictions average
+    offset = draws.offset[:, thinned_indices(draws, 20)].mean(
+        axis=(0, 1)
+    )  # of the draws that predictions average
     hidden = np.isnan(X)
     np.testing.assert_allclose((parts.sum(axis=2) + offset)[hidden], fitted.impute(X)[hidden], atol=1e-9)
 

@@ -11,7 +11,7 @@ from probsfa import ProbabilisticSFA
 from probsfa.statespace import make_parameters
 from probsfa.statespace.engine.posterior import log_likelihood, observation_moments
 from probsfa.statespace.innovations import innovation_parameters
-from probsfa.statespace.leave_one_out import left_out_moments
+from probsfa.statespace.leave_one_out import leave_one_out_moments
 from probsfa.statespace.parameters import canonical, rescale
 from tests.oracles import ar1_noise as oracle
 from tests.statespace.engine.test_ar1_noise_states import make_data, make_model
@@ -111,7 +111,7 @@ def test_values_left_out_are_reported_by_all_others(asked):
     model, params, data, times = asked
     whole = model._model._posterior(model._check(data[0], None, None))
     moments = observation_moments(params.state_space, whole.means, whole.covariances)
-    mean, variance = left_out_moments(data[0], *moments, params.noise_variance)
+    mean, variance = leave_one_out_moments(data[0], *moments, params.noise_variance)
     for t, d in [(4, 0), (17, 1)]:
         if not np.isnan(data[0][t, d]):
             wanted, spread = oracle.given(params, data, times, [flat(t, d)])

@@ -12,7 +12,7 @@ from probsfa._validation import Sequences
 from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace.calibration import (
     Calibration,
-    HeldOut,
+    HeldOutPredictions,
     calibrate,
     distance_to_observed,
     small_sample_factors,
@@ -24,7 +24,7 @@ def held_out(rng, n_gaps, length, spread):
     """Gaps of some length, with errors whose standard deviations (by distance) are not what is predicted."""
     distance = np.tile(np.minimum(np.arange(length), np.arange(length)[::-1]) + 1.0, n_gaps)
     gaps = np.repeat(np.arange(n_gaps), length)
-    return HeldOut(
+    return HeldOutPredictions(
         spread(distance) * rng.standard_normal(distance.size), np.ones(distance.size), distance, gaps
     )
 
@@ -73,7 +73,7 @@ def test_factors_are_shrunk_by_positive_part_james_stein():
     logarithm, half_width = np.log(middle / 1.6448536), 0.5 * np.log(high / low)
     wanted = np.exp(logarithm * (1 - (half_width / logarithm) ** 2))
     assert abs(np.log(wanted) - (logarithm - half_width)) > 0.05  # what a soft threshold leaves
-    found = calibrate(HeldOut(scores, np.ones(40), np.ones(40), np.arange(40)), np.ones(1))
+    found = calibrate(HeldOutPredictions(scores, np.ones(40), np.ones(40), np.arange(40)), np.ones(1))
     np.testing.assert_allclose(found.factors, [wanted], rtol=0.02)
 
 
@@ -95,9 +95,9 @@ def test_nothing_is_learned_from_few_gaps(rng):
 
 def test_gaps_of_other_draws_are_other_gaps(rng):
     one = held_out(rng, 5, 3, np.ones_like)
-    both = HeldOut.joined([one, one])
+    both = HeldOutPredictions.joined([one, one])
     np.testing.assert_array_equal(both.errors, np.tile(one.errors, 2))
-    assert np.unique(both.gaps).size == 10
+    assert np.unique(both.groups).size == 10
 
 
 def ar1(rng, n_rows, decays):

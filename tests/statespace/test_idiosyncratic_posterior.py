@@ -52,7 +52,7 @@ def test_moments_of_values_are_those_of_the_joint_gaussian(rng, even):
 def test_values_left_out_are_those_of_the_joint_gaussian(rng):
     params = make_params(rng)
     data, times, panel = make_data(rng, params, [25])
-    means, variances = IdiosyncraticPosterior(params, panel).left_out()
+    means, variances = IdiosyncraticPosterior(params, panel).leave_one_out_moments()
     seen = ~np.isnan(data[0])
     np.testing.assert_array_equal(np.isnan(means), ~seen)
     rows = np.flatnonzero(seen.ravel())[::7]

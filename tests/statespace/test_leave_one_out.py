@@ -10,9 +10,9 @@ from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.leave_one_out import (
     compare_with_interpolation,
-    interpolated,
+    interpolate_leave_one_out,
     interpolation_errors,
-    left_out,
+    leave_one_out_means,
     worse_than_interpolation,
 )
 from tests.oracles import statespace as oracle
@@ -34,7 +34,7 @@ def moments(model, x):
 
 def test_a_value_left_out_is_that_of_a_posterior_without_it(rng, data):
     model = oracle.random_model(rng, 3, 2)
-    without = left_out(data, *moments(model, data), model.noise)
+    without = leave_one_out_means(data, *moments(model, data), model.noise)
     assert np.array_equal(np.isnan(without), np.isnan(data))
     for t, d in np.argwhere(~np.isnan(data)):
         hidden = data.copy()
@@ -65,12 +65,12 @@ def test_a_value_that_nothing_else_speaks_of_is_left_alone(rng, data):
     """Hardly any noise, and no other cell that knows: rounding is no answer."""
     model = oracle.random_model(rng, 3, 3)._replace(noise=np.full(3, 1e-17))
     means, variances = data.copy(), np.broadcast_to(2.0 * model.noise, data.shape)
-    assert np.isnan(left_out(data, means, variances, model.noise)).all()
+    assert np.isnan(leave_one_out_means(data, means, variances, model.noise)).all()
 
 
 @pytest.mark.parametrize("times", [None, np.cumsum([0.0, *np.linspace(0.1, 3.0, 11)])])
 def test_straight_lines_go_through_the_neighbours(data, times):
-    lines = interpolated(Sequences(data, (5, 7), times))
+    lines = interpolate_leave_one_out(Sequences(data, (5, 7), times))
     when = np.arange(12.0) if times is None else times
     for rows in (range(5), range(5, 12)):
         for d in range(3):
@@ -85,11 +85,13 @@ def test_straight_lines_go_through_the_neighbours(data, times):
 def test_errors_are_those_of_the_same_values(rng, data):
     model = oracle.random_model(rng, 3, 2)
     series = Sequences(data, (12,))
-    comparison = compare_with_interpolation(series, left_out(data, *moments(model, data), model.noise))
+    comparison = compare_with_interpolation(
+        series, leave_one_out_means(data, *moments(model, data), model.noise)
+    )
     scale = np.nanstd(data, axis=0)
     for error, guess in (
-        (comparison.model, left_out(data, *moments(model, data), model.noise)),
-        (comparison.interpolation, interpolated(series)),
+        (comparison.model, leave_one_out_means(data, *moments(model, data), model.noise)),
+        (comparison.interpolation, interpolate_leave_one_out(series)),
     ):
         assert error == pytest.approx(np.sqrt(np.nanmean(((guess - data) / scale) ** 2)), rel=1e-12)
     assert comparison.n_cells == np.count_nonzero(~np.isnan(data))

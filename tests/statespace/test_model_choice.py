@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from probsfa import ProbabilisticSFA, select_model, select_n_components
 from probsfa._validation import check_sequences
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace.calibration import HeldOut, small_sample_factors
+from probsfa.statespace.calibration import HeldOutPredictions, small_sample_factors
 from probsfa.statespace.choice import candidates, clock, proposals
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.comparison import predict_held_out
@@ -31,7 +31,7 @@ from probsfa.statespace.held_out_values import (
     weigh_draws,
 )
 from probsfa.statespace.learning.starts import power_of_a_rhythm
-from probsfa.statespace.leave_one_out import straight_lines
+from probsfa.statespace.leave_one_out import interpolate_linearly
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
@@ -184,12 +184,12 @@ def test_predictions_of_held_out_values_are_those_given_all_others(rng):
     part[5:9, 0], part[12, 2], part[20:22, 1], part[5:7, 2] = 1, 1, 2, 2
     hidden = HeldOutValues(part, _groups(part), ("", ""))
     estimator = ProbabilisticSFA.from_parameters(**params.to_arrays())
-    rest = check_sequences(estimator, hidden.seen(values), reset=True, allow_nan=True)
+    rest = check_sequences(estimator, hidden.with_nan(values), reset=True, allow_nan=True)
     units = np.array([1.0, 2.0, 3.0])
     model = LinearGaussianModel(estimator._model.fitted)
     found = predict_held_out(model, rest, hidden, values, units)
-    means, std = oracle.complete_entries(to_model(params), [hidden.seen(values)])
-    widths = small_sample_factors(np.isfinite(hidden.seen(values)).sum(axis=0), 3)
+    means, std = oracle.complete_entries(to_model(params), [hidden.with_nan(values)])
+    widths = small_sample_factors(np.isfinite(hidden.with_nan(values)).sum(axis=0), 3)
     wanted = [
         (t, d, (means[t, d] - values[t, d]) / units[d], std[t, d] * widths[d] / units[d])
         for t in range(30)
@@ -201,7 +201,7 @@ def test_predictions_of_held_out_values_are_those_given_all_others(rng):
     # Blocks that begin in one row share a number.
     first = {(t, d): t for t, d, *_ in wanted}
     first |= {(t, 0): 5 for t in range(5, 9)} | {(6, 2): 5, (21, 1): 20}
-    np.testing.assert_array_equal(found.gaps, [first[t, d] for t, d, *_ in wanted])
+    np.testing.assert_array_equal(found.groups, [first[t, d] for t, d, *_ in wanted])
 
 
 def test_straight_lines_by_times():
@@ -209,7 +209,7 @@ def test_straight_lines_by_times():
     sequences = check_sequences(
         ProbabilisticSFA(1), frame, reset=True, allow_nan=True, times=[0.0, 2.0, 3.0, 9.0]
     )
-    np.testing.assert_allclose(straight_lines(sequences), [[1, 2], [3, 2], [4, 2], [4, 2]])
+    np.testing.assert_allclose(interpolate_linearly(sequences), [[1, 2], [3, 2], [4, 2], [4, 2]])
 
 
 def test_isolated_values_are_far_from_their_four_neighbours(rng):
@@ -309,8 +309,8 @@ def test_what_the_right_model_leaves_is_little_and_what_a_wrong_one_leaves_is_no
             (params.ar1_alone, {"n_components": 1}),
         )
     )
-    assert right.rhythm < 30.0 < 100.0 < wrong.rhythm
-    assert right.correlation < 15.0 < 100.0 < wrong.correlation
+    assert right.cycle < 30.0 < 100.0 < wrong.cycle
+    assert right.autocorrelation < 15.0 < 100.0 < wrong.autocorrelation
 
 
 def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
@@ -326,7 +326,7 @@ def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
         for lag in range(1, 6):
             r = np.mean(x[lag:] * x[:-lag]) / np.mean(x**2)
             wanted += 0.5 * ((300 - lag) * r**2 - 1.0)
-    assert residual_structure(model, sequences).correlation == pytest.approx(wanted, rel=1e-9)
+    assert residual_structure(model, sequences).autocorrelation == pytest.approx(wanted, rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------ candidates and rounds
@@ -335,17 +335,17 @@ def test_correlation_is_half_of_the_statistic_of_box_and_pierce(rng):
 class Pretended:
     """A search in which each model has a value, smaller is better, and residuals of a given structure."""
 
-    n_features, n_observed, always = 3, 100, ()
+    n_features, n_observed, default_candidates = 3, 100, ()
 
     def __init__(self, value, most, groups, left=Structure(np.inf, np.inf), slow=()):  # noqa: B008
-        self.value, self.tried, self.left, self.slow = value, [], left, slow
+        self.value, self.fitted_options, self.left, self.slow = value, [], left, slow
         self.clock = clock.Clock(None)
         for options in proposals.propose_by_search(most, groups)(self):
-            assert options not in self.tried
-            self.tried.append(options)
+            assert options not in self.fitted_options
+            self.fitted_options.append(options)
 
     def residual_structure_of(self, options):
-        assert options in self.tried
+        assert options in self.fitted_options
         return self.left
 
     def has_fast_fits(self, options):
@@ -356,7 +356,7 @@ class Pretended:
 
     @property
     def best(self):
-        chosen = min(self.tried, key=self.value)
+        chosen = min(self.fitted_options, key=self.value)
         return type("Candidate", (), {"options": chosen})
 
 
@@ -364,7 +364,7 @@ class Pretended:
 def test_the_search_finds_a_single_minimum_of_the_number_of_factors(true):
     search = Pretended(lambda options: abs(options["n_components"] - true), 8, [])
     assert search.best.options == {"n_components": true}
-    assert len(search.tried) <= 9
+    assert len(search.fitted_options) <= 9
 
 
 GROUPS = [[{"rhythms": 1}, {"rhythms": 2}, {"rhythms": 3}], [{"smooth": 1}], [{"noise": "ar1"}]]
@@ -396,19 +396,19 @@ def test_the_search_finds_the_structure(truth):
 
     search = Pretended(value, 8, GROUPS)
     assert search.best.options == truth
-    assert len(search.tried) < 40
+    assert len(search.fitted_options) < 40
 
 
 def test_cycles_are_fitted_only_if_the_residuals_have_a_peak():
     search = Pretended(lambda options: abs(options["n_components"] - 2), 8, GROUPS, Structure(0.0, 0.0))
-    assert not any("rhythms" in options for options in search.tried)
-    assert {"n_components": 2, "smooth": 1} in search.tried
+    assert not any("rhythms" in options for options in search.fitted_options)
+    assert {"n_components": 2, "smooth": 1} in search.fitted_options
 
 
 def test_noise_that_takes_long_to_fit_is_left_out():
     ar1 = {"noise": "ar1"}
     search = Pretended(lambda options: abs(options["n_components"] - 2), 8, GROUPS, slow=(ar1,))
-    assert not any("noise" in options for options in search.tried)
+    assert not any("noise" in options for options in search.fitted_options)
 
 
 # ----------------------------------------------------------------------------------------------- the whole
@@ -520,7 +520,7 @@ def test_hidden_values_that_refuse_the_likeliest_model_are_drawn_again(monkeypat
             if key not in drawn:
                 drawn[key] = next(worse)
             errors = 1.0 + drawn[key] * (model.fitted.params.n_components == 2) + 0.01 * np.arange(n) / n
-            return HeldOut(errors, np.zeros(n), np.ones(n), np.arange(n))
+            return HeldOutPredictions(errors, np.zeros(n), np.ones(n), np.arange(n))
 
         monkeypatch.setattr("probsfa.statespace.choice.search.predict_held_out", made_up)
         chosen = select_model(mixture(), ONE_AND_TWO)

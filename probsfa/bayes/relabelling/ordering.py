@@ -32,7 +32,7 @@ def aligned_with(draws: StructuralDraws, reference: FloatArray) -> StructuralDra
     A rotation of the two states of a cycle and a change of sign of a smooth factor leave the model unchanged.
     """
     loadings, k = draws.loadings.copy(), draws.decay.shape[-1]
-    for kind, states in draws.others.states.items():
+    for kind, states in draws.other_processes.states.items():
         for j in range(k + states.start, k + states.stop, kind.n_states):
             if kind is Rhythm:
                 phasor = loadings[..., j] + 1j * loadings[..., j + 1]

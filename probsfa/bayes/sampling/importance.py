@@ -24,7 +24,7 @@ def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
     ----------
     log_ratios : ndarray (N,)
         Log of target over proposal density at draws of the proposal, up to a constant. Weights of non-finite
-        ratios are zero.
+        ratios are zero; if no ratio is finite, weights are equal.
 
     Returns
     -------
@@ -36,12 +36,12 @@ def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
     count = int(np.sum(usable))
     if not count:
         return np.full(len(log_ratios), 1.0 / len(log_ratios)), np.inf
-    ratios, pareto_k = log_ratios[usable] - np.max(log_ratios[usable]), np.inf
+    log_weights, pareto_k = log_ratios[usable] - np.max(log_ratios[usable]), np.inf
     if count >= _MIN_DRAWS:
-        equal = np.all(ratios == 0.0)
-        ratios, pareto_k = (ratios, -np.inf) if equal else _smoothed_by_arviz(ratios)
+        equal = np.all(log_weights == 0.0)
+        log_weights, pareto_k = (log_weights, -np.inf) if equal else _smoothed_by_arviz(log_weights)
     weights = np.zeros(len(log_ratios))
-    weights[usable] = np.exp(ratios)
+    weights[usable] = np.exp(log_weights)
     return weights / np.sum(weights), pareto_k
 
 
@@ -56,12 +56,13 @@ def _smoothed_by_arviz(log_ratios: FloatArray) -> tuple[FloatArray, float]:
 
             smoothed, pareto_k = arviz.psislw(log_ratios)
         else:
-            smoothed, pareto_k = array_stats.psislw(-log_ratios)  # its argument are left-out log-likelihoods
+            # The argument of this function is log-likelihoods, which are minus the log ratios.
+            smoothed, pareto_k = array_stats.psislw(-log_ratios)
     return np.asarray(smoothed), float(pareto_k)
 
 
 def resample(weights: FloatArray, n_draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Return indices (n_draws,) in proportion to the weights in random order.
+    """Draw indices (n_draws,) with probabilities proportional to the weights, in random order.
 
     The method is systematic resampling.
     """

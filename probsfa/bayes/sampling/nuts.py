@@ -22,7 +22,7 @@ from probsfa.bayes.coordinates.data import TargetData
 from probsfa.bayes.coordinates.target import Target
 from probsfa.bayes.sampling.evaluation import PotentialEvaluator
 from probsfa.bayes.sampling.laplace import LaplaceApproximation
-from probsfa.statespace.engine.compiler import on_cpu, program
+from probsfa.statespace.engine.compiler import compile_program, on_cpu
 from probsfa.statespace.engine.settings import engine_settings
 
 #: Iterations of one compiled batch. The warm-up has three parts, each a whole number of batches.
@@ -99,7 +99,7 @@ def _kernel(target: Target, problem: _Problem, settings: SamplerSettings) -> tup
     return start, step
 
 
-@program("target", "settings")
+@compile_program("target", "settings")
 def _start(
     target: Target,
     problem: _Problem,
@@ -112,7 +112,7 @@ def _start(
     return jax.vmap(lambda one, key: start(one, key, step_size))(position, keys)
 
 
-@program("target", "settings")
+@compile_program("target", "settings")
 def _advance(
     target: Target, problem: _Problem, settings: SamplerSettings, states: Any
 ) -> tuple[Any, tuple[Array, ...]]:

@@ -15,7 +15,7 @@ from probsfa.cli._report import align
 from probsfa.cli._screen import Screen
 from probsfa.cli.tables.content import read_content
 from probsfa.cli.tables.outliers import check_codes, outlier_warnings
-from probsfa.cli.tables.roles import Plan, make_plan
+from probsfa.cli.tables.roles import ColumnRoles, make_column_roles
 from probsfa.cli.tables.table import Table, make_table
 from probsfa.cli.tables.times import Clock, Rows, read_clock
 
@@ -39,7 +39,7 @@ class Input:
     """
 
     table: Table
-    plan: Plan
+    plan: ColumnRoles
     clock: Clock
     warnings: list[str]
 
@@ -217,7 +217,7 @@ def read_input(args: argparse.Namespace, screen: Screen, columns: Sequence[str] 
         skip_rows=args.skip_rows,
         codes=args.missing_code,
     )
-    plan = make_plan(table, args, columns)
+    plan = make_column_roles(table, args, columns)
     _check_values(table, plan)
     warnings = check_codes(table, plan, args.missing_code) + outlier_warnings(table, plan)
     series = Input(table, plan, read_clock(table, plan.time, _sequences(table, plan.group), args), warnings)
@@ -240,7 +240,7 @@ def _sequences(table: Table, group: int | None) -> list[Rows]:
     return [np.asarray(rows[label]) for label in labels.unique()]
 
 
-def _check_values(table: Table, plan: Plan) -> None:
+def _check_values(table: Table, plan: ColumnRoles) -> None:
     """Raise an error for columns without values, and for numbers that overflow."""
     for j, column in zip(plan.data, plan.values.T, strict=True):
         if np.isnan(column).all():

@@ -6,7 +6,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa.cli._errors import CommandError
-from probsfa.cli.tables.roles import Plan
+from probsfa.cli.tables.roles import ColumnRoles
 from probsfa.cli.tables.table import Table, split_codes
 
 __all__ = ["check_codes", "codes_of", "outlier_warnings"]
@@ -52,7 +52,7 @@ def codes_of(values: FloatArray) -> list[float]:
         ].tolist()
 
 
-def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[str]:
+def check_codes(table: Table, plan: ColumnRoles, missing_code: Sequence[str]) -> list[str]:
     """Raise an error for frequent likely codes for missing values; return warnings for rare ones.
 
     ``--missing-code ''`` declares that all numbers are values.
@@ -86,7 +86,7 @@ def check_codes(table: Table, plan: Plan, missing_code: Sequence[str]) -> list[s
     ]
 
 
-def outlier_warnings(table: Table, plan: Plan) -> list[str]:
+def outlier_warnings(table: Table, plan: ColumnRoles) -> list[str]:
     """Return warnings for lowest and highest values far beyond all others of their columns."""
     warnings = []
     for j, column in zip(plan.data, plan.values.T, strict=True):

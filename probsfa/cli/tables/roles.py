@@ -15,14 +15,13 @@ from probsfa.cli._errors import CommandError
 from probsfa.cli.tables.table import Table
 from probsfa.cli.tables.times import CALENDAR_FIELDS, CLOCK_PATTERN, compact_dates, increases, is_date
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["ColumnRoles", "make_column_roles"]
 
 Role = Literal["data", "time", "group", "left out"]
-# The role of a column and the reason.
-Reason = tuple[Role, str]
+RoleAndReason = tuple[Role, str]
 
-# Names of time columns, whose values must increase; and names of numeric columns that are times if their
-# values increase.
+# Names that always mean times (values that do not increase are an error), and names of numeric columns that
+# mean times only if the values increase.
 _TIME_NAMES = frozenset({"time", "timestamp", "datetime", "date", "ts", "index", "epoch", "unixtime", "unix"})
 _ELAPSED_TIME_NAMES = frozenset(
     {*CALENDAR_FIELDS, "seconds", "minutes", "hours", "days", "years", "elapsed", "stamp"}
@@ -33,13 +32,13 @@ _TIME_PATTERN = CLOCK_PATTERN + r"|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ColumnRoles:
     """The roles of all columns.
 
     Attributes
     ----------
     roles : list of (str, str)
-        Role of each column of the file, and the reason.
+        Role of each column of the file, and the reason for it.
     data, time : list of int
         Data columns in the order of the model, and columns of times.
     group : int or None
@@ -48,14 +47,16 @@ class Plan:
         Numbers of the data columns, NaN where missing.
     """
 
-    roles: list[Reason]
+    roles: list[RoleAndReason]
     data: list[int]
     time: list[int]
     group: int | None
     values: FloatArray
 
 
-def make_plan(table: Table, args: argparse.Namespace, model_columns: Sequence[str] = ()) -> Plan:
+def make_column_roles(
+    table: Table, args: argparse.Namespace, model_columns: Sequence[str] = ()
+) -> ColumnRoles:
     """Determine the role of each column by the options, or by its values and name.
 
     Columns of a fitted model are data if the file has all of them and no option names others.
@@ -64,11 +65,14 @@ def make_plan(table: Table, args: argparse.Namespace, model_columns: Sequence[st
     if requested is None and model_columns and set(model_columns) <= set(table.names):
         requested = list(model_columns)
     time = _split_names(args.time, table.names)
-    read = [table.numbers(j) for j in range(len(table.names))]
-    given = _given_roles(table, requested or [], time or [], args)
-    undecided = [j for j in range(len(table.names)) if j not in given]
-    time_roles = {} if time is not None else _times(table, read, undecided, args)
-    roles = [given.get(j) or time_roles.get(j) or _other_role(table, j, *read[j]) for j in range(len(read))]
+    parsed = [table.numbers(j) for j in range(len(table.names))]
+    given_roles = _given_roles(table, requested or [], time or [], args)
+    undecided = [j for j in range(len(table.names)) if j not in given_roles]
+    time_roles = {} if time is not None else _times(table, parsed, undecided, args)
+    roles = [
+        given_roles.get(j) or time_roles.get(j) or _other_role(table, j, *parsed[j])
+        for j in range(len(parsed))
+    ]
     data = [j for j, (role, _) in enumerate(roles) if role == "data"]
     if requested is not None:
         data = [_column_index(table, name) for name in dict.fromkeys(requested)]
@@ -78,19 +82,19 @@ def make_plan(table: Table, args: argparse.Namespace, model_columns: Sequence[st
             for name, (role, reason) in zip(table.names[:8], roles, strict=False)
         )
         raise CommandError(
-            f"{table.source}: no column of numbers is data ({reasons}). Name some with --columns."
+            f"{table.source}: no numeric column can be used as data ({reasons}). Name some with --columns."
         )
-    for name, n in Counter(table.names[j] for j in data).items():
-        if n > 1:  # models identify columns by name
-            raise CommandError(f"{table.source}: {n} columns have the name {name!r}; rename all but one.")
-    _check_numbers(table, {j: read[j][1] for j in data})
-    return Plan(
+    for name, count in Counter(table.names[j] for j in data).items():
+        if count > 1:  # models identify columns by name
+            raise CommandError(f"{table.source}: {count} columns have the name {name!r}; rename all but one.")
+    _check_numbers(table, {j: parsed[j][1] for j in data})
+    return ColumnRoles(
         roles,
         data,
         [_column_index(table, name) for name in time or ()]
         or [j for j, (role, _) in enumerate(roles) if role == "time"],
         next((j for j, (role, _) in enumerate(roles) if role == "group"), None),
-        np.column_stack([read[j][0] for j in data]),
+        np.column_stack([parsed[j][0] for j in data]),
     )
 
 
@@ -104,9 +108,9 @@ def _split_names(given: Sequence[str] | None, existing_names: Sequence[str]) -> 
 
 def _given_roles(
     table: Table, data: list[str], time: list[str], args: argparse.Namespace
-) -> dict[int, Reason]:
+) -> dict[int, RoleAndReason]:
     """Return the roles given by options."""
-    roles: dict[int, Reason] = {}
+    roles: dict[int, RoleAndReason] = {}
     options: tuple[tuple[Role, str, list[str]], ...] = (
         ("data", "--columns", data),
         ("time", "--time", time),
@@ -134,24 +138,24 @@ def _column_index(table: Table, name: str) -> int:
 
 
 def _times(
-    table: Table, read: list[tuple[FloatArray, BoolArray]], undecided: list[int], args: argparse.Namespace
-) -> dict[int, Reason]:
+    table: Table, parsed: list[tuple[FloatArray, BoolArray]], undecided: list[int], args: argparse.Namespace
+) -> dict[int, RoleAndReason]:
     """Recognize columns of times: dates, parts of dates, or numbers with a name of time."""
     names = {j: re.sub(r"\s*[(\[].*", "", table.names[j]).lower() for j in undecided}
-    numeric = [j for j in undecided if not read[j][1].any() and not np.isnan(read[j][0]).all()]
-    named = [
+    numeric = [j for j in undecided if not parsed[j][1].any() and not np.isnan(parsed[j][0]).all()]
+    with_time_name = [
         j
         for j in numeric
         if names[j] in _TIME_NAMES
         or table.names[j] == "t"
         or (j == 0 and names[j] in ("", "unnamed: 0"))
-        or (names[j] in _ELAPSED_TIME_NAMES and increases(read[j][0]))
+        or (names[j] in _ELAPSED_TIME_NAMES and increases(parsed[j][0]))
     ]
     dates, clocks = [], []
     for j in undecided:
         if j in numeric:
-            reading = compact_dates(read[j][0][~np.isnan(read[j][0])])
-            if reading is not None and (j in named or reading.how != "YYYYMM"):
+            reading = compact_dates(parsed[j][0][~np.isnan(parsed[j][0])])
+            if reading is not None and (j in with_time_name or reading.format != "YYYYMM"):
                 dates.append(j)
             continue
         texts = table.texts[j][~table.missing(j)]
@@ -170,10 +174,10 @@ def _times(
             j: ("time", "parts of dates")
             for j in [parts[p] for p in CALENDAR_FIELDS if p in parts] + clocks[:1]
         }
-    return {j: ("time", "name of a time") for j in named[:1]}
+    return {j: ("time", "has a name of time columns") for j in with_time_name[:1]}
 
 
-def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Reason:
+def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> RoleAndReason:
     """Return the role of a column that is not a time."""
     name, texts = table.names[j], table.texts[j]
     observed = values[~np.isnan(values)]
@@ -189,8 +193,8 @@ def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Rea
     is_integer = len(observed) > 0 and bool(np.all(observed % 1 == 0))
     if is_integer and "".join(words) in _CALENDAR_NAMES:
         return "left out", "part of the calendar; --columns makes it data"
-    counts = len(observed) == len(values) > 1 and bool(np.all(np.diff(values) == 1))
-    if counts and j == 0:
+    is_row_counter = len(observed) == len(values) > 1 and bool(np.all(np.diff(values) == 1))
+    if is_row_counter and j == 0:
         return "left out", "counts the rows; --columns makes it data"
     if is_integer and words[-1] in _IDENTIFIER_NAMES:
         return "left out", "an identifier; --columns makes it data, --group makes it names of sequences"
@@ -201,11 +205,11 @@ def _other_role(table: Table, j: int, values: FloatArray, bad: BoolArray) -> Rea
     return "data", "numbers"
 
 
-def _check_numbers(table: Table, bad: dict[int, BoolArray]) -> None:
+def _check_numbers(table: Table, invalid_texts_by_column: dict[int, BoolArray]) -> None:
     """Raise an error with all values of columns that are neither numbers nor missing, with counts."""
     problems: list[str] = []
     tokens: list[str] = []
-    for j, invalid_texts in bad.items():
+    for j, invalid_texts in invalid_texts_by_column.items():
         texts = table.texts[j][invalid_texts]
         counts = Counter(texts)
         listing = [
@@ -221,14 +225,14 @@ def _check_numbers(table: Table, bad: dict[int, BoolArray]) -> None:
     more = f"; and {len(problems) - 5} more columns" if len(problems) > 5 else ""
     separator = ";" if table.decimal == "," else ","
     codes = separator.join(token for token in tokens[:8] if separator not in token and token.isprintable())
-    given = f" {shlex.quote(f'--missing-code={codes}')} if they mean missing;" if codes else ""
+    advice_on_codes = f" {shlex.quote(f'--missing-code={codes}')} if they mean missing;" if codes else ""
     is_single_column = len(table.names) == 1
-    other = (
+    advice_on_delimiter = (
         f" If {table.delimiter!r} is not the delimiter, name it with --delimiter." if is_single_column else ""
     )
     raise CommandError(
-        f"{table.source}: values that are not numbers: {'; '.join(problems[:5])}{more}. Give{given} "
-        "--decimal "
+        f"{table.source}: values that are not numbers: {'; '.join(problems[:5])}{more}. "
+        f"Give{advice_on_codes} --decimal "
         f"or --thousands if they are numbers written in another way; or leave the column out with --exclude."
-        f"{other}"
+        f"{advice_on_delimiter}"
     )

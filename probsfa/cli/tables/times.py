@@ -46,7 +46,7 @@ class Reading(NamedTuple):
     """Times: datetime64, not-a-time if not read, or numbers; and their format, such as "%d/%m/%Y"."""
 
     values: NDArray[Any]
-    how: str
+    format: str
 
     @property
     def unread(self) -> BoolArray:
@@ -252,8 +252,8 @@ def _choose(
         return readings[0]
     row = int(np.argmax(readings[0].values != readings[1].values))
     raise CommandError(
-        f"{table.where(row, column)}: {table.texts[column][row]!r} may be {readings[0].how} or "
-        f"{readings[1].how}. Choose with --dayfirst, --no-dayfirst or --date-format."
+        f"{table.where(row, column)}: {table.texts[column][row]!r} may be {readings[0].format} or "
+        f"{readings[1].format}. Choose with --dayfirst, --no-dayfirst or --date-format."
     )
 
 
@@ -302,10 +302,10 @@ def _make_clock(table: Table, reading: Reading, sequences: Sequence[Rows]) -> Cl
         step = f"{n} {axis.calendar}{'s' * (n > 1)}" if n else duration_text(axis.unit)
     if axis.even:
         note = "rows are evenly spaced" + (f", {step} apart" if step else "")
-        return Clock(None, reading.values, step, note, reading.how, sequences)
+        return Clock(None, reading.values, step, note, reading.format, sequences)
     times = np.empty(len(reading.values))
     times[np.concatenate(sequences)] = (index.times - index.times.min()) / size
     if not np.all(np.isfinite(times)):
         raise CommandError(f"{table.source}: the times are too far apart; name other columns with --time.")
     note = f"rows are unevenly spaced, the median step is {step or f'{size:g}'}"
-    return Clock(times, reading.values, step, note, reading.how, sequences)
+    return Clock(times, reading.values, step, note, reading.format, sequences)

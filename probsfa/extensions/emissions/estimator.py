@@ -238,7 +238,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
             processes=ProcessOptions.of(self),
             max_iter=min(self.max_iter, _MAX_START_EVALUATIONS),
         ).check()
-        if n_components == 0 and not options.n_others:
+        if n_components == 0 and not options.n_other_processes:
             raise ValueError(
                 "n_components=0 needs a stochastic cycle or a smooth factor: rhythms= or smooth=."
             )

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from probsfa.statespace.calibration import HeldOut
+from probsfa.statespace.calibration import HeldOutPredictions
 from probsfa.statespace.comparison import scores
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.learning.options import FitOptions, is_number
 from probsfa.statespace.models import LinearGaussianModel
 
-__all__ = ["Candidate", "Options", "checked", "has_no_peak", "words"]
+__all__ = ["Candidate", "Options", "describe_options", "has_no_peak", "validate_candidates"]
 
 Options = Mapping[str, Any]
 
 
-def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
+def validate_candidates(candidates: Iterable[Options]) -> list[dict[str, Any]]:
     """Return validated candidate options, each with positive noise.
 
     Raises
@@ -25,28 +25,30 @@ def checked(candidates: Iterable[Options]) -> list[dict[str, Any]]:
     ValueError
         If a candidate is not valid; the message names the candidate.
     """
-    known = ProbabilisticSFA().get_params(deep=False)
+    valid_names = ProbabilisticSFA().get_params(deep=False)
     out: list[dict[str, Any]] = []
-    for each in candidates:
-        if not isinstance(each, Mapping):
-            raise ValueError(f"candidates must be dictionaries of options of ProbabilisticSFA; got {each!r}.")
-        unknown = sorted(set(each) - (set(known) - {"fixed", "init", "random_state", "verbose"}))
+    for options in candidates:
+        if not isinstance(options, Mapping):
+            raise ValueError(
+                f"candidates must be dictionaries of options of ProbabilisticSFA; got {options!r}."
+            )
+        unknown = sorted(set(options) - (set(valid_names) - {"fixed", "init", "random_state", "verbose"}))
         if unknown:
             raise ValueError(f"candidates have unsupported options: {unknown}.")
-        if each.get("transforms") is not None:
+        if options.get("transforms") is not None:
             raise ValueError(
-                f"candidates are compared in the units of X, but {dict(each)!r} has transforms. Transform "
+                f"candidates are compared in the units of X, but {dict(options)!r} has transforms. Transform "
                 "the columns before, or compare models with and without transforms by their bic."
             )
-        if FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **each})).check().noise_free:
-            raise ValueError(f"noise must be positive in candidates; got {dict(each)!r}.")
-        out.append(dict(each))
+        if FitOptions.of(ProbabilisticSFA(**{"n_components": 1, **options})).check().noise_free:
+            raise ValueError(f"noise must be positive in candidates; got {dict(options)!r}.")
+        out.append(dict(options))
     if not out:
         raise ValueError("candidates must contain at least one dictionary of options, got none.")
     return out
 
 
-def words(options: Options) -> str:
+def describe_options(options: Options) -> str:
     """Return a readable label of estimator options.
 
     Examples
@@ -81,14 +83,14 @@ class Candidate:
         Number of rows of the fit.
     model : LinearGaussianModel
         The fit.
-    held_out : tuple of HeldOut
+    predictions_by_draw : tuple of HeldOutPredictions
         Predictions of the held-out values of each draw, in units of the columns; empty before the last round.
     bic : float
         Bayesian information criterion of a fit to all values of these rows, extrapolated to all rows; without
         such a fit, that of the fit without held-out values.
     seconds : float
         Time of fit and scores.
-    whole : LinearGaussianModel or None, default=None
+    full_fit : LinearGaussianModel or None, default=None
         The fit to all values of the same rows, if available.
     """
 
@@ -96,20 +98,22 @@ class Candidate:
     rung: int
     n_rows: int
     model: LinearGaussianModel
-    held_out: tuple[HeldOut, ...]
+    predictions_by_draw: tuple[HeldOutPredictions, ...]
     bic: float
     seconds: float
-    whole: LinearGaussianModel | None = None
+    full_fit: LinearGaussianModel | None = None
 
     @property
-    def predictions(self) -> HeldOut | None:
+    def predictions(self) -> HeldOutPredictions | None:
         """Predictions of the held-out values of all draws, if there are any."""
-        return HeldOut.joined(self.held_out) if self.held_out else None
+        return HeldOutPredictions.joined(self.predictions_by_draw) if self.predictions_by_draw else None
 
     @property
     def score(self) -> float:
         """Mean score of the held-out values of all draws."""
-        return float(np.mean(np.concatenate([scores(each) for each in self.held_out])))
+        return float(
+            np.mean(np.concatenate([scores(predictions) for predictions in self.predictions_by_draw]))
+        )
 
 
 def has_no_peak(candidate: Candidate) -> bool:

@@ -29,20 +29,20 @@ class Clock:
     """
 
     def __init__(self, budget: float | None) -> None:
-        self._begin = _now()
+        self._start_time = _now()
         self.budget = np.inf if budget is None else float(budget)
-        self.end = _SHARE_FOR_TRIALS * self.budget
-        self._told = False
+        self.deadline = _SHARE_FOR_TRIALS * self.budget
+        self._deadline_reported = False
 
     @property
     def seconds(self) -> float:
         """Seconds since the clock was created."""
-        return _now() - self._begin
+        return _now() - self._start_time
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds to the current deadline."""
-        return self.end - self.seconds
+        return self.deadline - self.seconds
 
     def maximize(self, problem: FitProblem, start: StateSpace | None) -> tuple[FitResult | None, str]:
         """Maximize a likelihood until the current deadline.
@@ -54,25 +54,25 @@ class Clock:
         ended_by : {"", "budget", "keyboard"}
             What interrupted the optimization run; empty if it ended by itself.
         """
-        self._told = False
+        self._deadline_reported = False
         try:
             result = maximise(problem, start=start, report=self._report)
         except KeyboardInterrupt:  # before the first optimizer step
-            return None, "budget" if self._told else "keyboard"
+            return None, "budget" if self._deadline_reported else "keyboard"
         if result.status != "interrupted":
             return result, ""
-        return result if result.history else None, "budget" if self._told else "keyboard"
+        return result if result.history else None, "budget" if self._deadline_reported else "keyboard"
 
     def _report(self, count: int, best: float) -> None:
         """Raise OutOfTime after the deadline, only once: afterwards the fit evaluates its best parameters."""
-        if self.left <= 0.0 and not self._told:
-            self._told = True
+        if self.remaining <= 0.0 and not self._deadline_reported:
+            self._deadline_reported = True
             raise OutOfTime
 
     def begin(self, *, last: bool) -> None:
         """Set the deadline of the last round, or of the rounds before it."""
-        self.end = (_SHARE_FOR_SEARCH if last else _SHARE_FOR_TRIALS) * self.budget
+        self.deadline = (_SHARE_FOR_SEARCH if last else _SHARE_FOR_TRIALS) * self.budget
 
     def finish(self) -> None:
         """Set the deadline of the final fit."""
-        self.end = _SHARE_FOR_ALL * self.budget
+        self.deadline = _SHARE_FOR_ALL * self.budget

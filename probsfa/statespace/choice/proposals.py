@@ -1,7 +1,7 @@
 """Order in which candidates are fitted; each proposal depends on the fits before it.
 
-Numbers of factors are compared by BIC with white and with AR(1) noise; then models that differ from the best
-one in a single process, until no such model is better.
+Numbers of factors are compared by BIC with white and with AR(1) noise. Then the best model is compared with
+models that have one latent process more or fewer, until none of these is better.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from probsfa.statespace.choice.candidates import Options
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.held_out_values import MAX_EQUAL_BIC
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.residual_structure import gain_for_a_cycle
+from probsfa.statespace.residual_structure import required_gain_of_cycle
 
 if TYPE_CHECKING:
     from probsfa.statespace.choice.search import Search
@@ -50,13 +50,14 @@ def propose_by_search(
     max_factors : int
         Maximum number of factors.
     groups : list of list of dict
-        Options that are combined with the number of factors; within a group each replaces the previous one.
+        Options that are combined with the number of factors. The options of a group are alternatives in
+        increasing order of complexity, of which a model has at most one.
     """
     kinds_of_noise = [options for group in groups for options in group if set(options) == {"noise"}]
 
     def proposals(search: "Search") -> Proposals:
-        yield from search.always
-        if search.clock.budget < np.inf and {"n_components": max_factors} not in search.tried:
+        yield from search.default_candidates
+        if search.clock.budget < np.inf and {"n_components": max_factors} not in search.fitted_options:
             yield {"n_components": max_factors}  # a usable model in case time runs out early
         yield from _numbers_upwards(search, max_factors, {}, lambda k: k + max(k // 3, 1))
         yield from _numbers_between(search, {})
@@ -68,7 +69,7 @@ def propose_by_search(
         while search.best.options != best:
             best = search.best.options
             for requested in _single_changes(search, best, max_factors, groups):
-                if requested not in search.tried:
+                if requested not in search.fitted_options:
                     yield requested
                 if search.best.options != best:
                     break
@@ -79,12 +80,16 @@ def propose_by_search(
 def _numbers_upwards(
     search: "Search", maximum: int, fixed_options: Options, next_number: Callable[[int], int]
 ) -> Proposals:
-    """Propose numbers from zero up to ``maximum`` until one is clearly worse or two do not gain."""
+    """Propose numbers of factors from zero up to ``maximum``.
+
+    The search ends if a number has a clearly higher BIC than the best, or if two in succession have no lower
+    BIC.
+    """
     k, failures = 0, 0
     best: dict[str, Any] | None = None
     while failures < _MAX_FAILURES:
         requested = {"n_components": k, **fixed_options}
-        if requested not in search.tried:
+        if requested not in search.fitted_options:
             yield requested
         if best is None or search.bic_of(requested) < search.bic_of(best):
             best, failures = requested, 0
@@ -101,11 +106,15 @@ def _numbers_between(search: "Search", fixed_options: Options) -> Proposals:
     The search ends if the adjacent numbers differ by at most a seventh.
     """
     while True:
-        comparable = [tried for tried in search.tried if tried == {**_number(tried), **fixed_options}]
+        comparable = [
+            options
+            for options in search.fitted_options
+            if options == {**_only_n_components(options), **fixed_options}
+        ]
         k = min(comparable, key=search.bic_of)["n_components"]
-        candidates = sorted(tried["n_components"] for tried in comparable)
-        below = [tried for tried in candidates if tried < k]
-        above = [tried for tried in candidates if tried > k]
+        numbers = sorted(options["n_components"] for options in comparable)
+        below = [number for number in numbers if number < k]
+        above = [number for number in numbers if number > k]
         requested = None
         if above and above[0] - k > max(1, k // 7):
             requested = (k + above[0]) // 2
@@ -121,9 +130,9 @@ def _single_changes(
 ) -> Proposals:
     """Propose the models that differ from the best one in one process.
 
-    They have one factor fewer or more; a further process, in addition to the factors or in place of one; or
-    one process fewer, with or without a further factor. Models with another kind of noise come last, because
-    their fits take longest.
+    They have fewer or more factors (by a seventh, at least one); a further process, in addition to the
+    factors or in place of one; or one process fewer, with or without a further factor. Models with another
+    kind of noise come last, because their fits take longest.
     """
     k = best["n_components"]
     step = max(1, k // 7)
@@ -143,7 +152,7 @@ def _single_changes(
         level = levels.index(group_options)
         if any(not search.has_fast_fits(alternative) for alternative in group):
             continue
-        if level + 1 < len(levels) and _is_worth(search, best, levels[level + 1]):
+        if level + 1 < len(levels) and _is_worth_fitting(search, best, levels[level + 1]):
             for number in (k, k - 1):
                 if number >= 0:
                     yield {**other_options, "n_components": number, **levels[level + 1]}
@@ -153,13 +162,16 @@ def _single_changes(
                     yield {**other_options, "n_components": number, **levels[level - 1]}
 
 
-def _is_worth(search: "Search", best: dict[str, Any], options: Options) -> bool:
-    """Return whether to fit a number of cycles: the residual periodogram must have a peak."""
+def _is_worth_fitting(search: "Search", best: dict[str, Any], options: Options) -> bool:
+    """Return whether to fit a number of cycles.
+
+    The residual periodogram must have a peak, or one-step prediction errors must be autocorrelated.
+    """
     if set(options) != {"rhythms"} or not isinstance(options["rhythms"], int):
         return True
-    required = gain_for_a_cycle(search.n_features, search.n_observed)
+    required = required_gain_of_cycle(search.n_features, search.n_observed)
     return max(search.residual_structure_of(best)) > _MIN_RELATIVE_GAIN * required
 
 
-def _number(options: Options) -> dict[str, Any]:
+def _only_n_components(options: Options) -> dict[str, Any]:
     return {"n_components": options["n_components"]}

@@ -8,7 +8,7 @@ import numpy as np
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.calibration import HeldOut
+from probsfa.statespace.calibration import HeldOutPredictions
 from probsfa.statespace.choice.candidates import Candidate, Options, has_no_peak
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
@@ -77,13 +77,14 @@ class Search:
         Time budget.
     propose : callable
         Returns the candidates of the first round.
-    most : int
+    max_factors : int
         Maximum number of latent factors.
-    always : list of dict, default=[]
-        Options of candidates that take part in every round: those of the default call.
+    default_candidates : list of dict, default=[]
+        Options of candidates that take part in every round: those that `ProbabilisticSFA()` without
+        arguments compares.
     rounds : list of list of Candidate
         Candidates fitted so far.
-    asked : list of Round
+    held_out_rounds : list of Round
         Data of the last round with its held-out values: two draws if the first one rejected the model with
         the lowest BIC.
     """
@@ -92,12 +93,12 @@ class Search:
     hide: Callable[[], HeldOutValues]
     clock: Clock
     propose: Callable[["Search"], Proposals]
-    most: int
-    always: list[dict[str, Any]] = field(default_factory=list)
+    max_factors: int
+    default_candidates: list[dict[str, Any]] = field(default_factory=list)
     rounds: list[list[Candidate]] = field(default_factory=lambda: [[]])
-    asked: list[Round] = field(default_factory=list)
-    stopped: str = ""
-    _cut_short: bool = False
+    held_out_rounds: list[Round] = field(default_factory=list)
+    stopped_by: str = ""
+    _fit_interrupted: bool = False
 
     def __post_init__(self) -> None:
         self.hidden = self.hide()
@@ -113,7 +114,7 @@ class Search:
         return self.sequences.n_features
 
     @property
-    def tried(self) -> list[dict[str, Any]]:
+    def fitted_options(self) -> list[dict[str, Any]]:
         """Options of the candidates of this round."""
         return [candidate.options for candidate in self.rounds[-1]]
 
@@ -123,10 +124,10 @@ class Search:
         This is not the case if AR(1) noise of many columns is integrated out, because such fits use Monte
         Carlo draws; only the candidates of the default call have such noise.
         """
-        n_rows = halving_schedule(1, self.sequences.n_rows, self.most)[0].n_rows
+        n_rows = halving_schedule(1, self.sequences.n_rows, self.max_factors)[0].n_rows
         if options.get("noise") != "ar1":
             return True
-        return not integrates_ar1_noise(n_rows, self.most, self.n_features)
+        return not integrates_ar1_noise(n_rows, self.max_factors, self.n_features)
 
     @property
     def evidence(self) -> Evidence:
@@ -137,12 +138,12 @@ class Search:
         """Compare the candidates of a round by held-out values if they were scored, otherwise by BIC."""
         candidates = self.rounds[rung]
         criteria = self.criteria(candidates)
-        if not all(candidate.held_out for candidate in candidates):
+        if not all(candidate.predictions_by_draw for candidate in candidates):
             unknown = np.full(len(candidates), np.nan)
             return Evidence(int(np.argmin(criteria)), unknown, unknown, np.ones(len(candidates), dtype=bool))
-        draws = list(zip(*(candidate.held_out for candidate in candidates), strict=True))
+        draws = list(zip(*(candidate.predictions_by_draw for candidate in candidates), strict=True))
         by_draw = [np.array([scores(held_out) for held_out in draw]) for draw in draws]
-        return weigh_draws(by_draw, [draw[0].gaps for draw in draws], criteria)
+        return weigh_draws(by_draw, [draw[0].groups for draw in draws], criteria)
 
     @staticmethod
     def criteria(candidates: list[Candidate]) -> FloatArray:
@@ -160,11 +161,11 @@ class Search:
         if np.isinf(bic).all():
             bic = known
         robust = np.array([_is_robust(candidate) for candidate in candidates])
-        if robust.all() or not robust.any() or not all(each.held_out for each in candidates):
+        if robust.all() or not robust.any() or not all(each.predictions_by_draw for each in candidates):
             return bic
         means = np.array([candidate.score for candidate in candidates])
-        requested = means[robust].min() < (1.0 - EQUALITY_TOL) * means[~robust].min()
-        return np.where(robust == requested, bic, np.inf)
+        robust_is_better = means[robust].min() < (1.0 - EQUALITY_TOL) * means[~robust].min()
+        return np.where(robust == robust_is_better, bic, np.inf)
 
     @property
     def best(self) -> Candidate:
@@ -173,109 +174,117 @@ class Search:
 
     def bic_of(self, options: dict[str, Any]) -> float:
         """Return the BIC of a candidate of this round; infinite if a cycle has no spectral peak."""
-        candidate = self.rounds[-1][self.tried.index(options)]
+        candidate = self.rounds[-1][self.fitted_options.index(options)]
         return np.inf if has_no_peak(candidate) else candidate.bic
 
     def residual_structure_of(self, options: dict[str, Any]) -> ResidualStructure:
         """Return residual diagnostics of a candidate of this round, extrapolated to all rows."""
-        candidate = self.rounds[-1][self.tried.index(options)]
+        candidate = self.rounds[-1][self.fitted_options.index(options)]
         rows = self.data(candidate.n_rows).sequences
-        left = residual_structure(candidate.model, rows)
+        structure = residual_structure(candidate.model, rows)
         share = np.count_nonzero(rows.mask.any(axis=1)) / self.n_observed
-        return left._replace(rhythm=left.rhythm / share)
+        return structure._replace(cycle=structure.cycle / share)
 
     def run(self, report: Callable[[int, float], None] | None) -> tuple[Candidate, bool]:
         """Run all rounds; return the best candidate, and whether Ctrl-C interrupted the search."""
-        schedule = halving_schedule(1, self.sequences.n_rows, self.most)
+        schedule = halving_schedule(1, self.sequences.n_rows, self.max_factors)
         last = len(schedule) - 1
         n_done = 0
         try:
             for rung in range(len(schedule)):
-                selected = self._survivors(rung == last) if rung else []
+                selected = self._select_candidates(rung == last) if rung else []
                 if rung:
                     self.rounds.append([])
                 self.clock.begin(last=rung == last)
                 data = self.data(schedule[rung].n_rows)
                 if rung == last:
-                    self.asked.append(data)
-                requested = iter([each.options for each in selected]) if rung else self.propose(self)
-                for options in requested:
-                    if self._out_of_time():
+                    self.held_out_rounds.append(data)
+                options_to_fit = iter([each.options for each in selected]) if rung else self.propose(self)
+                for options in options_to_fit:
+                    if self._is_out_of_time():
                         break
-                    before = next((c for c in selected if c.options == options), None)
-                    made = self._fit(options, data, rung, schedule[rung].max_iter, before, rung == last)
-                    if made is not None:
-                        self.rounds[-1].append(made)
-                    if self._cut_short:
+                    previous = next((c for c in selected if c.options == options), None)
+                    candidate = self._fit(
+                        options, data, rung, schedule[rung].max_iter, previous, rung == last
+                    )
+                    if candidate is not None:
+                        self.rounds[-1].append(candidate)
+                    if self._fit_interrupted:
                         break
                     n_done += 1
                     if report is not None:
                         report(n_done, self.best.bic)
-                if self.stopped == "keyboard":
+                if self.stopped_by == "keyboard":
                     break
-            if self._refuses() and not self._out_of_time():
-                self._ask_again(schedule[last].max_iter)
+            if self._rejects_lowest_bic() and not self._is_out_of_time():
+                self._score_second_draw(schedule[last].max_iter)
         except KeyboardInterrupt:
-            self.stopped = "keyboard"
-        while len(self.rounds) > 1 and not self._comparable():
+            self.stopped_by = "keyboard"
+        while len(self.rounds) > 1 and not self._last_round_is_comparable():
             self.rounds.pop()
         if not self.rounds[-1]:
             raise KeyboardInterrupt
-        return self.best, self.stopped == "keyboard"
+        return self.best, self.stopped_by == "keyboard"
 
-    def _refuses(self) -> bool:
+    def _rejects_lowest_bic(self) -> bool:
         """Return whether held-out values reject the model with the lowest BIC."""
         candidates = self.rounds[-1]
-        if len(self.rounds) == 1 or not all(each.held_out for each in candidates) or not candidates:
+        if (
+            len(self.rounds) == 1
+            or not all(each.predictions_by_draw for each in candidates)
+            or not candidates
+        ):
             return False
         return self.evidence.chosen != int(np.argmin(self.criteria(candidates)))
 
-    def _ask_again(self, max_iter: int) -> None:
+    def _score_second_draw(self, max_iter: int) -> None:
         """Score a second draw of held-out values: a model is rejected only if both draws reject it."""
         rung = len(self.rounds) - 1
         self.hidden = self.hide()
         data = self.data(self.sequences.n_rows)
-        both = []
+        with_both_draws = []
         for candidate in self.rounds[-1]:
-            again = self._fit(candidate.options, data, rung, max_iter, candidate, True)
-            if again is None:
+            refit = self._fit(candidate.options, data, rung, max_iter, candidate, True)
+            if refit is None:
                 return
-            both.append(
+            with_both_draws.append(
                 replace(
                     candidate,
-                    held_out=candidate.held_out + again.held_out,
-                    seconds=candidate.seconds + again.seconds,
+                    predictions_by_draw=candidate.predictions_by_draw + refit.predictions_by_draw,
+                    seconds=candidate.seconds + refit.seconds,
                 )
             )
-        self.rounds[-1] = both
-        self.asked.append(data)
+        self.rounds[-1] = with_both_draws
+        self.held_out_rounds.append(data)
 
-    def _comparable(self) -> bool:
+    def _last_round_is_comparable(self) -> bool:
         """Return whether an interrupted round includes the best candidate of the round before."""
         if not self.rounds[-2]:
             return False
         selected = self.rounds[-2][self.evidence_of(len(self.rounds) - 2).chosen].options
         return any(candidate.options == selected for candidate in self.rounds[-1])
 
-    def _out_of_time(self) -> bool:
+    def _is_out_of_time(self) -> bool:
         """Return whether a fit as long as the longest so far would exceed the budget."""
         longest = max((c.seconds for candidates in self.rounds for c in candidates), default=0.0)
-        if self.clock.left > longest or not self.rounds[0]:
+        if self.clock.remaining > longest or not self.rounds[0]:
             return False
-        self.stopped = "budget"
+        self.stopped_by = "budget"
         return True
 
-    def _survivors(self, last: bool) -> list[Candidate]:
+    def _select_candidates(self, last: bool) -> list[Candidate]:
         """Return the candidates of lowest BIC, with at least one of each kind of noise."""
         candidates = self.rounds[-1]
         order = [candidates[j] for j in np.argsort(self.criteria(candidates), kind="stable")]
-        schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.most)
+        schedule = halving_schedule(len(self.rounds[0]), self.sequences.n_rows, self.max_factors)
         n = schedule[-1 if last else len(self.rounds)].n_candidates
         retained = order[:n]
-        other = next((each for each in order[n:] if _is_robust(each) != _is_robust(order[0])), None)
-        if other is not None and len({_is_robust(each) for each in retained}) == 1:
-            retained[-1] = other
-        return retained + [each for each in order[n:] if each.options in self.always and each not in retained]
+        other_kind = next((each for each in order[n:] if _is_robust(each) != _is_robust(order[0])), None)
+        if other_kind is not None and len({_is_robust(each) for each in retained}) == 1:
+            retained[-1] = other_kind
+        return retained + [
+            each for each in order[n:] if each.options in self.default_candidates and each not in retained
+        ]
 
     def data(self, n_rows: int) -> Round:
         """Return rows of a round and their held-out values; a few segments if not all rows are used."""
@@ -295,8 +304,8 @@ class Search:
         data: Round,
         rung: int,
         max_iter: int,
-        before: Candidate | None,
-        hiding: bool,
+        previous: Candidate | None,
+        hold_out: bool,
     ) -> Candidate | None:
         """Fit a candidate to the rows of a round; return None if time ran out.
 
@@ -304,25 +313,27 @@ class Search:
         """
         begin = self.clock.seconds
         observed = data.sequences
-        if hiding:
-            observed = replace(observed, values=data.hidden.seen(observed.values))
-        requested = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(observed.axis)
-        if requested.tol == "auto":
-            requested = replace(requested, tol=_SEARCH_TOL)
-        problem = make_problem(InMemory(observed), replace(requested, max_iter=max_iter))
-        start = self._start(problem, options, before)
+        if hold_out:
+            observed = replace(observed, values=data.hidden.with_nan(observed.values))
+        fit_options = FitOptions.of(ProbabilisticSFA(**options)).check().with_times(observed.axis)
+        if fit_options.tol == "auto":
+            fit_options = replace(fit_options, tol=_SEARCH_TOL)
+        problem = make_problem(InMemory(observed), replace(fit_options, max_iter=max_iter))
+        start = self._start(problem, options, previous)
         result, ended_by = self.clock.maximize(problem, start)
-        self._cut_short, self.stopped = bool(ended_by), ended_by or self.stopped
+        self._fit_interrupted, self.stopped_by = bool(ended_by), ended_by or self.stopped_by
         if result is None or (ended_by and self.rounds[0]):
             return None
         model = with_noise(in_data_units(problem, result))
-        held_out: tuple[HeldOut, ...] = ()
-        if hiding:
-            held_out = (predict_held_out(model, observed, data.hidden, data.sequences.values, data.units),)
-        full: LinearGaussianModel | None = None if hiding else model
-        if before is not None and before.n_rows == observed.n_rows and before.whole is not None:
+        predictions_by_draw: tuple[HeldOutPredictions, ...] = ()
+        if hold_out:
+            predictions_by_draw = (
+                predict_held_out(model, observed, data.hidden, data.sequences.values, data.units),
+            )
+        full_fit: LinearGaussianModel | None = None if hold_out else model
+        if previous is not None and previous.n_rows == observed.n_rows and previous.full_fit is not None:
             # All values of these rows were fitted in the round before.
-            bic, full = before.bic, before.whole
+            bic, full_fit = previous.bic, previous.full_fit
         else:
             # BIC is extrapolated to all rows, because a large model may need more rows than those of the
             # round.
@@ -331,37 +342,39 @@ class Search:
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
             )
         seconds = self.clock.seconds - begin
-        return Candidate(options, rung, observed.n_rows, model, held_out, bic, seconds, full)
+        return Candidate(options, rung, observed.n_rows, model, predictions_by_draw, bic, seconds, full_fit)
 
     def _start(
-        self, problem: FitProblem, options: dict[str, Any], before: Candidate | None
+        self, problem: FitProblem, options: dict[str, Any], previous: Candidate | None
     ) -> StateSpace | None:
         """Return initial parameters, from the round before or adapted from the closest candidate."""
-        if before is not None:
-            return start_of(before.model.fitted.params, problem)
-        requested = problem.options.latents
-        others = {name: value for name, value in options.items() if name not in _LATENT_OPTIONS}
+        if previous is not None:
+            return start_of(previous.model.fitted.params, problem)
+        latents = problem.options.latents
+        other_options = {name: value for name, value in options.items() if name not in _LATENT_OPTIONS}
         if isinstance(problem.options.noise, str) and problem.options.noise not in _WHITE_NOISE_KINDS:
             return None
-        near: StateSpace | None = None
-        minimum = (np.inf, np.inf)
+        closest: StateSpace | None = None
+        smallest_distance = (np.inf, np.inf)
         for candidate in self.rounds[-1]:
-            have = candidate.model.fitted.options.latents
-            rest = {name: value for name, value in candidate.options.items() if name not in _LATENT_OPTIONS}
-            more = requested.without(have).numbers
-            if rest != others or not (min(more) >= 0 or max(more) <= 0):
+            candidate_latents = candidate.model.fitted.options.latents
+            candidate_options = {
+                name: value for name, value in candidate.options.items() if name not in _LATENT_OPTIONS
+            }
+            n_additional = latents.without(candidate_latents).numbers
+            if candidate_options != other_options or not (min(n_additional) >= 0 or max(n_additional) <= 0):
                 continue
-            distance = (float(max(more) <= 0), float(sum(map(abs, more))))
-            if distance < minimum:
-                minimum, near = distance, candidate.model.fitted.params
-        if near is None:
+            distance = (float(max(n_additional) <= 0), float(sum(map(abs, n_additional))))
+            if distance < smallest_distance:
+                smallest_distance, closest = distance, candidate.model.fitted.params
+        if closest is None:
             return None
-        inner = rescale(near, -problem.shift / problem.scale, 1.0 / problem.scale)
+        standardised_params = rescale(closest, -problem.shift / problem.scale, 1.0 / problem.scale)
         panel = problem.observations.panel
-        if minimum[0]:
-            return reduced(inner, requested)
-        given = problem.options.given(problem.time_unit, evenly_sampled=panel.evenly_sampled)
-        return enlarged(inner, panel, requested, problem.learned_noise, given)
+        if smallest_distance[0]:
+            return reduced(standardised_params, latents)
+        fixed_parameters = problem.options.given(problem.time_unit, evenly_sampled=panel.evenly_sampled)
+        return enlarged(standardised_params, panel, latents, problem.learned_noise, fixed_parameters)
 
 
 def _is_robust(candidate: Candidate) -> bool:

@@ -85,9 +85,11 @@ class Program:
         options = compiler_options(few_passes=few_passes)
         key = tuple(options.items())
         if key not in self._variants:
-            compiled = jax.jit(self._function, static_argnames=self._static, compiler_options=options or None)
+            executable = jax.jit(
+                self._function, static_argnames=self._static, compiler_options=options or None
+            )
             # Another thread may have compiled it in the meantime.
-            self._variants.setdefault(key, compiled)
+            self._variants.setdefault(key, executable)
         return self._variants[key]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -99,8 +101,8 @@ class Program:
         return sum(variant._cache_size() for variant in self._variants.values())
 
 
-def program(*static_argnames: str) -> Callable[[Callable[..., Any]], Program]:
-    """Decorate a function to be compiled by :class:`Program`, with the names of static arguments."""
+def compile_program(*static_argnames: str) -> Callable[[Callable[..., Any]], Program]:
+    """Return a decorator that compiles a function as a :class:`Program`, with these static arguments."""
     return lambda function: Program(function, static_argnames)
 
 

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from probsfa.statespace.engine.compiler import program
+from probsfa.statespace.engine.compiler import compile_program
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.problem import Model, Rows, make_problem
 from probsfa.statespace.engine.recursions import stationary
@@ -46,7 +46,7 @@ class _Later(NamedTuple):
     information: Array
 
 
-@program()
+@compile_program()
 def value_scores(model: Model, rows: Rows) -> tuple[Array, Array]:
     """Return ``e`` and ``d`` of the module docstring, (T, D); zero for missing values.
 

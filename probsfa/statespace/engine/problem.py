@@ -8,7 +8,7 @@ from jax import Array
 
 from probsfa.statespace.engine.dynamics import Gaussian, Transition, transition_table
 from probsfa.statespace.engine.moments import PackedMoments, RowMoments
-from probsfa.statespace.panel import Panel, reading
+from probsfa.statespace.panel import Panel, read_lock
 from probsfa.statespace.parameters import StateSpace
 
 
@@ -96,7 +96,7 @@ def rows_of(panel: Panel, start: int, length: int) -> Rows:
     part = slice(start, start + length)
     index = panel.gap_index[part]
     missing = length - index.shape[0]
-    with reading:
+    with read_lock:
         values, weights = (np.asarray(x[part], np.float64) for x in (panel.values, panel.cell_weights))
     if missing:
         values, weights = (np.pad(x, ((0, missing), (0, 0))) for x in (values, weights))

@@ -17,7 +17,7 @@ from probsfa._fork_check import check_not_forked
 from probsfa._threads import interrupts_kept, one_blas_thread
 from probsfa._typing import FloatArray
 from probsfa.statespace.engine.batched import MAX_UNROLLED
-from probsfa.statespace.engine.compiler import on_cpu, program
+from probsfa.statespace.engine.compiler import compile_program, on_cpu
 from probsfa.statespace.engine.dynamics import Gaussian, Transition
 from probsfa.statespace.engine.leave_one_out import value_scores
 from probsfa.statespace.engine.moments import Filtering, PanelMoments, RowMoments, Statistics, unpack
@@ -115,7 +115,7 @@ def chunk_length(n_rows: int, n_states: int, n_features: int) -> int:
     return n_rows if n_rows <= maximum else padded_length(-(-n_rows // -(-n_rows // maximum)))
 
 
-@program("strategy")
+@compile_program("strategy")
 def _likelihood_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian
 ) -> tuple[Gaussian, Array]:
@@ -123,7 +123,7 @@ def _likelihood_program(
     return result.last, log_likelihoods
 
 
-@program("strategy")
+@compile_program("strategy")
 def _moments_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian, after: Gaussian
 ) -> RowMoments:
@@ -131,7 +131,7 @@ def _moments_program(
     return strategy.moments(problem, strategy.forward(problem, before)[0], after)
 
 
-@program("strategy")
+@compile_program("strategy")
 def _sums_program(
     strategy: Strategy, model: Model, rows: Rows, after_index: Array, before: Gaussian, after: Gaussian
 ) -> tuple[tuple[Array, ...], tuple[Array, ...], Gaussian]:
@@ -144,7 +144,7 @@ def _sums_program(
     return tuple(sums), steps, Gaussian(moments.means[:, 0], first)
 
 
-@program()
+@compile_program()
 def _filter_program(
     values: Array, weights: Array, transitions: Transition, model: Model, before: Gaussian
 ) -> tuple[Array, Array, Array]:
@@ -155,7 +155,7 @@ def _filter_program(
     return result.filtered.means, roots @ jnp.swapaxes(roots, 1, 2), log_likelihoods
 
 
-@program()
+@compile_program()
 def _draw_program(
     model: Model, rows: Rows, after_index: Array, before: Gaussian, normals: Array, after: Array
 ) -> Array:

@@ -78,7 +78,7 @@ class Limits(NamedTuple):
         return sum(int(np.count_nonzero(part)) for part in (*parts, self.held_frequencies))
 
     @property
-    def held_phases(self) -> BoolArray:
+    def fixed_phases(self) -> BoolArray:
         """Cycles (R,) whose phase is determined by fixed loadings that are not zero for both states."""
         n = self.frequencies.shape[1]
         pairs = self.loadings[:, self.rhythms].reshape(len(self.loadings), n, 2)
@@ -569,16 +569,16 @@ class Coordinates(NamedTuple):
         return self._replace(latents=more, n_ar1_noise=self.n_features)
 
     @property
-    def memories(self) -> slice:
+    def ar1_noise_states(self) -> slice:
         """Which of the states are AR(1) noise."""
         return slice(self.latents.n_components - self.n_ar1_noise, self.latents.n_components)
 
     @property
-    def loaded(self) -> BoolArray:
+    def has_loading(self) -> BoolArray:
         """Which loadings (D, n_states) of the observed states have coordinates."""
         loaded = np.ones((self.n_features, self.n_states), dtype=bool)
         if self.n_ar1_noise:
-            loaded[:, self.memories] = np.eye(self.n_features, dtype=bool)
+            loaded[:, self.ar1_noise_states] = np.eye(self.n_features, dtype=bool)
         return loaded
 
     @property
@@ -607,7 +607,7 @@ class Coordinates(NamedTuple):
         alone = self.with_white_noise.latents.n_free(self.n_features)
         n = alone + 2 * self.n_ar1_noise + self.n_noise + self.n_features
         if self.limits is not None:  # fixed loadings determine phases, which are then not free
-            n += int(np.count_nonzero(self.limits.held_phases)) - self.limits.n_held
+            n += int(np.count_nonzero(self.limits.fixed_phases)) - self.limits.n_held
         return n
 
     @property
@@ -638,7 +638,7 @@ class Coordinates(NamedTuple):
             n, end = self.latents.counts[Rhythm], self.latents.coordinates[Rhythm].stop
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
         if limits.hold and limits.loadings.shape[1] == self.latents.n_states:
-            values[loadings] = limits.loadings[:, self.latents.seen][self.loaded]
+            values[loadings] = limits.loadings[:, self.latents.seen][self.has_loading]
             values[noise] = np.log(self.variances.of_groups(limits.noise))
         held = ~np.isnan(values)
         lower[held] = upper[held] = values[held]
@@ -660,7 +660,7 @@ def to_vector(layout: Coordinates, params: StateSpace) -> FloatArray:
     return np.concatenate(
         [
             dynamics_to_free(params, evenly_sampled=layout.evenly_sampled),
-            params.seen_loadings[layout.loaded],
+            params.seen_loadings[layout.has_loading],
             np.log(layout.variances.of_groups(params.noise_variance)),
             params.offset,
         ]
@@ -673,7 +673,7 @@ def from_vector(layout: Coordinates, vector: FloatArray, template: StateSpace) -
     variance = layout.variances.of_columns(np.exp(noise), template.noise_variance)
     moved = dynamics_from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
     loadings_of_observed = np.zeros((layout.n_features, layout.n_states))
-    loadings_of_observed[layout.loaded] = loadings
+    loadings_of_observed[layout.has_loading] = loadings
     return moved.with_seen_loadings(loadings_of_observed).replace(noise_variance=variance, offset=offset)
 
 
@@ -699,4 +699,4 @@ def pack_gradient(
 ) -> FloatArray:
     """Concatenate gradients of dynamics' coordinates, ``C``, ``log r`` and ``mu`` to one vector (P,)."""
     by_variances = layout.variances.totals(by_log_noise)
-    return np.concatenate([by_dynamics, by_loadings[layout.loaded], by_variances, by_offset])
+    return np.concatenate([by_dynamics, by_loadings[layout.has_loading], by_variances, by_offset])

@@ -15,7 +15,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa.statespace.engine.idiosyncratic import ColumnNoise, FactorSystem, Steps
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.learning.coordinates import Limits, maximize_dynamics
-from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding
+from probsfa.statespace.learning.objective import CountedEStep, FitResult, Status, rounding_error
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
@@ -130,7 +130,7 @@ def fit_em(
             proposal = maximize(params, stats, noise, gaps, loaded, evaluate.limits)
             proposed = evaluate(proposal)
             previous_gain, gain = gain, proposed.log_likelihood - stats.log_likelihood
-            noise_level = rounding(stats.log_likelihood, evaluate.panel.n_rows)
+            noise_level = rounding_error(stats.log_likelihood, evaluate.panel.n_rows)
             if gain <= noise_level:
                 status = "flat" if gain >= -noise_level else "stalled"
                 break

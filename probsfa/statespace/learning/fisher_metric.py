@@ -603,7 +603,7 @@ def coloured_spectra(
     share : float or ndarray of shape (D,), default=1.0
         Fraction of rows in which each column is observed; white noise is divided by it.
     """
-    own = layout.memories
+    own = layout.ar1_noise_states
     spectra = latent_spectra(params, omega, evenly_sampled=layout.evenly_sampled)
     scale = np.diagonal(params.seen_loadings[:, own])
     loadings = np.delete(params.seen_loadings, own, axis=1)
@@ -634,7 +634,7 @@ def coloured_spectra(
 
 def _without(spectra: LatentSpectra, layout: Coordinates) -> LatentSpectra:
     """Return the spectra of the shared states; indices of coordinates do not change."""
-    n, own = layout.n_states, layout.memories
+    n, own = layout.n_states, layout.ar1_noise_states
     states = np.arange(n) if spectra.states is None else spectra.states
     coordinates = np.arange(n) if spectra.coordinates is None else spectra.coordinates
     retained = (states < own.start) | (states >= own.stop)
@@ -655,9 +655,9 @@ class _Positions(NamedTuple):
 
     @classmethod
     def of(cls, layout: Coordinates) -> "_Positions":
-        positions = np.full(layout.loaded.shape, -1)
-        positions[layout.loaded] = np.arange(layout.n_loadings) + layout.slices[1].start
-        own = layout.memories
+        positions = np.full(layout.has_loading.shape, -1)
+        positions[layout.has_loading] = np.arange(layout.n_loadings) + layout.slices[1].start
+        own = layout.ar1_noise_states
         return cls(
             np.delete(positions, own, axis=1),
             np.array([np.arange(own.start, own.stop), np.diagonal(positions[:, own])]),
@@ -707,7 +707,7 @@ class AR1NoiseMetric(DenseMetric):
         at_zero = coloured_spectra(layout, params, np.zeros(1), share)
         information[offset, offset] = n * at_zero.precision[0]
 
-        own = layout.memories
+        own = layout.ar1_noise_states
         added = np.zeros(size)
         # Information that is added for the decay of AR(1) noise: if the noise is very weak, its decay is not
         # identified, and steps would otherwise be unbounded and shorten all others.
@@ -806,7 +806,7 @@ class AR1NoiseMetric(DenseMetric):
         diagonal[offset] = complete.counts / params.noise_variance
         out[np.diag_indices(layout.size)] = diagonal
         first = layout.slices[1].start
-        for j, states in enumerate(layout.loaded):
+        for j, states in enumerate(layout.has_loading):
             regressors = np.flatnonzero(states)
             block = slice(first, first + len(regressors))
             weight = share[j] / params.noise_variance[j]

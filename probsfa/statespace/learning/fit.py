@@ -171,7 +171,7 @@ class _Search:
         limits = layout.limits
         assert limits is not None
         plain = layout.with_white_noise._replace(limits=limits.of_periods)
-        if plain.latents.n_others:
+        if plain.latents.n_other_processes:
             firsts = self.process_candidates(plain, None)
         else:
             firsts = self.first_candidates(plain)
@@ -186,7 +186,11 @@ class _Search:
     def from_data(self, layout: Coordinates) -> FitResult:
         """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
         alone, maximum = layout.with_white_noise, self.evaluate.limit
-        first = self.with_processes(alone) if alone.latents.n_others else self.from_first_candidates(alone)
+        first = (
+            self.with_processes(alone)
+            if alone.latents.n_other_processes
+            else self.from_first_candidates(alone)
+        )
         result = first
         for other in self.random_candidates(alone, first.params):
             if result.status == "interrupted":
@@ -304,7 +308,7 @@ class _Search:
         """Return refined candidates with AR(1) noise, and the white-noise model with a little of it."""
         alone, bases = layout.with_white_noise, [nested]
         if not one_start:
-            others = nested.latents.n_others
+            others = nested.latents.n_other_processes
             bases += self.process_candidates(alone, None) if others else self.first_candidates(alone)
         made = [with_ar1_noise(params) for params in bases]
         evenly_sampled = layout.evenly_sampled
@@ -396,7 +400,7 @@ class _Search:
         evenly_sampled = layout._replace(evenly_sampled=True)
         kind = AR1NoiseWhittleObjective if layout.n_ar1_noise else WhittleObjective
         objective = kind(
-            evenly_sampled, data, params, _MAX_WHITTLE_EVALUATIONS, self.evaluate.refined, self.noise
+            evenly_sampled, data, params, _MAX_WHITTLE_EVALUATIONS, self.evaluate.on_whittle_step, self.noise
         )
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A very long step may overflow; the optimizer then shortens it.
@@ -436,7 +440,7 @@ class _Search:
         if self.optimizer.solver == "em":
             best = ranked[0]
             return fit_em(
-                self.evaluate, best.params, self.noise, self.optimizer.tol, best.stats, layout.loaded
+                self.evaluate, best.params, self.noise, self.optimizer.tol, best.stats, layout.has_loading
             )
         return self.best_of(layout, ranked)
 
@@ -473,7 +477,7 @@ class _Search:
                 break
             best = ranked[0]
             # An EM step never lowers the likelihood, so its gain need not be evaluated.
-            params = maximize(best.params, best.stats, self.noise, panel.gaps, layout.loaded)
+            params = maximize(best.params, best.stats, self.noise, panel.gaps, layout.has_loading)
             evaluate.count += 1  # the posterior that imputes the values
             filled, offset = _centred(panel, params)
             _, refined = self.refined(layout, params.replace(offset=offset), periodogram(filled))
@@ -501,7 +505,7 @@ class _Search:
             evaluate.limit = limit if alone else min(limit, evaluate.count + 12)
             try:
                 params, stats = warm_up(
-                    evaluate, params, stats, self.noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.loaded
+                    evaluate, params, stats, self.noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.has_loading
                 )
                 results.append(
                     fit_quasi_newton(evaluate, layout, params, self.noise, self.optimizer.tol, stats)
@@ -523,9 +527,9 @@ class _Search:
         evaluate, noise = self.evaluate, self.noise
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
         if self.optimizer.solver == "em":
-            return fit_em(evaluate, start, noise, self.optimizer.tol, loaded=layout.loaded)
+            return fit_em(evaluate, start, noise, self.optimizer.tol, loaded=layout.has_loading)
         params, stats = warm_up(
-            evaluate, start, evaluate(start), noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.loaded
+            evaluate, start, evaluate(start), noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.has_loading
         )
         return fit_quasi_newton(evaluate, layout, params, noise, self.optimizer.tol, stats)
 

@@ -34,7 +34,7 @@ from probsfa.statespace.learning.objective import (
     EStep,
     FitResult,
     Report,
-    refinement_report,
+    whittle_step_callback,
 )
 from probsfa.statespace.learning.options import (
     FitOptions,
@@ -418,7 +418,7 @@ class FitProblem(NamedTuple):
             not options.has_ar1_noise
             or options.robust
             or options.fixed is not None
-            or options.latents.n_others
+            or options.latents.n_other_processes
         ):
             return False
         panel = observations.panel
@@ -619,7 +619,7 @@ class _InDataUnits:
 
     def __init__(self, report: Report, log_volume: float) -> None:
         self._report, self._log_volume = report, log_volume
-        self.refined = refinement_report(report)
+        self.on_whittle_step = whittle_step_callback(report)
 
     def __call__(self, count: int, best: float) -> None:
         self._report(count, best - self._log_volume)

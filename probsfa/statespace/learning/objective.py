@@ -1,4 +1,4 @@
-"""Objectives of a fit: the exact log-likelihood and that of Whittle, steps with rotations, the result."""
+"""Objectives of a fit (exact and Whittle's likelihood), steps that include rotations, and the result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ from probsfa.statespace.parameters import StateSpace
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
+class Rotation:
     """Rotation of the shared states.
 
     Attributes
@@ -80,24 +80,24 @@ class Turn:
 
     def __call__(self, vector: FloatArray) -> FloatArray:
         """Rotate a vector (P,) of coordinates, of their changes or of derivatives by them."""
-        return self._turned_by(self.matrix, vector)
+        return self._rotated_by(self.matrix, vector)
 
     def back(self, vector: FloatArray) -> FloatArray:
         """Rotate a vector (P,) back."""
-        return self._turned_by(self.matrix.T, vector)
+        return self._rotated_by(self.matrix.T, vector)
 
-    def _turned_by(self, matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    def _rotated_by(self, matrix: FloatArray, vector: FloatArray) -> FloatArray:
         loadings = _loadings(self.layout, vector)
         shared = _rotated_states(self.layout)
         loadings[:, shared] = loadings[:, shared] @ matrix
         rotated = vector.copy()
-        rotated[self.layout.slices[1]] = loadings[self.layout.loaded]
+        rotated[self.layout.slices[1]] = loadings[self.layout.has_loading]
         return rotated
 
 
 def rotate_along(
     layout: Coordinates, vector: FloatArray, step: FloatArray, noise_variance: FloatArray
-) -> tuple[FloatArray, Turn]:
+) -> tuple[FloatArray, Rotation]:
     """Take a step from a vector of coordinates, with its rotation of the factors along the arc.
 
     Parameters
@@ -111,44 +111,44 @@ def rotate_along(
 
     Returns
     -------
-    reached : ndarray of shape (P,)
+    vector_after_step : ndarray of shape (P,)
         Coordinates after the step.
     turn : Turn
         Rotation of the factors in the step.
     """
     shared = _rotated_states(layout)
-    here, change = (_loadings(layout, x)[:, shared] for x in (vector, step))
-    root = 1.0 / np.sqrt(noise_variance)[:, None]
-    scaled = here * root
-    cross_products = scaled.T @ (change * root)
+    loadings, change = (_loadings(layout, x)[:, shared] for x in (vector, step))
+    inverse_noise_std = 1.0 / np.sqrt(noise_variance)[:, None]
+    scaled = loadings * inverse_noise_std
+    cross_products = scaled.T @ (change * inverse_noise_std)
     cross_products = cross_products - cross_products.T
-    power, basis = np.linalg.eigh(scaled.T @ scaled)
-    weights = power[:, None] + power
+    eigenvalues, basis = np.linalg.eigh(scaled.T @ scaled)
+    eigenvalue_sums = eigenvalues[:, None] + eigenvalues
     # Lower bound of the sums of two eigenvalues of ``G``, relative to the largest: factors are degenerate
     # below.
-    minimum = max(1e-10 * float(weights.max(initial=0.0)), np.finfo(np.float64).tiny)
-    generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(weights, minimum)) @ basis.T
+    minimum = max(1e-10 * float(eigenvalue_sums.max(initial=0.0)), np.finfo(np.float64).tiny)
+    generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(eigenvalue_sums, minimum)) @ basis.T
     generator = 0.5 * (generator - generator.T)
-    turn = Turn(layout, expm(generator))
-    straight_end = _loadings(layout, vector + step)
-    straight_end[:, shared] -= here @ generator
-    reached = vector + step
-    reached[layout.slices[1]] = straight_end[layout.loaded]
-    return turn(reached), turn
+    rotation = Rotation(layout, expm(generator))
+    loadings_after_step = _loadings(layout, vector + step)
+    loadings_after_step[:, shared] -= loadings @ generator
+    vector_after_step = vector + step
+    vector_after_step[layout.slices[1]] = loadings_after_step[layout.has_loading]
+    return rotation(vector_after_step), rotation
 
 
 def _rotated_states(layout: Coordinates) -> NDArray[np.intp]:
     """Return the rotated states: all except those of AR(1) noise."""
     states = np.ones(layout.n_states, dtype=bool)
     if layout.n_ar1_noise:
-        states[layout.memories] = False
+        states[layout.ar1_noise_states] = False
     return np.flatnonzero(states)
 
 
 def _loadings(layout: Coordinates, vector: FloatArray) -> FloatArray:
     """Return the loadings (D, n_states) of a vector of coordinates, zero where they have none."""
     loadings = np.zeros((layout.n_features, layout.n_states))
-    loadings[layout.loaded] = vector[layout.slices[1]]
+    loadings[layout.has_loading] = vector[layout.slices[1]]
     return loadings
 
 
@@ -209,21 +209,21 @@ class FitResult(NamedTuple):
 Report = Callable[[int, float], None]
 
 
-def refinement_report(report: Report | None) -> Callable[[], None]:
+def whittle_step_callback(report: Report | None) -> Callable[[], None]:
     """Return the function to call at each step on Whittle's likelihood, before and between evaluations.
 
     Parameters
     ----------
     report : callable, optional
-        Report. If it has a method ``refined()`` (:class:`.Progress`), this is called at these steps.
+        Report. If it has a method ``on_whittle_step()`` (:class:`.Progress`), this is called at these steps.
 
     Returns
     -------
     callable
-        The method ``refined``, or a function without effect.
+        The method ``on_whittle_step``, or a function without effect.
     """
-    refined: Callable[[], None] = getattr(report, "refined", _no_report)
-    return refined
+    callback: Callable[[], None] = getattr(report, "on_whittle_step", _no_report)
+    return callback
 
 
 def _no_report() -> None:
@@ -255,12 +255,13 @@ class CountedEStep:
         to the log-likelihood of the statistics, so that optimizers maximise the posterior density.
     limits : Limits or None
         Fixed parameters and ranges of periods for EM steps, or None.
-    refined : callable
-        Called at each step of a start on Whittle's likelihood.
+    on_whittle_step : callable
+        Called at each iteration of the initial fit by Whittle's likelihood.
     tol : float
         Expected gain in nats at which the fit stops.
     best_start : tuple of float and StateSpace, or None
-        Best value of Whittle's likelihood and its parameters, of starts before the first evaluation.
+        Highest Whittle likelihood so far and its parameters; used if the fit is interrupted before the first
+        exact evaluation.
     """
 
     def __init__(
@@ -277,7 +278,7 @@ class CountedEStep:
         self.best_log_likelihood = -np.inf
         self.tol = 0.0
         self._report = report
-        self.refined = refinement_report(report)
+        self.on_whittle_step = whittle_step_callback(report)
         self.best_start: tuple[float, StateSpace] | None = None
         self._e_step = e_step
         self.noise: Noise | None = None
@@ -320,7 +321,7 @@ class CountedEStep:
         return stats
 
 
-def rounding(log_likelihood: float, n_rows: int) -> float:
+def rounding_error(log_likelihood: float, n_rows: int) -> float:
     """Return the smallest change of a log-likelihood that exceeds rounding errors, in nats."""
     return 8.0 * np.finfo(np.float64).eps * (abs(log_likelihood) + n_rows)
 
@@ -340,7 +341,7 @@ class ExactObjective:
 
     def rounding(self, value: float) -> float:
         """Return the smallest change of the value that exceeds rounding errors."""
-        return rounding(value, self.evaluate.panel.n_rows)
+        return rounding_error(value, self.evaluate.panel.n_rows)
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return the log-likelihood and its score."""
@@ -355,7 +356,7 @@ class ExactObjective:
 
     def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
         """Take a step, with its rotation of the factors along an arc unless parameters are fixed."""
-        if self.layout.limits is not None and self.layout.limits.hold:
+        if self.layout.holds:
             return straight_step(vector, step)
         params = from_vector(self.layout, vector, self.template)
         return rotate_along(self.layout, vector, step, params.noise_variance)
@@ -371,7 +372,7 @@ class ExactObjective:
         noise, position = self.evaluate.noise, self.layout.slices[2]
         slope = slope_for_metric(evaluation.gradient, position, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
-        # A lower bound of the number of segments: several sequences and long gaps are not counted.
+        # One segment is a lower bound: further sequences, and segments after long gaps, are not counted.
         complete = complete_data_of(stats, params, 1.0, centred=True)
         return make_metric(self.layout, params, complete, slope)
 
@@ -383,9 +384,11 @@ _MAX_STEPS = (1.5, 3.0)
 def make_box(layout: Coordinates, noise: Noise) -> Box:
     """Return bounds and longest steps of the coordinates."""
     lower, upper = layout.bounds
-    minimum = layout.variances.of_columns(layout.variances.largest(noise.floor))
-    lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(minimum)))
-    of_loadings = np.broadcast_to(longest_loading_steps(layout.latents), layout.loaded.shape)[layout.loaded]
+    floor_of_columns = layout.variances.of_columns(layout.variances.largest(noise.floor))
+    lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(floor_of_columns)))
+    of_loadings = np.broadcast_to(longest_loading_steps(layout.latents), layout.has_loading.shape)[
+        layout.has_loading
+    ]
     sizes = [
         np.full(part.stop - part.start, size)
         for part, size in zip(layout.slices[2:], _MAX_STEPS, strict=True)
@@ -426,11 +429,13 @@ def fit_quasi_newton(
     FitResult
     """
     objective = ExactObjective(evaluate, layout, start)
-    known = None if stats is None else objective.evaluation(start, stats)
-    end: Ascent = maximize_objective(objective, to_vector(layout, start), make_box(layout, noise), tol, known)
-    params = from_vector(layout, end.vector, start)
-    best = end.history[-1] if end.history else -np.inf
-    return FitResult(params, best, end.history, evaluate.count, end.ending)
+    evaluation = None if stats is None else objective.evaluation(start, stats)
+    ascent: Ascent = maximize_objective(
+        objective, to_vector(layout, start), make_box(layout, noise), tol, evaluation
+    )
+    params = from_vector(layout, ascent.vector, start)
+    best = ascent.history[-1] if ascent.history else -np.inf
+    return FitResult(params, best, ascent.history, evaluate.count, ascent.ending)
 
 
 # ------------------------------------------------------------------------------------ likelihood of Whittle
@@ -455,7 +460,8 @@ class Periodogram(NamedTuple):
     frequencies : ndarray of shape (W,)
         Mean frequency of each band, in (0, pi].
     weights : ndarray of shape (W,)
-        Degrees of freedom of each band; their sum is the number of rows, without the mean.
+        Degrees of freedom of each band; their sum is the number of rows minus one for each sequence, for its
+        mean.
     rows : ndarray of shape (M, D)
         Factors ``Z`` of the bands, stacked: the sum of ``z z'`` over the rows of a band is the real part of
         its periodogram matrix times its weight.
@@ -482,9 +488,9 @@ class Periodogram(NamedTuple):
         return np.repeat(np.arange(len(self.first)), np.diff(self.first, append=len(self.rows)))
 
 
-def band_edges(longest: int, growth: float = 1.12) -> FloatArray:
+def band_edges(max_length: int, growth: float = 1.12) -> FloatArray:
     """Return borders between bands: single Fourier frequencies first, then geometrically growing widths."""
-    base = 2.0 * np.pi / longest
+    base = 2.0 * np.pi / max_length
     edges = [0.5 * base]
     while edges[-1] < np.pi:
         edges.append(edges[-1] + max(base, (growth - 1.0) * edges[-1]))
@@ -523,19 +529,18 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         for band, (i, j) in enumerate(zip(first[:-1], first[1:], strict=True)):
             scaled = transform[i:j] * np.sqrt(weight[i:j, None])
             rows[band] += [scaled.real, scaled.imag]
-            # Number of frequencies of one band and sequence beyond which the band is reduced before the next
-            # one.
-            if j - i > 4096:  # a band of a long sequence may be as large as the sequence
-                rows[band] = [_shortened(np.concatenate(rows[band]))]
+            # A band is reduced after a sequence with more than 4096 frequencies in it, to limit memory.
+            if j - i > 4096:
+                rows[band] = [_reduced_rows(np.concatenate(rows[band]))]
             weights[band] += weight[i:j].sum()
             moments[band] += weight[i:j] @ omega[i:j]
     used = np.flatnonzero(weights)
-    factors = [_shortened(np.concatenate(rows[band])) for band in used]
+    factors = [_reduced_rows(np.concatenate(rows[band])) for band in used]
     first_rows = np.cumsum([0, *map(len, factors[:-1])])
     return Periodogram(moments[used] / weights[used], weights[used], np.concatenate(factors), first_rows)
 
 
-def _shortened(rows: FloatArray) -> FloatArray:
+def _reduced_rows(rows: FloatArray) -> FloatArray:
     """Return at most as many rows as there are columns, with the same second moments."""
     if len(rows) <= rows.shape[1]:
         return rows
@@ -557,7 +562,7 @@ class WhittleObjective:
         Parameters that have no coordinates.
     limit : int
         Maximum number of evaluations.
-    told : callable, optional
+    on_step : callable, optional
         Called at each evaluation.
     noise : Noise, optional
         Noise whose log prior density is added.
@@ -569,7 +574,7 @@ class WhittleObjective:
         data: Periodogram,
         template: StateSpace,
         limit: int,
-        refined: Callable[[], None] | None = None,
+        on_step: Callable[[], None] | None = None,
         noise: Noise | None = None,
     ) -> None:
         self.layout = layout
@@ -580,7 +585,7 @@ class WhittleObjective:
         self._band = data.band
         self.limit = limit
         self.count = 0
-        self._refined = refined
+        self._on_step = on_step
 
     @property
     def exhausted(self) -> bool:
@@ -599,8 +604,8 @@ class WhittleObjective:
 
     def _begin_evaluation(self) -> None:
         self.count += 1
-        if self._refined is not None:
-            self._refined()
+        if self._on_step is not None:
+            self._on_step()
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return value and gradient."""
@@ -610,28 +615,34 @@ class WhittleObjective:
         spectra = latent_spectra(params, self.data.frequencies, evenly_sampled=evenly_sampled)
         spectrum = spectra.values
         weights = self.data.weights
-        root, left, scaled, inverse, core = factor_spectra(params, spectrum)
+        inverse_noise_std, left_singular, scaled_loadings, inverse, core = factor_spectra(params, spectrum)
         log_det = np.linalg.slogdet(core)[1] + float(np.sum(np.log(params.noise_variance)))
-        # S^-1 = root (1 - left left' + left inverse left') root: rows beyond the span of the loadings are
-        # residuals, rows within it are shrunk.
-        rows = self.data.rows * root
-        within = rows @ left
-        beyond = rows - within @ left.T
-        shrunk = np.einsum("ma,mab->mb", within, inverse[self._band])
-        value = -0.5 * float(weights @ log_det + np.sum(beyond**2) + np.sum(shrunk * within))
+        # S^-1 = root (1 - left left' + left inverse left') root: the component of
+        # a row outside the span of the loadings is a residual; the component inside is shrunk.
+        rows = self.data.rows * inverse_noise_std
+        projections = rows @ left_singular
+        residuals = rows - projections @ left_singular.T
+        shrunk = np.einsum("ma,mab->mb", projections, inverse[self._band])
+        value = -0.5 * float(weights @ log_det + np.sum(residuals**2) + np.sum(shrunk * projections))
 
-        whitened = beyond + shrunk @ left.T  # root^-1 S^-1 z
-        explained = shrunk @ scaled  # C' S^-1 z
-        transfer = inverse @ scaled
+        whitened = residuals + shrunk @ left_singular.T  # root^-1 S^-1 z
+        explained = shrunk @ scaled_loadings  # C' S^-1 z
+        transfer = inverse @ scaled_loadings
         expected = np.einsum("wak,w,wk->ak", transfer, weights, spectrum)
-        by_loadings = whitened.T @ (explained * spectrum[self._band]) - left @ expected
-        power = np.einsum("ak,wak->wk", scaled, transfer)
-        by_dynamics = spectra.gradient(weights, explained, self._band, power)
-        shrink = np.einsum("da,ab,db->d", left, np.einsum("w,wab->ab", weights, inverse), left)
-        precision = weights.sum() * (1.0 - np.sum(left**2, axis=1)) + shrink
+        by_loadings = whitened.T @ (explained * spectrum[self._band]) - left_singular @ expected
+        signal_precision = np.einsum("ak,wak->wk", scaled_loadings, transfer)
+        by_dynamics = spectra.gradient(weights, explained, self._band, signal_precision)
+        shrunk_precision = np.einsum(
+            "da,ab,db->d", left_singular, np.einsum("w,wab->ab", weights, inverse), left_singular
+        )
+        precision = weights.sum() * (1.0 - np.sum(left_singular**2, axis=1)) + shrunk_precision
         by_noise = 0.5 * (np.sum(whitened**2, axis=0) - precision)
         gradient = pack_gradient(
-            self.layout, by_dynamics, root[:, None] * by_loadings, by_noise, np.zeros_like(root)
+            self.layout,
+            by_dynamics,
+            inverse_noise_std[:, None] * by_loadings,
+            by_noise,
+            np.zeros_like(inverse_noise_std),
         )
         return self._with_prior(params, value, gradient)
 
@@ -641,7 +652,7 @@ class WhittleObjective:
         slope = slope_for_metric(
             evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
         )
-        # Maximum size as in :class:`.Metric`; smaller, because evaluations are cheaper than those of the
+        # most_within is 144 instead of the default 400, because evaluations are cheaper than those of the
         # exact likelihood.
         return Metric(self.layout, params, self._complete, slope, 144)
 
@@ -663,18 +674,18 @@ class AR1NoiseWhittleObjective(WhittleObjective):
         value = -0.5 * float(weights @ spectra.log_det + np.sum(whitened * self._rows))
         # Twice the derivative by S in each band.
         by_spectrum = np.swapaxes(whitened, 1, 2) @ whitened - weights[:, None, None] * spectra.precision
-        moved = by_spectrum @ spectra.loadings
+        gradient_times_loadings = by_spectrum @ spectra.loadings
         shared = spectra.shared
         by_loadings = np.zeros((layout.n_features, layout.n_states))
-        own = layout.memories
-        others = np.delete(np.arange(layout.n_states), own)
-        by_loadings[:, others] = np.einsum("wdk,wk->dk", moved, shared.values)
-        by_state = np.einsum("dk,wdk->wk", spectra.loadings, moved)
+        ar1_noise = layout.ar1_noise_states
+        other_states = np.delete(np.arange(layout.n_states), ar1_noise)
+        by_loadings[:, other_states] = np.einsum("wdk,wk->dk", gradient_times_loadings, shared.values)
+        by_state = np.einsum("dk,wdk->wk", spectra.loadings, gradient_times_loadings)
         by_dynamics = 0.5 * shared.summed(np.sum(shared.slopes * shared.of_states(by_state), axis=0))
         diagonal = 0.5 * np.diagonal(by_spectrum, axis1=1, axis2=2)
         by_decay, by_scale, by_noise = (np.sum(slope * diagonal, axis=0) for slope in spectra.by_column)
-        by_dynamics[own] += by_decay
-        by_loadings[:, own] = np.diag(by_scale)
+        by_dynamics[ar1_noise] += by_decay
+        by_loadings[:, ar1_noise] = np.diag(by_scale)
         gradient = pack_gradient(layout, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))
         return self._with_prior(params, value, gradient)
 

@@ -455,7 +455,7 @@ class FitOptions:
         self.processes.check()
         if self.n_components is not None:
             check_count("n_components", self.n_components, minimum=0)
-        if self.noise_free and self.n_others:
+        if self.noise_free and self.n_other_processes:
             raise ValueError(
                 "noise=0.0 is slow feature analysis and does not support rhythms, smooth or trend. Use "
                 "noise='diagonal', or a small variance."
@@ -573,7 +573,7 @@ class FitOptions:
         return TAILS[self.robust if isinstance(self.robust, str) else "cell"]
 
     @property
-    def n_others(self) -> int:
+    def n_other_processes(self) -> int:
         """Number of processes beside AR(1) factors."""
         return sum(self.processes.counts.values())
 

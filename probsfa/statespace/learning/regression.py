@@ -51,7 +51,7 @@ from probsfa.statespace.learning.robust import clipped, fit_robust
 from probsfa.statespace.learning.standard_errors import (
     StandardErrors,
     covariance_of,
-    errors_of,
+    errors_in_data_units,
     free_coordinates,
     observed_information,
     offsets_in_trends,
@@ -301,7 +301,7 @@ class _Joint:
             evaluate.begin_with_prior(noise)
         with one_blas_thread():
             if options.solver == "em":
-                result = fit_em(evaluate, params, noise, tol, loaded=layout.loaded)
+                result = fit_em(evaluate, params, noise, tol, loaded=layout.has_loading)
             else:
                 result = fit_quasi_newton(evaluate, layout, params, noise, tol)
         prior = evaluate.log_prior(result.params)
@@ -501,7 +501,7 @@ def standard_errors_with(
         first = n_first + d * shape[1]
         pick[first : first + shape[1]] = -ratio
         marginal[coordinate, coordinate] = pick @ covariance @ pick
-    errors = errors_of(layout, params, marginal, scale, fitted.time_unit)
+    errors = errors_in_data_units(layout, params, marginal, scale, fitted.time_unit)
     of_coefficients = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
     errors["exog_coef_"] = of_coefficients * scale[:, None] / design.unit
     others = {"exog_coef_": regression.coefficients}

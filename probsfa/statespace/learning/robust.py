@@ -43,7 +43,7 @@ from probsfa.statespace.learning.objective import (
     Report,
     Status,
     fit_quasi_newton,
-    rounding,
+    rounding_error,
 )
 from probsfa.statespace.learning.options import Given, Optimizer
 from probsfa.statespace.noise import HeavyTails, NoiseVariances
@@ -290,7 +290,7 @@ class _Alternation(NamedTuple):
         panel, limit, is_fixed = evaluate.panel, evaluate.limit, self.hold_shape
         run: Callable[..., FitResult]
         if self.solver == "em":
-            run = partial(fit_em, loaded=self.layout.loaded)
+            run = partial(fit_em, loaded=self.layout.has_loading)
         else:
             run = partial(fit_quasi_newton, layout=self.layout)
         history = [state.value]
@@ -316,7 +316,7 @@ class _Alternation(NamedTuple):
                 gains.append(history[-1] - history[-2])
                 promising = promising + 1 if _promised(gains) < tol else 0
                 # Number of consecutive rounds with a predicted gain below the tolerance that ends the fit.
-                is_done = promising >= 2 or gains[-1] <= rounding(history[-1], panel.n_rows)
+                is_done = promising >= 2 or gains[-1] <= rounding_error(history[-1], panel.n_rows)
                 if not is_done:
                     continue
                 status = "converged"

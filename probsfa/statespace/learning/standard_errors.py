@@ -1,7 +1,7 @@
 """Standard errors from the observed information, and profile likelihood intervals of time scales.
 
 The second derivative of the log-likelihood is computed by central differences of the exact score, in the free
-coordinates (:mod:`.coordinates`), in which the likelihood is closest to a parabola. The delta method maps the
+coordinates (:mod:`.coordinates`), in which the log-likelihood is nearly quadratic. The delta method maps the
 errors to the parameters. A noise variance at its floor is not free and has no standard error.
 """
 
@@ -36,8 +36,8 @@ from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attribu
 from probsfa.statespace.processes.ar1 import MAX_DECAY
 from probsfa.statespace.quantities import INTERVALS
 
-#: Quantities that have standard errors, by the name of these.
-_NAMED = {one.name: one for one in QUANTITIES.values() if one.scale}
+#: Quantities that have standard errors, by their attribute of StandardErrors.
+_QUANTITIES_BY_NAME = {one.name: one for one in QUANTITIES.values() if one.scale}
 
 
 class Interval(NamedTuple):
@@ -117,7 +117,7 @@ class StandardErrors(_Errors):
     estimates: StateSpace
     time_unit: float
     n_steps: float = np.inf
-    _estimates: Mapping[str, FloatArray]
+    _estimates_by_name: Mapping[str, FloatArray]
 
     @classmethod
     def of(
@@ -125,22 +125,25 @@ class StandardErrors(_Errors):
         params: StateSpace,
         time_unit: float,
         errors: Mapping[str, FloatArray],
-        others: Mapping[str, FloatArray] = MappingProxyType({}),
+        other_estimates: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Self:
-        """Create from parameters in data units, other estimates, and standard errors, by fitted attribute."""
-        values = {**fitted_attributes(params, time_unit), **others}
-        known = {QUANTITIES[attribute].name: error for attribute, error in errors.items()}
-        made = cls(**{name: known[name] for name in cls._fields})
-        for name in _NAMED.keys() - set(cls._fields):
-            setattr(made, name, known.get(name, np.zeros(0)))
-        made._estimates = {QUANTITIES[attribute].name: values[attribute] for attribute in errors}
-        made.estimates, made.time_unit = params, time_unit
-        return made
+        """Create from parameters in data units and dictionaries of standard errors and other estimates.
+
+        The keys of both dictionaries are fitted attributes.
+        """
+        values = {**fitted_attributes(params, time_unit), **other_estimates}
+        errors_by_name = {QUANTITIES[attribute].name: error for attribute, error in errors.items()}
+        result = cls(**{name: errors_by_name[name] for name in cls._fields})
+        for name in _QUANTITIES_BY_NAME.keys() - set(cls._fields):
+            setattr(result, name, errors_by_name.get(name, np.zeros(0)))
+        result._estimates_by_name = {QUANTITIES[attribute].name: values[attribute] for attribute in errors}
+        result.estimates, result.time_unit = params, time_unit
+        return result
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the parameters of the model that have standard errors."""
-        return tuple(name for name in _NAMED if name in self._estimates)
+        return tuple(name for name in _QUANTITIES_BY_NAME if name in self._estimates_by_name)
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
         """Confidence intervals, on the scale on which the likelihood is closest to a normal density.
@@ -169,26 +172,30 @@ class StandardErrors(_Errors):
         ValueError
             If the name or the level is invalid.
         """
-        check_option("name", name, tuple(_NAMED))
-        error, estimate = getattr(self, name), self._estimates.get(name, np.zeros(0))
-        limits = INTERVALS[_NAMED[name].scale](estimate, normal_quantile(level) * error)
+        check_option("name", name, tuple(_QUANTITIES_BY_NAME))
+        error, estimate = getattr(self, name), self._estimates_by_name.get(name, np.zeros(0))
+        limits = INTERVALS[_QUANTITIES_BY_NAME[name].scale](estimate, normal_quantile(level) * error)
         decay = self.estimates.decay
-        k, short = len(decay), ShortSeries.of(decay, self.decay, self.n_steps)
+        k, short_series = len(decay), ShortSeries.of(decay, self.decay, self.n_steps)
         if name == "timescales":
-            limits = short.timescales(estimate, error, level)
+            limits = short_series.timescales(estimate, error, level)
         elif name == "decay":
-            ends = short.timescales(timescales_from_decay(decay, self.time_unit), self.timescales, level)
+            corrected_limits = short_series.timescales(
+                timescales_from_decay(decay, self.time_unit), self.timescales, level
+            )
             lower, upper = (
                 np.where(decay > 0.0, np.exp(-self.time_unit / end), other)
-                for end, other in zip(ends, limits, strict=True)
+                for end, other in zip(corrected_limits, limits, strict=True)
             )
             limits = lower, upper
         elif name == "loadings":
-            ends = short.loadings(estimate[:, :k], error[:, :k], level)
-            lower, upper = (np.hstack([end, other[:, k:]]) for end, other in zip(ends, limits, strict=True))
+            corrected_limits = short_series.loadings(estimate[:, :k], error[:, :k], level)
+            lower, upper = (
+                np.hstack([end, other[:, k:]]) for end, other in zip(corrected_limits, limits, strict=True)
+            )
             limits = lower, upper
         elif name == "offset":
-            limits = short.offset(estimate, error, self.estimates.loadings[:, :k], level)
+            limits = short_series.offset(estimate, error, self.estimates.loadings[:, :k], level)
         return Interval(*limits)
 
 
@@ -218,10 +225,10 @@ def observed_information(
         step = np.zeros_like(vector)
         # Step of the differences, in expected standard errors.
         step[i] = 0.01 / np.sqrt(max(float(expected[i]), 1.0))
-        ahead, behind = (
+        score_after, score_before = (
             _score_at(layout, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
         )
-        columns.append((behind - ahead) / (2.0 * step[i]))
+        columns.append((score_before - score_after) / (2.0 * step[i]))
     information = np.array(columns)
     return 0.5 * (information + information.T)
 
@@ -240,22 +247,21 @@ def free_coordinates(
     loadings = params.free_loadings
     if layout.limits is not None:
         first = layout.limits_of_states.rhythms.start if layout.limits_of_states else 0
-        for j in np.flatnonzero(layout.limits.held_phases):
+        for j in np.flatnonzero(layout.limits.fixed_phases):
             loadings[:, np.searchsorted(layout.latents.seen, first + 2 * j + 1)] = True
     if layout.n_ar1_noise:
-        own = layout.memories
-        # Fraction of a column's variance below which the scale of AR(1) noise is zero and its decay not
-        # identified.
-        heard = np.diagonal(params.seen_loadings[:, own]) ** 2 > 1e-8
-        loadings[:, own] &= heard
-        free[own] = heard
-    free[layout.slices[1]] = loadings[layout.loaded]
+        ar1_noise = layout.ar1_noise_states
+        # AR(1) noise with less than 1e-8 of a column's variance counts as zero; its decay is not identified.
+        has_ar1_noise = np.diagonal(params.seen_loadings[:, ar1_noise]) ** 2 > 1e-8
+        loadings[:, ar1_noise] &= has_ar1_noise
+        free[ar1_noise] = has_ar1_noise
+    free[layout.slices[1]] = loadings[layout.has_loading]
     free[layout.slices[2]] = layout.variances.totals(at_floor.astype(np.float64)) == 0.0
     lower, upper = layout.bounds
     vector = to_vector(layout, params)
-    # Relative distance at which a coordinate is at the end of its range.
-    ends = (np.isclose(vector, end, rtol=1e-9, atol=0.0) for end in (lower, upper))
-    return free & ~(np.any(list(ends), axis=0) | (lower == upper))
+    # A coordinate within this relative distance of a bound counts as at the bound.
+    at_bound = (np.isclose(vector, end, rtol=1e-9, atol=0.0) for end in (lower, upper))
+    return free & ~(np.any(list(at_bound), axis=0) | (lower == upper))
 
 
 def offsets_in_trends(layout: Coordinates, params: StateSpace) -> NDArray[np.intp]:
@@ -291,7 +297,7 @@ def warn_of_limits(layout: Coordinates, params: StateSpace, free: BoolArray) -> 
     at_limit = ~free & (lower < upper)
     if not at_limit[layout.slices[0]].any():
         return
-    errors = errors_of(
+    errors = errors_in_data_units(
         layout, params, np.diag(np.where(at_limit, np.nan, 1.0)), np.ones(layout.n_features), 1.0
     )
     others = ("timescales_", "loadings_", "noise_variance_", "mean_")
@@ -327,9 +333,9 @@ def standard_errors(
     Parameters
     ----------
     layout : Coordinates
-        Free coordinates.
+        Coordinates of the parameters.
     params : StateSpace
-        Maximum-likelihood parameters of the standardised data, in the state space.
+        Maximum-likelihood parameters of the standardised data, with AR(1) noise as states.
     panel : Panel
         Standardised observations.
     floors : tuple of float, or ndarray of shape (D, n)
@@ -357,10 +363,10 @@ def standard_errors(
     warn_of_limits(layout, params, free)
     covariance = np.full((layout.size, layout.size), np.nan)
     covariance[np.ix_(free, free)] = covariance_of(observed_information(layout, params, panel, free))
-    errors = errors_of(layout, params, covariance, scale, time_unit)
-    made = StandardErrors.of(estimates, time_unit, errors)
-    made.n_steps = panel.n_steps
-    return made
+    errors = errors_in_data_units(layout, params, covariance, scale, time_unit)
+    errors_of_estimates = StandardErrors.of(estimates, time_unit, errors)
+    errors_of_estimates.n_steps = panel.n_steps
+    return errors_of_estimates
 
 
 def covariance_of(information: FloatArray) -> FloatArray:
@@ -381,40 +387,40 @@ def covariance_of(information: FloatArray) -> FloatArray:
             stacklevel=4,
         )
         positive = values > 1e-12 * values[-1]
-        weak = np.sum(vectors[:, ~positive] ** 2, axis=1) > 1e-6
+        is_not_identified = np.sum(vectors[:, ~positive] ** 2, axis=1) > 1e-6
         values, vectors = values[positive], vectors[:, positive]
         inverse = (vectors / values) @ vectors.T
-        inverse[weak] = inverse[:, weak] = np.nan
+        inverse[is_not_identified] = inverse[:, is_not_identified] = np.nan
     else:
         inverse = (vectors / values) @ vectors.T
     return inverse * unit[:, None] * unit
 
 
-def errors_of(
+def errors_in_data_units(
     layout: Coordinates, params: StateSpace, covariance: FloatArray, scale: FloatArray, time_unit: float
 ) -> dict[str, FloatArray]:
     """Map the covariance (P, P) of the coordinates to errors in data units, by fitted attribute."""
     variances = np.diagonal(covariance)
     loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in layout.slices[1:])
     dynamics = layout.slices[0]
-    found = dynamics_standard_errors(
+    errors = dynamics_standard_errors(
         params, covariance[dynamics, dynamics], time_unit, evenly_sampled=layout.evenly_sampled
     )
-    seen = np.full(layout.loaded.shape, np.nan)
-    seen[layout.loaded] = loadings_part
+    observed_loadings = np.full(layout.has_loading.shape, np.nan)
+    observed_loadings[layout.has_loading] = loadings_part
     loadings = np.full(params.loadings.shape, np.nan)
-    loadings[:, params.latents.seen] = seen
+    loadings[:, params.latents.seen] = observed_loadings
     if layout.n_ar1_noise:
-        own, k = layout.memories, layout.memories.start
-        found |= {
-            "noise_decay_": found["decay_"][own],
-            "memory_scale_": np.diagonal(loadings[:, own]) * scale,
+        ar1_noise, k = layout.ar1_noise_states, layout.ar1_noise_states.start
+        errors |= {
+            "noise_decay_": errors["decay_"][ar1_noise],
+            "memory_scale_": np.diagonal(loadings[:, ar1_noise]) * scale,
         }
-        found |= {name: found[name][:k] for name in ("decay_", "timescales_")}
-        loadings = np.delete(loadings, own, axis=1)
+        errors |= {name: errors[name][:k] for name in ("decay_", "timescales_")}
+        loadings = np.delete(loadings, ar1_noise, axis=1)
     noise = layout.variances.of_columns(noise_part, np.nan)
     in_trend = np.any(_trend_loadings(params) != 0.0, axis=1)
-    return found | {
+    return errors | {
         "loadings_": loadings * scale[:, None],
         "noise_variance_": noise * params.noise_variance * scale**2,
         "mean_": np.where(in_trend, np.nan, offset_part * scale),
@@ -433,9 +439,9 @@ def errors_of(
 # linear prediction, so that each decay needs few evaluations.
 
 # Maximum number of steps from the maximum to each side, and tolerance of a limit in standard deviations.
-_MOST_STEPS, _CLOSE = 25, 2e-3
+_MAX_STEPS, _LIMIT_TOL = 25, 2e-3
 # Minimum curvature of a direction, relative to the largest, and minimum decay that is treated as positive.
-_FLATTEST, _FASTEST = 1e-10, 1e-4
+_MIN_CURVATURE, _MIN_DECAY = 1e-10, 1e-4
 
 
 class TimescaleProfile(NamedTuple):
@@ -482,21 +488,21 @@ class _Profile:
         self.noise = noise
         self.vector = to_vector(layout, params)
         indices = np.flatnonzero(free)
-        place = int(np.flatnonzero(indices == component)[0])  # decays come first
+        position = int(np.flatnonzero(indices == component)[0])  # decays come first
         information = observed_information(layout, params, panel, free)
-        rest = np.arange(len(indices)) != place
-        self.rest = indices[rest]
-        values, vectors = np.linalg.eigh(information[np.ix_(rest, rest)])
-        values = np.maximum(np.abs(values), _FLATTEST * max(float(np.abs(values).max()), 1.0))
+        is_other = np.arange(len(indices)) != position
+        self.others = indices[is_other]
+        values, vectors = np.linalg.eigh(information[np.ix_(is_other, is_other)])
+        values = np.maximum(np.abs(values), _MIN_CURVATURE * max(float(np.abs(values).max()), 1.0))
         # The log-likelihood is isotropic in u, where vector = start + factor u.
-        self.factor = vectors / np.sqrt(values)
-        cross = information[rest, place]
+        self.whitening = vectors / np.sqrt(values)
+        cross = information[is_other, position]
         self.slope = -vectors @ ((vectors.T @ cross) / values)
-        curvature = information[place, place] + cross @ self.slope
+        curvature = information[position, position] + cross @ self.slope
         # One standard deviation of the profile in its parabolic approximation.
         self.unit = 1.0 / np.sqrt(max(float(curvature), 1e-6))
         self.n_evaluations = 2 * len(indices) + 1
-        self.best, self.found = self.log_likelihood(self.vector)[0], {0.0: (0.0, self.vector)}
+        self.best, self.evaluated = self.log_likelihood(self.vector)[0], {0.0: (0.0, self.vector)}
 
     def log_likelihood(self, vector: FloatArray) -> tuple[float, FloatArray]:
         """Return log-likelihood plus log prior density of the noise, and the gradient (P,)."""
@@ -518,32 +524,32 @@ class _Profile:
 
     def root(self, steps: float) -> float:
         """Return the signed root of twice the drop in log-likelihood at a distance from the estimate."""
-        if steps not in self.found:
-            nearest = min(self.found, key=lambda known: abs(known - steps))
-            start = self.found[nearest][1].copy()
+        if steps not in self.evaluated:
+            nearest = min(self.evaluated, key=lambda known: abs(known - steps))
+            start = self.evaluated[nearest][1].copy()
             start[self.component] = self.vector[self.component] + steps * self.unit
-            start[self.rest] += (steps - nearest) * self.unit * self.slope
-            self.found[steps] = self._maximize(start)
-        return float(np.sign(steps) * np.sqrt(max(-2.0 * self.found[steps][0], 0.0)))
+            start[self.others] += (steps - nearest) * self.unit * self.slope
+            self.evaluated[steps] = self._maximize(start)
+        return float(np.sign(steps) * np.sqrt(max(-2.0 * self.evaluated[steps][0], 0.0)))
 
     def _maximize(self, start: FloatArray) -> tuple[float, FloatArray]:
         def objective(u: FloatArray) -> tuple[float, FloatArray]:
             vector = start.copy()
-            vector[self.rest] += self.factor @ u
+            vector[self.others] += self.whitening @ u
             with np.errstate(all="ignore"):
                 value, gradient = self.log_likelihood(vector)
             if not (np.isfinite(value) and np.isfinite(gradient).all()):
                 return 1e100, np.zeros_like(u)
-            return self.best - value, -self.factor.T @ gradient[self.rest]
+            return self.best - value, -self.whitening.T @ gradient[self.others]
 
         # Maximum number of evaluations for the other parameters at one decay.
         options: Any = {"maxfun": 60, "ftol": 1e-10, "gtol": 1e-4}
-        end = scipy.optimize.minimize(
-            objective, np.zeros(len(self.rest)), jac=True, method="L-BFGS-B", options=options
+        result = scipy.optimize.minimize(
+            objective, np.zeros(len(self.others)), jac=True, method="L-BFGS-B", options=options
         )
         vector = start.copy()
-        vector[self.rest] += self.factor @ end.x
-        return -float(end.fun), vector
+        vector[self.others] += self.whitening @ result.x
+        return -float(result.fun), vector
 
 
 def profile_decay(
@@ -586,15 +592,15 @@ def profile_decay(
     ValueError
         If the level is invalid, or the decay of the factor is not positive.
     """
-    wanted = normal_quantile(level)
+    quantile = normal_quantile(level)
     decay = float(params.decay[component])
-    if decay <= _FASTEST:
+    if decay <= _MIN_DECAY:
         raise ValueError(f"Factor {component} has the decay {decay:.3g}, for which no time scale exists.")
     profile = _Profile(layout, params, panel, free, component, noise)
-    lower, upper = (_end(profile, sign, wanted) for sign in (-1.0, 1.0))
-    steps = np.array(sorted(profile.found))
+    lower, upper = (_interval_limit(profile, sign, quantile) for sign in (-1.0, 1.0))
+    steps = np.array(sorted(profile.evaluated))
     decays = np.array([profile.decay(step) for step in steps])
-    values = np.array([profile.found[step][0] for step in steps])
+    values = np.array([profile.evaluated[step][0] for step in steps])
     positive = decays > 0.0
     return TimescaleProfile(
         lower=_timescale(lower, time_unit),
@@ -609,30 +615,34 @@ def profile_decay(
 
 def _timescale(decay: float, time_unit: float) -> float:
     """Return the time scale of a decay; zero if it is below 1e-4, infinite if it is at its upper limit."""
-    if decay <= _FASTEST:
+    if decay <= _MIN_DECAY:
         return 0.0
     return np.inf if decay >= MAX_DECAY else float(-time_unit / np.log(decay))
 
 
-def _end(profile: _Profile, sign: float, wanted: float) -> float:
-    """Return the decay with signed root `wanted` on one side, or the decay limit if the root stays below."""
-    inside, outside, step = 0.0, np.inf, wanted
-    for _ in range(_MOST_STEPS):
+def _interval_limit(profile: _Profile, sign: float, quantile: float) -> float:
+    """Return the decay with signed root `quantile` on one side, or the limit if the root stays below."""
+    inside, outside, step = 0.0, np.inf, quantile
+    for _ in range(_MAX_STEPS):
         decay = profile.decay(sign * step)
         root = abs(profile.root(sign * step))
-        if abs(root - wanted) < _CLOSE or outside - inside < _CLOSE * step:
+        if abs(root - quantile) < _LIMIT_TOL or outside - inside < _LIMIT_TOL * step:
             break
-        if root < wanted:
+        if root < quantile:
             inside = step
-            if not _FASTEST < decay < MAX_DECAY:
+            if not _MIN_DECAY < decay < MAX_DECAY:
                 break  # at the limit of the decay, and still in the interval
         else:
             outside = step
         # The root is nearly linear through the origin: extrapolate, but stay in the bracket.
-        guess = step * wanted / max(root, 0.1 * wanted)
+        extrapolated = step * quantile / max(root, 0.1 * quantile)
         if np.isinf(outside):
-            step = min(max(guess, 1.1 * step), 3.0 * step)
+            step = min(max(extrapolated, 1.1 * step), 3.0 * step)
         else:
-            room = outside - inside
-            step = guess if inside + 0.1 * room < guess < outside - 0.1 * room else inside + 0.5 * room
+            width = outside - inside
+            step = (
+                extrapolated
+                if inside + 0.1 * width < extrapolated < outside - 0.1 * width
+                else inside + 0.5 * width
+            )
     return decay

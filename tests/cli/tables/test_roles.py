@@ -5,14 +5,14 @@ import pytest
 from probsfa.cli._errors import CommandError
 from probsfa.cli._parser import parse
 from probsfa.cli.tables.content import Content
-from probsfa.cli.tables.roles import make_plan
+from probsfa.cli.tables.roles import make_column_roles
 from probsfa.cli.tables.table import make_table
 
 
 def roles(text, *options, model_columns=()):
     """Names of the data columns and of those of times."""
     table = make_table(Content("data.csv", text))
-    plan = make_plan(table, parse(["impute", "data.csv", "--dry-run", *options]), model_columns)
+    plan = make_column_roles(table, parse(["impute", "data.csv", "--dry-run", *options]), model_columns)
     return [table.names[j] for j in plan.data], [table.names[j] for j in plan.time]
 
 
@@ -142,7 +142,7 @@ def test_refused():
         roles("t,a\n1,5\n2,6\n", "--columns", "c")
     with pytest.raises(CommandError, match="2.*'a'"):
         roles("a,a\n1,5\n1,6\n", "--columns", "a")
-    with pytest.raises(CommandError, match="no column"):
+    with pytest.raises(CommandError, match="no numeric column"):
         roles("t\n1\n2\n")
     with pytest.raises(CommandError, match="'start', 'end'.*--time"):
         roles("start,end,a\n2020-01-01,2020-01-02,5\n2020-01-03,2020-01-04,6\n")

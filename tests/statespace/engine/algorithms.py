@@ -14,8 +14,8 @@ from tests.tolerances import EXACT
 
 #: By name: both of the compiled engine, and those of JAX.
 ALGORITHMS = {
-    "core segments": Core(kind=Segments),
-    "core recursions": Core(kind=Recursions),
+    "core segments": Core(chunk_type=Segments),
+    "core recursions": Core(chunk_type=Recursions),
     "recursions": Sweep("recursions"),
     "recursions in chunks": Sweep("recursions", chunk_rows=32),
     "segmented": Sweep("segmented", n_segments=8),

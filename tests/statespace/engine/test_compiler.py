@@ -24,7 +24,7 @@ def test_no_options_are_asked_for_on_accelerators(monkeypatch):
 def test_a_program_is_compiled_once_for_each_static_argument_with_its_options(strategy):
     traced = []
 
-    @compiler.program("strategy")
+    @compiler.compile_program("strategy")
     def shifted(strategy, numbers):
         traced.append(strategy)
         return numbers + 1.0

@@ -47,7 +47,7 @@ def test_chunks_are_handed_on_exactly(rng, monkeypatch, kind, kept_bytes, sampli
     lengths = [75, 2, 90]
     times = uneven_times(rng, lengths) if sampling == "uneven" else None
     data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
-    core = Core(kind=kind)
+    core = Core(chunk_type=kind)
     assert_is_the_joint_gaussian(core, model, data, times)
     params, panel, shown = to_parameters(model), to_panel(data, times), {}
     value = core.visit_moments(params, panel, lambda part, *moments: shown.update({part.start: moments}))
@@ -75,7 +75,7 @@ def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps)
     model = model_of(rng, 5)
     times = uneven_times(rng, lengths)
     data = punch(rng, oracle.simulate(rng, model, lengths, times), "scattered")
-    assert_is_the_joint_gaussian(Core(kind=Segments), model, data, times)
+    assert_is_the_joint_gaussian(Core(chunk_type=Segments), model, data, times)
 
 
 @KINDS
@@ -86,13 +86,13 @@ def test_loadings_whose_squares_underflow(rng, kind, size):
     loadings = model.loadings.copy()
     loadings[:, 1] = size
     data = punch(rng, oracle.simulate(rng, model, [30]), "scattered")
-    assert_is_the_joint_gaussian(Core(kind=kind), model._replace(loadings=loadings), data)
+    assert_is_the_joint_gaussian(Core(chunk_type=kind), model._replace(loadings=loadings), data)
 
 
 @KINDS
 def test_many_threads_equal_one_bit_for_bit(rng, kind):
     cases = [make_case(rng, 300, n_components=k) for k in (2, 5, 9, 20)] * 4
-    core = Core(kind=kind)
+    core = Core(chunk_type=kind)
     alone = [core.expected_statistics(*case) for case in cases]
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda case: core.expected_statistics(*case), cases))
@@ -113,7 +113,7 @@ def test_each_instruction_set(rng, kind, level):
         for n_components in (2, 5, 9):
             model = model_of(rng, 4, n_components)
             data = punch(rng, oracle.simulate(rng, model, [40, 9]), "scattered")
-            assert_is_the_joint_gaussian(Core(kind=kind), model, data)
+            assert_is_the_joint_gaussian(Core(chunk_type=kind), model, data)
     finally:
         module.use_level(before)
     with pytest.raises(ValueError, match="sse9"):
@@ -151,8 +151,8 @@ def test_rows_that_are_read_when_they_are_asked_for(rng):
     params = to_parameters(model_of(rng))
     lazy = lazy_panel(lambda rows: X[rows], 4, (100, 200))
     for kind in (Segments, Recursions):
-        found = Core(kind=kind).expected_statistics(params, lazy)
-        assert_same(found, Core(kind=kind).expected_statistics(params, to_panel([X[:100], X[100:]])))
+        found = Core(chunk_type=kind).expected_statistics(params, lazy)
+        assert_same(found, Core(chunk_type=kind).expected_statistics(params, to_panel([X[:100], X[100:]])))
 
 
 @KINDS
@@ -162,7 +162,7 @@ def test_rows_that_are_read_have_weights(rng, monkeypatch, kind):
     X = punch(rng, oracle.simulate(rng, model, [200]), "scattered")[0]
     weights = np.where(np.isnan(X), 0.0, rng.uniform(0.2, 3.0, X.shape))
     lazy = lazy_panel(lambda rows: X[rows], 4, (200,))._replace(weights=weights)
-    params, core = to_parameters(model), Core(kind=kind)
+    params, core = to_parameters(model), Core(chunk_type=kind)
     wanted = core.expected_statistics(params, to_panel([X]).weighted(np.pad(weights, ((0, 8), (0, 0)))))
     assert_same(core.expected_statistics(params, lazy), wanted)
 
@@ -174,7 +174,7 @@ def test_rows_that_are_read_do_not_stay_in_memory(rng, monkeypatch, tmp_path):
     X = np.memmap(tmp_path / "rows", np.float64, "w+", shape=(20_000, 40))
     X[:] = rng.standard_normal(X.shape)
     params, units = to_parameters(model), (rng.standard_normal(40), rng.uniform(0.5, 2.0, 40))
-    core = Core(kind=Segments)
+    core = Core(chunk_type=Segments)
     core.expected_statistics(params, stream(X, (len(X),), *units))  # makes what is kept from call to call
     lazy = stream(X, (len(X),), *units)
     tracemalloc.start()
@@ -210,7 +210,7 @@ def test_parameters_of_single_precision(rng):
     short = params.replace(**{name: getattr(params, name).astype(np.float32) for name in names})
     exact = short.replace(**{name: getattr(short, name).astype(np.float64) for name in names})
     for kind in (Segments, Recursions):
-        core = Core(kind=kind)
+        core = Core(chunk_type=kind)
         assert_same(core.expected_statistics(short, panel), core.expected_statistics(exact, panel), 1e-6)
 
 
@@ -225,8 +225,8 @@ def test_invalid_parameters_give_nan(rng, kind, n_components, name, wrong):
     params, panel = make_case(rng, 30, n_components=n_components)
     params = params.replace(**{name: np.full_like(getattr(params, name), wrong)})
     with np.errstate(all="ignore"):
-        assert np.isnan(Core(kind=kind).log_likelihood(params, panel))
-        assert np.isnan(Core(kind=kind).expected_statistics(params, panel).log_likelihood)
+        assert np.isnan(Core(chunk_type=kind).log_likelihood(params, panel))
+        assert np.isnan(Core(chunk_type=kind).expected_statistics(params, panel).log_likelihood)
 
 
 def precise(seed, precision):
@@ -244,10 +244,12 @@ def precise(seed, precision):
 def test_segments_keep_digits_at_the_least_noise_for_which_they_are_chosen(seed):
     params, panel = precise(seed, 9e3)
     assert 9e3 < largest_precision(params, panel) < 1e4
-    found, wanted = (Core(kind=kind).moments(params, panel) for kind in (Segments, Recursions))
+    found, wanted = (Core(chunk_type=kind).moments(params, panel) for kind in (Segments, Recursions))
     assert_same(found, wanted, 1e-9)
     params, panel = precise(seed, 1.9e6)
-    found, wanted = (Core(kind=kind).expected_statistics(params, panel) for kind in (Segments, Recursions))
+    found, wanted = (
+        Core(chunk_type=kind).expected_statistics(params, panel) for kind in (Segments, Recursions)
+    )
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < 1e-7
     assert_same(found, wanted, 1e-5)
 
@@ -310,5 +312,5 @@ def test_memory_of_kept_gains_is_bounded(rng):
 def test_the_default_is_what_was_asked_of_it(rng):
     params, panel = make_case(rng)
     value = log_likelihood(params, panel)
-    assert value == pytest.approx(Core(kind=Recursions).log_likelihood(params, panel), rel=EXACT)
+    assert value == pytest.approx(Core(chunk_type=Recursions).log_likelihood(params, panel), rel=EXACT)
     assert expected_statistics(params, panel).log_likelihood == pytest.approx(value, rel=EXACT)

@@ -96,7 +96,7 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
     complete = CompleteData(np.full(3, n), n * np.eye(layout.n_states), n)
     metric = AR1NoiseMetric(layout, states, complete)
     dense = metric.to_dense()
-    own = layout.memories
+    own = layout.ar1_noise_states
     dense[own, own] -= np.eye(3)  # what is added for memories that nobody hears
     assert scaled_error(dense, wanted) < 1e-6
     step = metric.solve(at, np.ones(layout.size, dtype=bool), 0.1)
@@ -128,7 +128,7 @@ def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
     layout, _, _ = in_coordinates(params.with_ar1_noise_apart(), False)
     noise = Noise(NoiseVariances.diagonal(2), np.full(2, 1e-6))
     stats = expected_statistics(params, panel)
-    moved = em.maximize(params, stats, noise, panel.gaps, layout.loaded)
+    moved = em.maximize(params, stats, noise, panel.gaps, layout.has_loading)
     for d in range(2):
         which = [0, 1 + d, 3, 4, 5]  # latent, own memory, rhythm, constant
         second = stats.latent_moments[d][np.ix_(which, which)]
@@ -139,7 +139,7 @@ def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
         assert moved.loadings[d, 2 - d] == 0.0
     before = stats.log_likelihood
     for _ in range(3):
-        params = em.maximize(params, stats, noise, panel.gaps, layout.loaded)
+        params = em.maximize(params, stats, noise, panel.gaps, layout.has_loading)
         stats = expected_statistics(params, panel)
         assert stats.log_likelihood > before
         before = stats.log_likelihood
@@ -154,7 +154,7 @@ def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng
     def value(vector):
         return oracle.log_likelihood(from_vector(layout, vector, states).with_ar1_noise_apart(), data, times)
 
-    own = [*range(layout.memories.start, layout.memories.stop), layout.slices[1].start + 1]
+    own = [*range(layout.ar1_noise_states.start, layout.ar1_noise_states.stop), layout.slices[1].start + 1]
     step = 2e-3 * np.eye(layout.size)
     for i in own:
         second = (value(at + step[i]) - 2.0 * value(at) + value(at - step[i])) / 2e-3**2

@@ -275,7 +275,7 @@ def test_the_bar_moves_while_starts_are_refined(rng, capsys, monkeypatch):
 def test_the_bar_moves_while_gaps_are_imputed_for_a_start(capsys):
     with progress.Progress(10) as report:
         report(2, -5.0)
-        report.refined()
+        report.on_whittle_step()
     assert "log-likelihood -5, step 1 of a start" in capsys.readouterr().err
 
 

@@ -166,6 +166,6 @@ def test_intervals_cover_as_often_as_they_say():
 
 
 def test_a_decay_at_the_end_of_its_range_is_an_infinite_time_scale():
-    decays = standard_errors._FASTEST, np.exp(-0.5), MAX_DECAY
+    decays = standard_errors._MIN_DECAY, np.exp(-0.5), MAX_DECAY
     ends = [standard_errors._timescale(decay, 2.0) for decay in decays]
     assert ends == pytest.approx([0.0, 4.0, np.inf])

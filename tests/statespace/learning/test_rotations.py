@@ -34,7 +34,7 @@ def problem(rng, d, latents, n_ar1_noise=0):
 
 def loadings_of(layout, vector):
     full = np.zeros((layout.n_features, layout.n_states))
-    full[layout.loaded] = vector[layout.slices[1]]
+    full[layout.has_loading] = vector[layout.slices[1]]
     return full
 
 
@@ -91,7 +91,7 @@ def test_ar1_noises_are_not_turned_and_slopes_stay_slopes(rng):
     layout, vector, noise = problem(rng, 4, Latents(7), 4)
     step = rng.standard_normal(layout.size)
     reached, turn = rotate_along(layout, vector, step, noise)
-    memories = layout.memories
+    memories = layout.ar1_noise_states
     np.testing.assert_array_equal(
         loadings_of(layout, reached)[:, memories], loadings_of(layout, vector + step)[:, memories]
     )

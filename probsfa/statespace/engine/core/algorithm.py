@@ -50,12 +50,12 @@ class Core:
     ----------
     for_steps : bool, default=False
         Whether results are only used for optimizer steps, for which five digits suffice.
-    kind : type of Chunk, optional
+    chunk_type : type of Chunk, optional
         The algorithm; chosen for each model and panel by default.
     """
 
     for_steps: bool = False
-    kind: type[Chunk] | None = None
+    chunk_type: type[Chunk] | None = None
 
     def log_likelihood(self, params: StateSpace, panel: Panel) -> float:
         """Return the log-likelihood in nats, by the forward pass alone."""
@@ -77,7 +77,7 @@ class Core:
     def visit_moments(self, params: StateSpace, panel: Panel, visit: Visit) -> float:
         """Call ``visit`` with means and covariances of each chunk, last first; return the log-likelihood."""
         with _settings():
-            panel_pass = self._pass(params, panel, _MAX_STORED_BYTES_OF_CHUNKS, shown=True)
+            panel_pass = self._pass(params, panel, _MAX_STORED_BYTES_OF_CHUNKS, return_moments=True)
             value = float(sum(map(np.sum, panel_pass.forward())))
             for chunk in panel_pass.backward(
                 lambda part: _arrays_for_moments(part.stop - part.start, params.n_states), full=True
@@ -99,7 +99,7 @@ class Core:
                 }
 
             value = float(sum(map(np.sum, panel_pass.forward())))
-            sums = panel_pass.no_sums()
+            sums = panel_pass.zero_sums()
             for chunk in panel_pass.backward(arrays_of_chunk, full=False):
                 chunk.add_up(sums)
             loadings = np.asarray(params.loadings, np.float64)
@@ -173,10 +173,10 @@ class Core:
         panel: Panel,
         max_stored_bytes: int = _MAX_STORED_BYTES,
         *,
-        shown: bool = False,
+        return_moments: bool = False,
     ) -> PanelPass:
-        kind = self.kind or _kind(params, panel, self.for_steps)
-        return PanelPass(params, panel, kind, max_stored_bytes, shown=shown)
+        chunk_type = self.chunk_type or _choose_chunk_type(params, panel, self.for_steps)
+        return PanelPass(params, panel, chunk_type, max_stored_bytes, return_moments=return_moments)
 
 
 @contextmanager
@@ -186,10 +186,10 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def _kind(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
+def _choose_chunk_type(params: StateSpace, panel: Panel, for_steps: bool) -> type[Chunk]:
     """Return segments (faster) if they are accurate enough, otherwise recursions."""
     maximum = _MAX_PRECISION_OF_TRANSITIONS if for_steps else _MAX_PRECISION
-    if max(params.latents.sizes, default=1) > Segments.most_states_of_a_block:
+    if max(params.latents.sizes, default=1) > Segments.max_block_size:
         return Recursions
     return Segments if largest_precision(params, panel) <= maximum else Recursions
 

@@ -23,7 +23,7 @@ from probsfa.statespace.engine.core.kernels import (
     unpacked,
 )
 from probsfa.statespace.engine.dynamics import Blocks, transition_table
-from probsfa.statespace.panel import Panel, reading, resident_bytes
+from probsfa.statespace.panel import Panel, read_lock, resident_bytes
 from probsfa.statespace.parameters import StateSpace
 
 Arrays = dict[str, FloatArray]
@@ -72,7 +72,7 @@ class Chunk(ABC):
 
     Parameters
     ----------
-    whole : PanelPass
+    panel_pass : PanelPass
         The pass of the chunk.
     part : slice
         Its rows.
@@ -80,27 +80,27 @@ class Chunk(ABC):
         Whether to allocate new memory for results.
     """
 
-    def __init__(self, full: "PanelPass", part: slice, *, fresh: bool) -> None:
-        panel, k = full.panel, full.n_states
-        self.whole, self.part, self.fresh = full, part, fresh
+    def __init__(self, panel_pass: "PanelPass", part: slice, *, fresh: bool) -> None:
+        panel, k = panel_pass.panel, panel_pass.n_states
+        self.panel_pass, self.part, self.fresh = panel_pass, part, fresh
         self.n_rows = n = part.stop - part.start
-        self.one_thread = n_cores() < 2 or n * k**2 * (k + full.n_features) < _MIN_WORK_OF_THREAD
-        ends = part.stop == panel.n_rows
-        self.following = full.n_gaps if ends else int(panel.gap_index[part.stop])
-        index = np.append(panel.gap_index[part], np.int32(self.following)).astype(np.int32)
+        self.one_thread = n_cores() < 2 or n * k**2 * (k + panel_pass.n_features) < _MIN_WORK_OF_THREAD
+        is_last = part.stop == panel.n_rows
+        self.next_gap_index = panel_pass.n_gaps if is_last else int(panel.gap_index[part.stop])
+        index = np.append(panel.gap_index[part], np.int32(self.next_gap_index)).astype(np.int32)
         self.gap_index = index
         self.kernel: Any = kernels().Segments(
             n_states=k,
-            n_single=full.n_single,
-            n_triples=full.n_triples,
-            n_features=full.n_features,
+            n_single=panel_pass.n_single,
+            n_triples=panel_pass.n_triples,
+            n_features=panel_pass.n_features,
             n_rows=n,
             n_groups=self._n_groups(),
-            n_gaps=full.n_gaps,
+            n_gaps=panel_pass.n_gaps,
         )
         self.kernel.set_gaps(np.ascontiguousarray(index[:-1]), np.ascontiguousarray(index[1:]))
-        self.kernel.transition, self.kernel.complete = full.diagonals, panel.complete
-        for name, array in full.columns._asdict().items():
+        self.kernel.transition, self.kernel.complete = panel_pass.diagonals, panel.complete
+        for name, array in panel_pass.columns._asdict().items():
             setattr(self.kernel, name, array)
         self._read()
 
@@ -109,16 +109,16 @@ class Chunk(ABC):
 
     def _read(self) -> None:
         """Read values and weights of the rows."""
-        with reading:
-            panel = self.whole.panel
+        with read_lock:
+            panel = self.panel_pass.panel
             both = panel.values[self.part], panel.cell_weights[self.part]
         self.values, self.weights = (np.ascontiguousarray(x, np.float64) for x in both)
         self.kernel.values, self.kernel.weights = self.values, self.weights
 
     @classmethod
     @abstractmethod
-    def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
-        """Return the number of rows of a chunk; ``shown`` if moments are returned in full."""
+    def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
+        """Return the number of rows of a chunk; ``return_moments`` if moments are returned in full."""
 
     @classmethod
     @abstractmethod
@@ -141,29 +141,29 @@ class Chunk(ABC):
         Moments are written into arrays: ``means`` (n, K), ``covariances`` (n, K, K), and ``lag_one`` (n, K,
         K), covariances of the next state with each. With ``full=False`` the arrays are those required for
         sums: ``covariances`` (n + 1, K (K + 1)) has the lower triangles of covariances, then those of ``m
-        m'``; ``lag_one`` (n, L) the diagonals, then the other entries within blocks, row by row; and
-        ``means`` has the shape (n + 1, K).
+        m'``; ``lag_one`` (n, L) has the L entries inside the diagonal blocks, first the diagonal, then the
+        others row by row; and ``means`` has the shape (n + 1, K).
         """
 
     def filter(self, before: State) -> tuple[FloatArray, State]:
         """Filter from the state before the first row; return log densities of rows and the last state."""
         n = self.n_rows
-        terms, means = np.empty(n), self._room_for_means()
+        terms, means = np.empty(n), self._array_for_means()
         self.kernel.terms, self.kernel.filtered_means = terms, means
         last = self._filter(before, terms, means)
         self._on_rows(self.kernel.likelihoods)
-        if not self.whole.resident:
+        if not self.panel_pass.resident:
             # Rows of a file are read again for the sums, because all of them may not fit into memory.
             del self.values, self.weights
             self.kernel.values = self.kernel.weights = None
         return terms, last
 
-    def _room_for_means(self) -> FloatArray:
-        return scratch.array("filtered means", self.n_rows, self.whole.n_states)
+    def _array_for_means(self) -> FloatArray:
+        return scratch.array("filtered means", self.n_rows, self.panel_pass.n_states)
 
     def add_up(self, sums: Sums) -> None:
         """Add the sums over rows to ``sums``, after ``smooth(..., full=False)``."""
-        k, n, after = self.whole.n_states, self.n_rows, self.whole.after
+        k, n, after = self.panel_pass.n_states, self.n_rows, self.panel_pass.after
         if not hasattr(self, "values"):
             self._read()
         if after is not None:
@@ -172,7 +172,7 @@ class Chunk(ABC):
         if self.one_thread:
             self.kernel.add_up(0, n, *sums)
             return
-        other = self.whole.no_sums()
+        other = self.panel_pass.zero_sums()
         on_two_threads(
             lambda: self.kernel.add_up(0, n // 2, *sums), lambda: self.kernel.add_up(n // 2, n, *other)
         )
@@ -209,9 +209,15 @@ class PanelPass:
     """
 
     def __init__(
-        self, params: StateSpace, panel: Panel, kind: type[Chunk], kept_bytes: int, *, shown: bool = False
+        self,
+        params: StateSpace,
+        panel: Panel,
+        chunk_type: type[Chunk],
+        kept_bytes: int,
+        *,
+        return_moments: bool = False,
     ) -> None:
-        self.kind, self.kept_bytes = kind, kept_bytes
+        self.chunk_type, self.kept_bytes = chunk_type, kept_bytes
         self.panel, self.n_states, self.n_features = panel, params.n_states, params.n_features
         sizes = params.latents.sizes
         self.n_single, self.n_triples = sizes.count(1), sizes.count(3)
@@ -221,15 +227,17 @@ class PanelPass:
         self.columns = Columns.of(params)
         self.params = params
         self.resident = resident_bytes(panel.values) is not None
-        rows = kind.rows_of_chunk(self.n_states, shown)
+        n_chunk_rows = chunk_type.rows_of_chunk(self.n_states, return_moments)
         if not self.resident:
-            rows = min(rows, _READ_BYTES // (8 * self.n_features))
-        rows = max(rows - rows % 8, 8)  # whole chunks then fill each SIMD lane of each group
+            n_chunk_rows = min(n_chunk_rows, _READ_BYTES // (8 * self.n_features))
+        n_chunk_rows = max(
+            n_chunk_rows - n_chunk_rows % 8, 8
+        )  # whole chunks then fill each SIMD lane of each group
         n = panel.n_rows
-        self.parts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
+        self.parts = [slice(start, min(start + n_chunk_rows, n)) for start in range(0, n, n_chunk_rows)]
         self._tables: dict[Any, Any] = {}
         self.chunks: dict[int, Chunk] = {}
-        self.states = [kind.prior(self.n_states)]
+        self.states = [chunk_type.prior(self.n_states)]
         self.after: State | None = None
 
     @property
@@ -237,37 +245,37 @@ class PanelPass:
         """Number of different gaps, ``U``."""
         return len(self.diagonals) - 1
 
-    def no_sums(self) -> Sums:
+    def zero_sums(self) -> Sums:
         """Return sums over no rows."""
         sizes = self.n_states, self.n_terms, self.n_features, self.n_gaps
         return Sums.zero(*sizes, complete=self.panel.complete)
 
-    def shared(self, kind: type[_T]) -> _T:
+    def table(self, table_type: type[_T]) -> _T:
         """Return the table of a kind over the panel's gaps, computed once for all chunks."""
-        if kind not in self._tables:
-            self._tables[kind] = kind.of(self.steps)
-        return self._tables[kind]
+        if table_type not in self._tables:
+            self._tables[table_type] = table_type.of(self.steps)
+        return self._tables[table_type]
 
     def forward(self) -> Iterator[FloatArray]:
         """Filter all chunks in sequence; yield the log density of each row."""
-        room = self.kept_bytes
+        remaining_bytes = self.kept_bytes
         for i, part in enumerate(self.parts):
             # Results of a single chunk stay in scratch memory.
-            chunk = self.kind(self, part, fresh=len(self.parts) > 1)
+            chunk = self.chunk_type(self, part, fresh=len(self.parts) > 1)
             terms, state = chunk.filter(self.states[i])
             self.states.append(state)
-            room -= chunk.nbytes
-            if room >= 0:
+            remaining_bytes -= chunk.nbytes
+            if remaining_bytes >= 0:
                 self.chunks[i] = chunk
             yield terms
 
-    def backward(self, room: Callable[[slice], Arrays], *, full: bool) -> Iterator[Chunk]:
-        """Smooth all chunks, the last one first, into arrays that ``room`` returns for their rows.
+    def backward(self, allocate: Callable[[slice], Arrays], *, full: bool) -> Iterator[Chunk]:
+        """Smooth all chunks, the last one first, into arrays that ``allocate`` returns for their rows.
 
-        While a chunk is yielded, ``after`` is the state after it; None after the last chunk.
+        While a chunk is yielded, ``after`` is the smoothed state that follows it; None for the last chunk.
         """
         for i, chunk in self.filtered_backwards():
-            first = chunk.smooth(self.states[i + 1], room(chunk.part), full=full)
+            first = chunk.smooth(self.states[i + 1], allocate(chunk.part), full=full)
             yield chunk
             self.after = first
 
@@ -276,18 +284,19 @@ class PanelPass:
         for i in reversed(range(len(self.parts))):
             chunk = self.chunks.pop(i, None)
             if chunk is None:
-                chunk = self.kind(self, self.parts[i], fresh=True)
+                chunk = self.chunk_type(self, self.parts[i], fresh=True)
                 chunk.filter(self.states[i])
             yield i, chunk
 
 
-# Number of groups of four parallel segments, for two threads; one if segments would be too short.
+# Two groups (one for each thread) of four parallel segments; one group if segments would have fewer than 24
+# rows.
 _N_GROUPS, _MIN_SEGMENT_ROWS = 2, 24
 # Maximum number of distinct gaps for which transitions are stored for all lanes.
 _MAX_FEW_GAPS = 64
-# Minimum rows of a chunk. Segments should be long compared with the rows that depend on those before them,
-# which are processed twice: at 24 to 64 states, chunks of 2048 rows take 14 to 34 % more time than chunks of
-# 8192.
+# Minimum rows of a chunk. The first rows of each segment, whose results depend on the previous segment, are
+# processed twice, so that segments should be much longer than this part: at 24 to 64 states, chunks of 2048
+# rows take 14 to 34 % more time than chunks of 8192.
 _MIN_CHUNK_ROWS = 2048
 
 
@@ -298,14 +307,14 @@ class Segments(Chunk):
     """
 
     #: Maximum number of states of a block that segments support.
-    most_states_of_a_block = 2
+    max_block_size = 2
 
     @classmethod
-    def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
+    def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
         """Return the number of rows of a chunk."""
         rows = _CHUNK_BYTES // (4 * n_states * (n_states + 1))
         # If all moments are returned, they are several times as large.
-        return max(rows // 8 if shown else rows, _MIN_CHUNK_ROWS)
+        return max(rows // 8 if return_moments else rows, _MIN_CHUNK_ROWS)
 
     @classmethod
     def prior(cls, n_states: int) -> State:
@@ -318,11 +327,11 @@ class Segments(Chunk):
     @property
     def nbytes(self) -> int:
         """Bytes of the results kept for the backward pass."""
-        return int(self.rows.nbytes + self.group.nbytes)
+        return int(self.row_buffer.nbytes + self.group.nbytes)
 
     @cached_property
     def _precisions(self) -> Precisions:
-        return self.whole.shared(Precisions)
+        return self.panel_pass.table(Precisions)
 
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
         kernel = self.kernel
@@ -330,10 +339,10 @@ class Segments(Chunk):
             setattr(kernel, name, array)
         self.group = np.zeros(kernel.size_of_groups, np.uint8)
         size = kernel.size_of_rows
-        self.rows = np.empty(size) if self.fresh else scratch.array("rows", size)
-        kernel.group, kernel.rows = self.group, self.rows
+        self.row_buffer = np.empty(size) if self.fresh else scratch.array("rows", size)
+        kernel.group, kernel.rows = self.group, self.row_buffer
         kernel.collapsed = scratch.array("collapsed", kernel.size_of_collapsed)
-        if self.whole.n_gaps <= _MAX_FEW_GAPS:
+        if self.panel_pass.n_gaps <= _MAX_FEW_GAPS:
             kernel.steps = np.empty(kernel.size_of_steps, np.uint8)
             kernel.tabulate()
         information, precision = (x.copy() for x in before)
@@ -346,16 +355,20 @@ class Segments(Chunk):
 
     def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
         """See :class:`.Chunk`."""
-        k, after = self.whole.n_states, self.whole.after
+        k, after = self.panel_pass.n_states, self.panel_pass.after
         table = self._precisions
         mean = _inverse(last.matrix) @ last.vector
-        covariance = _inverse(last.matrix + self._over_last(table.known))
+        covariance = _inverse(last.matrix + self._matrix_after_last_row(table.known))
         if after is not None:
-            gain = covariance @ self._over_last(table.weight)
-            cross_products = gain @ after.matrix
-            mean = mean + gain @ (after.vector - self._over_last(self.whole.diagonals) @ mean)
-            covariance = covariance + cross_products @ gain.T
-            into["lag_one"][-1] = cross_products.T if full else self._of_lag_one(cross_products.T)
+            gain = covariance @ self._matrix_after_last_row(table.weight)
+            lag_one_covariance = gain @ after.matrix
+            mean = mean + gain @ (
+                after.vector - self._matrix_after_last_row(self.panel_pass.diagonals) @ mean
+            )
+            covariance = covariance + lag_one_covariance @ gain.T
+            into["lag_one"][-1] = (
+                lag_one_covariance.T if full else self._lag_one_entries(lag_one_covariance.T)
+            )
         self._set_moments(into)
         self.kernel.join_back(mean, np.ascontiguousarray(covariance))
         self._on_groups(lambda first, end: self.kernel.smooth(first, end, full))
@@ -363,18 +376,18 @@ class Segments(Chunk):
         first = into["covariances"][0]
         return State(into["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
 
-    def _over_last(self, table: FloatArray) -> FloatArray:
+    def _matrix_after_last_row(self, table: FloatArray) -> FloatArray:
         """Return the matrix (K, K) of a table for the step after the last row."""
-        diagonal, beside = table[self.following]
-        n = self.whole.n_single
-        paired = np.arange(n, self.whole.n_states).reshape(-1, 2)
-        pairs = np.stack([diagonal[paired], beside[paired]], axis=2)
+        diagonal, off_diagonal = table[self.next_gap_index]
+        n = self.panel_pass.n_single
+        paired = np.arange(n, self.panel_pass.n_states).reshape(-1, 2)
+        pairs = np.stack([diagonal[paired], off_diagonal[paired]], axis=2)
         pairs[:, 1] = pairs[:, 1, ::-1]
         return np.asarray(Blocks(diagonal[:n], (pairs,) if len(pairs) else ()).matrix())
 
-    def _of_lag_one(self, matrix: FloatArray) -> FloatArray:
+    def _lag_one_entries(self, matrix: FloatArray) -> FloatArray:
         """Return the entries of a lag-one covariance that are needed for sums, see :meth:`smooth`."""
-        paired = np.arange(self.whole.n_single, self.whole.n_states)
+        paired = np.arange(self.panel_pass.n_single, self.panel_pass.n_states)
         partner = paired.reshape(-1, 2)[:, ::-1].ravel()
         return np.concatenate([np.diagonal(matrix), matrix[paired, partner]])
 
@@ -402,7 +415,7 @@ class Recursions(Chunk):
     """
 
     @classmethod
-    def rows_of_chunk(cls, n_states: int, shown: bool) -> int:
+    def rows_of_chunk(cls, n_states: int, return_moments: bool) -> int:
         """Return the number of rows of a chunk."""
         return _CHUNK_BYTES // (16 * n_states**2)
 
@@ -414,19 +427,19 @@ class Recursions(Chunk):
     @property
     def nbytes(self) -> int:
         """Bytes of the results kept for the backward pass; gains common to steady-state rows count once."""
-        return 16 * self.n_slots * self.whole.n_states**2 + self.means_of_filter.nbytes
+        return 16 * self.n_slots * self.panel_pass.n_states**2 + self.means_of_filter.nbytes
 
     @cached_property
-    def _rows(self) -> Any:
-        roots, index = self.whole.shared(Roots).chosen(self.gap_index)
-        return make_rows(self.whole.params, self.values, self.weights, roots, index)
+    def _row_kernel(self) -> Any:
+        roots, index = self.panel_pass.table(Roots).chosen(self.gap_index)
+        return make_rows(self.panel_pass.params, self.values, self.weights, roots, index)
 
-    def _room_for_means(self) -> FloatArray:
-        self.means_of_filter = np.empty((self.n_rows, self.whole.n_states))
+    def _array_for_means(self) -> FloatArray:
+        self.means_of_filter = np.empty((self.n_rows, self.panel_pass.n_states))
         return self.means_of_filter
 
     def _filter(self, before: State, terms: FloatArray, means: FloatArray) -> State:
-        n, k, rows = self.n_rows, self.whole.n_states, self._rows
+        n, k, rows = self.n_rows, self.panel_pass.n_states, self._row_kernel
         rows.filtered_means, rows.terms = means, terms
         rows.slot = np.empty(n, np.int32)
         rows.gain, rows.root = np.empty((n, k, k)), np.empty((n, k, k))
@@ -437,28 +450,28 @@ class Recursions(Chunk):
 
     def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
         """See :class:`.Chunk`."""
-        k, after = self.whole.n_states, self.whole.after
+        k, after = self.panel_pass.n_states, self.panel_pass.after
         mean, covariance = np.zeros(k), np.zeros((k, k))
         if after is not None:
             mean[:], covariance[:] = after
         self._set_moments(into)
-        self._rows.set_moments(into["means"], into["covariances"], into["lag_one"])
-        self._rows.smooth(full, self.whole.n_single, self.whole.n_triples, mean, covariance)
+        self._row_kernel.set_moments(into["means"], into["covariances"], into["lag_one"])
+        self._row_kernel.smooth(full, self.panel_pass.n_single, self.panel_pass.n_triples, mean, covariance)
         return State(mean, covariance)
 
     def draw(self, normals: FloatArray, after: FloatArray, draws: FloatArray) -> None:
         """Draw states (n, M, K) from normals; ``after`` (M, K), the next state, becomes the first."""
-        self._rows.draw(normals.shape[1], normals, after, draws)
+        self._row_kernel.draw(normals.shape[1], normals, after, draws)
 
 
 def make_rows(
     params: StateSpace, values: FloatArray, weights: FloatArray, roots: Roots, gap_index: Any
 ) -> Any:
-    """Return the kernel of rows (n, D), with indices (n + 1,) of the transitions to and after them."""
+    """Return the row kernel; `gap_index` (n + 1,) has the transition to each row and after the last row."""
     n, d = values.shape
-    reach = max(params.latents.sizes, default=1) - 1
+    bandwidth = max(params.latents.sizes, default=1) - 1
     sizes = {"n_states": params.n_states, "n_features": d, "n_rows": n, "n_gaps": len(roots.transition) - 1}
-    rows = kernels().Rows(**sizes, reach=reach)
+    rows = kernels().Rows(**sizes, reach=bandwidth)
     rows.values, rows.weights, rows.gap_index = values, weights, gap_index
     rows.transition, rows.innovation = roots
     named = {"loadings": params.loadings, "noise": params.noise_variance, "offset": params.offset}
