@@ -51,7 +51,7 @@ def gaussian_scores(
 def emission_scores(model: EmissionSFA, X: np.ndarray, hidden: np.ndarray) -> tuple[float, float, float]:
     """Log score of hidden cells, and cover of the central interval, of ranks and of whole numbers."""
     given = np.where(hidden, np.nan, X)
-    inner, posterior = model._model, model.posterior(given, level_and_scale=False)
+    inner, posterior = model._model, model.posterior(given)
     of_latents = posterior.means, posterior.covariances
     truth = np.where(hidden, X, np.nan)
     score = log_predictive(inner.params, inner.columns, inner.shapes, *of_latents, truth)

@@ -18,44 +18,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
+from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import CompleteData, make_metric
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.standard_errors import free_coordinates
+from probsfa.statespace.parameters import StateSpace
 
-__all__ = ["covariances_of_mixture", "parameter_variances"]
+__all__ = ["covariances_of_fit", "covariances_of_mixture", "parameter_variances"]
 
 
-def covariances_of_mixture(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> FloatArray | None:
-    """Return the covariances ``V`` of mixture and level of each state with loadings.
+def covariances_of_fit(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> FloatArray | None:
+    """Return :func:`covariances_of_mixture` of a fit; None if parameters were not estimated.
 
     Parameters
     ----------
     fitted : MaximumLikelihood
-        A fit of data of known size.
+        Parameters, and the size of their data.
     evenly_sampled : bool
         Whether rows are evenly sampled.
-
-    Returns
-    -------
-    ndarray of shape (S, S + 1, S + 1), or None
-        The covariances; None if parameters were not estimated. Eigenvalues are at most one, the variance of
-        the factors. They are zero for trends, whose height and scale are conventions.
     """
     if fitted.n_values is None or fitted.lengths is None:
         return None
-    layout = fitted.layout(evenly_sampled=evenly_sampled)
     params = fitted.standardised_params.state_space
     if fitted.tails is not None:
         params = params.replace(noise_variance=params.noise_variance * fitted.tails.location_variance)
-    n_rows, n_columns = float(fitted.lengths.sum()), params.n_features
+    layout = fitted.layout(evenly_sampled=evenly_sampled)
+    return covariances_of_mixture(layout, params, fitted.n_values, fitted.lengths)
+
+
+def covariances_of_mixture(
+    layout: Coordinates, params: StateSpace, n_values: FloatArray, lengths: NDArray[np.int64]
+) -> FloatArray:
+    """Return the covariances ``V`` of mixture and level of each state with loadings.
+
+    Parameters
+    ----------
+    layout : Coordinates
+        Free coordinates.
+    params : StateSpace
+        Parameters of standardised data, in state-space form.
+    n_values : ndarray of shape (D,)
+        Number of observed values of each column.
+    lengths : ndarray of int of shape (M,)
+        Number of rows of each sequence.
+
+    Returns
+    -------
+    ndarray of shape (S, S + 1, S + 1)
+        The covariances. Eigenvalues are at most one, the variance of the factors. They are zero for trends,
+        whose height and scale are conventions.
+    """
+    n_rows, n_columns = float(lengths.sum()), params.n_features
     loadings = params.seen_loadings
     n_shared = loadings.shape[1] - layout.n_ar1_noise
     noise = params.noise_variance.copy()
     if layout.n_ar1_noise:
         noise += np.diagonal(loadings[:, n_shared:]) ** 2
-    counts = np.maximum(fitted.n_values, 1.0)
     zero_moments = np.zeros((loadings.shape[1], loadings.shape[1]))  # moments of the damping, which is zero
-    metric = make_metric(layout, params, CompleteData(counts, zero_moments, n_rows, len(fitted.lengths)))
+    complete = CompleteData(np.maximum(n_values, 1.0), zero_moments, n_rows, len(lengths))
+    metric = make_metric(layout, params, complete)
     weighted = loadings[:, :n_shared] / noise[:, None]
     regression = np.linalg.pinv(weighted.T @ loadings[:, :n_shared], hermitian=True) @ weighted.T
     free = free_coordinates(layout, params, np.zeros((n_columns, 1)))

@@ -33,7 +33,7 @@ from probsfa.statespace.engine.posterior import (
     smooth,
     visit_moments,
 )
-from probsfa.statespace.factor_uncertainty import covariances_of_mixture, parameter_variances
+from probsfa.statespace.factor_uncertainty import covariances_of_fit, parameter_variances
 from probsfa.statespace.filtering import (
     FilterResult,
     FilterRows,
@@ -201,7 +201,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and standard deviations (N, K), with parameter uncertainty."""
         posterior, fitted = self.posterior(sequences), self.fitted
-        covariances = covariances_of_mixture(fitted, evenly_sampled=self._panel(sequences).evenly_sampled)
+        covariances = covariances_of_fit(fitted, evenly_sampled=self._panel(sequences).evenly_sampled)
         if covariances is None:
             return posterior.means, posterior.std
         latents = fitted.params.latents

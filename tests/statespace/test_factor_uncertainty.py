@@ -8,7 +8,7 @@ import pytest
 
 from probsfa import BilinearSFA, ProbabilisticSFA, load
 from probsfa.datasets import make_slow_mixture
-from probsfa.statespace.factor_uncertainty import covariances_of_mixture
+from probsfa.statespace.factor_uncertainty import covariances_of_fit
 
 X = make_slow_mixture(120, 3, decay=[0.9], noise_variance=0.4, random_state=3).data
 
@@ -50,7 +50,7 @@ def test_covariances_are_those_of_the_dense_information(missing):
     directions = np.zeros((2, len(inverse)))
     directions[0, 1:4] = directions[1, 7:] = row
     expected = directions @ inverse @ directions.T
-    found = covariances_of_mixture(fitted, evenly_sampled=True)
+    found = covariances_of_fit(fitted, evenly_sampled=True)
     assert found.shape == (1, 2, 2)
     # Whittle's formula lacks the ends of the series, and takes missing values as evenly spread.
     np.testing.assert_allclose(np.diag(found[0]), np.diag(expected), rtol=0.15)

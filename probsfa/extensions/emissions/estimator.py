@@ -28,6 +28,11 @@ _MAX_LATENTS = 5
 # Maximum number of posterior evaluations of the initial Gaussian model.
 _MAX_START_EVALUATIONS = 40
 
+_LEVEL_AND_SCALE = (
+    "EmissionSFA.posterior(level_and_scale=...) has no effect: covariances are at the fitted parameters. "
+    "Use factor_interval(X), which includes their uncertainty. The argument will be removed in version 2.0."
+)
+
 
 class EmissionSFA(Saveable, StateSpaceMethods):
     """Slow feature analysis of counts, events, categories and heavy-tailed data, with missing values.
@@ -306,13 +311,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
     # ---------------------------------------------------------------- inference
 
     def posterior(
-        self,
-        X: Any,
-        *,
-        level_and_scale: bool = True,
-        lengths: Any = None,
-        times: Any = None,
-        exog: Any = None,
+        self, X: Any, *, level_and_scale: Any = None, lengths: Any = None, times: Any = None, exog: Any = None
     ) -> Any:
         """Return the Gaussian distribution of the latent factors given all rows of each sequence.
 
@@ -320,31 +319,18 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         ----------
         X, lengths, times, exog
             As in `transform`.
-        level_and_scale : bool, default=True
-            Whether the covariances include the uncertainty of the level, the scale and the mixing of the
-            AR(1) factors, which is large for short series. False returns the Gaussian approximation at the
-            fitted parameters. Predictions and draws of observations do not depend on `level_and_scale`,
-            because offsets and loadings compensate. Models saved by version 1.0.0rc1 or earlier do not
-            contain this uncertainty.
+        level_and_scale : deprecated
+            Without effect. Use :meth:`factor_interval`, which includes the uncertainty of the parameters.
 
         Returns
         -------
         Posterior, or list of Posterior
-            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and the lower bound of the
-            log-likelihood. For a frame, means and standard deviations are frames with its index.
-
-        Notes
-        -----
-        In 40 simulated series of 100 rows and five columns with one factor of decay 0.95, intervals of 90 %
-        covered the true factor in 57 to 78 % of the rows with ``level_and_scale=False``, depending on the
-        emission, and in 87 to 90 % by default. With a second factor of decay 0.6 or 0.8 it was 60 to 78 %,
-        and 82 to 90 % by default, because other uncertainty of loadings and decays is not included.
+            Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and lower bounds of the
+            log-likelihoods of the rows. For a frame, means and standard deviations are frames with its index.
         """
-        sequences = self._check(X, lengths, times, exog)
-        result = self._model.posterior(sequences, level_and_scale=bool(level_and_scale))
-        if sequences.is_list:
-            return self._labelled(result.split(sequences.slices), X, sequences)
-        return self._labelled([result], X, sequences)[0]
+        if level_and_scale is not None:
+            warnings.warn(_LEVEL_AND_SCALE, FutureWarning, stacklevel=2)
+        return super().posterior(X, lengths=lengths, times=times, exog=exog)
 
     def filter(
         self,

@@ -13,7 +13,6 @@ from probsfa.extensions.emissions.columns import Column, blocks_of, encode, make
 from probsfa.extensions.emissions.families import FAMILIES
 from probsfa.extensions.emissions.filtering import EmissionFilter, filter_sequence
 from probsfa.extensions.emissions.learning import Report, maximize_bound
-from probsfa.extensions.emissions.level_and_scale import level_and_scale_variances, mixture_variances
 from probsfa.extensions.emissions.prediction import (
     CellDistribution,
     EmissionForecast,
@@ -36,9 +35,12 @@ from probsfa.extensions.emissions.sites import (
 from probsfa.extensions.emissions.start import start_of
 from probsfa.statespace.engine.dynamics import simulate_latents
 from probsfa.statespace.engine.posterior import Posterior, draw_latents
+from probsfa.statespace.factor_uncertainty import covariances_of_mixture, parameter_variances
 from probsfa.statespace.filtering import FilterState
 from probsfa.statespace.fitted_model import FittedModel, parts_without
+from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.options import FitOptions
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import StateSpace, canonical
 from probsfa.statespace.prediction import Forecast, Imputation, ImputedCells, propagate
 
@@ -94,9 +96,11 @@ class EmissionModel(_EmissionParameters, FittedModel):
         Unit of time of the decays.
     axis : tuple
         Units of times: the parts of a :class:`~probsfa._times.TimeAxis`.
-    level_and_scale : ndarray (2, K) or (2 + 2 K, K), optional
-        Variances of the level and of the logarithm of the scale of AR(1) factors, then the variances and
-        covariances of their mixture. Files of earlier versions do not contain the mixture, or none of these.
+    level_and_scale : ndarray (S, S + 1, S + 1), optional
+        Covariances of mixture, scale and level of each state with loadings
+        (:func:`~probsfa.statespace.factor_uncertainty.covariances_of_mixture`). In files of earlier versions
+        (2, K) or (2 + 2 K, K): variances of level and scale of the AR(1) factors, then variances and
+        covariances of their mixture.
     """
 
     @property
@@ -148,24 +152,22 @@ class EmissionModel(_EmissionParameters, FittedModel):
             )
         return observations, inference
 
-    def posterior(self, sequences: Sequences, *, level_and_scale: bool = False) -> Posterior:
+    def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent factors given all rows, with lower bounds of the rows."""
         _, inference = self.infer(sequences)
         bounds = inference.row_bounds - sequences.mask @ self._log_scales
-        means, covariances = inference.means, inference.covariances
-        lag_one = inference.lag_one_covariances
-        if level_and_scale and self.level_and_scale is not None:
-            k = self.level_and_scale.shape[1]
-            factor_means, previous_means, next_means = means[:, :k], means[:-1, :k], means[1:, :k]
-            covariances, lag_one = covariances.copy(), lag_one.copy()
-            covariances[:, :k, :k] += _mixed(self.level_and_scale, factor_means, factor_means)
-            lag_one[:, :k, :k] += _mixed(self.level_and_scale, previous_means, next_means)
-        return Posterior(means, covariances, lag_one, bounds)
+        return Posterior(inference.means, inference.covariances, inference.lag_one_covariances, bounds)
 
     def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Return posterior means and standard deviations that include estimated level and loadings."""
-        with_level_and_scale = self.posterior(sequences, level_and_scale=True)
-        return with_level_and_scale.means, with_level_and_scale.std
+        """Return posterior means and standard deviations, with parameter uncertainty."""
+        posterior, seen = self.posterior(sequences), self.params.latents.seen
+        if self.level_and_scale is None:
+            return posterior.means, posterior.std
+        covariances = self.level_and_scale
+        if covariances.ndim == 2:
+            covariances = _covariances_of_earlier_version(covariances, len(seen))
+        added_variances = parameter_variances(posterior.means, seen, covariances)
+        return posterior.means, np.sqrt(posterior.std**2 + added_variances)
 
     @property
     def n_states(self) -> int:
@@ -312,18 +314,14 @@ class EmissionModel(_EmissionParameters, FittedModel):
         return np.where(sequences.mask, sequences.values, draws)
 
 
-def _mixed(uncertainty: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return covariances (T, K, K) due to uncertain level, scale and mixture, for factor means (T, K)."""
-    k = uncertainty.shape[1]
-    level, scale = uncertainty[:2]
-    out = np.zeros((len(first), k, k))
-    diagonal = level + scale * first * second
-    if len(uncertainty) > 2:
-        variances, cross_products = uncertainty[2:].reshape(2, k, k)
-        diagonal = diagonal + (first * second) @ variances.T
-        out += cross_products * first[:, None, :] * second[:, :, None]
-    out[:, np.arange(k), np.arange(k)] += diagonal
-    return out
+def _covariances_of_earlier_version(variances: FloatArray, n_seen: int) -> FloatArray:
+    """Return covariances (S, S + 1, S + 1) from `level_and_scale` of a file of an earlier version."""
+    k = variances.shape[1]
+    mixture = variances[2 : 2 + k] if len(variances) > 2 else np.zeros((k, k))
+    diagonals = np.zeros((n_seen, n_seen + 1))
+    diagonals[:k, :k] = mixture + np.diag(variances[1])
+    diagonals[:k, -1] = variances[0]
+    return diagonals[:, :, None] * np.eye(n_seen + 1)
 
 
 class EmissionFit(NamedTuple):
@@ -354,6 +352,13 @@ class EmissionFit(NamedTuple):
     status: str
 
 
+def mean_noise(observations: Observations, sites: Sites) -> FloatArray:
+    """Return the noise variance (D,) of the mean precision of the sites of observed values."""
+    count = np.maximum(observations.mask.sum(axis=0), 1.0)
+    precision = np.sum(observations.mask * sites.precision, axis=0) / count
+    return np.asarray(1.0 / np.maximum(precision, 1e-12))
+
+
 def predictor_scales(
     columns: Sequence[Column], observations: Observations, params: StateSpace, sites: Sites
 ) -> FloatArray:
@@ -362,9 +367,7 @@ def predictor_scales(
     For a Gaussian column this is that of its observed values, as in the linear Gaussian model. For other
     columns it is that of the predictor, with noise of the mean precision of the sites of observed values.
     """
-    count = np.maximum(observations.mask.sum(axis=0), 1.0)
-    precision = np.sum(observations.mask * sites.precision, axis=0) / count
-    scale = np.sqrt(np.sum(params.loadings**2, axis=1) + 1.0 / np.maximum(precision, 1e-12))
+    scale = np.sqrt(np.sum(params.loadings**2, axis=1) + mean_noise(observations, sites))
     for column in columns:
         if column.emission == "gaussian" and column.link == "identity":
             scale[column.model_columns] = 1.0  # values are standardized by the observed values
@@ -425,7 +428,10 @@ def fit_model(
     status = "interrupted" if start.interrupted else fit.ending
     scale = predictor_scales(columns, observations, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
-    rows = encoded.retimed(start.time_unit)
+    layout = Coordinates(
+        params.latents, NoiseVariances.known(params.n_features), observations.panel.evenly_sampled
+    )
+    with_noise = params.replace(noise_variance=mean_noise(observations, fit.inference.sites))
     model = EmissionModel(
         params.decay,
         params.loadings,
@@ -437,9 +443,7 @@ def fit_model(
         columns,
         start.time_unit,
         (axis.kind, axis.calendar, axis.from_index, axis.even, axis.unit),
-        np.concatenate(
-            [level_and_scale_variances(params.decay, rows), *mixture_variances(params.decay, rows)]
-        ),
+        covariances_of_mixture(layout, with_noise, observations.mask.sum(axis=0), np.array(encoded.lengths)),
     )
     bound = fit.inference.bound - model.log_scale(sequences)
     history = np.array(fit.history)

@@ -130,7 +130,7 @@ def test_predictive_density_of_values_adds_up(fitted):
     """Probabilities of all counts sum to one; of a Gaussian column the density is that of its moments."""
     frame, model = fitted
     inner = model._model
-    posterior = model.posterior(frame, level_and_scale=False)
+    posterior = model.posterior(frame)
 
     def density(column, value):
         values = np.full((N, 6), np.nan)

@@ -74,7 +74,7 @@ def test_it_uses_no_later_rows_and_ends_near_all_of_them(counts):
     changed = X.copy()
     changed[200:] = 0.0
     np.testing.assert_array_equal(model.filter(changed).means[:200], result.means[:200])
-    posterior = model.posterior(X, level_and_scale=False)
+    posterior = model.posterior(X)
     last = np.abs(result.means[-1] - posterior.means[-1]) / posterior.std[-1]
     assert last[0] < 0.2
     assert abs(result.row_bounds.sum() - model.lower_bound(X)) < 0.02 * len(X)

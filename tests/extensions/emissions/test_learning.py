@@ -74,9 +74,7 @@ def test_gaussian_columns_alone_are_the_gaussian_model():
     )
     assert model.lower_bound_ == pytest.approx(gaussian.log_likelihood(X), abs=1e-8)
     np.testing.assert_allclose(model.transform(X), gaussian.transform(X), atol=1e-8)
-    np.testing.assert_allclose(
-        model.posterior(X, level_and_scale=False).covariances, gaussian.posterior(X).covariances, atol=1e-8
-    )
+    np.testing.assert_allclose(model.posterior(X).covariances, gaussian.posterior(X).covariances, atol=1e-8)
     assert model.posterior(X).log_likelihood == pytest.approx(gaussian.log_likelihood(X), abs=1e-8)
     filled, std = model.impute(X, return_std=True)
     wanted, spread = gaussian.impute(X, return_std=True)
