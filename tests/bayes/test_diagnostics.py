@@ -50,6 +50,16 @@ def test_heavy_tails_and_chains_of_other_widths_have_not_converged(rng, wide):
     assert not judged.converged and judged.diagnostics["rhat"]["offset"].max() > 1.03
 
 
+def test_few_independent_draws_in_the_tails_have_not_converged(rng):
+    """All signs are independent, but large draws come in one block of each half of each chain."""
+    draws, scale = make_draws(rng), np.ones((500, 1))
+    scale[100:125] = scale[350:375] = 10.0
+    judged = report(fitted(draws._replace(offset=scale * draws.offset)))
+    ess, ess_tail, rhat = (judged.diagnostics[kind]["offset"] for kind in ("ess", "ess_tail", "rhat"))
+    assert rhat.max() < 1.03 and ess.min() > 400.0 > ess_tail.max() and not judged.converged
+    assert f"effective sample size at least {ess_tail.min():.0f}" in judged.status
+
+
 def test_independent_draws_have_converged(rng):
     judged = report(fitted(make_draws(rng)))
     assert judged.converged and judged.doubts == ()

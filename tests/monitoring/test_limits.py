@@ -50,6 +50,15 @@ def test_limits_are_the_quantiles_where_there_are_many_events(rng, joint):
     )
 
 
+def test_joint_limits_of_few_rows_have_the_rate_together(rng):
+    """Of independent exponential statistics, whose rate above given limits is known."""
+    rates = []
+    for _ in range(200):
+        limits = control_limits(rng.exponential(size=(500, 3)), 0.01, joint=True)
+        rates.append(1.0 - np.prod(-np.expm1(-limits)))
+    assert 0.007 < np.mean(rates) < 0.0105  # 0.0113 or more with the rate of each
+
+
 @pytest.mark.exhaustive  # 200 simulations; tests/monitoring/test_monitor.py has the rate of a monitor
 def test_few_rows_do_not_raise_more_false_alarms_than_are_asked_for(rng):
     """Of 500 serially dependent rows 1 % are five, of fewer excursions: plain quantiles are too low."""

@@ -196,3 +196,16 @@ def test_slow_factors_are_counted_by_the_changes_that_the_model_states(rng):
     of_columns, of_latents = change
     wanted = np.count_nonzero(of_latents / latents.var(axis=0) <= np.max(of_columns / variance))
     assert slow_latents(model.params_) == wanted == 2
+
+
+@pytest.mark.parametrize(("noise", "n_slow"), [(2.0, 1), (4.0, 2)])
+def test_white_noise_of_a_column_makes_it_fast(noise, n_slow):
+    """Delta values are ``2 (1 - rho)``, with the correlation of adjacent rows, and white noise has none."""
+    decay, loadings = np.array([0.99, 0.3]), np.array([[1.0, 1.0], [1.0, 0.1]])
+    model = ProbabilisticSFA.from_parameters(
+        decay, loadings, [noise, 0.1], memory_decay=[0.9, 0.95], memory_scale=[0.3, 0.3]
+    )
+    lagged = loadings**2 @ decay + 0.3**2 * np.array([0.9, 0.95])
+    variance = np.sum(loadings**2, axis=1) + 0.3**2 + np.array([noise, 0.1])
+    fastest = np.max(2.0 * (1.0 - lagged / variance))
+    assert slow_latents(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == n_slow
