@@ -47,8 +47,8 @@ def test_processes_of_single_columns_get_ar1_noise(rng):
 
 
 def test_the_same_data_get_the_same_model(rng):
-    seen = shared_and_own(rng, 60)[:, :6]
-    seen[::9, 3] = np.nan
+    seen = shared_and_own(rng, 60)[:, :3]
+    seen[::9, 1] = np.nan
     one, other = (ProbabilisticSFA().fit(seen) for _ in range(2))
     np.testing.assert_array_equal(one.loadings_, other.loadings_)
 

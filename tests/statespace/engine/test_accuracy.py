@@ -8,6 +8,7 @@ from tests.statespace.support import needs_core
 
 pytest.importorskip("mpmath", reason="the oracle computes with mpmath")
 from tests.oracles import extended_precision as oracle
+from tests.sampling import sparsely
 from tests.statespace.engine.random_models import (
     SAME,
     close_rows,
@@ -39,7 +40,7 @@ def test_two_rows_close_to_each_other(gap):
     assert_is_exact(close_rows(gap))
 
 
-@pytest.mark.parametrize("strategy", ["recursions", "segmented", "scan"])
+@sparsely("strategy", ["segmented", "scan", "recursions"], shown=["segmented", "scan"])
 def test_two_rows_close_to_each_other_in_jax(strategy):
     """Posterior means of segments were 0.1 standard deviations off, by ``A' Q^-1 A``."""
     with use_strategy(strategy):
