@@ -43,7 +43,7 @@ def test_no_more_than_a_chunk_is_read_at_once(series):
         most = 0
 
         def __getitem__(self, rows):
-            self.max_factors = max(self.max_factors, len(X[rows]))
+            self.most = max(self.most, len(X[rows]))
             return X[rows]
 
     source = Counted()
