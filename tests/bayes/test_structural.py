@@ -328,7 +328,7 @@ def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
     found = constrain(target, TargetData(series), vector[None])
     for name, array in start.to_arrays().items():
         np.testing.assert_allclose(getattr(found, name)[0], array, rtol=1e-9, err_msg=name)
-    assert found.others == model.kinds.others
+    assert found.other_processes == model.kinds.others
 
 
 @pytest.mark.parametrize(("name", "n_times"), [("level", 1), ("linear", 2)])
