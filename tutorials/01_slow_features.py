@@ -19,7 +19,7 @@ from probsfa.metrics import delta_value, eta_value
 # %% [markdown]
 # ## Two fast columns with a slow source
 #
-# Both columns of the figure change fast; neither shows a slow component.
+# Both columns of the figure change fast; column 1 also contains a slow component.
 
 # %%
 t = np.linspace(0.0, 2.0 * np.pi, 2000)
@@ -58,8 +58,8 @@ _ = ax.legend(ncols=3, fontsize="small", loc="lower left")
 # %% [markdown]
 # ## A measure of slowness
 #
-# The **delta value** is the mean squared difference of consecutive rows, divided by the variance. It is 0
-# for a constant and 2 for white noise. The *eta value* is the number of periods of a sine with
+# The **delta value** is the mean squared difference of consecutive rows, divided by the variance. It is
+# near 0 for slow signals and near 2 for white noise. The *eta value* is the number of periods of a sine with
 # the same length and the same delta value.
 
 # %%
@@ -121,7 +121,8 @@ assert {name.split("_")[0] for name in weather.columns[strongest]} == {"temp", "
 #
 # With many columns and few rows, some combination is slow by chance. Therefore slowness is measured on rows
 # that were not used in the fit: the model is fitted to the odd weeks, and slowness is measured on the even
-# weeks. Separate weeks are given as a list of sequences, without differences between sequences.
+# weeks. The weeks are passed as a list of sequences; no difference is taken from the last row of a week to
+# the first row of another.
 
 # %%
 weeks = [week for _, week in weather.groupby(np.arange(len(weather)) // 168) if len(week) == 168]

@@ -77,7 +77,7 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     max_tree_depth : int, default=10
         Logarithm, to the base 2, of the maximum number of leapfrog steps of a NUTS trajectory.
     n_steps_svi : int, default=100
-        Variational steps for each mode, of 16 gradients each.
+        Number of variational steps from each start; each step averages 16 gradients.
     hierarchical : bool, default=False
         Whether each sequence of a list has its own noise variances; all other parameters are shared.
     robust : bool, default=False
@@ -104,9 +104,10 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     Attributes
     ----------
     draws_, raw_draws_ : Draws
-        Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), ``loadings``
-        (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D), ``exog_coef`` (chain, draw,
-        D, P), and the parameters of other processes, as named in :class:`probsfa.statespace.StateSpace`.
+        Posterior draws in data units, relabelled and as sampled: ``decay`` (chain, draw, K), the AR(1)
+        coefficients, ``loadings`` (chain, draw, D, K), ``noise_variance`` and ``offset`` (chain, draw, D),
+        ``exog_coef`` (chain, draw, D, P), and the parameters of other processes, as named in
+        :class:`probsfa.statespace.StateSpace`.
     params_, map_ : StateSpace
         Posterior means, and maximum a posteriori in the coordinates of the sampler.
     decay_, timescales_, loadings_, noise_variance_, mean_ : ndarray
@@ -122,7 +123,8 @@ class BayesianSFA(Saveable, StateSpaceMethods):
     diagnostics_ : dict
         ``"rhat"``, ``"ess"`` (bulk) and ``"ess_tail"`` of all parameters, as in ArviZ; ``"divergences"``.
         With ``"svi"`` the tail index ``"pareto_k"`` of the importance weights, above 0.7 for a poor
-        approximation, and ``"mode_shares"`` and ``"mode_bounds"``.
+        approximation; and ``"mode_shares"`` (mixture weights) and ``"mode_bounds"`` (evidence lower bounds)
+        of the modes.
     converged_, status_ : bool, str
         Whether R-hat is at most 1.01 and effective sample sizes at least 400 (with ``"svi"``: the tail index
         at most 0.7); how the fit ended and what to try.
@@ -143,11 +145,12 @@ class BayesianSFA(Saveable, StateSpaceMethods):
 
     Notes
     -----
-    The posterior does not change if factors are permuted or change sign. NUTS samples in coordinates in which
-    these images coincide (:mod:`.rotation`, :mod:`.symmetry`); draws are then relabelled to be closest to the
-    maximum a posteriori. Several cycles, or several smooth factors, are not relabelled: their periods or time
-    scales should differ. Decays are positive. `transform` has the AR(1) factors, then the states of the
-    other processes. With other processes or AR(1) noise, variational inference has a single start.
+    The posterior does not change if factors are permuted or change sign. NUTS samples in coordinates that are
+    the same for all permutations and signs of the factors (:mod:`.rotation`, :mod:`.symmetry`); draws are
+    then relabelled to be closest to the maximum a posteriori. Several cycles, or several smooth factors, are
+    not relabelled: their periods or time scales should differ. Decays are positive. `transform` has the AR(1)
+    factors, then the states of the other processes. With other processes or AR(1) noise, variational
+    inference has a single start.
 
     With `robust`, predictions also average over the weights of the values; `filter` approximates them row by
     row, `log_likelihood` and `score` are lower bounds, log densities of rows in `posterior` are NaN, and

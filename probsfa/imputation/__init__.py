@@ -1,4 +1,4 @@
-"""Imputation of missing values: a scikit-learn imputer, and methods compared by hidden values.
+"""Imputation of missing values: a scikit-learn imputer, and a comparison of methods on hidden values.
 
 :class:`ProbabilisticImputer` is a step of scikit-learn pipelines. An imputation method is an object with a
 name and a method ``fill(X, times=None)``, which returns a :class:`Filled`: completed values and, for some
@@ -49,7 +49,7 @@ __all__ = [
     "default_methods",
 ]
 
-_INTERNAL_ADVICE = "It is internal."
+_INTERNAL_ADVICE = "It is internal and has no replacement."
 _METRICS_ADVICE = "Use compare_methods, or the functions of probsfa.metrics."
 _MASKS_ADVICE = "Use probsfa.datasets.hide_cells or hide_blocks, which return the mask of hidden values."
 __getattr__ = deprecated(
@@ -60,11 +60,11 @@ __getattr__ = deprecated(
         "Progress": ("probsfa.imputation.comparison:Progress", _INTERNAL_ADVICE),
         "Method": (
             "probsfa.imputation.filled:Method",
-            "Any object with a name and a method fill is accepted.",
+            "Any object with an attribute `name` and a method `fill` is accepted.",
         ),
         "Hiding": (
             "probsfa.imputation.hiding:Hiding",
-            "Any object with a name and a method choose is accepted.",
+            "Any object with an attribute `name` and a method `choose` is accepted.",
         ),
         "hide": ("probsfa.imputation.hiding:without_hidden", _MASKS_ADVICE),
         "fit_quietly": ("probsfa.imputation.methods:fit_quietly", _INTERNAL_ADVICE),

@@ -316,7 +316,7 @@ def _stamps(index: Any) -> Any:
 
 
 def calendar_terms(times: Any, terms: Sequence[str] = ("hour", "weekday"), *, holidays: Any = ()) -> Any:
-    """Return indicator variables of hours, weekdays or months (without the first), and of holidays.
+    """Return indicator variables of hours, weekdays, months, weekends and holidays.
 
     Parameters
     ----------

@@ -158,7 +158,7 @@ class FilterResult:
 
     @property
     def innovations(self) -> Any:
-        """Standardised prediction errors, shape (T, D); NaN where a value is missing."""
+        """Standardized prediction errors, shape (T, D); NaN where a value is missing."""
         return like_array(self._like, self._filtered.innovations)
 
     def quantile(self, probability: float) -> Any:

@@ -181,8 +181,8 @@ def select_model(
         noise, and then cycles and smooth processes beside factors and in place of them. The models compared
         by ``ProbabilisticSFA()`` are included.
     alternatives : iterable of iterables of dict, optional
-        Options that the search combines with numbers of factors, in groups. Within a group they are tried in
-        order until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
+        Groups of options. The search tries the options of a group in order, with several numbers of factors,
+        until one does not improve the model. By default up to three cycles, a smooth factor, and AR(1)
         noise.
     budget : float, optional
         Maximum time in seconds. Fewer candidates are then compared, and the last fit may stop before it
@@ -192,7 +192,7 @@ def select_model(
     n_masks : int, default=4
         Number of parts of the held-out values; each is predicted given all other values.
     block : int, default=24
-        Number of rows of a hidden block, if `X` has too few missing values to provide the pattern.
+        Number of rows of a hidden block; used only if fewer than 20 values of `X` are missing (see Notes).
     lengths, times : optional
         As in `ProbabilisticSFA.fit`.
     random_state : int, Generator, RandomState or None, default=0

@@ -104,7 +104,9 @@ def noise_free_log_likelihood(
     first_variance: ArrayLike | None = None,
     lengths: Sequence[int] | None = None,
 ) -> NoiseFreeLogLikelihood:
-    """Compute the log-likelihood of the square model without noise, exact and without edge terms.
+    """Compute the exact log-likelihood of the noise-free model, and its value without edge terms.
+
+    The model has as many factors as columns.
 
     Parameters
     ----------

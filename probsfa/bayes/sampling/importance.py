@@ -13,7 +13,7 @@ from probsfa._typing import FloatArray
 
 #: Tail index above which importance weights are unreliable.
 MAX_TAIL_INDEX = 0.7
-# Minimum number of draws: the tail is a fifth of them, and its fit requires five.
+# Minimum number of draws: the tail is at most a fifth of them, and its fit requires five.
 _MIN_DRAWS = 25
 
 
@@ -46,7 +46,7 @@ def smoothed_weights(log_ratios: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _smoothed_by_arviz(log_ratios: FloatArray) -> tuple[FloatArray, float]:
-    """Return smoothed logarithms of weights and the tail index, by ArviZ 0 or 1."""
+    """Return smoothed logarithms of weights and the tail index, by ArviZ 0.x or 1.x."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of future changes at the import of ArviZ
         try:

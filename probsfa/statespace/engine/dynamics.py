@@ -293,7 +293,7 @@ class Transition(NamedTuple):
         return total
 
     def move_covariance(self, covariance: Array) -> Array:
-        """Return ``A P A'``."""
+        """Return ``A P A'`` of a covariance ``P``, without the innovation covariance."""
         return self.matrix.transposed().of_columns(self.matrix.times(covariance))
 
     def move_information_back(self, information: Array) -> Array:

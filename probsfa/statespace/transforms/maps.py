@@ -130,7 +130,7 @@ class Log(Transform):
         return np.asarray(x <= 0.0)
 
     def moments(self, means: FloatArray, std: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of the log-normal distribution."""
+        """Return mean and standard deviation of ``x`` if ``log x`` is normal with `means` and `std`."""
         with np.errstate(over="ignore"):
             mean = np.exp(means + 0.5 * std**2)
             return mean, mean * np.sqrt(np.expm1(std**2))
