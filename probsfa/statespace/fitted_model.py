@@ -7,7 +7,7 @@ noise, without noise, and of transformed columns) and of the models of :class:`p
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from probsfa.statespace.covariates import Regression
 from probsfa.statespace.prediction import Forecast, Imputation
 from probsfa.statespace.summary import ParameterErrors
 
-__all__ = ["bayesian_criterion", "FittedModel", "parts_without"]
+__all__ = ["bayesian_criterion", "FittedModel", "computed_by", "parts_without"]
+
+Model = TypeVar("Model", bound="FittedModel")
 
 
 class FittedModel:
@@ -51,6 +53,7 @@ class FittedModel:
 
     refusals: ClassVar[Mapping[str, str]] = {}
     takes_missing: ClassVar[bool] = True
+    factors_of_complete_rows: ClassVar[bool] = False
     takes_uneven: ClassVar[bool] = True
     n_sequences: int | None = None
     regression: Regression | None = None
@@ -60,11 +63,6 @@ class FittedModel:
         super().__init_subclass__(**kwargs)
         for name, message in vars(cls).get("refusals", {}).items():
             setattr(cls, name, _refusing(name, message))
-
-    @property
-    def factors_of_complete_rows(self) -> bool:
-        """Whether means of the factors alone need complete rows."""
-        return False
 
     @property
     def time_unit(self) -> float:
@@ -209,6 +207,40 @@ def parts_without(sequences: Sequences) -> list[tuple[NDArray[np.bool_], Sequenc
         hidden[rows[part], columns[part]] = True
         found.append((hidden, replace(sequences, values=np.where(hidden, np.nan, sequences.values))))
     return found
+
+
+def computed_by(
+    other: Callable[[Any], Any], rows: Callable[[Any, Sequences], Sequences], *names: str
+) -> Callable[[type[Model]], type[Model]]:
+    """Return a class decorator: another model computes the methods with these names, from changed rows.
+
+    Parameters
+    ----------
+    other : callable
+        Returns the other model of a model.
+    rows : callable
+        Returns the rows for the other model, from those of the data.
+    *names : str
+        Names of methods whose first argument are rows, and whose results are not in units of the data.
+    """
+
+    def decorate(cls: type[Model]) -> type[Model]:
+        for name in names:
+            setattr(cls, name, _passing_on(name, other, rows))
+        return cls
+
+    return decorate
+
+
+def _passing_on(
+    name: str, other: Callable[[Any], Any], rows: Callable[[Any, Sequences], Sequences]
+) -> Callable[..., Any]:
+    def pass_on(self: Any, sequences: Sequences, *args: Any, **kwargs: Any) -> Any:
+        return getattr(other(self), name)(rows(self, sequences), *args, **kwargs)
+
+    pass_on.__name__ = name
+    pass_on.__doc__ = getattr(FittedModel, name, FittedModel).__doc__
+    return pass_on
 
 
 def _refusing(name: str, message: str) -> Callable[..., NoReturn]:

@@ -14,15 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._like_input import like_array
-from probsfa._typing import BoolArray, FloatArray
+from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.covariates import Regression
 from probsfa.statespace.diagnostics import Diagnostics
 from probsfa.statespace.engine.posterior import Posterior
 from probsfa.statespace.filtering import FilterResult, FilterState, OneStep
+from probsfa.statespace.fitted_model import computed_by
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
 from probsfa.statespace.learning.regression import standard_errors_with
-from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
+from probsfa.statespace.learning.standard_errors import StandardErrors
 from probsfa.statespace.leave_one_out import Comparison, compare_with_interpolation
 from probsfa.statespace.models import LinearGaussianModel, MaximumLikelihoodModel
 from probsfa.statespace.news import News
@@ -88,21 +89,31 @@ class MappedFilterResult(FilterResult):
         return like_array(self._like, cells.quantile(probability))
 
 
+@computed_by(
+    lambda model: model.inner,
+    lambda model, sequences: model.map(sequences),
+    "factor_means",
+    "factor_moments",
+    "outlier_scores",
+    "draw_latents",
+    "profile_timescale",
+)
 @dataclass(frozen=True, eq=False)
 class MappedModel(MaximumLikelihoodModel):
     """A model of transformed columns, less effects of covariates; its methods use data in their own units.
 
     Attributes
     ----------
-    inner : FittedModel
-        The model of the transformed rows; the log-likelihood of its fit is that of the data.
+    inner : LinearGaussianModel
+        The model of the transformed rows; the log-likelihood of its fit is that of the data. It computes
+        factors, and leave-one-out errors in standard deviations.
     transforms : Transforms
         The transforms of the columns.
     regression : Regression or None
         Coefficients of covariates.
     """
 
-    inner: MaximumLikelihoodModel
+    inner: LinearGaussianModel
     transforms: Transforms
     regression: Regression | None = field(default=None)
 
@@ -112,7 +123,7 @@ class MappedModel(MaximumLikelihoodModel):
         return self.inner.fitted
 
     @property
-    def factors_of_complete_rows(self) -> bool:
+    def factors_of_complete_rows(self) -> bool:  # type: ignore[override]
         """Whether means of the factors need complete rows, as in the model of the transformed rows."""
         return self.inner.factors_of_complete_rows
 
@@ -137,25 +148,7 @@ class MappedModel(MaximumLikelihoodModel):
         """Return the transformed rows, less the effects of covariates."""
         return mapped(sequences, self.transforms, self.regression)
 
-    def _to_data(
-        self,
-        means: FloatArray,
-        std: FloatArray,
-        effects: FloatArray | float,
-        where: BoolArray | None = None,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return moments of values in data units, from those of transformed values."""
-        return self.transforms.moments(means + effects, std, where)
-
     # ---------------------------------------------------------------------------------------- methods
-
-    def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Return posterior means of the factors given all rows of each sequence."""
-        return self.inner.factor_means(self.map(sequences))
-
-    def factor_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
-        """Return posterior means and standard deviations that include estimated parameters."""
-        return self.inner.factor_moments(self.map(sequences))
 
     def posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of the latent states; log-likelihoods are those of the data."""
@@ -185,51 +178,36 @@ class MappedModel(MaximumLikelihoodModel):
         filled = self.inner.impute(self.map(sequences), with_std=with_std or bool(self.transforms.used))
         # Without transforms, means do not depend on standard deviations, which may be missing.
         std = np.zeros_like(filled.values) if filled.std is None else filled.std
-        means, std = self._to_data(filled.values, std, self.effects(sequences), missing)
-        values = np.where(missing, means, sequences.values)
+        means = filled.values + self.effects(sequences)
+        values, std = self.transforms.moments(means, std, missing)
+        values = np.where(missing, values, sequences.values)
         comparison = filled.interpolation_check
         if comparison is not None:
-            comparison = self._compare(sequences) or comparison
+            comparison = self.comparison(sequences) or comparison
         if not with_std:
             return Imputation(values, None, comparison)
         assert filled.std is not None
-        mapped_cells = CellDistribution(
-            filled.values + self.effects(sequences), filled.std, self.transforms.inverse
-        )
-        cells = ImputedCells(sequences.values, mapped_cells)
+        cells = ImputedCells(sequences.values, CellDistribution(means, filled.std, self.transforms.inverse))
         return Imputation(values, np.where(missing, std, 0.0), comparison, cells)
 
-    def _compare(self, sequences: Sequences) -> Comparison | None:
+    def comparison(self, sequences: Sequences) -> Comparison | None:
         """Compare leave-one-out errors of the model with those of linear interpolation, in data units."""
-        if not isinstance(self.inner, LinearGaussianModel):
+        if self.factors_of_complete_rows:
             return None
         sample = self.inner.sample_of(sequences)
         means, variances = self.inner.leave_one_out_moments(self.map(sample))
         is_determined = ~np.isnan(means)
-        by_model = self._to_data(means, np.sqrt(variances), self.effects(sample), is_determined)[0]
+        means = means + self.effects(sample)
+        by_model = self.transforms.moments(means, np.sqrt(variances), is_determined)[0]
         return compare_with_interpolation(sample, by_model)
-
-    def with_interpolation_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports if linear interpolation predicts observed values as well."""
-        comparison = self._compare(sequences)
-        if comparison is None or not comparison.sentence:
-            return self
-        status = self.fitted.status.adding("interpolation", comparison.sentence)
-        return self.with_fitted(replace(self.fitted, status=status))
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports one-step predictions with very large errors."""
-        if not isinstance(self.inner, LinearGaussianModel):
-            return self
         return replace(self, inner=self.inner.with_misfit_check(self.map(sequences)))
 
     def with_fitted(self, fitted: MaximumLikelihood) -> Self:
         """Return the model with another record of the fit."""
-        return replace(self, inner=replace(self.inner, fitted=fitted))  # type: ignore[type-var]
-
-    def outlier_scores(self, sequences: Sequences) -> FloatArray:
-        """Return absolute standardised leave-one-out errors of observed values, after the transform."""
-        return self.inner.outlier_scores(self.map(sequences))
+        return replace(self, inner=self.inner.with_fitted(fitted))
 
     def contributions(self, sequences: Sequences) -> FloatArray:
         """Return contributions of latent states, then covariates, to each transformed value."""
@@ -251,7 +229,7 @@ class MappedModel(MaximumLikelihoodModel):
         return [
             one.of_cells(
                 CellDistribution(one.means + effect, one.std, self.transforms.inverse),
-                *(self._to_data(one.means, one.std, effect)),
+                *self.transforms.moments(one.means + effect, one.std),
             )
             for one, effect in zip(forecasts, effects, strict=True)
         ]
@@ -263,10 +241,6 @@ class MappedModel(MaximumLikelihoodModel):
         draws, latents = self.inner.sample(n_steps, rng)
         effects = 0.0 if self.regression is None else self.regression.effects(exog)
         return self.transforms.inverse(draws + effects), latents
-
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw paths of the latent states from their joint distribution given the data."""
-        return self.inner.draw_latents(self.map(sequences), n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values, in data units, from their joint distribution given the observed ones."""
@@ -291,9 +265,8 @@ class MappedModel(MaximumLikelihoodModel):
     def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
         """Test the prediction errors of the model; predictions are in data units, errors standardised."""
         diagnostics = self.inner.diagnose(self.map(sequences), block)
-        means, std = self._to_data(
-            diagnostics.predictions, diagnostics.prediction_std, self.effects(sequences)
-        )
+        means = diagnostics.predictions + self.effects(sequences)
+        means, std = self.transforms.moments(means, diagnostics.prediction_std)
         return replace(diagnostics, predictions=means, prediction_std=std)
 
     def standard_errors(self, sequences: Sequences) -> StandardErrors:
@@ -304,10 +277,6 @@ class MappedModel(MaximumLikelihoodModel):
             return self.inner.standard_errors(sequences)
         in_scale = replace(sequences, values=self.transforms.forward(sequences.values))
         return standard_errors_with(self.regression, self.fitted, in_scale)
-
-    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
-        """Return the interval of the time scale of a latent factor, at fixed coefficients of covariates."""
-        return self.inner.profile_timescale(self.map(sequences), component, level)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the model of the transformed rows."""

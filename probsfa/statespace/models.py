@@ -62,6 +62,7 @@ from probsfa.statespace.learning.standard_errors import (
     standard_errors,
 )
 from probsfa.statespace.leave_one_out import (
+    Comparison,
     compare_with_interpolation,
     leave_one_out_means,
     leave_one_out_moments,
@@ -132,13 +133,25 @@ class MaximumLikelihoodModel(FittedModel):
             if one.name in errors.names
         }
 
+    def with_fitted(self, fitted: MaximumLikelihood) -> Self:
+        """Return the model with another record of the fit."""
+        return replace(self, fitted=fitted)  # type: ignore[type-var]
+
+    def comparison(self, sequences: Sequences) -> Comparison | None:
+        """Compare leave-one-out errors of the model with those of linear interpolation."""
+        raise NotImplementedError
+
     def with_interpolation_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports whether interpolation is at least as accurate as the model."""
-        return self
+        comparison = self.comparison(sequences)
+        if comparison is None or not comparison.sentence:
+            return self
+        status = self.fitted.status.adding("interpolation", comparison.sentence)
+        return self.with_fitted(replace(self.fitted, status=status))
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports one-step predictions with very large errors."""
-        return self
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,10 +201,8 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.posterior()
-        posterior = self._posterior(sequences)
-        return (
-            posterior.of(self.fitted.params.shared_states) if self.fitted.params.has_ar1_noise else posterior
-        )
+        posterior, reported = self._posterior(sequences), self._reported_states
+        return posterior if len(reported) == posterior.means.shape[1] else posterior.of(reported)
 
     def factor_means(self, sequences: Sequences) -> FloatArray:
         """Return posterior means of the factors (N, K) given all rows of each sequence."""
@@ -223,6 +234,16 @@ class LinearGaussianModel(MaximumLikelihoodModel):
     def _state_space(self) -> StateSpace:
         """Parameters in state-space form with white noise: AR(1) noise processes are states."""
         return self.fitted.params.state_space
+
+    @property
+    def _predictive_params(self) -> StateSpace:
+        """Parameters of all states, for predicting observations."""
+        return self.fitted.predictive_params
+
+    @property
+    def _reported_states(self) -> NDArray[np.intp]:
+        """Indices of the states that are factors."""
+        return self.fitted.params.shared_states
 
     def _posterior(self, sequences: Sequences) -> Posterior:
         """Return the distribution of all states, including those of AR(1) noise."""
@@ -259,13 +280,17 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.contributions
-        params, means = self.fitted.predictive_params, self._posterior(sequences).means
+        params, means, shared = (
+            self._predictive_params,
+            self._posterior(sequences).means,
+            self._reported_states,
+        )
+        of_factors = means[:, None, shared] * params.loadings[:, shared]
         if not self.fitted.params.has_ar1_noise:
-            return np.asarray(means[:, None, :] * params.loadings)
-        shared = self.fitted.params.shared_states
+            return of_factors
         ar1_noise_states = np.setdiff1d(np.arange(params.n_states), shared)
-        noise_contributions = means[:, ar1_noise_states] * np.diagonal(params.loadings[:, ar1_noise_states])
-        return np.dstack([means[:, None, shared] * params.loadings[:, shared], noise_contributions])
+        of_noise = means[:, ar1_noise_states] * np.diagonal(params.loadings[:, ar1_noise_states])
+        return np.dstack([of_factors, of_noise])
 
     def filter(self, sequences: Sequences, state: FilterState | None) -> list[FilterResult]:
         """Return the filtered distribution of the latent states of each sequence."""
@@ -396,13 +421,9 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         sample = choose_segments(sequences.mask, sequences.lengths, affordable, 3 * N_SEGMENTS)
         return sequences if sample is None else sequences.cut_out(sample)
 
-    def with_interpolation_check(self, sequences: Sequences) -> Self:
-        """Return the model; its status reports whether linear interpolation is at least as accurate."""
-        comparison = self.impute(self.sample_of(sequences)).interpolation_check
-        if comparison is None or not comparison.sentence:
-            return self
-        status = self.fitted.status.adding("interpolation", comparison.sentence)
-        return replace(self, fitted=replace(self.fitted, status=status))
+    def comparison(self, sequences: Sequences) -> Comparison | None:
+        """Compare leave-one-out errors of the model with those of linear interpolation."""
+        return self.impute(self.sample_of(sequences)).interpolation_check
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the model; its status reports one-step predictions with very large errors.
@@ -463,18 +484,17 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         integrated = self._integrated(sequences)
         if integrated is not None:
             return self._forecast_integrated(sequences, integrated, steps)
-        posterior, shared = self._posterior(sequences), self.fitted.params.shared_states
+        posterior, reported, params = (
+            self._posterior(sequences),
+            self._reported_states,
+            self._predictive_params,
+        )
         forecasts = [
-            forecast(
-                self.fitted.predictive_params,
-                posterior.means[s.stop - 1],
-                posterior.covariances[s.stop - 1],
-                later,
-            )
+            forecast(params, posterior.means[s.stop - 1], posterior.covariances[s.stop - 1], later)
             for s, later in zip(sequences.slices, steps, strict=True)
         ]
         return [
-            replace(one, latent_means=one.latent_means[:, shared], latent_std=one.latent_std[:, shared])
+            replace(one, latent_means=one.latent_means[:, reported], latent_std=one.latent_std[:, reported])
             for one in forecasts
         ]
 
@@ -497,23 +517,23 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
     ) -> tuple[FloatArray, ...]:
         """Draw observations and latent states from the model."""
-        params = self.fitted.predictive_params
+        params = self._predictive_params
         states = simulate_latents(params, n_steps, rng)
         values = (
             params.offset + states @ params.loadings.T + self._draw_noise((n_steps, params.n_features), rng)
         )
-        return values, states[:, self.fitted.params.shared_states]
+        return values, states[:, self._reported_states]
 
     def _draw_noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
         """Draw noise of new rows."""
-        return rng.standard_normal(shape) * np.sqrt(self.fitted.predictive_params.noise_variance)
+        return rng.standard_normal(shape) * np.sqrt(self._predictive_params.noise_variance)
 
     def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of the latent states from their joint distribution given the data."""
         integrated = self._integrated(sequences)
         if integrated is not None:
             return integrated.draw_factors(n_draws, rng)
-        return self._draw_states(sequences, n_draws, rng)[:, :, self.fitted.params.shared_states]
+        return self._draw_states(sequences, n_draws, rng)[:, :, self._reported_states]
 
     def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw paths of all states, including those of AR(1) noise."""
@@ -523,7 +543,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values from their joint distribution given the observed ones."""
-        params, values = self.fitted.predictive_params, sequences.values
+        params, values = self._predictive_params, sequences.values
         integrated = self._integrated(sequences)
         if integrated is not None:
             draws = integrated.draw_values(n_draws, rng)

@@ -7,7 +7,7 @@ module uses that solution for the square model, and reports its slowest factors.
 :mod:`probsfa.statespace.noise_free_likelihood` computes the likelihood and its maximum with the edge terms.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.engine.posterior import Posterior, check_finite, observation_moments, simulate
+from probsfa.statespace.engine.posterior import Posterior, check_finite, observation_moments
 from probsfa.statespace.learning.maximum_likelihood import (
     FitStatus,
     MaximumLikelihood,
@@ -24,10 +24,10 @@ from probsfa.statespace.learning.maximum_likelihood import (
 )
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.models import MaximumLikelihoodModel
-from probsfa.statespace.noise_free_gaps import GapPosterior, draw_given_observed, smooth_given_observed
+from probsfa.statespace.models import LinearGaussianModel
+from probsfa.statespace.noise_free_gaps import draw_given_observed, smooth_given_observed
 from probsfa.statespace.parameters import StateSpace
-from probsfa.statespace.prediction import Forecast, Imputation, fill, forecast
+from probsfa.statespace.prediction import Imputation, fill
 
 __all__ = ["NoiseFreeModel", "SquareModel", "fit_noise_free", "square_model"]
 
@@ -110,7 +110,7 @@ def _log_volume(loadings: FloatArray) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseFreeModel(MaximumLikelihoodModel):
+class NoiseFreeModel(LinearGaussianModel):
     """The model without observation noise.
 
     Attributes
@@ -132,51 +132,45 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         "profile_timescale": "profile_timescale requires observation noise. Use noise='diagonal'.",
     }
     takes_uneven: ClassVar[bool] = False
-    fitted: MaximumLikelihood
+    factors_of_complete_rows: ClassVar[bool] = True
     square: SquareModel
-
-    @property
-    def factors_of_complete_rows(self) -> bool:
-        """Whether means of the factors alone need complete rows."""
-        return True
-
-    @property
-    def n_components(self) -> int:
-        """Number of reported factors."""
-        return self.fitted.params.n_components
 
     @property
     def n_parameters(self) -> int:
         """Number of decays, directions and means of the square model within the span of the data."""
         return self.square.rank * (self.square.rank + 2)
 
-    def posterior(self, sequences: Sequences) -> Posterior:
-        """Return the distribution of the factors given all observed values; it is exact for complete rows."""
-        k, full = self.n_components, self._full_posterior(sequences)
-        return Posterior(
-            full.means[:, :k],
-            full.covariances[:, :k, :k],
-            full.lag_one_covariances[:, :k, :k],
-            full.row_log_likelihoods,
-        )
+    @property
+    def _predictive_params(self) -> StateSpace:
+        return self.square.parameters(self.square.rank)
 
-    def _full_posterior(self, sequences: Sequences) -> GapPosterior:
-        """Return the posterior of all factors of the square model."""
+    @property
+    def _reported_states(self) -> NDArray[np.intp]:
+        return np.arange(self.fitted.params.n_components)
+
+    def _posterior(self, sequences: Sequences) -> Posterior:
+        """Return the distribution of all factors of the square model; it is exact for complete rows."""
         if not sequences.mask.all():
             full = smooth_given_observed(*self.square, sequences)
-            check_finite(sequences, self.square.parameters(self.square.rank), *full)
+            check_finite(sequences, self._predictive_params, *full)
             return full
         n, rank = sequences.n_rows, self.square.rank
-        return GapPosterior(
+        return Posterior(
             self.square.latents(sequences.values),
             np.zeros((n, rank, rank)),
             np.zeros((max(n - 1, 0), rank, rank)),
             self.square.row_log_likelihoods(sequences),
         )
 
+    def _draw_states(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
+        """Draw paths of all factors given the observed values; complete rows have no uncertainty."""
+        if sequences.mask.all():
+            return np.repeat(self.square.latents(sequences.values)[None], n_draws, axis=0)
+        return draw_given_observed(*self.square, sequences, n_draws, rng)
+
     def log_likelihood(self, sequences: Sequences) -> float:
         """Return the log-likelihood of all rows, in nats."""
-        return float(np.sum(self._full_posterior(sequences).row_log_likelihoods))
+        return self._posterior(sequences).log_likelihood
 
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values, with standard deviations given the observed values.
@@ -185,53 +179,9 @@ class NoiseFreeModel(MaximumLikelihoodModel):
         """
         if sequences.mask.all():
             return Imputation(sequences.values.copy(), np.zeros_like(sequences.values))
-        full = self._full_posterior(sequences)
-        params = self.square.parameters(self.square.rank)
-        moments = observation_moments(params, full.means, full.covariances)
+        full = self._posterior(sequences)
+        moments = observation_moments(self._predictive_params, full.means, full.covariances)
         return Imputation(*fill(sequences.values, *moments))
-
-    def contributions(self, sequences: Sequences) -> FloatArray:
-        """Return the contribution of each reported factor to each value."""
-        means = self.posterior(sequences).means
-        return np.asarray(means[:, None, :] * self.fitted.predictive_params.loadings)
-
-    def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
-    ) -> list[Forecast]:
-        """Forecast observations from all factors; report the slowest factors."""
-        k, rank = self.n_components, self.square.rank
-        params = self.square.parameters(rank)
-        forecasts = []
-        posterior = self._full_posterior(sequences)
-        for s, later in zip(sequences.slices, steps, strict=True):
-            last = s.stop - 1
-            full = forecast(params, posterior.means[last], posterior.covariances[last], later)
-            forecasts.append(
-                replace(full, latent_means=full.latent_means[:, :k], latent_std=full.latent_std[:, :k])
-            )
-        return forecasts
-
-    def sample(
-        self, n_steps: int, rng: np.random.Generator, exog: FloatArray | None = None
-    ) -> tuple[FloatArray, ...]:
-        """Draw observations from all factors; report the slowest factors."""
-        observations, latents = simulate(self.square.parameters(self.square.rank), n_steps, rng)
-        return observations, latents[:, : self.n_components]
-
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw paths of the factors given the observed values; complete rows have no uncertainty."""
-        if sequences.mask.all():
-            return np.repeat(self.posterior(sequences).means[None], n_draws, axis=0)
-        draws = draw_given_observed(*self.square, sequences, n_draws, rng)
-        return draws[:, :, : self.n_components]
-
-    def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw missing values from their joint distribution given the observed ones."""
-        values = sequences.values
-        if sequences.mask.all():
-            return np.repeat(values[None], n_draws, axis=0)
-        draws = draw_given_observed(*self.square, sequences, n_draws, rng)
-        return np.where(np.isnan(values), self.square.mean + draws @ self.square.loadings.T, values)
 
     def arrays_to_save(self) -> Mapping[str, NDArray[Any]]:
         """Return the arrays of the square model."""

@@ -18,30 +18,12 @@ import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
+from probsfa.statespace.engine.posterior import Posterior
 
-__all__ = ["GapPosterior", "draw_given_observed", "smooth_given_observed"]
+__all__ = ["draw_given_observed", "smooth_given_observed"]
 
 # Singular values of scaled loadings below this fraction of the largest are rounding errors.
 _RANK_TOL = 1e-9
-
-
-class GapPosterior(NamedTuple):
-    """Distribution of the factors given the observed values.
-
-    Attributes
-    ----------
-    means : ndarray of shape (N, R)
-    covariances : ndarray of shape (N, R, R)
-        Zero for complete rows.
-    lag_one_covariances : ndarray of shape (N - 1, R, R)
-    row_log_likelihoods : ndarray of shape (N,)
-        Log density of the observed values of each row given the rows before it, in nats.
-    """
-
-    means: FloatArray
-    covariances: FloatArray
-    lag_one_covariances: FloatArray
-    row_log_likelihoods: FloatArray
 
 
 class _Equations(NamedTuple):
@@ -152,7 +134,7 @@ def _condition(
 
 def smooth_given_observed(
     decay: FloatArray, components: FloatArray, loadings: FloatArray, mean: FloatArray, sequences: Sequences
-) -> GapPosterior:
+) -> Posterior:
     """Compute the distribution of the factors of the square model given all observed values.
 
     Parameters
@@ -168,7 +150,7 @@ def smooth_given_observed(
 
     Returns
     -------
-    GapPosterior
+    Posterior
     """
     model = _Conditioning(decay, components, loadings, mean)
     filtered = model.filter(sequences.values, sequences.starts)
@@ -179,7 +161,7 @@ def smooth_given_observed(
         change = gain @ (covariances[t + 1] - filtered.predicted_covariances[t + 1]) @ gain.T
         covariances[t] += 0.5 * (change + change.T)
         lag_one[t] = covariances[t + 1] @ gain.T
-    return GapPosterior(means, covariances, lag_one, filtered.row_log_likelihoods)
+    return Posterior(means, covariances, lag_one, filtered.row_log_likelihoods)
 
 
 def draw_given_observed(

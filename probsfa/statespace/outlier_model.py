@@ -17,14 +17,12 @@ import numpy as np
 
 from probsfa._typing import BoolArray, FloatArray
 from probsfa._validation import Sequences
-from probsfa.statespace.diagnostics import Diagnostics
-from probsfa.statespace.engine.posterior import Posterior
+from probsfa.statespace.fitted_model import computed_by
 from probsfa.statespace.gross_outliers import distance_from_adjacent, robust_spread
 from probsfa.statespace.learning.maximum_likelihood import MaximumLikelihood
-from probsfa.statespace.learning.standard_errors import StandardErrors, TimescaleProfile
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.news import News
-from probsfa.statespace.prediction import Forecast, Imputation
+from probsfa.statespace.prediction import Imputation
 
 __all__ = ["OutlierModel", "far_from_neighbours", "spread_of_dominated"]
 
@@ -68,6 +66,21 @@ def far_from_neighbours(sequences: Sequences, spread: FloatArray) -> BoolArray:
     return far
 
 
+@computed_by(
+    lambda model: super(OutlierModel, model),
+    lambda model, sequences: model.cleaned(sequences),
+    "posterior",
+    "factor_means",
+    "log_likelihood",
+    "contributions",
+    "forecast",
+    "draw_latents",
+    "with_interpolation_check",
+    "with_misfit_check",
+    "diagnose",
+    "standard_errors",
+    "profile_timescale",
+)
 @dataclass(frozen=True, eq=False)
 class OutlierModel(LinearGaussianModel):
     """A Gaussian model whose methods treat gross outliers in the data as missing.
@@ -103,18 +116,6 @@ class OutlierModel(LinearGaussianModel):
             return sequences
         return replace(sequences, values=np.where(out, np.nan, sequences.values))
 
-    def posterior(self, sequences: Sequences) -> Posterior:
-        """Return the distribution of the factors given all values but outliers."""
-        return super().posterior(self.cleaned(sequences))
-
-    def factor_means(self, sequences: Sequences) -> FloatArray:
-        """Return posterior means of the factors (N, K) given all values but outliers."""
-        return super().factor_means(self.cleaned(sequences))
-
-    def log_likelihood(self, sequences: Sequences) -> float:
-        """Return the log-likelihood of all values but outliers, in nats."""
-        return super().log_likelihood(self.cleaned(sequences))
-
     def leave_one_out_moments(self, sequences: Sequences) -> tuple[FloatArray, FloatArray]:
         """Return means and variances (N, D) of observed values given all others but outliers."""
         cleaned = self.cleaned(sequences)
@@ -126,26 +127,12 @@ class OutlierModel(LinearGaussianModel):
             means, variances = np.where(out, filled.values, means), np.where(out, filled.std**2, variances)
         return means, variances
 
-    def contributions(self, sequences: Sequences) -> FloatArray:
-        """Return the contribution of each factor to each value given all values but outliers."""
-        return super().contributions(self.cleaned(sequences))
-
     def impute(self, sequences: Sequences, *, with_std: bool = True) -> Imputation:
         """Impute missing values from all values but outliers; outliers are not changed."""
         filled = super().impute(self.cleaned(sequences), with_std=with_std)
         std = None if filled.std is None else np.where(sequences.mask, 0.0, filled.std)
         values = np.where(sequences.mask, sequences.values, filled.values)
         return filled._replace(values=values, std=std)
-
-    def forecast(
-        self, sequences: Sequences, steps: Sequence[FloatArray], ahead: Sequence[FloatArray] | None = None
-    ) -> list[Forecast]:
-        """Return the distribution after each sequence given all values but outliers."""
-        return super().forecast(self.cleaned(sequences), steps, ahead)
-
-    def draw_latents(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
-        """Draw the factors given all values but outliers."""
-        return super().draw_latents(self.cleaned(sequences), n_draws, rng)
 
     def draw_cells(self, sequences: Sequences, n_draws: int, rng: np.random.Generator) -> FloatArray:
         """Draw missing values given all values but outliers; outliers are not changed."""
@@ -157,23 +144,3 @@ class OutlierModel(LinearGaussianModel):
         cleaned = self.cleaned(new)
         values = np.where(cleaned.mask, old.values, np.nan)
         return super().news(replace(old, values=values), cleaned, target)
-
-    def with_interpolation_check(self, sequences: Sequences) -> Self:
-        """Compare with linear interpolation, both without outliers."""
-        return super().with_interpolation_check(self.cleaned(sequences))
-
-    def with_misfit_check(self, sequences: Sequences) -> Self:
-        """Report gross misfit of values that are not outliers."""
-        return super().with_misfit_check(self.cleaned(sequences))
-
-    def diagnose(self, sequences: Sequences, block: int) -> Diagnostics:
-        """Test the prediction errors of all values but outliers."""
-        return super().diagnose(self.cleaned(sequences), block)
-
-    def standard_errors(self, sequences: Sequences) -> StandardErrors:
-        """Return standard errors of the parameters from all values but outliers."""
-        return super().standard_errors(self.cleaned(sequences))
-
-    def profile_timescale(self, sequences: Sequences, component: int, level: float) -> TimescaleProfile:
-        """Return the profile likelihood interval of a time scale from all values but outliers."""
-        return super().profile_timescale(self.cleaned(sequences), component, level)

@@ -137,7 +137,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         raise ValueError(f"loadings has {params.n_states} columns, which does not fit the other arrays")
     if fitted.options.has_ar1_noise != params.has_ar1_noise:
         raise ValueError("noise='ar1' and the parameters of AR(1) noise must be present together")
-    model: MaximumLikelihoodModel = with_noise(fitted)
+    model = with_noise(fitted)
     if any(name.startswith("limit_") for name in state):
         model = NoiseFreeModel(fitted, SquareModel(*(state[f"limit_{name}"] for name in SquareModel._fields)))
     elif np.any(params.noise_variance <= 0.0):
@@ -148,7 +148,8 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         regression = None
         if "exog_coef" in state:
             regression = Regression(state["exog_coef"], tuple(state["exog_names"]))
-        model = MappedModel(model, Transforms(tuple(from_plain(one) for one in state["maps"])), regression)
+        transforms = Transforms(tuple(from_plain(one) for one in state["maps"]))
+        return MappedModel(model, transforms, regression), options
     return model, options
 
 

@@ -133,9 +133,8 @@ class StudentModel(LinearGaussianModel):
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.abs(sequences.values - mean) / np.sqrt(explained + self.fitted.params.noise_variance)
 
-    def with_interpolation_check(self, sequences: Sequences) -> Self:
-        """Return the same model: neither the model nor linear interpolation predicts outliers."""
-        return self
+    def comparison(self, sequences: Sequences) -> None:
+        """Return None: neither the model nor linear interpolation predicts outliers."""
 
     def with_misfit_check(self, sequences: Sequences) -> Self:
         """Return the same model: Student-t noise allows for large errors."""

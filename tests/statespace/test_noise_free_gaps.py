@@ -62,7 +62,7 @@ def test_factors_and_log_likelihood_are_those_of_the_joint_distribution(rng):
     gaps = [holed(X[:12], rng, "scattered"), holed(X[12:], rng, "rows")]
     limit = square(model)._replace(noise=np.full(3, 1e-20))  # of which decimals have enough
     expected = oracle.exact_posterior(limit, gaps)
-    whole = model._model._full_posterior(model._check(gaps, None, None))
+    whole = model._model._posterior(model._check(gaps, None, None))
     np.testing.assert_allclose(whole.means, expected.means, atol=1e-7)
     np.testing.assert_allclose(whole.covariances, expected.covariances, atol=1e-7)
     inside = np.delete(np.arange(29), 11)
