@@ -1,7 +1,8 @@
 """Expansions and the linear map of slow feature estimators, and a check on held-out rows."""
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from probsfa.metrics import timescale
 __all__ = [
     "Expander",
     "check_overfitting",
+    "check_overfitting_by_refits",
     "split_into_folds",
     "extend_stream",
     "held_out_delta",
@@ -364,13 +366,12 @@ def check_overfitting(
     remedy, stacklevel
         As in :func:`warn_of_overfitting`.
     """
-    if not rank < sequences.n_rows - 1 < _ROWS_PER_DIRECTION * rank:
+    if not _is_tested(rank, sequences.n_rows):
         return
     folds = split_into_folds(sequences.lengths)
     moments = [_moments(_rows_of_fold(sequences, fold), expander, lag, skip_incomplete) for fold in folds]
-    tested = range(len(folds)) if rank <= _MAX_DIRECTIONS else (0, len(folds) // 2)
     changes, squares, n_rows = [], [], 0
-    for index in tested:
+    for index in _tested_folds(folds, rank):
         train = Moments.empty(expander.n_features_out, lag)
         for number, part in enumerate(moments):
             if number != index:
@@ -393,6 +394,66 @@ def check_overfitting(
     if changes:
         held_out = held_out_delta(changes, squares)
         warn_of_overfitting(training, held_out, n_rows, remedy, stacklevel=stacklevel + 1)
+
+
+def check_overfitting_by_refits(
+    sequences: Sequences,
+    refit: Callable[[Sequences], Callable[[FloatArray], FloatArray]],
+    training: FloatArray,
+    rank: int,
+    *,
+    lag: int,
+    remedy: str,
+    stacklevel: int,
+) -> None:
+    """Warn as :func:`check_overfitting` of an estimator that is not determined by moments of expanded rows.
+
+    Parameters
+    ----------
+    sequences : Sequences
+        Training rows.
+    refit : callable
+        ``refit(train)`` fits the estimator to other sequences and returns a function from rows (N, D) to
+        outputs (N, K).
+    training, rank, lag, remedy, stacklevel
+        As in :func:`check_overfitting`.
+    """
+    if not _is_tested(rank, sequences.n_rows):
+        return
+    folds = split_into_folds(sequences.lengths)
+    parts = [_rows_of_fold(sequences, fold) for fold in folds]
+    changes, squares, n_rows = [], [], 0
+    for index in _tested_folds(folds, rank):
+        others = [part for number, part in enumerate(parts) if number != index]
+        train = Sequences(
+            np.concatenate([part.values for part in others]),
+            tuple(length for part in others for length in part.lengths),
+        )
+        try:
+            outputs = refit(train)
+            on_training_rows, on_held_out_rows = outputs(train.values), outputs(parts[index].values)
+            scale = on_training_rows.std(axis=0)
+            scaled = (on_held_out_rows - on_training_rows.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+            identity = Expander(None, scaled.shape[1])
+            moments = _moments(replace(parts[index], values=scaled), identity, lag, False)
+            change = np.diag(moments.difference_moment)
+        except (RankError, ValueError):  # too little variation or no difference in training or held-out rows
+            continue
+        n_rows += moments.n_rows
+        changes.append(change)
+        squares.append(np.diag(moments.covariance) + moments.mean**2)
+    if changes:
+        held_out = held_out_delta(changes, squares)
+        warn_of_overfitting(training, held_out, n_rows, remedy, stacklevel=stacklevel + 1)
+
+
+def _is_tested(rank: int, n_rows: int) -> bool:
+    return rank < n_rows - 1 < _ROWS_PER_DIRECTION * rank
+
+
+def _tested_folds(folds: list[slice], rank: int) -> list[int]:
+    """Return the indices of the folds that are held out."""
+    return list(range(len(folds))) if rank <= _MAX_DIRECTIONS else [0, len(folds) // 2]
 
 
 def warn_of_overfitting(

@@ -1,6 +1,7 @@
 """Delta values on held-out rows: by separate fits, of good fits and of over-fitted ones."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from probsfa import graphs
 from probsfa._validation import Sequences
 from probsfa.expansions import Polynomial
-from probsfa.sfa import IGSFA, SFA, XSFA, GraphSFA, GraphSFARegressor, _expand
+from probsfa.sfa import IGSFA, SFA, XSFA, GraphSFA, GraphSFARegressor, HierarchicalSFA, Layer, _expand
 from probsfa.sfa._expand import (
     Expander,
     check_overfitting,
@@ -118,6 +119,52 @@ def test_estimators_on_the_graph_of_time_warn_as_sfa_does(rng, make, graph):
         t = np.arange(200)
         waves = np.column_stack([np.sin(t / 20) + np.cos(t) ** 2, np.cos(t)])
         make(2, graph=graph, expansion=Polynomial(2)).fit(waves)
+
+
+CUBIC = Polynomial(3)
+
+
+@pytest.mark.parametrize("method", ["sfa", "igsfa"])
+@pytest.mark.parametrize("graph", [None, graphs.Temporal(lag=2)])
+def test_hierarchies_of_noise_are_reported_to_overfit(rng, method, graph):
+    noise = rng.standard_normal((60, 4))
+    bottom = Layer(2, field=2, expansion=CUBIC, method=method)
+    for layers in (
+        [Layer(2, expansion=CUBIC, method=method)],
+        [bottom, Layer(2, expansion=CUBIC, method=method)],
+        [bottom, Layer(2, field=1, expansion=CUBIC, method=method)],  # two top nodes
+        [replace(bottom, share_weights=True), Layer(1)],
+        [replace(bottom, share_weights=True), Layer(2, field=1, expansion=CUBIC, share_weights=True)],
+    ):
+        with pytest.warns(UserWarning, match="held-out rows.*expansions") as caught:
+            HierarchicalSFA(layers, graph=graph).fit([noise[:25], noise[25:]])
+        assert [w.filename for w in caught] == [__file__]
+
+
+@pytest.mark.parametrize("method", ["sfa", "igsfa"])
+def test_hierarchies_that_are_slow_on_held_out_rows_and_untested_ones_are_quiet(rng, method):
+    t = np.linspace(0, 2 * np.pi, 300)
+    fast = np.cos(np.outer(t, [11, 7]))
+    X = np.column_stack([np.sin(t) + fast[:, 0] ** 2, fast[:, 0], np.cos(t) + fast[:, 1] ** 2, fast[:, 1]])
+    noise = rng.standard_normal((60, 4))
+    quadratic = Layer(2, field=2, expansion=Polynomial(2), method=method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        HierarchicalSFA([quadratic, Layer(1, expansion=CUBIC, method=method)]).fit(X)
+        HierarchicalSFA([Layer(2, field=2, method=method), Layer(2, method=method)]).fit(noise)  # linear
+        HierarchicalSFA([Layer(2, expansion=CUBIC, method=method)], graph="serial").fit(noise, noise[:, 0])
+        HierarchicalSFA([Layer(2, expansion=CUBIC, method="pca")]).fit(noise)
+
+
+def test_held_out_delta_values_of_one_node_are_those_of_sfa(rng, monkeypatch):
+    X = rng.standard_normal((90, 3)).cumsum(axis=0)
+    found = []
+    monkeypatch.setattr(
+        _expand, "warn_of_overfitting", lambda *values, **_: found.append(np.hstack(values[:3]))
+    )
+    SFA(2, lag=2, expansion=Polynomial(2)).fit([X[:40], X[40:]])
+    HierarchicalSFA([Layer(2, expansion=Polynomial(2))], lag=2).fit([X[:40], X[40:]])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
 
 
 def test_a_regressor_that_is_good_on_held_out_samples_does_not_warn_of_few_rows():

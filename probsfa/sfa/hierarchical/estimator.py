@@ -8,7 +8,7 @@ on a training graph is algorithm 1 of Sprekeler (2011).
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -16,10 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from probsfa._frames import lists_in_lists_out
 from probsfa._typing import FloatArray
-from probsfa._validation import check_count, check_option, check_sequences
+from probsfa._validation import Sequences, check_count, check_option, check_sequences
 from probsfa.graphs import Temporal, TrainingGraph
-from probsfa.graphs._named import build_graph, check_joined, is_slow_feature_analysis, needs_rows
+from probsfa.graphs._named import (
+    build_graph,
+    check_joined,
+    is_slow_feature_analysis,
+    lag_of_differences,
+    needs_rows,
+)
 from probsfa.linalg import check_rank_tol
+from probsfa.sfa._expand import check_overfitting_by_refits
 from probsfa.sfa._shrinkage import labels_of_rows
 from probsfa.sfa.graph import ScoredOnGraph
 from probsfa.sfa.hierarchical.layers import Layer, Stage, plan_stages
@@ -166,6 +173,14 @@ class HierarchicalSFA(ScoredOnGraph):
         ValueError
             If a layer does not fit the layer below it, X has missing values, or the rank of the inputs of the
             top layer is lower than its number of outputs.
+
+        Warns
+        -----
+        UserWarning
+            If a node can fit any values because it has as many inputs as rows. With expansions, differences
+            in time and at most 20 rows for each dimension of a node, the network is also trained on parts of
+            the rows, and a warning is issued if its outputs are not slow on held-out rows. Streams of rows
+            are not tested.
         """
         self._check_parameters()
         source, sizes, stages = self._open(X, lengths)
@@ -174,13 +189,57 @@ class HierarchicalSFA(ScoredOnGraph):
                 f"X has no two rows {self.lag} apart (lag={self.lag}) in one sequence, so that no "
                 "differences can be computed. Use longer sequences or a smaller lag."
             )
-        objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
-        keep = self.storage == "memory" or (self.storage == "auto" and not callable(X))
-        with start_workers(self.n_jobs) as workers:
-            banks = train_stages(stages, source, objective, workers, keep=keep)
+        banks = self._train(stages, source, sizes, y)
         _warn(banks, source.count_rows())
+        if isinstance(source, ArraySource) and sizes is not None:
+            self._check_overfitting(banks, Sequences(source.values, sizes))
         self._set_fitted(banks)
         return self
+
+    def _train(
+        self, stages: list[Stage], source: ArraySource | StreamSource, sizes: tuple[int, ...] | None, y: Any
+    ) -> list[NodeBank]:
+        objective = SlownessObjective(self._find_graph(source, sizes, y), self.lag, sizes, self.rank_tol)
+        in_memory = isinstance(source, ArraySource)
+        keep = self.storage == "memory" or (self.storage == "auto" and in_memory)
+        with start_workers(self.n_jobs) as workers:
+            return train_stages(stages, source, objective, workers, keep=keep)
+
+    def _check_overfitting(self, banks: list[NodeBank], sequences: Sequences) -> None:
+        """Warn if the outputs of a network with expansions, on a graph of time, are fast on held-out rows."""
+        lag = self.lag if self._is_of_time else lag_of_differences(self.graph)
+        stages = [bank.stage for bank in banks]
+        top = banks[-1]
+        has_expansion = any(stage.expansion is not None for stage in stages)
+        if lag is None or not has_expansion or top.stage.method == "pca":
+            return
+
+        def source_of(values: FloatArray) -> ArraySource:
+            return ArraySource(values, self._n_positions, self._chunk_rows)
+
+        is_sfa = top.stage.method == "sfa"
+        n_tested = (top.stage.n_components or 1) if is_sfa else 1  # outputs of every top node
+
+        def refit(train: Sequences) -> Callable[[FloatArray], FloatArray]:
+            refitted = self._train(stages, source_of(train.values), train.lengths, None)
+
+            def tested_outputs(values: FloatArray) -> FloatArray:
+                with start_workers(self.n_jobs) as workers:
+                    all_outputs = np.concatenate(list(outputs(source_of(values), refitted, workers)))
+                by_node = all_outputs.reshape(len(values), top.stage.n_nodes, -1)
+                return by_node[:, :, :n_tested].reshape(len(values), -1)
+
+            return tested_outputs
+
+        check_overfitting_by_refits(
+            sequences,
+            refit,
+            np.broadcast_to(top.values[:, :n_tested], (top.stage.n_nodes, n_tested)).ravel(),
+            max(_rank(bank, sequences.n_rows) for bank in banks),
+            lag=lag,
+            remedy="Use smaller expansions, fewer outputs of the nodes, share_weights=True, or more rows.",
+            stacklevel=3,
+        )
 
     def transform(self, X: Any) -> Any:
         """Return the outputs of the top layer.
@@ -344,6 +403,16 @@ class HierarchicalSFA(ScoredOnGraph):
         self.layer_delta_values_ = [bank.values for bank in last.values()]
         delta_values = self.layer_delta_values_[-1]
         self.delta_values_ = delta_values[0] if len(delta_values) == 1 else delta_values
+
+
+def _rank(bank: NodeBank, n_rows: int) -> int:
+    """Return the largest rank of a node, per node with the same weights; 0 for principal components."""
+    stage = bank.stage
+    if stage.method == "pca":
+        return 0
+    # Ranks of "igsfa" are numbers of outputs; the number of expanded inputs is an upper bound.
+    rank = min(bank.n_expanded, n_rows - 2) if stage.method == "igsfa" else int(bank.rank.max())
+    return -(-rank // stage.n_nodes) if stage.share_weights else rank
 
 
 def _warn(banks: list[NodeBank], n_rows: int) -> None:

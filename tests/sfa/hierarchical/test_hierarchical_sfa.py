@@ -47,6 +47,7 @@ SQUARES = (
 )
 
 
+@pytest.mark.filterwarnings("ignore:Output .* on held-out rows")
 @pytest.mark.parametrize("expansion", [(None, list), POWER, SQUARES], ids=["linear", "power", "squares"])
 @pytest.mark.parametrize("slowness", ["sequences", "lag", "graph"])
 def test_two_overlapping_layers_are_their_definition(expansion, slowness, rng):
@@ -170,6 +171,7 @@ def test_graphs_may_be_named_or_made(rng):
 
 @pytest.mark.parametrize("on_graph", [False, True])
 @pytest.mark.parametrize("expansion", [None, Polynomial(2), StandardScaler()])
+@pytest.mark.filterwarnings("ignore:Output .* on held-out rows")
 def test_shared_weights_are_those_of_one_node_on_pooled_rows(on_graph, expansion, rng):
     X = _walk(rng, 70, 6)
     X[:, 3:] += 5.0
