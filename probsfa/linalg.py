@@ -32,6 +32,7 @@ __all__ = [
     "canonical_axes",
     "canonical_directions",
     "canonical_signs",
+    "check_rank",
     "check_rank_tol",
     "default_rank_tol",
     "slow_directions",
@@ -210,7 +211,7 @@ def slow_directions(
     """
     A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
     W, scales, rank = _whiten_fast(B, rank_tol, variance_floor)
-    _check_rank(n_components, rank, B.shape[0])
+    check_rank(n_components, rank, B.shape[0])
     K = rank if n_components is None else n_components
     whitened = W.T @ A @ W
     whitened = (whitened + whitened.T) / 2
@@ -388,7 +389,8 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     return np.where(largest_correlations < 0, -1.0, 1.0)
 
 
-def _check_rank(n_components: int | None, rank: int, n_features: int) -> None:
+def check_rank(n_components: int | None, rank: int, n_features: int) -> None:
+    """Raise a RankError if the rank is 0 or below `n_components`."""
     if rank == 0:
         raise RankError("Every column of X is constant: the rank is 0. Use columns that vary.")
     if n_components is not None and n_components > rank:

@@ -13,7 +13,7 @@ from probsfa._typing import FloatArray
 from probsfa._validation import Sequences, check_memory
 from probsfa.graphs.moments import Moments, MomentStream, block_rows
 from probsfa.graphs.training_graph import GraphMoments
-from probsfa.linalg import RankError, slow_directions
+from probsfa.linalg import RankError, SlowDirections, slow_directions
 from probsfa.metrics import timescale
 
 __all__ = [
@@ -202,7 +202,12 @@ def _apply(transformer: Any, rows: FloatArray) -> FloatArray:
 
 
 def set_linear_map(
-    estimator: Any, moments: Moments | GraphMoments, expander: Expander, *, lag: int = 1
+    estimator: Any,
+    moments: Moments | GraphMoments,
+    expander: Expander,
+    *,
+    lag: int = 1,
+    directions: SlowDirections | None = None,
 ) -> None:
     """Compute the slow directions from moments and set the fitted attributes that follow from them.
 
@@ -216,19 +221,22 @@ def set_linear_map(
         The fitted expansion, or none.
     lag : int, default=1
         Lag of the differences, in rows.
+    directions : SlowDirections, optional
+        The slow directions, if they are not those of `moments`.
 
     Raises
     ------
     RankError
         If there are fewer directions than components; the estimator is then unchanged.
     """
-    directions = slow_directions(
-        moments.difference_moment,
-        moments.covariance,
-        estimator.n_components,
-        estimator.rank_tol,
-        variance_floor=moments.variance_floor,
-    )
+    if directions is None:
+        directions = slow_directions(
+            moments.difference_moment,
+            moments.covariance,
+            estimator.n_components,
+            estimator.rank_tol,
+            variance_floor=moments.variance_floor,
+        )
     estimator.moments_ = moments
     estimator.mean_ = moments.mean
     estimator.components_ = np.ascontiguousarray(directions.weights.T)

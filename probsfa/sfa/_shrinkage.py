@@ -22,7 +22,13 @@ from probsfa._typing import FloatArray
 from probsfa._validation import check_option
 from probsfa.graphs._rows import check_unmasked
 from probsfa.graphs.training_graph import GraphMoments, TrainingGraph
-from probsfa.linalg import SlowDirections, canonical_directions
+from probsfa.linalg import (
+    SlowDirections,
+    canonical_directions,
+    check_rank,
+    default_rank_tol,
+    slow_directions,
+)
 
 __all__ = [
     "TARGETS",
@@ -31,6 +37,7 @@ __all__ = [
     "labels_of_rows",
     "ledoit_wolf",
     "shrunk_moments",
+    "slow_directions_of_shrunk",
     "slowest_of_shrunk",
 ]
 
@@ -188,6 +195,58 @@ def shrunk_moments(moments: GraphMoments, intensity: float, target: str) -> Grap
         covariance=(1 - intensity) * moments.covariance + intensity * T,
         difference_moment=(1 - intensity) * moments.difference_moment + 2 * intensity * T,
     )
+
+
+def slow_directions_of_shrunk(
+    moments: GraphMoments,
+    intensity: float,
+    target: str,
+    n_components: int | None,
+    rank_tol: float | None,
+    n_samples: int,
+) -> SlowDirections:
+    """Return the slow directions of shrunk moments, without those in which the samples do not vary.
+
+    Parameters
+    ----------
+    moments : GraphMoments
+        Moments of the (expanded) samples.
+    intensity, target
+        As in :func:`shrunk_moments`.
+    n_components, rank_tol
+        As in :func:`probsfa.linalg.slow_directions`. With fewer samples than columns and shrinkage, the rank
+        is that of the samples.
+    n_samples : int
+        Number of samples.
+
+    Notes
+    -----
+    Directions in which the samples do not vary contain only the noise of the shrinkage. Their delta value is
+    2, smaller than that of fast features, but their outputs are zero on the training samples and arbitrary on
+    others. In units of the noise they are orthogonal to the row space, and the problem separates.
+    """
+    shrunk = shrunk_moments(moments, intensity, target)
+    A, B, floor = shrunk.difference_moment, shrunk.covariance, moments.variance_floor
+    varying = np.diagonal(moments.covariance) > floor
+    noise = np.where(varying, np.diagonal(B) - (1 - intensity) * np.diagonal(moments.covariance), 1.0)
+    is_noise = noise > 1e-12 * np.diagonal(B)  # without differences, the target "diagonal" is zero
+    if intensity == 0 or n_samples > varying.sum() or not is_noise.all():
+        return slow_directions(A, B, n_components, rank_tol, variance_floor=floor)
+    units = np.sqrt(noise)
+    in_units = np.where(np.outer(varying, varying), moments.covariance / units / units[:, None], 0.0)
+    eigenvalues, U = scipy.linalg.eigh(in_units)
+    tol = default_rank_tol(len(U)) if rank_tol is None else rank_tol
+    V = U[:, eigenvalues > tol * eigenvalues[-1]] / units[:, None]
+    rank = V.shape[1]
+    check_rank(n_components, rank, len(B))
+    deltas, rotation = scipy.linalg.eigh(_symmetric(V.T @ A @ V), _symmetric(V.T @ B @ V))
+    K = rank if n_components is None else n_components
+    scales = np.where(varying, np.sqrt(np.diagonal(B)), 0.0)
+    return canonical_directions(A, B, deltas, V @ rotation, scales, K)._replace(rank=rank)
+
+
+def _symmetric(S: FloatArray) -> FloatArray:
+    return (S + S.T) / 2
 
 
 def slowest_of_shrunk(

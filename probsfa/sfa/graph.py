@@ -27,7 +27,7 @@ from probsfa.graphs._named import (
 from probsfa.graphs.training_graph import GraphMoments, GraphSums, TrainingGraph, graph_moments
 from probsfa.linalg import RankError, check_rank_tol
 from probsfa.sfa._expand import Expander, check_overfitting, outputs_from, set_linear_map
-from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows, ledoit_wolf, shrunk_moments
+from probsfa.sfa._shrinkage import check_shrinkage, labels_of_rows, ledoit_wolf, slow_directions_of_shrunk
 
 __all__ = [
     "GraphSFA",
@@ -182,7 +182,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
 
     With shrinkage intensity s and diagonal target T, the moments are ``(1 - s) B + s T`` and ``(1 - s) A + 2
     s T``, those of the samples with independent noise added. On the clustered graph this is Fisher's
-    discriminant with a shrunken covariance within classes.
+    discriminant with a shrunken covariance within classes. With fewer samples than columns, the directions in
+    which the samples do not vary, which contain this noise only, are left out.
 
     Examples
     --------
@@ -407,11 +408,13 @@ def set_fitted(
             'shrinkage="auto" requires rows, and only moments are available. Use a number from 0 to below 1.'
         )
     shrinkage = 0.0 if intensity is None else float(intensity)
-    set_linear_map(gsfa, shrunk_moments(moments, shrinkage, gsfa.shrinkage_target), expander)
-    gsfa.moments_ = moments
+    sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices) if sums is None else sums
+    directions = slow_directions_of_shrunk(
+        moments, shrinkage, gsfa.shrinkage_target, gsfa.n_components, gsfa.rank_tol, sums.n_samples
+    )
+    set_linear_map(gsfa, moments, expander, directions=directions)
     gsfa.shrinkage_ = shrinkage
     gsfa.graph_ = graph
-    sums = GraphSums(moments, graph.Q, graph.R, graph.n_vertices) if sums is None else sums
     gsfa._seen = expander, sums
     n_rows = sums.n_samples
     if shrinkage == 0 and gsfa.rank_ >= n_rows - 1:

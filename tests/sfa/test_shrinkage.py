@@ -122,3 +122,32 @@ def test_shrinkage_is_checked(rng, wrong):
         GraphSFA(graph="clustered", shrinkage=wrong).fit(X, y)
     with pytest.raises(ValueError, match="shrinkage_target.*got 'columns'"):
         GraphSFA(graph="clustered", shrinkage_target="columns").fit(X, y)
+
+
+@pytest.mark.parametrize("target", ["diagonal", "identity"])
+def test_shrunk_directions_are_those_in_which_the_samples_vary(rng, target):
+    # Directions without samples have the delta value 2, which is not the largest.
+    X, y = rng.standard_normal((12, 30)) * np.linspace(1, 3, 30), np.arange(12.0)
+    X[:, 4] = 1.5  # a constant column
+    gsfa = GraphSFA(graph="reordering", shrinkage=0.3, shrinkage_target=target).fit(X, y)
+    assert gsfa.rank_ == len(gsfa.delta_values_) == 11
+    outputs = gsfa.transform(X)
+    assert outputs.std(axis=0).min() > 1e-3
+    differences, vertices = np.diff(X, axis=0), gsfa.graph_.node_weights / gsfa.graph_.node_weights.sum()
+    centred = X - vertices @ X
+    A, B = differences.T @ differences / 11, (centred.T * vertices) @ centred
+    varying = np.arange(30) != 4
+    half = np.diag(A) / 2
+    T = np.diag(np.where(varying, half if target == "diagonal" else half[varying].mean(), 0.0))
+    A, B = 0.7 * A + 2 * 0.3 * T, 0.7 * B + 0.3 * T
+    W = gsfa.components_.T
+    np.testing.assert_allclose(A @ W, B @ W * gsfa.delta_values_, atol=1e-9)
+    np.testing.assert_allclose(W.T @ B @ W, np.eye(11), atol=1e-9)
+    deltas = scipy.linalg.eigh(A[np.ix_(varying, varying)], B[np.ix_(varying, varying)], eigvals_only=True)
+    np.testing.assert_allclose(
+        deltas[np.argsort(-np.abs(deltas - 2))[:11]].sum(), gsfa.delta_values_.sum(), atol=1e-9
+    )
+    with pytest.raises(ValueError, match="n_components=12 exceeds the numerical rank 11"):
+        GraphSFA(12, graph="reordering", shrinkage=0.3, shrinkage_target=target).fit(X, y)
+    permuted = GraphSFA(graph="reordering", shrinkage=0.3, shrinkage_target=target).fit(X[:, ::-1], y)
+    np.testing.assert_allclose(permuted.transform(X[:, ::-1]), outputs, atol=1e-9)

@@ -188,7 +188,10 @@ def choose(
     step = clone(options.steps[k])
     if options.temperatures[t] != 1:
         step.set_params(temperature=options.temperatures[t])
-    return Choice(best.basis, options.n_components[j], step, mean)
+    # All features of the folds stand for all features of all samples, which have a higher rank.
+    n_features = max(test_features.shape[1] for _, test_features, _ in best.features)
+    is_all = options.n_components[j] >= n_features
+    return Choice(best.basis, options.n_components[-1 if is_all else j], step, mean)
 
 
 class _Data(NamedTuple):
