@@ -52,8 +52,8 @@ def check_labels(y: Any) -> NDArray[np.float64]:
             labels = labels.astype(np.float64)
         except (TypeError, ValueError):
             raise ValueError(
-                f"y must be numbers for this graph; its first value is {str(labels[0])!r}. The graph of "
-                "classes is 'clustered'."
+                f"y must be numbers for this graph; its first value is {str(labels[0])!r}. For class "
+                "labels use graph='clustered'."
             ) from None
     labels = check_array(labels, ensure_2d=False, dtype=np.float64, input_name="y")
     if len(labels) < 2:
@@ -77,7 +77,7 @@ def check_complete(y: Any) -> Any:
         position = ", ".join(map(str, np.argwhere(absent)[0].tolist()))
         raise ValueError(
             f"y contains NaN, None or NA: {int(absent.sum())} of {absent.size} labels are missing, the first "
-            f"is y[{position}]. Remove these rows, or join them to nearest neighbours or in time: "
+            f"is y[{position}]. Remove these rows, or connect them to nearest neighbours or adjacent rows: "
             f"graph=probsfa.graphs.SemiSupervised(...)."
         )
     return labels
@@ -123,9 +123,10 @@ def label_groups(
     Samples of equal label stay together, so groups do not depend on the order of the samples. If there are at
     most `n_groups` distinct labels, each is a group. Otherwise the range of midranks is divided into
     intervals of equal length; if no labels are equal, the sizes of the groups differ by at most one. By
-    default there are ``sqrt(N)`` groups and at most 50, the number used by Escalante-B. & Wiskott (2013,
-    section 6.2). The labels -y have the groups of y in reverse order, unless the mean of y is midway between
-    its minimum and maximum: ties are then resolved in the same direction for both.
+    default there are ``sqrt(N)`` groups, at most 50 as in Escalante-B. & Wiskott (2013, section 6.2). The
+    labels -y have the groups of y in reverse order, unless the mean of y is midway between its minimum and
+    maximum. Ties (a midrank on the middle border, or equal sizes of groups to merge) are then resolved in the
+    same direction for y and -y.
 
     Parameters
     ----------
@@ -148,23 +149,24 @@ def label_groups(
     ):  # reverse the labels, so that ties are resolved alike for y and -y
         groups = label_groups(-labels, n_groups, balanced=balanced, sample_weight=sample_weight, name=name)
         return groups.max() - groups
-    distinct, label_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    distinct, label_index, counts = np.unique(labels, return_inverse=True, return_counts=True)
     if sample_weight is not None:
-        counts = np.bincount(label_of, weights=check_sample_weight(sample_weight, len(labels)))
+        counts = np.bincount(label_index, weights=check_sample_weight(sample_weight, len(labels)))
         check_masses(counts)
     n = counts.sum()
-    n_merged = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
+    max_groups = default_groups(n) if n_groups is None else check_count(name, n_groups, minimum=2)
     _check_different(labels, len(distinct))
-    group_of = np.arange(len(distinct))
-    if len(distinct) > n_merged:
-        midrank_group, border = np.divmod((2 * np.cumsum(counts) - counts) * n_merged, 2 * n)
-        is_below = (border == 0) & (
-            2 * midrank_group < n_merged
-        )  # a midrank between two groups: the outer one
-        group_of = np.unique(midrank_group - is_below, return_inverse=True)[1]
+    group_index = np.arange(len(distinct))
+    if len(distinct) > max_groups:
+        midrank_group, remainder = np.divmod((2 * np.cumsum(counts) - counts) * max_groups, 2 * n)
+        # A midrank on the border of two groups is assigned to the group farther from the middle.
+        is_below = (remainder == 0) & (2 * midrank_group < max_groups)
+        group_index = np.unique(midrank_group - is_below, return_inverse=True)[1]
     if balanced:
-        group_of = _merge_small(np.bincount(group_of, weights=counts), n / (2 * n_merged))[group_of]
-    return group_of[label_of].astype(np.intp)
+        group_index = _merge_small(np.bincount(group_index, weights=counts), n / (2 * max_groups))[
+            group_index
+        ]
+    return group_index[label_index].astype(np.intp)
 
 
 def _merge_small(sizes: NDArray[Any], smallest: float) -> NDArray[np.intp]:

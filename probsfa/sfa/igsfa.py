@@ -41,8 +41,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         outputs are principal components; far above 2 all are slow features.
     scaling : {"input", "qr"}, default="input"
         Scaling of slow features relative to the components. "input": the standard deviation of each is the
-        root mean variance of the columns. "qr": their total variance is that of the reconstruction of the
-        input from them, so that features uncorrelated with the input are zero.
+        root mean variance of the columns. "qr": they are rotated and scaled such that their total variance
+        equals that of the input reconstructed from them; a feature uncorrelated with the input becomes zero.
     rank_tol, shrinkage, shrinkage_target
         As in :class:`GraphSFA`.
 
@@ -51,17 +51,17 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
     n_slow_ : int
         Number of slow features among the outputs; they are first.
     gsfa_ : GraphSFA
-        All slow features; without the graph.
+        Fitted estimator of all slow features; its attribute `graph_` is deleted to save memory.
     delta_values_ : ndarray (n_slow_,)
         Delta values of the slow features, ascending.
     slow_loadings_ : ndarray (D, n_slow_)
         Linear reconstruction of the input from the slow outputs.
     residual_components_ : ndarray (K - n_slow_, D)
-        Principal directions of the residual, orthonormal, by decreasing variance.
+        Principal directions of the residual, orthonormal, by decreasing variance; K is the number of outputs.
     residual_variances_ : ndarray (K - n_slow_,)
         Variances in these directions.
     mean_ : ndarray (D,)
-        Mean of the training rows, weighted by the nodes.
+        Mean of the training rows, weighted by the node weights of the graph.
     n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -74,7 +74,8 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
     -----
     With the slow features s, the input x minus its mean is regressed on them: ``x ~ M s``. The outputs after
     the slow ones are principal components of ``x - M s``. For "qr", ``M = Q R`` and the slow outputs are
-    ``R s``, so that ``Q`` reconstructs. All moments are weighted by the nodes.
+    ``R s``, so that ``Q`` maps them to the reconstruction ``M s``. All moments are weighted by the node
+    weights of the graph.
 
     References
     ----------
@@ -158,15 +159,15 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         del self.gsfa_.graph_
         self.gsfa_.graph = self.graph if isinstance(self.graph, str) else None
         p = graph.node_weights / graph.Q
-        split = self._split(rows, np.asarray(self.gsfa_.transform(rows)), p)
-        self.mean_ = split.mean
-        self.n_slow_ = split.scaling.shape[1]
+        maps = self._linear_maps(rows, np.asarray(self.gsfa_.transform(rows)), p)
+        self.mean_ = maps.mean
+        self.n_slow_ = maps.scaling.shape[1]
         self.delta_values_ = self.gsfa_.delta_values_[: self.n_slow_]
-        self._slow_means = split.slow_means
-        self._scaling = split.scaling
-        self.slow_loadings_ = split.loadings
-        self.residual_components_ = split.components
-        self.residual_variances_ = split.variances
+        self._slow_means = maps.slow_means
+        self._scaling = maps.scaling
+        self.slow_loadings_ = maps.loadings
+        self.residual_components_ = maps.components
+        self.residual_variances_ = maps.variances
         if self.n_slow_ and self.gsfa_.shrinkage_ == 0:
             check_overfitting_in_time(
                 self.graph,
@@ -197,7 +198,7 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
     def _n_features_out(self) -> int:
         return self.n_slow_ + len(self.residual_components_)
 
-    def _split(self, rows: FloatArray, slow: FloatArray, p: FloatArray) -> "_Split":
+    def _linear_maps(self, rows: FloatArray, slow: FloatArray, p: FloatArray) -> "_LinearMaps":
         """Return the maps of slow features and of the residual; the weights `p` sum to 1."""
         mean = rows[0] + p @ (rows - rows[0])
         X = rows - mean
@@ -219,10 +220,11 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
         residuals = X - outputs @ loadings.T
         values, vectors = np.linalg.eigh((residuals * p[:, None]).T @ residuals)
         values, vectors = values[::-1], vectors[:, ::-1].copy()
-        unit = np.ones(X.shape[1], dtype=np.float64)
+        ones = np.ones(X.shape[1], dtype=np.float64)
         is_distinct = np.append(-np.diff(values) > default_rank_tol(X.shape[1]) * total, True)
-        for block in blocks_of(is_distinct):  # for decorrelated columns, for example
-            vectors[:, block] = vectors[:, block] @ canonical_axes(vectors[:, block], unit)
+        # Axes of equal eigenvalues, such as those of decorrelated columns, are arbitrary.
+        for block in blocks_of(is_distinct):
+            vectors[:, block] = vectors[:, block] @ canonical_axes(vectors[:, block], ones)
         rank = int(np.sum(values > default_rank_tol(X.shape[1]) * total))
         n_residual = rank if self.n_components is None else self.n_components - J
         if n_residual > rank:
@@ -230,14 +232,14 @@ class IGSFA(GraphTransformer, InvertibleTransformer):
                 f"n_components={self.n_components} is more than available: {J} slow features below "
                 f"delta_threshold={self.delta_threshold:g}, and the residual of the input has rank {rank}."
             )
-        signs = canonical_signs(vectors[:, :n_residual], unit)
-        return _Split(
+        signs = canonical_signs(vectors[:, :n_residual], ones)
+        return _LinearMaps(
             mean, slow_means, scaling, loadings, (vectors[:, :n_residual] * signs).T, values[:n_residual]
         )
 
 
-class _Split(NamedTuple):
-    """The linear maps of an IGSFA after its slow features; see its attributes."""
+class _LinearMaps(NamedTuple):
+    """Linear maps from slow features and input to the outputs; see the attributes of :class:`IGSFA`."""
 
     mean: FloatArray
     slow_means: FloatArray

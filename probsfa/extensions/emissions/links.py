@@ -1,18 +1,21 @@
 """Gaussian values about a nonlinear function of the predictor: ``x ~ N(Phi(eta), r)``, ``eta = mu + C z``.
 
 Turner & Sahani (2007, section 5.2, eq. 28) use a nonlinear link ``Phi`` from the latent factors to the
-observations. Here each column has a link of its own predictor, which is estimated with the other parameters:
+observations (in generalized linear models, the inverse of the link). Here each column has its own link, a
+function of its own predictor. The parameters of the links are estimated with the other parameters:
 
 ========= =============================================================================================
-monotone  ``c + sum_j s_j (P_j(eta) - P_j(0))``, increasing, with slopes from ``s_0`` on the left to ``s_J``
-          on the right: a layer of softplus units at fixed knots
+monotone  ``c + s_0 eta + sum_j (s_j - s_{j-1}) (U_j(eta) - U_j(0))``, increasing, with slopes from ``s_0``
+          on the left to ``s_J`` on the right; softplus units ``U_j(eta) = log(1 + exp(b (eta - k_j))) / b``
+          with fixed sharpness ``b`` and knots ``k_j``
 quadratic ``c + cos(q) eta + sin(q) (eta^2 - 1) / sqrt(2)``: any quadratic function, by the scale of
           ``eta``
 ========= =============================================================================================
 
 Both links start as the identity. ``eta`` is a scalar for each value, so that expectations are Gauss-Hermite
 sums, which are exact for a quadratic link. If a log density is not concave, its second derivative may be
-positive; a site then has the minimum precision, and the bound is maximized over such sites.
+positive; the Gaussian approximation of that value then has the minimum precision, and the bound is maximized
+under this constraint.
 """
 
 from abc import abstractmethod
@@ -27,14 +30,14 @@ from probsfa.extensions.emissions.quadrature import over_nodes
 
 __all__ = ["LINKS", "Linked", "Monotone", "Quadratic"]
 
-# Minimum precision of a site, relative to that of the noise.
+# Minimum precision of the Gaussian approximation of a value, relative to that of the noise.
 _MIN_PRECISION = 1e-3
 # Nodes of the expectations during optimization, whose integrands are nearly polynomials.
 _N_NODES = 24
 
 
 class Linked(Family):
-    """Gaussian noise about a function of the predictor; shapes are ``log r`` and its parameters."""
+    """Gaussian noise about a function of the predictor; `shape` is ``log r`` and parameters of ``Phi``."""
 
     n_nodes = 120  # with small noise, distribution functions are steep in the predictor
     has_scale = True
@@ -59,12 +62,12 @@ class Linked(Family):
     def expectation(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> Expectation:
-        """See :class:`Family`; the precision is negative if the log density is not concave."""
+        """See :class:`Family`; the precision may be negative, and the caller applies the minimum."""
         precision = np.exp(-shape[0])
         square, slope, curvature = (np.zeros_like(mean) for _ in range(3))
         for weight, eta in over_nodes(mean, variance, _N_NODES):
-            value, first, second_derivative = self.derivatives(eta, shape[1:])
-            residual = x - value
+            phi, first, second_derivative = self.derivatives(eta, shape[1:])
+            residual = x - phi
             square += weight * residual**2
             slope += weight * residual * first
             curvature += weight * (first**2 - residual * second_derivative)
@@ -111,13 +114,13 @@ class Linked(Family):
         return np.asarray(self.function(eta, shape[1:]) + noise)
 
     def predictor_of(self, mean: FloatArray) -> FloatArray:
-        """See :class:`Family`; the predictor of the identity, at which the function starts."""
+        """See :class:`Family`; for the initial function, the identity, the predictor equals the mean."""
         return mean
 
     def first_sites(
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """See :class:`Family`; the sites of the identity, with noise variance increased by one."""
+        """See :class:`Family`; the sites for the identity link, with noise variance increased by one."""
         return np.broadcast_to(np.exp(-shape[0]) / (1.0 + np.exp(-shape[0])), x.shape), x
 
     def first_shape(self, x: FloatArray, mask: FloatArray, noise: FloatArray) -> FloatArray:
@@ -160,8 +163,8 @@ class Quadratic(Linked):
 
     def by_link(self, eta: FloatArray, link: FloatArray) -> list[FloatArray]:
         """See :class:`Linked`."""
-        by_angle = -np.sin(link[1]) * eta + np.cos(link[1]) / np.sqrt(2.0) * (eta**2 - 1.0)
-        return [np.ones_like(eta), by_angle]
+        angle_derivative = -np.sin(link[1]) * eta + np.cos(link[1]) / np.sqrt(2.0) * (eta**2 - 1.0)
+        return [np.ones_like(eta), angle_derivative]
 
     def link_prior(self, link: FloatArray) -> tuple[float, FloatArray]:
         """See :class:`Linked`; ``c ~ N(0, 1)``, in standard deviations of the column."""
@@ -213,7 +216,7 @@ class Monotone(Linked):
         """See :class:`Linked`."""
         slopes = np.exp(link[1:])
         values = [eta, *(value for value, _ in self._units(eta)), np.zeros_like(eta)]
-        # Each slope starts at its unit and ends at the next one.
+        # In the sum, slope j multiplies unit j minus unit j + 1.
         parts = [lower - upper for lower, upper in zip(values[:-1], values[1:], strict=True)]
         return [np.ones_like(eta), *(slope * part for slope, part in zip(slopes, parts, strict=True))]
 

@@ -1,4 +1,4 @@
-"""Maximum likelihood from several starts, refined by Whittle's and ranked by the exact likelihood."""
+"""Maximum likelihood from starts refined by Whittle's likelihood and ranked by the exact likelihood."""
 
 import warnings
 from dataclasses import dataclass
@@ -84,10 +84,10 @@ def fit(
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
     layout : Coordinates
-        Layout of the free parameters. With AR(1) noise of columns, all parameters are those of the state
-        space.
+        Layout of the free parameters. With AR(1) noise of columns, all parameters are those of the
+        state-space form, in which the noise processes are the last AR(1) states.
     noise : Noise
-        Constraints and prior of the noise variances; known variances are its lower bounds.
+        Constraints and prior of the noise variances; known variances are lower bounds (`noise.floor`).
     optimizer : Optimizer
         Settings of the optimizer.
     given : Given, optional
@@ -97,7 +97,8 @@ def fit(
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
-        Return expected statistics over all data, if the panel is only a sample to compute starts from.
+        Function that returns expected statistics over all data; required if `panel` is only a sample for
+        the computation of starts.
 
     Returns
     -------
@@ -132,7 +133,7 @@ class _Search:
     Attributes
     ----------
     evaluate : CountedEStep
-        Expected statistics, within a limit.
+        Computes expected statistics and counts evaluations, up to a limit.
     noise : Noise
         How the noise variances are learned.
     optimizer : Optimizer
@@ -305,7 +306,7 @@ class _Search:
     def ar1_noise_candidates(
         self, layout: Coordinates, nested: StateSpace, *, one_start: bool
     ) -> list[StateSpace]:
-        """Return refined candidates with AR(1) noise, and the white-noise model with a little of it."""
+        """Return refined candidates with AR(1) noise, and the white-noise model with weak AR(1) noise."""
         alone, bases = layout.with_white_noise, [nested]
         if not one_start:
             others = nested.latents.n_other_processes
@@ -386,7 +387,7 @@ class _Search:
                 params = max(refined, key=lambda pair: pair[0])[1]
                 sought = np.append(before, frequency)
                 # Largest relative change of a cycle's frequency on Whittle's likelihood. With too few latent
-                # factors, a cycle would otherwise become slow and replace one that is not in the model.
+                # factors, a cycle would otherwise become slow and replace a missing factor.
                 if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(sought) - 1.0) > 0.1):
                     params = candidates[0]
         if n_rhythms == 0 and data is not None:
@@ -405,8 +406,8 @@ class _Search:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A very long step may overflow; the optimizer then shortens it.
             warnings.simplefilter("ignore", RuntimeWarning)
-            # Tolerance on Whittle's likelihood, an approximation, in nats: for each free parameter, or
-            # relative to that on the exact likelihood, with which the fit continues.
+            # Tolerance in nats, not small because Whittle's likelihood is approximate: at least 0.1, 0.003
+            # for each free parameter, and 0.3 of the tolerance on the exact likelihood.
             worth = max(0.1, 0.003 * layout.size, 0.3 * self.evaluate.tol)
             end = maximize_objective(
                 objective, to_vector(evenly_sampled, params), make_box(evenly_sampled, self.noise), tol=worth
@@ -492,8 +493,8 @@ class _Search:
 
     def best_of(self, layout: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
         """Maximise for a few evaluations from candidates near the best, then from the best to convergence."""
-        # Not `>`: above 1e17 nats, as with very little noise, differences of a few nats are below rounding
-        # errors.
+        # `>=` keeps the best start even if 30 nats are below the rounding error of its value (above 1e17
+        # nats, as with very little noise).
         promising = [start for start in ranked if start.value >= ranked[0].value - _MAX_LOSS_OF_START]
         evaluate, limit = self.evaluate, self.evaluate.limit
         results: list[FitResult] = []
@@ -543,7 +544,7 @@ class _RankedStart(NamedTuple):
 
 
 def _better(best: FitResult, other: FitResult) -> FitResult:
-    """Return the better of two results; interrupted if the later one was."""
+    """Return the better of two results, with status "interrupted" if `other` was interrupted."""
     higher = other if other.history and other.log_likelihood > best.log_likelihood else best
     return higher._replace(status="interrupted") if other.status == "interrupted" else higher
 

@@ -30,7 +30,8 @@ __all__ = ["MIN_DEGREES", "MAX_DEGREES", "StudentNoise"]
 MIN_DEGREES, MAX_DEGREES = 2.1, 1000.0
 
 
-# Nodes of integrals over the weight of a value in sums over many values, and values per batch.
+# Number of quadrature nodes for the weight of a value in sums over many values, and number of values of a
+# batch.
 _N_FAST_NODES, _BLOCK_SIZE = 48, 8192
 
 
@@ -89,7 +90,7 @@ class StudentNoise(HeavyTails):
         return np.asarray(np.broadcast_to((nu + s) / (nu + n - 2.0), mask.shape))
 
     def log_density(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
-        """Return ``log t(s)`` without ``-n/2 log(2 pi r)``, in nats, summed over each row: (N,)."""
+        """Return the multivariate t log density of rows (N,), without ``-n/2 log(2 pi r)``, in nats."""
         s, n = self.shared(discrepancies), self.shared(mask)
         nu = self.degrees_of_freedom
         terms = _log_norm(n, nu) - 0.5 * (nu + n) * np.log1p(s / nu)
@@ -107,8 +108,8 @@ class StudentNoise(HeavyTails):
 
         limits = (np.log(MIN_DEGREES), np.log(MAX_DEGREES))
         end = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-6})
-        known = min(max(self.degrees_of_freedom, MIN_DEGREES), MAX_DEGREES)
-        candidates = [float(end.x), *limits, float(np.log(known))]
+        current = min(max(self.degrees_of_freedom, MIN_DEGREES), MAX_DEGREES)
+        candidates = [float(end.x), *limits, float(np.log(current))]
         return self.with_shape(float(np.exp(min(candidates, key=loss))))
 
     def scores(
@@ -144,15 +145,15 @@ class StudentNoise(HeavyTails):
         out = np.full(errors.shape, np.nan)
         degrees = self.degrees_of_freedom if degrees_of_freedom is None else degrees_of_freedom
         r, nu = np.broadcast_to(scale, errors.shape), np.broadcast_to(degrees, errors.shape)
-        there = ~np.isnan(errors) & ~np.isnan(explained) & (explained + r > 0.0)
-        for each in np.unique(nu[there]):
-            here = there & (nu == each)
-            weights, probabilities = _gamma_nodes(float(each))
-            e, v, noise = np.abs(errors[here]), np.maximum(explained[here], 0.0), r[here]
+        is_valid = ~np.isnan(errors) & ~np.isnan(explained) & (explained + r > 0.0)
+        for nu_value in np.unique(nu[is_valid]):
+            has_nu = is_valid & (nu == nu_value)
+            weights, probabilities = _gamma_nodes(float(nu_value))
+            e, v, squared_scale = np.abs(errors[has_nu]), np.maximum(explained[has_nu], 0.0), r[has_nu]
             tail = np.zeros_like(e)
             for w, p in zip(weights, probabilities, strict=True):
-                tail += p * ndtr(-e / np.sqrt(v + noise / w))
-            out[here] = -np.sign(errors[here]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
+                tail += p * ndtr(-e / np.sqrt(v + squared_scale / w))
+            out[has_nu] = -np.sign(errors[has_nu]) * ndtri(np.maximum(tail, np.finfo(np.float64).tiny))
         return out
 
     def scores_in_rows(
@@ -165,15 +166,17 @@ class StudentNoise(HeavyTails):
     ) -> FloatArray:
         """Return normal scores (N, D) of values left out one at a time.
 
-        If the values of a row share a weight, it is inferred from its other values, with discrepancies and
-        mask (N, D).
+        If the values of a row share a weight, the weight is inferred from the other values of the row, by
+        their discrepancies and mask (N, D).
         """
         if not self.by_row:
             return self.scores(errors, explained, scale)
         others = mask.sum(axis=1, keepdims=True) - mask
-        power = np.maximum(discrepancies.sum(axis=1, keepdims=True) - discrepancies, 0.0)
+        squared_error = np.maximum(discrepancies.sum(axis=1, keepdims=True) - discrepancies, 0.0)
         degrees = self.degrees_of_freedom + others
-        return self.scores(errors, explained, scale * (self.degrees_of_freedom + power) / degrees, degrees)
+        return self.scores(
+            errors, explained, scale * (self.degrees_of_freedom + squared_error) / degrees, degrees
+        )
 
     def left_out_density(self, cells: LeftOut, scales: FloatArray) -> tuple[float, FloatArray, float]:
         """Compute the log density of leave-one-out errors and its derivatives, by quadrature.
@@ -199,9 +202,9 @@ class StudentNoise(HeavyTails):
         """
         degrees = self.degrees_of_freedom
         r = scales[cells.columns]
-        farthest = float(np.max(cells.errors**2 / (cells.explained + r), initial=0.0))
-        weights, log_p = _log_gamma_nodes(degrees, farthest)
-        about_degrees = 0.5 * (
+        max_squared_error = float(np.max(cells.errors**2 / (cells.explained + r), initial=0.0))
+        weights, log_p = _log_gamma_nodes(degrees, max_squared_error)
+        log_p_derivative = 0.5 * (
             1.0 + np.log(0.5 * degrees) - digamma(0.5 * degrees) + np.log(weights) - weights
         )
         value, slope, by_scales = 0.0, 0.0, np.zeros(cells.errors.size)
@@ -209,14 +212,14 @@ class StudentNoise(HeavyTails):
             part = slice(first, first + _BLOCK_SIZE)
             noise = r[part] / weights[:, None]
             variance = cells.explained[part] + noise
-            power = cells.errors[part] ** 2 / variance
-            log_q = log_p[:, None] - 0.5 * (power + np.log(2.0 * np.pi * variance))
+            squared_error = cells.errors[part] ** 2 / variance
+            log_q = log_p[:, None] - 0.5 * (squared_error + np.log(2.0 * np.pi * variance))
             largest = log_q.max(axis=0)
             q = np.exp(log_q - largest)
             total = q.sum(axis=0)
             value += float(np.sum(largest + np.log(total)))
-            slope += float(np.sum((about_degrees @ q) / total))
-            by_scales[part] = 0.5 * np.sum(q * noise * (power - 1.0) / variance, axis=0) / total
+            slope += float(np.sum((log_p_derivative @ q) / total))
+            by_scales[part] = 0.5 * np.sum(q * noise * (squared_error - 1.0) / variance, axis=0) / total
         by_column = np.zeros(scales.size)
         np.add.at(by_column, cells.columns, by_scales)
         return value, by_column, degrees * slope
@@ -235,13 +238,13 @@ class StudentNoise(HeavyTails):
         weights are drawn conditional on them.
         """
         nu = self.degrees_of_freedom
-        of_weights = (*shape[:-1], 1) if self.by_row else shape
+        weights_shape = (*shape[:-1], 1) if self.by_row else shape
         a: FloatArray = np.array(0.5 * nu)
         b = a
         if discrepancies is not None and mask is not None and self.by_row:
             a = 0.5 * (nu + mask.sum(axis=1, keepdims=True))
             b = 0.5 * (nu + discrepancies.sum(axis=1, keepdims=True))
-        weights = rng.gamma(np.broadcast_to(a, of_weights)) / b
+        weights = rng.gamma(np.broadcast_to(a, weights_shape)) / b
         return np.asarray(rng.standard_normal(shape) * np.sqrt(scale / weights))
 
 
@@ -252,15 +255,18 @@ def _log_norm(n: FloatArray, nu: float) -> FloatArray:
     return np.where(n > 0.0, ratio - half * np.log(0.5 * nu), 0.0)
 
 
-def _log_gamma_nodes(nu: float, farthest: float) -> tuple[FloatArray, FloatArray]:
+def _log_gamma_nodes(nu: float, max_squared_error: float) -> tuple[FloatArray, FloatArray]:
     """Return nodes of ``w ~ Gamma(nu / 2, nu / 2)`` and logarithms of their probabilities.
 
     The nodes cover the distribution of ``w`` given a value whose squared error, in units of its variance, is
-    at most `farthest`.
+    at most `max_squared_error`.
     """
     half = 0.5 * nu
     ends = np.log(gammaincinv(half, [1e-8, 1.0 - 1e-12]) / half)
-    low = min(float(ends[0]), float(np.log(1e-3 * (nu + 1.0) / (nu + farthest))) if farthest > nu else 0.0)
+    low = min(
+        float(ends[0]),
+        float(np.log(1e-3 * (nu + 1.0) / (nu + max_squared_error))) if max_squared_error > nu else 0.0,
+    )
     grid = np.linspace(low, float(ends[1]), _N_FAST_NODES)
     log_p = half * grid - half * np.exp(grid)
     return np.exp(grid), log_p - logsumexp(log_p)

@@ -7,7 +7,8 @@ distribution with one parameter, the shape,
 
 A kind of noise is a file with a subclass of :class:`HeavyTails`, and an entry in
 :data:`probsfa.statespace.noise.TAILS`. All other modules use this interface. The compiled engine has a causal
-filter for Student-t noise only; that of :mod:`probsfa.statespace.student` is slower.
+filter for Student-t noise only; for other kinds the slower filter of :mod:`probsfa.statespace.student` is
+used.
 """
 
 from abc import ABC, abstractmethod
@@ -42,6 +43,9 @@ class LeftOut(NamedTuple):
 
 class HeavyTails(ABC):
     """Distribution of the weights of values, and of noise given them; immutable.
+
+    Methods have the arguments ``discrepancies``, the expected squared errors ``E[(x - mu - C z)^2] / r`` of
+    all values (N, D), zero where missing, and ``mask`` (N, D), 1 where observed.
 
     Attributes
     ----------
@@ -120,7 +124,10 @@ class HeavyTails(ABC):
 
     @abstractmethod
     def scores(self, errors: FloatArray, explained: FloatArray, scale: FloatArray) -> FloatArray:
-        """Return normal scores (N, D) of errors with a normal part of variances ``explained``."""
+        """Return normal scores ``Phi^-1(F(e))`` (N, D) of errors.
+
+        An error is the sum of a normal variable, with variances `explained`, and of this noise.
+        """
 
     @abstractmethod
     def scores_in_rows(

@@ -28,15 +28,15 @@ _BY_NAME: dict[str, Callable[..., Transform]] = {
 }
 
 
-def as_plain(asked: Any) -> Any:
+def as_plain(transforms: Any) -> Any:
     """Convert the parameter ``transforms`` to JSON types."""
-    if isinstance(asked, Transform):
-        return {"transform": asked.plain}
-    if isinstance(asked, Mapping):
-        return {"columns": [[_plain_key(key), as_plain(kind)] for key, kind in asked.items()]}
-    if isinstance(asked, (list, tuple, np.ndarray)):
-        return [as_plain(kind) for kind in asked]
-    return asked
+    if isinstance(transforms, Transform):
+        return {"transform": transforms.plain}
+    if isinstance(transforms, Mapping):
+        return {"columns": [[_plain_key(key), as_plain(kind)] for key, kind in transforms.items()]}
+    if isinstance(transforms, (list, tuple, np.ndarray)):
+        return [as_plain(kind) for kind in transforms]
+    return transforms
 
 
 def _plain_key(key: Any) -> Any:
@@ -50,9 +50,11 @@ def as_asked(plain: Any) -> Any:
     if isinstance(plain, dict):
         return {key: as_asked(kind) for key, kind in plain["columns"]}
     if isinstance(plain, list):
-        inner = [as_asked(kind) for kind in plain]
-        bounds = len(inner) == 2 and all(one is None or is_real(one) for one in inner) and inner != [None] * 2
-        return tuple(inner) if bounds else inner
+        items = [as_asked(kind) for kind in plain]
+        is_bounds = (
+            len(items) == 2 and all(one is None or is_real(one) for one in items) and items != [None] * 2
+        )
+        return tuple(items) if is_bounds else items
     return plain
 
 
@@ -69,16 +71,19 @@ def from_plain(plain: Any) -> Transform | None:
     if not (isinstance(plain, list) and plain and plain[0] in _BY_NAME):
         raise ValueError(f"transforms contains {plain!r:.80}, which is not a transform")
     numbers = plain[1:]
-    bounded = plain[0] == "bounds"
-    good = all(is_real(x) and np.isfinite(x) for x in numbers if not (bounded and x is None))
+    is_bounds = plain[0] == "bounds"
+    good = all(is_real(x) and np.isfinite(x) for x in numbers if not (is_bounds and x is None))
     expected = {"sqrt": 1, "box-cox": 1, "yeo-johnson": 1, "bounds": 3}.get(plain[0], 0)
     if len(numbers) != expected or not good:
         raise ValueError(f"transforms contains {plain!r:.80}, which is not a transform")
-    made = _BY_NAME[plain[0]](*numbers)
-    if isinstance(made, (BoxCox, YeoJohnson)) and not MIN_POWER <= made.power <= MAX_POWER:
-        raise ValueError(f"transforms contains the power {made.power!r}, which must lie from 0 to 2")
-    if isinstance(made, (Sqrt, Bounds)) and not made.margin > 0.0:
-        raise ValueError(f"transforms contains the margin {made.margin!r}, which must be positive")
-    if isinstance(made, Bounds):
-        checked_kind((made.lower, made.upper))
-    return made
+    transform = _BY_NAME[plain[0]](*numbers)
+    if isinstance(transform, (BoxCox, YeoJohnson)) and not MIN_POWER <= transform.power <= MAX_POWER:
+        raise ValueError(
+            f"transforms contains the power {transform.power!r}, which must lie from {MIN_POWER:g} to "
+            f"{MAX_POWER:g}"
+        )
+    if isinstance(transform, (Sqrt, Bounds)) and not transform.margin > 0.0:
+        raise ValueError(f"transforms contains the margin {transform.margin!r}, which must be positive")
+    if isinstance(transform, Bounds):  # raise a ValueError if the bounds are not valid
+        checked_kind((transform.lower, transform.upper))
+    return transform

@@ -32,8 +32,8 @@ _T = TypeVar("_T", Precisions, Roots)
 # Bytes of a chunk's values that are read from a file: enough for the full speed of the disk, with little
 # memory.
 _READ_BYTES = 16 * 2**20
-# Work (rows times products of a row) above which a second thread saves more time than its start takes (some
-# 50 us).
+# Work (rows times multiplications of a row) above which a second thread saves more time than its start
+# takes (some 50 us).
 _MIN_WORK_OF_THREAD = 1e7
 # Bytes of the results of a chunk that are kept for the backward pass: precisions, or gains and roots.
 _CHUNK_BYTES = 64 * 2**20
@@ -60,7 +60,8 @@ class State(NamedTuple):
     """The distribution of the state between two chunks.
 
     In the backward pass it consists of mean (K,) and covariance (K, K); in the forward pass of information
-    and precision (segments), or of mean and a root ``N`` of the covariance ``N' N`` (recursions).
+    vector and precision matrix (:class:`Segments`), or of mean and a root ``N`` of the covariance ``N' N``
+    (:class:`Recursions`).
     """
 
     vector: FloatArray
@@ -138,11 +139,19 @@ class Chunk(ABC):
     def smooth(self, last: State, into: Arrays, *, full: bool) -> State:
         """Smooth from the filtered last state and the state after it; return the first state.
 
-        Moments are written into arrays: ``means`` (n, K), ``covariances`` (n, K, K), and ``lag_one`` (n, K,
-        K), covariances of the next state with each. With ``full=False`` the arrays are those required for
-        sums: ``covariances`` (n + 1, K (K + 1)) has the lower triangles of covariances, then those of ``m
-        m'``; ``lag_one`` (n, L) has the L entries inside the diagonal blocks, first the diagonal, then the
-        others row by row; and ``means`` has the shape (n + 1, K).
+        Moments are written into three arrays. With ``full=True``:
+
+        - ``means`` (n, K);
+        - ``covariances`` (n, K, K);
+        - ``lag_one`` (n, K, K), covariances of the state of the next row with the state of each row.
+
+        With ``full=False`` the arrays are those required for sums:
+
+        - ``means`` (n + 1, K);
+        - ``covariances`` (n + 1, K (K + 1)), the lower triangles of covariances, then those of the products
+          ``m m'`` of means;
+        - ``lag_one`` (n, L), the L entries of lag-one covariances inside the diagonal blocks, first the
+          diagonal, then the others row by row.
         """
 
     def filter(self, before: State) -> tuple[FloatArray, State]:
@@ -200,11 +209,11 @@ class PanelPass:
         Parameters of the model.
     panel : Panel
         Packed observations.
-    kind : type of Chunk
+    chunk_type : type of Chunk
         The algorithm.
     kept_bytes : int
         Maximum memory for results of the forward pass; beyond it, they are recomputed.
-    shown : bool, default=False
+    return_moments : bool, default=False
         Whether moments of all rows are returned; chunks are then smaller.
     """
 
@@ -293,7 +302,7 @@ class PanelPass:
 # rows.
 _N_GROUPS, _MIN_SEGMENT_ROWS = 2, 24
 # Maximum number of distinct gaps for which transitions are stored for all lanes.
-_MAX_FEW_GAPS = 64
+_MAX_TABULATED_GAPS = 64
 # Minimum rows of a chunk. The first rows of each segment, whose results depend on the previous segment, are
 # processed twice, so that segments should be much longer than this part: at 24 to 64 states, chunks of 2048
 # rows take 14 to 34 % more time than chunks of 8192.
@@ -342,7 +351,7 @@ class Segments(Chunk):
         self.row_buffer = np.empty(size) if self.fresh else scratch.array("rows", size)
         kernel.group, kernel.rows = self.group, self.row_buffer
         kernel.collapsed = scratch.array("collapsed", kernel.size_of_collapsed)
-        if self.panel_pass.n_gaps <= _MAX_FEW_GAPS:
+        if self.panel_pass.n_gaps <= _MAX_TABULATED_GAPS:
             kernel.steps = np.empty(kernel.size_of_steps, np.uint8)
             kernel.tabulate()
         information, precision = (x.copy() for x in before)
@@ -372,7 +381,7 @@ class Segments(Chunk):
         self._set_moments(into)
         self.kernel.join_back(mean, np.ascontiguousarray(covariance))
         self._on_groups(lambda first, end: self.kernel.smooth(first, end, full))
-        self.kernel.link(full)
+        self.kernel.link(full)  # adds lag-one covariances between segments
         first = into["covariances"][0]
         return State(into["means"][0].copy(), first.copy() if full else unpacked(first[: k * (k + 1) // 2]))
 
@@ -460,7 +469,11 @@ class Recursions(Chunk):
         return State(mean, covariance)
 
     def draw(self, normals: FloatArray, after: FloatArray, draws: FloatArray) -> None:
-        """Draw states (n, M, K) from normals; ``after`` (M, K), the next state, becomes the first."""
+        """Draw states (n, M, K) from standard normal variables.
+
+        ``after`` (M, K) has draws of the state after the last row, and is overwritten by draws of the first
+        state.
+        """
         self._row_kernel.draw(normals.shape[1], normals, after, draws)
 
 
