@@ -50,8 +50,6 @@ class Family(ABC):
         ``P``, the number of parameters of each column besides those of its predictor.
     has_scale : bool
         Whether columns have units and are standardized.
-    has_link : bool
-        Whether the mean is a learned function of the predictor; the predictor then has no units.
     counts : bool
         Whether values, and therefore quantiles, are whole numbers.
     """
@@ -60,7 +58,6 @@ class Family(ABC):
     n_nodes: ClassVar[int] = N_NODES
     n_shapes: ClassVar[int] = 0
     has_scale: ClassVar[bool] = False
-    has_link: ClassVar[bool] = False
     counts: ClassVar[bool] = False
 
     @abstractmethod

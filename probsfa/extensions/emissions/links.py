@@ -41,7 +41,6 @@ class Linked(Family):
 
     n_nodes = 120  # with small noise, distribution functions are steep in the predictor
     has_scale = True
-    has_link = True
 
     @abstractmethod
     def function(self, eta: FloatArray, link: FloatArray) -> FloatArray:

@@ -118,7 +118,8 @@ class Process(ABC):
     seen : tuple of int
         Indices of the states of a process that have loadings.
     stationary : bool
-        Whether the states have constant variance.
+        Whether the states have constant variance. In a model with other processes, which contain the level of
+        columns, offsets have no standard errors.
     sought : bool
         Whether initial values come from the periodogram; other kinds start from AR(1) factors.
     longest_steps : tuple of float
