@@ -50,8 +50,8 @@ class Column(NamedTuple):
     ----------
     emission : str
         One of :data:`EMISSIONS` except "auto".
-    first, n_model_columns : int
-        First model column, and number of model columns.
+    first, n_cells : int
+        First model column, and number of model columns (the name in saved files).
     shift, scale : float
         ``shift + scale * value`` is in data units, for a model value.
     levels : ndarray (L,)
@@ -62,7 +62,7 @@ class Column(NamedTuple):
 
     emission: str
     first: int
-    n_model_columns: int
+    n_cells: int
     shift: float
     scale: float
     levels: FloatArray
@@ -71,7 +71,7 @@ class Column(NamedTuple):
     @property
     def model_columns(self) -> slice:
         """Slice of the model columns that encode this user column."""
-        return slice(self.first, self.first + self.n_model_columns)
+        return slice(self.first, self.first + self.n_cells)
 
     @property
     def family(self) -> str:
@@ -192,7 +192,7 @@ def make_columns(sequences: Sequences, requested: Sequence[str]) -> tuple[Column
         cells = sequences.values[:, d]
         cells = cells[~np.isnan(cells)]
         emission = _auto(cells) if emission == "auto" else emission
-        shift, scale, levels, n_model_columns = 0.0, 1.0, np.zeros(0), 1
+        shift, scale, levels, n_cells = 0.0, 1.0, np.zeros(0), 1
         if emission == "categorical":
             levels = np.unique(cells)
             if len(levels) > _MAX_LEVELS:
@@ -205,11 +205,11 @@ def make_columns(sequences: Sequences, requested: Sequence[str]) -> tuple[Column
                     f"X has a single value in column {_column_label(sequences, d)}; emission='categorical' "
                     "requires at least two levels. Remove the column."
                 )
-            n_model_columns = len(levels) - 1
+            n_cells = len(levels) - 1
         elif FAMILIES[emission].has_scale:
             shift, scale = _units(cells, emission)
-        columns.append(Column(emission, first, n_model_columns, shift, scale, levels))
-        first += n_model_columns
+        columns.append(Column(emission, first, n_cells, shift, scale, levels))
+        first += n_cells
     return tuple(columns)
 
 
@@ -254,7 +254,7 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
     ValueError
         If a value is not valid for the emission of its column; the message names both.
     """
-    values = np.full((sequences.n_rows, sum(column.n_model_columns for column in columns)), np.nan)
+    values = np.full((sequences.n_rows, sum(column.n_cells for column in columns)), np.nan)
     for d, column in enumerate(columns):
         cells = sequences.values[:, d]
         observed = ~np.isnan(cells)
@@ -272,7 +272,7 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
         if column.emission == "categorical":
             bad = observed & ~np.isin(cells, column.levels)
             _raise_for_values(sequences, d, bad, column.emission, "the levels of the fit")
-            for j in range(column.n_model_columns):
+            for j in range(column.n_cells):
                 is_reached = observed & ~np.isin(cells, column.levels[:j])
                 is_equal = (cells == column.levels[j]).astype(np.float64)
                 values[:, column.first + j] = np.where(is_reached, is_equal, np.nan)
@@ -283,7 +283,7 @@ def encode(sequences: Sequences, columns: Sequence[Column]) -> Sequences:
 
 def blocks_of(columns: Sequence[Column]) -> tuple[Block, ...]:
     """Return the model columns of each family, in the order of :data:`FAMILIES`."""
-    families = np.concatenate([[column.family] * column.n_model_columns for column in columns])
+    families = np.concatenate([[column.family] * column.n_cells for column in columns])
     return tuple(
         Block(family, np.flatnonzero(families == name))
         for name, family in FAMILIES.items()

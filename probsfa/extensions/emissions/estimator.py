@@ -280,7 +280,7 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         units = [
             (0.0, 1.0) if column.link != "identity" else (column.shift, column.scale) for column in columns
         ]
-        n_model_columns = [column.n_model_columns for column in columns]
+        n_model_columns = [column.n_cells for column in columns]
         shift, scale = np.repeat(np.array(units), n_model_columns, axis=0).T
         self.links_ = tuple(column.link for column in columns)
         self.emissions_ = tuple(column.emission for column in columns)

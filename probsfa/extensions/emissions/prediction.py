@@ -144,9 +144,9 @@ def level_probabilities(
     distribution (a scrambled Sobol sequence with a fixed seed).
     """
     loadings, offset = params.loadings[column.model_columns], params.offset[column.model_columns]
-    uniform = qmc.Sobol(column.n_model_columns, seed=0).random(_N_POINTS)
+    uniform = qmc.Sobol(column.n_cells, seed=0).random(_N_POINTS)
     normal = special.ndtri(np.clip(uniform, 1e-12, 1.0 - 1e-12))
-    out = np.empty((len(means), column.n_model_columns + 1))
+    out = np.empty((len(means), column.n_cells + 1))
     for start in range(0, len(means), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)
         centre = offset + means[rows] @ loadings.T
