@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from probsfa._arrays import SCAN_ROWS, check_array, check_spread
-from probsfa._times import TimeAxis, read_time_index
+from probsfa._times import TimeAxis, index_of, read_time_index
 
 __all__ = [
     "Sequences",
@@ -277,6 +277,9 @@ def _warn_of_uneven_index(estimator: Any, X: Any, lengths: tuple[int, ...], is_l
         reason = None if read is None or read.axis.even else "its rows are unevenly spaced"
     except ValueError as error:
         reason = str(error).partition(":")[0]
+    for index in map(index_of, X if is_list else [X]):
+        if index is not None and index.inferred_type in ("floating", "integer") and index.hasnans:
+            reason = "it has missing values"
     if reason is not None:
         warnings.warn(
             f"{type(estimator).__name__} treats rows as evenly spaced in their order and ignores the index "

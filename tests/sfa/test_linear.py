@@ -402,3 +402,12 @@ def test_a_fit_that_fails_does_not_change_what_partial_fit_goes_on_from(rng):
         sfa.set_params(n_components=9).fit(X[:40])
     sfa.set_params(n_components=None).partial_fit(X[30:])
     np.testing.assert_allclose(sfa.delta_values_, SFA().fit(X).delta_values_, rtol=STREAM * 100)
+
+
+def test_numbers_of_the_index_with_missing_values_are_reported(rng):
+    index = np.arange(30.0)
+    index[11] = np.nan
+    frame = pd.DataFrame(rng.standard_normal((30, 2)), index=index)
+    for X in (frame, [frame, frame]):
+        with pytest.warns(UserWarning, match="index of X, although it has missing values"):
+            SFA().fit(X)
