@@ -13,7 +13,7 @@ The last lines count the cases in which the error of the default is at most 1.05
 interpolation, at most 1.10 times that of the best simple method, or the lowest; in which the 90 % intervals
 cover 85 to 96 %; and in which the fit takes at most 30 s.
 
-    python benchmarks/accuracy/default.py [--draws N] [--only NAME] [--data DIR]
+    python benchmarks/accuracy/default.py [--draws N] [--only NAME ...] [--data DIR]
 """
 
 import sys
@@ -99,7 +99,7 @@ def main() -> None:
         __doc__,
         data=UNCURATED,
         draws={"type": int, "default": 3, "metavar": "N", "help": "masks of each kind (default: 3)"},
-        only={"metavar": "NAME", "help": "the series whose names contain this"},
+        only={"nargs": "+", "metavar": "NAME", "help": "only series whose names contain one of these"},
     )
     warnings.simplefilter("ignore")
     print(setting("numpy", "scikit-learn"))
@@ -109,7 +109,7 @@ def main() -> None:
     for name, made in series.items():
         X, truth = made if isinstance(made, tuple) else (made, made)
         for kind in ("values", "blocks"):
-            if args.only is not None and args.only not in name:
+            if args.only is not None and not any(part in name for part in args.only):
                 continue
             print(f"{name} ({X.shape[0]:,} x {X.shape[1]}), {kind}", flush=True)
             results.append(run(X, truth, kind, args.draws))
