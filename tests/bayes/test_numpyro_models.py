@@ -62,8 +62,8 @@ def density_of_series(call, values):
 
 def test_groups_have_the_densities_of_joint_gaussians(rng, calls):
     values = {
-        "centre": 1.5,
-        "spread": 0.4,
+        "mean": 1.5,
+        "std": 0.4,
         "loadings": rng.uniform(0.5, 1.0, (2, 1)),
         "noise_std": np.array([0.4, 0.6]),
         "deviation": rng.standard_normal(3),
@@ -91,12 +91,14 @@ def test_covariates_move_the_means_of_the_rows(rng, calls):
 
 
 def test_tables_share_the_first_factor_alone(rng, calls):
-    loadings = {name: rng.uniform(0.5, 1.0, (2, 1)) for name in ("shared_x", "own_x", "shared_y", "own_y")}
+    loadings = {
+        name: rng.uniform(0.5, 1.0, (2, 1)) for name in ("shared_x", "specific_x", "shared_y", "specific_y")
+    }
     values = {"timescale": np.array([9.0, 3.0, 2.0]), "noise_std": np.full(4, 0.5), **loadings}
     X, Y = calls["tables"][1]
     matrix = np.zeros((4, 3))
-    matrix[:2, [0, 1]] = np.hstack([loadings["shared_x"], loadings["own_x"]])
-    matrix[2:, [0, 2]] = np.hstack([loadings["shared_y"], loadings["own_y"]])
+    matrix[:2, [0, 1]] = np.hstack([loadings["shared_x"], loadings["specific_x"]])
+    matrix[2:, [0, 2]] = np.hstack([loadings["shared_y"], loadings["specific_y"]])
     model = oracle.Model(np.exp(-1.0 / values["timescale"]), matrix, np.full(4, 0.25), np.zeros(4))
     wanted = oracle.log_likelihood(model, [np.hstack([X, Y])])
     assert density_of_series(calls["tables"], values) == pytest.approx(wanted, rel=EXACT)
@@ -105,14 +107,14 @@ def test_tables_share_the_first_factor_alone(rng, calls):
 @pytest.mark.exhaustive
 def test_the_page_runs_and_finds_what_was_simulated():
     names = run_page()
-    by_group, effect = names["by_group"], names["effect"]
+    by_group, effect = names["samples_by_group"], names["effect"]
     logs = np.log(np.asarray(by_group["timescale"]))
     assert np.all(np.abs(logs.mean(axis=0) - np.log(names["timescales"])) < 4.0 * logs.std(axis=0))
-    coefficients = np.asarray(names["with_covariates"]["coefficients"])
+    coefficients = np.asarray(names["samples_with_covariates"]["coefficients"])
     assert np.all(np.abs(coefficients.mean(axis=0) - effect) < 4.0 * coefficients.std(axis=0))
     assert np.all(coefficients[:, 1].std(axis=0) < 0.5)
     for name in ("shared_x", "shared_y"):
-        assert np.all(np.quantile(names["of_two"][name], 0.05, axis=0) > 0.1)
-    rates = np.asarray(names["of_counts"]["log_rate"])
+        assert np.all(np.quantile(names["samples_of_tables"][name], 0.05, axis=0) > 0.1)
+    rates = np.asarray(names["samples_of_counts"]["log_rate"])
     assert np.corrcoef(rates.mean(axis=0).ravel(), np.log1p(names["N"]).ravel())[0, 1] > 0.7
     assert np.median(rates.std(axis=0)) > 0.2

@@ -53,7 +53,7 @@ def describe_options(options: Options) -> str:
 
     Examples
     --------
-    >>> words({"n_components": 3, "rhythms": 2, "noise": "isotropic"})
+    >>> describe_options({"n_components": 3, "rhythms": 2, "noise": "isotropic"})
     "3 factors, 2 cycles, noise='isotropic'"
     """
     parts = []

@@ -55,7 +55,12 @@ def test_run_never_falls(name, n_rows, n_features, decay):
         objective, _ = objective_of(name, params, X)
         start = params.replace(loadings=(0.3 + seed) * params.loadings)
         fit = maximize_bound(
-            objective.cells, start, (shape_of(name, n_features),), objective.prior, max_iter=15, tol=1e-3
+            objective.observations,
+            start,
+            (shape_of(name, n_features),),
+            objective.prior,
+            max_iter=15,
+            tol=1e-3,
         )
         assert len(fit.history) >= 1 and np.all(np.diff(fit.history) >= 0.0)
         assert np.all(np.isfinite(fit.params.loadings)) and np.all(np.abs(fit.params.decay) < 1.0)
