@@ -9,7 +9,7 @@
 # 2. applies both methods to the same data: almost without noise, with noise, and with missing blocks
 #    (figure 2 of the paper),
 # 3. decreases the noise and shows that the model converges to classic SFA,
-# 4. compares both on hourly weather with missing values.
+# 4. compares both methods on hourly weather with missing values.
 
 # %%
 import matplotlib.pyplot as plt
@@ -46,7 +46,7 @@ A = changes.T @ changes / len(changes)  # second moment of the changes from row 
 variances, axes_of_B = np.linalg.eigh(B)
 P = (axes_of_B / np.sqrt(variances)).T[::-1]  # weights of PCA, one row for each feature
 W = SFA().fit(X).components_  # weights of SFA
-R = W @ np.linalg.inv(P)  # what SFA does after sphering
+R = W @ np.linalg.inv(P)  # the rotation after sphering
 
 print("R is a rotation, R R' =\n", (R @ R.T).round(12) + 0.0)
 print("W B W' =\n", (W @ B @ W.T).round(12) + 0.0)
@@ -65,8 +65,8 @@ assert np.allclose(W @ A, np.diag(np.diag(W @ A @ W.T)) @ W @ B, atol=1e-10)  # 
 # %%
 def draw_ellipse(ax, covariance, style):
     """Draw the points x with x' covariance^-1 x = 1."""
-    turn = np.linspace(0.0, 2.0 * np.pi, 200)
-    ax.plot(*np.linalg.cholesky(covariance) @ [np.cos(turn), np.sin(turn)], style)
+    angle = np.linspace(0.0, 2.0 * np.pi, 200)
+    ax.plot(*np.linalg.cholesky(covariance) @ [np.cos(angle), np.sin(angle)], style)
 
 
 def draw_directions(ax, vectors, color):
@@ -111,18 +111,18 @@ for ax, title in zip(
 # them. Principal components depend on the units.
 
 # %%
-units = np.array([0.1, 1.0])
-slow_before, slow_after = SFA(1).fit_transform(X), SFA(1).fit_transform(X * units)
-axes_after = np.linalg.eigh((X * units).T @ (X * units))[1]
-pca_before, pca_after = X @ axes_of_B[:, -1], X * units @ axes_after[:, -1]
-same = [
+scaling = np.array([0.1, 1.0])
+slow_before, slow_after = SFA(1).fit_transform(X), SFA(1).fit_transform(X * scaling)
+axes_after = np.linalg.eigh((X * scaling).T @ (X * scaling))[1]
+pca_before, pca_after = X @ axes_of_B[:, -1], X * scaling @ axes_after[:, -1]
+correlations = [
     abs(np.corrcoef(a.ravel(), b.ravel())[0, 1])
     for a, b in [(slow_before, slow_after), (pca_before, pca_after)]
 ]
-print(f"column 1 in other units: correlation of the first feature with itself {same[0]:.6f} (SFA)")
-print(f"                                                                       {same[1]:.6f} (PCA)")
-assert same[0] > 1 - 1e-12
-assert same[1] < 0.9
+print(f"correlation of the first feature before and after a change of the units: {correlations[0]:.6f} (SFA)")
+print(f"                                                                         {correlations[1]:.6f} (PCA)")
+assert correlations[0] > 1 - 1e-12
+assert correlations[1] < 0.9
 
 # %% [markdown]
 # ### Delta value and frequency
@@ -156,59 +156,59 @@ decay, strength = [0.999, 0.99, 0.5], [1.0, 8.0, 8.0]
 mixing = np.linalg.qr(np.random.default_rng([0, 1]).standard_normal((3, 3)))[0] * strength
 
 
-def observe(noise_variance, holes):
-    """Return the three columns, and the slowest source, centred."""
+def observe(noise_variance, missing):
+    """Return the three columns with missing rows, and the centred slowest source."""
     series = make_slow_mixture(
         20_000, decay=decay, loadings=mixing, noise_variance=noise_variance, random_state=0
     )
-    X = np.where(holes[:, None], np.nan, series.data)
+    X = np.where(missing[:, None], np.nan, series.data)
     return X, series.latents[:, 0] - series.latents[:, 0].mean()
 
 
-holes = np.zeros(20_000, dtype=bool)
+missing = np.zeros(20_000, dtype=bool)
 for start in range(250, 20_000, 500):
-    holes[start : start + 20] = True
-nowhere = np.zeros_like(holes)
-worlds = {
-    "A  little noise": observe(1e-4, nowhere),
-    "B  noise": observe(0.25, nowhere),
-    "C  noise and holes": observe(0.25, holes),
+    missing[start : start + 20] = True
+none_missing = np.zeros_like(missing)
+data_sets = {
+    "A  little noise": observe(1e-4, none_missing),
+    "B  noise": observe(0.25, none_missing),
+    "C  noise and missing blocks": observe(0.25, missing),
 }
 
 
 # %% [markdown]
-# Both methods have the same rows. Classic SFA skips incomplete rows; as in the paper, its features are then
-# interpolated linearly. The probabilistic model does not require interpolation. (The sign and the level of
-# a slow feature are arbitrary; both are set to those of the true source.)
+# Both methods are applied to the same rows. Classic SFA skips incomplete rows; as in the paper, its
+# features are then interpolated linearly. The probabilistic model does not require interpolation. (The sign
+# and the level of a slow feature are arbitrary; both are set to those of the true source.)
 
 
 # %%
-def like(truth, feature):
+def aligned(truth, feature):
     """Centre a feature and give it the sign of the truth."""
     feature = feature - np.nanmean(feature)
     return feature * np.sign(np.nansum(feature * truth))
 
 
 results = {}
-for name, (X, truth) in worlds.items():
+for name, (X, truth) in data_sets.items():
     classic = SFA(1, missing="skip").fit_transform(X)[:, 0]
-    seen = ~np.isnan(classic)
-    classic = np.interp(np.arange(len(X)), np.flatnonzero(seen), classic[seen])
+    known_rows = ~np.isnan(classic)
+    classic = np.interp(np.arange(len(X)), np.flatnonzero(known_rows), classic[known_rows])
     model = ProbabilisticSFA(3).fit(X)
     posterior = model.posterior(X)
-    results[name] = like(truth, classic), like(truth, posterior.means[:, 0]), posterior.std[:, 0]
+    results[name] = aligned(truth, classic), aligned(truth, posterior.means[:, 0]), posterior.std[:, 0]
 
 # %%
 fig, axes = plt.subplots(3, 2, figsize=(11, 7), sharex=True, layout="constrained")
 shown = slice(0, 900)
 rows = np.arange(20_000)[shown]
-for (left, right), (name, (X, truth)) in zip(axes, worlds.items(), strict=True):
+for (left, right), (name, (X, truth)) in zip(axes, data_sets.items(), strict=True):
     classic, mean, std = results[name]
     left.plot(rows, X[shown], lw=0.6)
-    left.set_title(f"{name}: what is recorded")
+    left.set_title(f"{name}: data")
     right.plot(rows, classic[shown], color="0.65", lw=1, label="classic SFA")
     low, high = (mean - 1.645 * std)[shown], (mean + 1.645 * std)[shown]
-    right.fill_between(rows, low, high, alpha=0.3, lw=0, label="90 % of the posterior")
+    right.fill_between(rows, low, high, alpha=0.3, lw=0, label="90 % credible interval")
     right.plot(rows, mean[shown], lw=1.5, label="probabilistic SFA")
     right.plot(rows, truth[shown], "k--", lw=1, label="truth")
     right.set_title("the slowest source")
@@ -218,18 +218,18 @@ for ax in axes[-1]:
 
 # %% [markdown]
 # The paper measures the difference between the methods by `D`: the error of classic SFA minus that of the
-# probabilistic model, in units of the source. It reports 0.03, 1.10 and 1.4 (the last inside a missing
-# block), for single series whose parameters are not given.
+# probabilistic model, divided by the root mean square of the source. The paper reports 0.03, 1.10 and 1.4
+# (the last value inside a missing block), for single series whose parameters are not given.
 
 # %%
-gap = {}
+D_of = {}
 print(f"{'error, root mean square':<28}{'classic':>10}{'probabilistic':>16}{'D':>8}")
-for name, (X, truth) in worlds.items():
-    where = np.isnan(X[:, 0]) if "holes" in name else slice(None)
+for name, (X, truth) in data_sets.items():
+    where = np.isnan(X[:, 0]) if "missing" in name else slice(None)
     classic, mean, std = results[name]
     errors = rmse(truth[where], classic[where]), rmse(truth[where], mean[where])
-    gap[name[0]] = (errors[0] - errors[1]) / np.sqrt(np.mean(truth**2))
-    print(f"{name:<28}{errors[0]:>10.3f}{errors[1]:>16.3f}{gap[name[0]]:>8.2f}")
+    D_of[name[0]] = (errors[0] - errors[1]) / np.sqrt(np.mean(truth**2))
+    print(f"{name:<28}{errors[0]:>10.3f}{errors[1]:>16.3f}{D_of[name[0]]:>8.2f}")
 
 # %% [markdown]
 # With little noise the two methods agree. With noise, the error of classic SFA is larger than the source
@@ -237,38 +237,40 @@ for name, (X, truth) in worlds.items():
 # slowest feature. The probabilistic model estimates the noise and still finds the source.
 
 # %%
-assert abs(gap["A"]) < 0.05
-assert gap["B"] > 0.7
-assert gap["C"] > 0.7
-for name in ("B  noise", "C  noise and holes"):
-    truth = worlds[name][1]
+assert abs(D_of["A"]) < 0.05
+assert D_of["B"] > 0.7
+assert D_of["C"] > 0.7
+for name in ("B  noise", "C  noise and missing blocks"):
+    truth = data_sets[name][1]
     assert rmse(truth, results[name][0]) > np.sqrt(np.mean(truth**2))
 
 # %% [markdown]
 # ### Imputed values and their uncertainty
 #
 # The last model was fitted to data set C. It imputes the missing values of the columns with standard
-# deviations. Because the true values are known, the coverage of its 90 % intervals can be measured. Linear
+# deviations. Because the true values are known, the coverage of the 90 % intervals can be measured. Linear
 # interpolation is shown for comparison.
 
 # %%
-X, _ = worlds["C  noise and holes"]
-hidden = worlds["B  noise"][0][holes]  # the same rows, as recorded in world B
+X, _ = data_sets["C  noise and missing blocks"]
+hidden = data_sets["B  noise"][0][missing]  # true values: data set B has the same noise
 filled, std = model.impute(X, return_std=True)
-seen = np.flatnonzero(~holes)
-lines = np.column_stack([np.interp(np.arange(len(X)), seen, column[seen]) for column in X.T])
-held = coverage(hidden, filled[holes], std[holes], 0.9)
-errors = rmse(hidden, filled[holes]), rmse(hidden, lines[holes])
+known_rows = np.flatnonzero(~missing)
+interpolated_values = np.column_stack(
+    [np.interp(np.arange(len(X)), known_rows, column[known_rows]) for column in X.T]
+)
+covered_share = coverage(hidden, filled[missing], std[missing], 0.9)
+errors = rmse(hidden, filled[missing]), rmse(hidden, interpolated_values[missing])
 print(f"error at missing values: model {errors[0]:.2f}, linear interpolation {errors[1]:.2f}")
-print(f"the 90 % intervals hold {100 * held:.1f} % of the {hidden.size} hidden cells")
+print(f"the 90 % intervals cover {100 * covered_share:.1f} % of the {hidden.size} hidden values")
 assert errors[0] < 0.9 * errors[1]
-assert 0.87 < held < 0.93
+assert 0.87 < covered_share < 0.93
 
 # %% [markdown]
 # ## 3. The limit of zero noise
 #
 # According to a theorem of the paper, maximum likelihood with as many sources as columns and **zero noise**
-# is SFA. `noise=0.0` selects this limit, in closed form. The features are the same, and the decay of each
+# is SFA. `noise=0.0` selects this limit, in closed form. The features are those of SFA, and the decay of each
 # source is `1 - delta / 2`.
 
 # %%
@@ -284,15 +286,15 @@ assert np.allclose(limit.decay_, 1 - sfa.delta_values_ / 2, atol=1e-12)
 
 # %% [markdown]
 # For a small positive noise variance `r` the general algorithm is used. The following figure compares its
-# recognition weights with the directions of SFA, by the largest angle between them.
+# recognition weights with the directions of SFA, by the largest angle between weights and directions.
 
 
 # %%
 def largest_angle(weights, sfa):
-    """Return degrees between weights and directions of SFA, in the space where the data are white."""
-    seen = weights @ sfa.loadings_
-    seen /= np.linalg.norm(seen, axis=1, keepdims=True)
-    off_axis = np.sqrt(np.sum(seen**2, axis=1) - np.max(seen**2, axis=1))
+    """Return the largest angle between weights and directions of SFA, in degrees, for sphered data."""
+    directions = weights @ sfa.loadings_
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    off_axis = np.sqrt(np.sum(directions**2, axis=1) - np.max(directions**2, axis=1))
     return float(np.degrees(np.arcsin(off_axis)).max())
 
 
@@ -319,18 +321,18 @@ for n in lengths:
         angles_of_seeds.append(largest_angle(exact.weights, SFA().fit(Y)))
     floors.append(np.median(angles_of_seeds))
 slope = np.polyfit(np.log(lengths), np.log(floors), 1)[0]
-print(f"the floor falls like the length to the power {slope:.2f}")
+print(f"the limit of the angle is proportional to the length to the power {slope:.2f}")
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
 floor = largest_angle(noise_free_maximum_likelihood(X, edge_terms=True).weights, sfa)
 left.loglog(noises, angles, "o-", label="fitted with noise variance r")
-left.axhline(floor, color="k", ls="--", lw=1, label="no noise, ends included")
+left.axhline(floor, color="k", ls="--", lw=1, label="no noise, with edge terms")
 left.set(xlabel="noise variance r", ylabel="largest angle to SFA (degrees)", title="4000 rows")
 left.legend(fontsize="small")
-right.loglog(lengths, floors, "o-", label="no noise, ends included")
-right.loglog(lengths, floors[0] * lengths[0] / np.array(lengths), "k:", label="one over the length")
-right.set(xlabel="length of the series", title="the floor (median of nine series)")
+right.loglog(lengths, floors, "o-", label="no noise, with edge terms")
+right.loglog(lengths, floors[0] * lengths[0] / np.array(lengths), "k:", label="proportional to 1 / length")
+right.set(xlabel="length of the series", title="limit of the angle (median of nine series)")
 _ = right.legend(fontsize="small")
 
 # %%
@@ -353,10 +355,8 @@ weather = load_nyc_weather(drop_impossible=True).data["2013-03":"2013-05"]
 weather = (weather - weather.mean()) / weather.std()
 hidden = hide_blocks(weather, 24, 0.05, random_state=0)
 blocks = weather.mask(hidden)
-train, later = blocks["2013-03":"2013-04"], blocks.loc["2013-05"]
-print(
-    f"{len(train)} rows to learn from, of which {100 * train.notna().all(axis=1).mean():.0f} % are complete"
-)
+train, test = blocks["2013-03":"2013-04"], blocks.loc["2013-05"]
+print(f"{len(train)} training rows, of which {100 * train.notna().all(axis=1).mean():.0f} % are complete")
 
 
 def interpolated(table):
@@ -365,47 +365,47 @@ def interpolated(table):
 
 
 def after_interpolation(learn, rows):
-    """Slow features of rows, learned from other rows."""
+    """Return slow features of interpolated rows, learned from other rows."""
     return SFA(3).fit(interpolated(learn)).transform(interpolated(rows))
 
 
 def of_complete_rows(learn, rows):
-    """The same; NaN for incomplete rows."""
+    """Return slow features of complete rows, learned from other rows; NaN for incomplete rows."""
     return SFA(3, missing="skip").fit(learn.to_numpy()).transform(rows.to_numpy())
 
 
 def of_the_model(learn, rows):
-    """Filtered means of the factors."""
+    """Return filtered means of the factors of rows, learned from other rows."""
     return ProbabilisticSFA(3).fit(learn.to_numpy()).filter(rows.to_numpy()).means
 
 
 # %% [markdown]
 # *Recovery* measures how much the missing blocks change the result of a method: the space of its three
-# features with missing blocks is compared with that without, by the cosine of the largest angle between
-# them. *Held-out slowness* is the delta value of the slowest feature in the next month (0 for a constant, 2
-# for white noise).
+# features with missing blocks is compared with the space without missing blocks, by the cosine of the
+# largest angle between both spaces. *Held-out slowness* is the delta value of the slowest feature in the
+# next month (0 for a constant, 2 for white noise).
 
 # %%
-whole = weather["2013-03":"2013-04"]
+complete = weather["2013-03":"2013-04"]
 recovery, slowness = {}, {}
 print(f"{'':<24}{'recovery':>10}{'rows with features':>22}{'held-out delta value':>24}")
 for method in (after_interpolation, of_complete_rows, of_the_model):
-    with_blocks, without = method(train, train), method(whole, whole)
+    with_blocks, without = method(train, train), method(complete, complete)
     common = ~np.isnan(with_blocks + without).any(axis=1)
     centred = [part[common] - part[common].mean(axis=0) for part in (with_blocks, without)]
     recovery[method.__name__] = np.cos(principal_angles(*centred)[-1])
-    slowness[method.__name__] = delta_value(method(train, later)).min()
+    slowness[method.__name__] = delta_value(method(train, test)).min()
     known = 1.0 - np.isnan(with_blocks).any(axis=1).mean()
     name = method.__name__.replace("_", " ")
     print(f"{name:<24}{recovery[method.__name__]:>10.3f}{known:>22.0%}{slowness[method.__name__]:>24.4f}")
 
 # %% [markdown]
 # *Imputation* is the error of the hidden values. Imputation requires more factors than slow features do;
-# here the model has as many as columns. Classic SFA imputes by the reconstruction from the slower half of
+# the model has as many factors as columns. Classic SFA imputes by the reconstruction from the slower half of
 # its features.
 
 # %%
-truth, hidden_train = whole.to_numpy(), hidden[: len(train)]
+truth, hidden_train = complete.to_numpy(), hidden[: len(train)]
 model = ProbabilisticSFA(18).fit(train.to_numpy())
 filled, std = model.impute(train.to_numpy(), return_std=True)
 imputed = {
@@ -416,17 +416,17 @@ imputed = {
 error = {name: rmse(truth[hidden_train], values[hidden_train]) for name, values in imputed.items()}
 for name, value in error.items():
     print(f"{name:<24} error {value:.2f} standard deviations")
-held = coverage(truth[hidden_train], filled[hidden_train], std[hidden_train], 0.9)
-print(f"90 % prediction intervals of the model cover {100 * held:.0f} % of the hidden values")
+covered_share = coverage(truth[hidden_train], filled[hidden_train], std[hidden_train], 0.9)
+print(f"90 % prediction intervals of the model cover {100 * covered_share:.0f} % of the hidden values")
 assert recovery["of_the_model"] > recovery["after_interpolation"]
 assert slowness["of_the_model"] < slowness["after_interpolation"]
 assert error["probabilistic SFA"] < error["classic SFA"] < error["linear interpolation"]
-assert 0.85 < held < 0.95
+assert 0.85 < covered_share < 0.95
 
 # %% [markdown]
 # Missing blocks hardly change the factors of the probabilistic model. Linear interpolation changes the
 # features of classic SFA, because interpolated blocks are slow. The complete rows alone are a sufficient
-# sample for the fit, but two thirds of the rows then have no features. The model also has the smallest
+# sample for the fit, but two thirds of the rows have no features. The model also has the smallest
 # imputation errors, and the coverage of its 90 % intervals is close to nominal.
 
 # %% [markdown]

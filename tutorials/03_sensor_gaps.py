@@ -53,7 +53,7 @@ path = example  # your own: path = Path("my_sensors.csv")
 
 # %%
 def as_numbers(column):
-    """Return a column as numbers where most of it is, with a decimal point or comma; else as it was."""
+    """Convert a column to numbers if most of its values are numbers, with a decimal point or comma."""
     if pd.api.types.is_numeric_dtype(column):
         return column.astype(float)
     numbers = pd.to_numeric(column.str.replace(",", "."), errors="coerce")
@@ -61,32 +61,32 @@ def as_numbers(column):
 
 
 def times_of(texts):
-    """Return when the rows were taken, or None where their texts say no times, or none in order."""
-    written = texts.astype(str).agg(" ".join, axis=1)
+    """Return the times of the rows, or None if the texts are not dates or not in increasing order."""
+    joined_texts = texts.astype(str).agg(" ".join, axis=1)
     for dayfirst in (False, True):
-        when = pd.to_datetime(written, dayfirst=dayfirst, errors="coerce")
-        if len(texts.columns) and when.notna().all() and when.is_monotonic_increasing:
-            return pd.DatetimeIndex(when, name="time")
+        times = pd.to_datetime(joined_texts, dayfirst=dayfirst, errors="coerce")
+        if len(texts.columns) and times.notna().all() and times.is_monotonic_increasing:
+            return pd.DatetimeIndex(times, name="time")
     return None
 
 
 def read(path, codes=(-999, -9999, -200)):
-    """Return a table of numbers, NaN where missing; its index is the time, where there is one."""
+    """Return a table of numbers, NaN where missing; the index contains the times, if there are any."""
     table = pd.read_csv(path, sep=None, engine="python").apply(as_numbers)
     numbers = table.select_dtypes("number").replace(list(codes), np.nan)
-    when = times_of(table.drop(columns=numbers.columns))
-    if when is None:
-        print("no times were understood: rows are taken to be evenly spaced")
+    times = times_of(table.drop(columns=numbers.columns))
+    if times is None:
+        print("no column could be read as dates: rows are treated as evenly spaced")
     else:
-        numbers.index = when
+        numbers.index = times
     return numbers.loc[:, numbers.nunique() > 1]
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # of formats of dates that are tried
+    warnings.simplefilter("ignore")  # pandas warns when it tries date formats
     data = read(path)
-empty = 100 * data.isna().to_numpy().mean()
-print(f"{data.shape[0]} rows, {data.shape[1]} columns, {empty:.1f} % of the cells missing")
+percent_missing = 100 * data.isna().to_numpy().mean()
+print(f"{data.shape[0]} rows, {data.shape[1]} columns, {percent_missing:.1f} % of the values missing")
 print(f"from {data.index[0]} to {data.index[-1]}")
 
 
@@ -99,7 +99,7 @@ print(f"from {data.index[0]} to {data.index[-1]}")
 
 # %%
 def longest_block(column):
-    """Return how many rows the longest run of missing values has."""
+    """Return the number of rows of the longest run of missing values."""
     missing = column.isna()
     return int(missing.groupby((~missing).cumsum()).sum().max())
 
@@ -117,14 +117,14 @@ _ = ax.set(xlabel="row", title="black: missing")
 # ## Hold out values
 #
 # To measure the error of imputation, known values are hidden: a few single values, and blocks of 24 rows as
-# after the failure of a sensor. They are not used until the errors are computed.
+# after the failure of a sensor. Hidden values are not used until the errors are computed.
 
 # %%
 block = min(24, len(data) // 10)
 single = hide_cells(data, 0.03, random_state=1)
 blocks = hide_blocks(data, block, 0.05, random_state=0) & ~single
 held_out = single | blocks
-seen = data.mask(held_out)
+train = data.mask(held_out)
 print(f"{single.sum()} single values and {blocks.sum()} values in blocks of {block} rows are hidden")
 
 # %% [markdown]
@@ -135,11 +135,11 @@ print(f"{single.sum()} single values and {blocks.sum()} values in blocks of {blo
 # candidates it searches among all models, which takes longer.)
 
 # %%
-numbers = sorted({min(k, data.shape[1]) for k in (2, 4, 32)})
-candidates = [{"n_components": k} for k in numbers] + [{"n_components": numbers[-1], "rhythms": 1}]
+n_factors = sorted({min(k, data.shape[1]) for k in (2, 4, 32)})
+candidates = [{"n_components": k} for k in n_factors] + [{"n_components": n_factors[-1], "rhythms": 1}]
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the status of the model reports the same
-    selection = select_model(seen, candidates, budget=300)
+    warnings.simplefilter("ignore")  # model.status_ contains the same warnings
+    selection = select_model(train, candidates, budget=300)
 model = selection.best_estimator_
 print(selection)
 
@@ -153,16 +153,17 @@ _ = fig.suptitle("candidates, by errors of held-out values (orange: selected)", 
 # ## Residual diagnostics
 #
 # If the model is correct, its prediction errors are independent and normal, and its intervals have nominal
-# coverage. `diagnose` tests both and suggests options.
+# coverage. `diagnose` tests both properties and suggests options.
 
 # %%
-diagnostics = model.diagnose(seen)
+diagnostics = model.diagnose(train)
 for sentence in diagnostics.advice or ("Nothing stands out.",):
     print(textwrap.fill(f"- {sentence}", 100, subsequent_indent="  "))
 
 # %% [markdown]
-# With real data some tests always reject the model. Its effect on imputation is measured by the hidden
-# values. (For stochastic cycles, AR(1) noise and outliers see [notebook 05](05_real_series.ipynb).)
+# With real data some tests always reject the model. Errors of the hidden values show whether it is accurate
+# enough for imputation. (For stochastic cycles, AR(1) noise and outliers see
+# [notebook 05](05_real_series.ipynb).)
 
 # %%
 fig, axes = plt.subplots(2, 2, figsize=(10, 4 + 0.3 * data.shape[1]), layout="constrained")
@@ -173,40 +174,42 @@ _ = diagnostics.plot(axes=axes.ravel())
 
 # %%
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the status reports if linear interpolation is as good
-    filled, std = model.impute(seen, return_std=True)
-lines = seen.reset_index(drop=True).interpolate(limit_direction="both").set_index(seen.index)
+    warnings.simplefilter("ignore")  # model.status_ reports if linear interpolation is as accurate
+    filled, std = model.impute(train, return_std=True)
+interpolated = train.reset_index(drop=True).interpolate(limit_direction="both").set_index(train.index)
 
 # %% [markdown]
 # ## Errors and coverage
 #
 # Errors are in standard deviations of each column, so that columns with different units are comparable. The
-# second number is the coverage of the 90 % intervals.
+# last column is the coverage of the 90 % intervals.
 
 # %%
 scale = data.std().to_numpy()
-truth, guess, spread = (frame.to_numpy() / scale for frame in (data, filled, std))
-marks = {}
+truth, guess, scaled_std = (frame.to_numpy() / scale for frame in (data, filled, std))
+results = {}
 print(f"{'':<18}{'interpolation':>16}{'model':>8}{'90 % coverage':>17}")
 for kind, cells in [("single values", single), ("blocks", blocks)]:
-    errors = rmse(truth, lines.to_numpy() / scale, mask=cells), rmse(truth, guess, mask=cells)
-    marks[kind] = *errors, coverage(truth, guess, spread, 0.9, mask=cells)
-    print(f"{kind:<18}{errors[0]:>16.3f}{errors[1]:>8.3f}{100 * marks[kind][2]:>15.0f} %")
+    errors = rmse(truth, interpolated.to_numpy() / scale, mask=cells), rmse(truth, guess, mask=cells)
+    results[kind] = *errors, coverage(truth, guess, scaled_std, 0.9, mask=cells)
+    print(f"{kind:<18}{errors[0]:>16.3f}{errors[1]:>8.3f}{100 * results[kind][2]:>15.0f} %")
 
 # %%
 levels = np.linspace(0.1, 0.95, 18)
 fig, ax = plt.subplots(figsize=(4.2, 3.8), layout="constrained")
 ax.plot([0, 1], [0, 1], "k--", lw=1, label="calibrated")
 for kind, cells in [("single values", single), ("blocks", blocks)]:
-    ax.plot(levels, [coverage(truth, guess, spread, p, mask=cells) for p in levels], "o-", ms=3, label=kind)
+    ax.plot(
+        levels, [coverage(truth, guess, scaled_std, p, mask=cells) for p in levels], "o-", ms=3, label=kind
+    )
 ax.set(xlabel="nominal coverage", ylabel="empirical coverage", title="prediction intervals of hidden values")
 _ = ax.legend(fontsize="small")
 
 # %% [markdown]
 # ## The completed file
 #
-# The model is now given all values, and imputes those that are missing in the file. Observed values are
-# unchanged.
+# The model is now applied to all observed values, and imputes the values that are missing in the file.
+# Observed values are unchanged.
 
 # %%
 with warnings.catch_warnings():
@@ -226,9 +229,10 @@ fig, axes = plt.subplots(len(worst), 1, figsize=(9, 2.1 * len(worst)), layout="c
 for name, ax in zip(worst, axes[:, 0], strict=True):
     missing = data[name].isna()
     runs = missing.groupby((~missing).cumsum()).transform("sum").where(missing, 0)
-    middle = int(np.median(np.flatnonzero(runs == runs.max())))
-    reach = max(60, int(gaps["longest block"][name]))
-    window = slice(max(0, middle - reach), middle + reach)
+    start = int(np.argmax(runs == runs.max()))
+    middle = start + int(runs.max()) // 2
+    half_width = max(60, int(gaps["longest block"][name]))
+    window = slice(max(0, middle - half_width), middle + half_width)
     column = (frame[name].iloc[window] for frame in (data, filled, std))
     plots.plot_imputation(*column, times=data.index[window], ax=ax)
     ax.set_ylabel(name)
@@ -241,26 +245,27 @@ _ = axes[0, 0].set_title("the longest missing blocks, filled, with 90 % interval
 report = gaps.assign(**{"hidden values": held_out.sum(axis=0)})
 for j, name in enumerate(data):
     cells = held_out[:, j]
-    report.loc[name, "RMSE interpolation"] = rmse(data[name], lines[name], mask=cells)
+    report.loc[name, "RMSE interpolation"] = rmse(data[name], interpolated[name], mask=cells)
     report.loc[name, "RMSE model"] = scale[j] * rmse(truth[:, j], guess[:, j], mask=cells)
-    report.loc[name, "90 % coverage"] = 100 * coverage(truth[:, j], guess[:, j], spread[:, j], mask=cells)
-report["typical +-"] = 1.645 * std.where(data.isna()).median()
+    report.loc[name, "90 % coverage"] = 100 * coverage(truth[:, j], guess[:, j], scaled_std[:, j], mask=cells)
+report["median 90 % half-width"] = 1.645 * std.where(data.isna()).median()
 print(report.round(2).to_string(na_rep="-"))
-chosen = ", ".join(f"{name} = {value!r}" for name, value in selection.options.items())
-print(f"\nmodel: {chosen}; errors and intervals in the units of the columns")
+options = ", ".join(f"{name} = {value!r}" for name, value in selection.options.items())
+print(f"\nmodel: {options}; errors and intervals in the units of the columns")
 
 # %%
-if path == example:  # what this page reports about its own file
-    assert marks["blocks"][1] < 0.6 * marks["blocks"][0]
-    assert 0.84 <= marks["single values"][2] <= 0.96
-    assert 0.80 <= marks["blocks"][2] <= 0.97
+if path == example:  # check the numbers reported in the text, for the example file only
+    assert results["blocks"][1] < 0.6 * results["blocks"][0]
+    assert 0.84 <= results["single values"][2] <= 0.96
+    assert 0.80 <= results["blocks"][2] <= 0.97
 
 # %% [markdown]
 # ## Summary
 #
 # * Columns with common slow factors predict each other. In blocks the error of the model is well below that
-#   of linear interpolation; at single values the two are similar.
-# * Hide values *before* any fit, and compute errors only from these.
+#   of linear interpolation; for single values both errors are similar.
+# * Hide values *before* any fit, and compute errors only from the hidden values.
 # * Check that the coverage of 90 % intervals on hidden values is about 90 %, above all in blocks.
 # * `select_model` selects a model, `diagnose` tests the residuals, `impute(..., return_std=True)` imputes.
-#   The same without Python: `probsfa impute data.csv -o filled.csv --std std.csv --budget 60`.
+#   The command line does the same without Python:
+#   `probsfa impute data.csv -o filled.csv --std std.csv --budget 60`.

@@ -24,13 +24,13 @@ plt.rcParams["date.converter"] = "concise"  # short dates on the axes
 
 # %%
 weather = load_nyc_weather().data.filter(regex="temp|^u_|^v_")
-record, later = weather["2013-02-01":"2013-03-31"], weather["2013-04-01":"2013-04-14"]
-empty = 100 * record.isna().to_numpy().mean()
-print(f"{len(record)} hours, {record.shape[1]} columns, {empty:.1f} % missing")
+train, test = weather["2013-02-01":"2013-03-31"], weather["2013-04-01":"2013-04-14"]
+percent_missing = 100 * train.isna().to_numpy().mean()
+print(f"{len(train)} hours, {train.shape[1]} columns, {percent_missing:.1f} % missing")
 
 fig, axes = plt.subplots(2, 1, figsize=(9, 3.6), sharex=True, layout="constrained")
 for ax, name, label in zip(axes, ["temp_EWR", "u_EWR"], ["temperature (F)", "eastward (mph)"], strict=True):
-    ax.plot(record.index, record[name], lw=0.8)
+    ax.plot(train.index, train[name], lw=0.8)
     ax.set_ylabel(label)
 _ = axes[0].set_title("temperature and wind at Newark, as recorded")
 
@@ -39,13 +39,13 @@ _ = axes[0].set_title("temperature and wind at Newark, as recorded")
 #
 # ## Outliers
 #
-# Here the reading could be removed by hand. With hundreds of columns outliers must be detected; the fit of
-# a model reports the column:
+# In this series the wrong reading could be removed by hand. With hundreds of columns, outliers must be
+# detected automatically; the fit of a model reports the column:
 
 # %%
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    plain = ProbabilisticSFA(6).fit(record)
+    plain = ProbabilisticSFA(6).fit(train)
 print(textwrap.fill(plain.status_, 100))
 
 # %% [markdown]
@@ -53,21 +53,22 @@ print(textwrap.fill(plain.status_, 100))
 # returns, for each value, the distance from its prediction by all other values, in standard deviations.
 
 # %%
-robust = ProbabilisticSFA(6, robust=True).fit(record)
-scores = robust.outlier_scores(record)
+robust = ProbabilisticSFA(6, robust=True).fit(train)
+scores = robust.outlier_scores(train)
 worst = scores.stack().sort_values(ascending=False).head(5)
 for (when, column), score in worst.items():
-    value = record.loc[when, column]
+    value = train.loc[when, column]
     print(f"{when:%d %b %H:%M}  {column:<9} {value:8.1f}   {score:6.1f} standard deviations off")
 
 # %%
-impossible = pd.Timestamp("2013-02-12T08:00", tz="UTC")
-assert {worst.index[0], worst.index[1]} == {(impossible, "u_EWR"), (impossible, "v_EWR")}
+outlier_time = pd.Timestamp("2013-02-12T08:00", tz="UTC")
+assert {worst.index[0], worst.index[1]} == {(outlier_time, "u_EWR"), (outlier_time, "v_EWR")}
 assert worst.iloc[1] > 2 * worst.iloc[2]
 
-spread = record["u_EWR"].std()
-clean = record.mask(scores > 0.5 * worst.iloc[1])
-print(f"standard deviation of u_EWR: {spread:.1f} mph with the reading, {clean['u_EWR'].std():.1f} without")
+std = train["u_EWR"].std()
+clean = train.mask(scores > 0.5 * worst.iloc[1])
+std_clean = clean["u_EWR"].std()
+print(f"standard deviation of u_EWR: {std:.1f} mph with the wrong reading, {std_clean:.1f} mph without")
 
 # %% [markdown]
 # The scores of the two impossible values are far higher than all others. These values are treated as
@@ -86,15 +87,18 @@ for sentence in plain.diagnose(clean).advice:
 # ## Stochastic cycles
 #
 # AR(1) factors have no period, and cannot represent a daily cycle. `rhythms` adds stochastic cycles: damped
-# oscillations with a random phase. The given period is a starting value; the period is estimated.
+# oscillations with a random phase. The number in the list is the initial value of the period, which is then
+# estimated.
 
 # %%
-rhythmic = ProbabilisticSFA(6, rhythms=["24h"]).fit(clean)
-print(f"period: {rhythmic.rhythm_periods_[0]:.2f} hours")
-gain = rhythmic.log_likelihood_ - plain.log_likelihood_
-price = rhythmic.bic(clean) - plain.bic(clean)
-print(f"log-likelihood: {gain:+.0f} nats; BIC, where less is better: {price:+.0f}")
-assert abs(rhythmic.rhythm_periods_[0] - 24.0) < 1.0
+with_cycle = ProbabilisticSFA(6, rhythms=["24h"]).fit(clean)
+print(f"period: {with_cycle.rhythm_periods_[0]:.2f} hours")
+gain = with_cycle.log_likelihood_ - plain.log_likelihood_
+bic_difference = with_cycle.bic(clean) - plain.bic(clean)
+print(
+    f"change of the log-likelihood: {gain:+.0f} nats; of the BIC (smaller is better): {bic_difference:+.0f}"
+)
+assert abs(with_cycle.rhythm_periods_[0] - 24.0) < 1.0
 assert gain > 50.0
 
 # %% [markdown]
@@ -102,9 +106,10 @@ assert gain > 50.0
 # with the largest amplitude.
 
 # %%
-delay = rhythmic.rhythm_phases_[:, 0] / (2 * np.pi) * rhythmic.rhythm_periods_[0]
+delay = with_cycle.rhythm_phases_[:, 0] / (2 * np.pi) * with_cycle.rhythm_periods_[0]
 day = pd.DataFrame(
-    {"amplitude": rhythmic.rhythm_amplitudes_[:, 0], "hours after the strongest": delay}, index=clean.columns
+    {"amplitude": with_cycle.rhythm_amplitudes_[:, 0], "hours after the strongest": delay},
+    index=clean.columns,
 )
 print(day.round(1).to_string())
 
@@ -115,19 +120,26 @@ print(day.round(1).to_string())
 # With `noise="ar1"` each column has AR(1) noise in addition to white noise.
 
 # %%
-both = ProbabilisticSFA(6, rhythms=["24h"], noise="ar1").fit(clean)
-own = pd.DataFrame(
-    {"standard deviation": both.memory_scale_, "lasts for hours": both.memory_timescales_},
+with_ar1_noise = ProbabilisticSFA(6, rhythms=["24h"], noise="ar1").fit(clean)
+ar1_noise_table = pd.DataFrame(
+    {
+        "standard deviation": with_ar1_noise.memory_scale_,
+        "time scale (hours)": with_ar1_noise.memory_timescales_,
+    },
     index=clean.columns,
 )
-print(own.round(1).to_string())
-winds = own.index.str.match("u_|v_")
-assert own["standard deviation"][winds].min() > 1.0 > own["standard deviation"][~winds].max()
+print(ar1_noise_table.round(1).to_string())
+winds = ar1_noise_table.index.str.match("u_|v_")
+assert (
+    ar1_noise_table["standard deviation"][winds].min()
+    > 1.0
+    > ar1_noise_table["standard deviation"][~winds].max()
+)
 
 # %% [markdown]
 # The AR(1) noise of the winds has standard deviations of one to three miles per hour and time scales of
-# about two to four hours. That of the temperatures is close to zero: local variation of a temperature is
-# slow and represented by a factor.
+# about two to four hours. The AR(1) noise of the temperatures is close to zero: local variation of a
+# temperature is slow and represented by a factor.
 
 # %% [markdown]
 # ## Predictions of held-out rows
@@ -136,41 +148,48 @@ assert own["standard deviation"][winds].min() > 1.0 > own["standard deviation"][
 # reference is the last observed value.
 
 # %%
-models = {"plain": plain, "with a day": rhythmic, "with a day and memory": both}
-told = {name: model.diagnose(later) for name, model in models.items()}
-last = (later.shift(1) - later).to_numpy()
-print(f"{'':<26}{'BIC':>9}{'error / last value':>20}{'lag-1 correlation':>19}{'90 % hold':>11}")
-judged = {}
-for name, diagnostics in told.items():
-    error = np.asarray(diagnostics.predictions) - later.to_numpy()
-    there = ~np.isnan(error + last)
-    ratio = np.sqrt(np.mean(error[there] ** 2) / np.mean(last[there] ** 2))
-    memory = np.abs(diagnostics.autocorrelation[0]).mean()
-    held = diagnostics.covered(0.9)["one step"].mean()
-    judged[name] = ratio, memory, held
-    print(f"{name:<26}{models[name].bic(clean):>9.0f}{ratio:>20.3f}{memory:>19.3f}{100 * held:>9.0f} %")
+models = {
+    "white noise": plain,
+    "daily cycle": with_cycle,
+    "daily cycle and AR(1) noise": with_ar1_noise,
+}
+diagnostics_of = {name: model.diagnose(test) for name, model in models.items()}
+last_value_error = (test.shift(1) - test).to_numpy()
+print(f"{'':<29}{'BIC':>9}{'error / last value':>20}{'lag-1 correlation':>19}{'90 % coverage':>15}")
+scores_of = {}
+for name, diagnostics in diagnostics_of.items():
+    error = np.asarray(diagnostics.predictions) - test.to_numpy()
+    both_known = ~np.isnan(error + last_value_error)
+    ratio = np.sqrt(np.mean(error[both_known] ** 2) / np.mean(last_value_error[both_known] ** 2))
+    mean_autocorrelation = np.abs(diagnostics.autocorrelation[0]).mean()
+    covered = diagnostics.covered(0.9)["one step"].mean()
+    scores_of[name] = ratio, mean_autocorrelation, covered
+    bic = models[name].bic(clean)
+    print(f"{name:<29}{bic:>9.0f}{ratio:>20.3f}{mean_autocorrelation:>19.3f}{100 * covered:>13.0f} %")
 
 # %%
 fig, ax = plt.subplots(figsize=(7, 3), layout="constrained")
-for (name, diagnostics), marker in zip(told.items(), "os^", strict=True):
+for (name, diagnostics), marker in zip(diagnostics_of.items(), "os^", strict=True):
     near = diagnostics.lags <= 10
     size = np.abs(diagnostics.autocorrelation).mean(axis=1)
     ax.plot(diagnostics.lags[near], size[near], f"{marker}-", ms=4, label=name)
-ax.axhline(0.8 / np.sqrt(len(later)), color="k", ls="--", lw=1, label="white noise")
-ax.set(xlabel="lag (hours)", ylabel="mean size of the correlation", title="what prediction errors still hold")
+ax.axhline(0.8 / np.sqrt(len(test)), color="k", ls="--", lw=1, label="white noise")
+ax.set(
+    xlabel="lag (hours)", ylabel="mean size of the correlation", title="autocorrelation of prediction errors"
+)
 ax.set_ylim(bottom=0)
 _ = ax.legend(fontsize="small")
 
 # %%
-assert judged["with a day and memory"][0] < judged["plain"][0]
-assert judged["with a day and memory"][0] < 1.0
-assert judged["with a day and memory"][1] < 0.6 * judged["plain"][1]
-assert all(0.78 < held < 0.88 for _, _, held in judged.values())
+assert scores_of["daily cycle and AR(1) noise"][0] < scores_of["white noise"][0]
+assert scores_of["daily cycle and AR(1) noise"][0] < 1.0
+assert scores_of["daily cycle and AR(1) noise"][1] < 0.6 * scores_of["white noise"][1]
+assert all(0.78 < covered < 0.88 for _, _, covered in scores_of.values())
 
 # %% [markdown]
 # Each step reduces the prediction errors and their autocorrelation. The coverage of 90 % intervals is still
 # only slightly above 80 % in April: the variance of weather changes between weeks, but the model has a
-# constant variance. Intervals should be used with this in mind.
+# constant variance. In variable weeks its intervals are too narrow.
 
 # %% [markdown]
 # ## Decomposition
@@ -179,13 +198,13 @@ assert all(0.78 < held < 0.88 for _, _, held in judged.values())
 # white noise. The figure shows one week of northward wind at Kennedy airport.
 
 # %%
-parts = both.contributions(clean)
+parts = with_ar1_noise.contributions(clean)
 j = clean.columns.get_loc("v_JFK")
-names = both.get_feature_names_out()
-is_rhythm = np.array(["rhythm" in name for name in names])
-shared = parts[:, j, : len(names)][:, ~is_rhythm].sum(axis=1)
-rhythm = parts[:, j, : len(names)][:, is_rhythm].sum(axis=1)
-memory = parts[:, j, -1]
+names = with_ar1_noise.get_feature_names_out()
+is_cycle = np.array(["rhythm" in name for name in names])
+shared = parts[:, j, : len(names)][:, ~is_cycle].sum(axis=1)
+cycle = parts[:, j, : len(names)][:, is_cycle].sum(axis=1)
+ar1_noise = parts[:, j, -1]
 recorded = clean["v_JFK"].to_numpy()
 
 # %%
@@ -193,8 +212,8 @@ week = slice(24 * 30, 24 * 37)
 fig, axes = plt.subplots(4, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
 for ax, values, label in zip(
     axes,
-    [recorded, both.mean_[j] + shared, rhythm, memory],
-    ["recorded", "shared with the other columns", "the day", "what Kennedy remembers on its own"],
+    [recorded, with_ar1_noise.mean_[j] + shared, cycle, ar1_noise],
+    ["recorded", "shared with the other columns", "daily cycle", "AR(1) noise of v_JFK"],
     strict=True,
 ):
     ax.plot(clean.index[week], values[week], lw=1.2)
@@ -202,17 +221,17 @@ for ax, values, label in zip(
     ax.set_title(label, fontsize="medium", loc="left")
 
 # %%
-left = recorded - both.mean_[j] - shared - rhythm - memory
+residual = recorded - with_ar1_noise.mean_[j] - shared - cycle - ar1_noise
 print("standard deviations in mph")
 for name, part in [
     ("recorded", recorded),
     ("shared", shared),
-    ("day", rhythm),
-    ("memory", memory),
-    ("left", left),
+    ("cycle", cycle),
+    ("AR(1) noise", ar1_noise),
+    ("residual", residual),
 ]:
-    print(f"  {name:<10}{np.nanstd(part):5.1f}")
-assert np.nanstd(left) < 0.5 * np.nanstd(recorded)
+    print(f"  {name:<12}{np.nanstd(part):5.1f}")
+assert np.nanstd(residual) < 0.5 * np.nanstd(recorded)
 
 # %% [markdown]
 # ## Summary
@@ -221,5 +240,5 @@ assert np.nanstd(left) < 0.5 * np.nanstd(recorded)
 # * `robust=True` with `outlier_scores` finds wrong readings, without a threshold for each column. Treat
 #   them as missing.
 # * `rhythms=["24h"]` adds a daily cycle, `noise="ar1"` autocorrelated noise of each column.
-# * Compare models on held-out rows: prediction errors relative to those of the last value, autocorrelation
-#   of the errors, and coverage of the intervals.
+# * Compare models on held-out rows: prediction errors relative to those of the last observed value,
+#   autocorrelation of the errors, and coverage of the intervals.

@@ -6,7 +6,7 @@
 # little between neighbours. They differ in the graph, which defines the neighbours, and in the class of
 # functions.
 #
-# Part 1 uses this for supervised learning: a **label** defines the neighbours (Escalante-B. & Wiskott
+# Part 1 uses such graphs for supervised learning: a **label** defines the neighbours (Escalante-B. & Wiskott
 # 2013). Part 2 follows Sprekeler (2011) from slow features to eigenmaps. **Each step is an identity, with a
 # number and an assertion that fails if the identity does not hold.**
 
@@ -51,12 +51,12 @@ from probsfa.expansions import Polynomial
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
 label = np.repeat([0, 1, 2, 3], 3)
-drawn = {
+graphs_by_name = {
     "in time": graphs.temporal(12),
     "clustered, 4 classes": graphs.clustered(label),
     "serial, 4 groups": graphs.serial(np.arange(12.0), 4),
 }
-for ax, (title, graph) in zip(axes, drawn.items(), strict=True):
+for ax, (title, graph) in zip(axes, graphs_by_name.items(), strict=True):
     plots.plot_graph(graph, labels=label, ax=ax)
     ax.get_legend().remove()
     ax.set_title(title)
@@ -80,7 +80,7 @@ assert difference < 1e-9
 
 # %%
 X, y = load_digits(return_X_y=True)
-seen, unseen, y_seen, y_unseen = train_test_split(X, y, train_size=0.5, stratify=y, random_state=0)
+train, test, y_train, y_test = train_test_split(X, y, train_size=0.5, stratify=y, random_state=0)
 quadratic = make_pipeline(PCA(20, whiten=True), Polynomial(2))
 
 classifiers = {
@@ -88,20 +88,20 @@ classifiers = {
     "GraphSFA, linear": GraphSFAClassifier(),
     "GraphSFA, quadratic": GraphSFAClassifier(expansion=quadratic),
 }
-accuracy = {name: model.fit(seen, y_seen).score(unseen, y_unseen) for name, model in classifiers.items()}
+accuracy = {name: model.fit(train, y_train).score(test, y_test) for name, model in classifiers.items()}
 for name, share in accuracy.items():
-    print(f"{name:<38} {100 * share:.1f} % of the unseen digits are right")
+    print(f"{name:<38} {100 * share:.1f} % of the test digits are classified correctly")
 assert accuracy["GraphSFA, quadratic"] > accuracy["Fisher's discriminant (scikit-learn)"] + 0.01
 
 # %% [markdown]
 # The two slowest of the nine features already separate the digits in the test set.
 
 # %%
-features = GraphSFA(2, graph="clustered", expansion=quadratic).fit(seen, y_seen).transform(unseen)
-few = y_unseen < 6
+features = GraphSFA(2, graph="clustered", expansion=quadratic).fit(train, y_train).transform(test)
+few = y_test < 6
 fig, ax = plt.subplots(figsize=(5.2, 4.2), layout="constrained")
-plots.plot_embedding(features[few], y_unseen[few], ax=ax)
-ax.set(xlabel="slowest feature", ylabel="second", title="unseen digits 0 to 5")
+plots.plot_embedding(features[few], y_test[few], ax=ax)
+ax.set(xlabel="slowest feature", ylabel="second", title="test digits 0 to 5")
 _ = ax.legend(title="digit", fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 # %% [markdown]
@@ -116,22 +116,22 @@ rng = np.random.default_rng(0)
 images = X[(y == 4) | (y == 6)].reshape(-1, 8, 8)
 images = np.repeat(images, 4, axis=0)
 angle = rng.uniform(-45.0, 45.0, len(images))
-turned = np.array([rotate(image, a, reshape=False, order=1) for image, a in zip(images, angle, strict=True)])
+rotated = np.array([rotate(image, a, reshape=False, order=1) for image, a in zip(images, angle, strict=True)])
 which = np.repeat(np.arange(len(images) // 4), 4)
-held_out = which >= 0.6 * which.max()  # digits of which no turned copy has been seen
+held_out = which >= 0.6 * which.max()  # all rotated copies of a digit are held out together
 
 fig, axes = plt.subplots(2, 8, figsize=(8, 2.3), layout="constrained")
 for ax, i in zip(axes.T.ravel(), range(16), strict=True):
-    ax.imshow(turned[i], cmap="gray_r")
+    ax.imshow(rotated[i], cmap="gray_r")
     ax.set_title(f"{angle[i]:.0f}", fontsize=8, pad=2)
     ax.set_axis_off()
 
 # %%
-pixels = turned.reshape(len(turned), -1)
+pixels = rotated.reshape(len(rotated), -1)
 slowest = GraphSFA(1, graph="serial", expansion=quadratic).fit(pixels[~held_out], angle[~held_out])
 feature = slowest.transform(pixels[held_out])[:, 0]
 correlation = abs(np.corrcoef(feature, angle[held_out])[0, 1])
-print(f"correlation of the slowest feature with the angle, unseen digits: {correlation:.2f}")
+print(f"correlation of the slowest feature with the angle, held-out digits: {correlation:.2f}")
 
 regressors = {
     "ridge regression on pixels": RidgeCV(np.logspace(-3, 5, 17)),
@@ -146,12 +146,12 @@ for name, model in regressors.items():
 assert error["GraphSFARegressor"] < 0.6 * min(list(error.values())[:2])
 assert correlation > 0.9
 chance = angle[held_out].std()
-print(f"{'the mean angle for all':<36} error {chance:.1f} degrees")
+print(f"{'mean angle of all digits':<36} error {chance:.1f} degrees")
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(8.5, 3.4), layout="constrained")
 axes[0].plot(angle[held_out], feature, ".", ms=3)
-axes[0].set(xlabel="true angle", ylabel="slowest feature", title="one feature, no regression yet")
+axes[0].set(xlabel="true angle", ylabel="slowest feature", title="slowest feature, before regression")
 axes[1].plot(angle[held_out], estimate, ".", ms=3)
 axes[1].plot([-45, 45], [-45, 45], "k--", lw=1)
 _ = axes[1].set(
@@ -172,24 +172,27 @@ shares = {"labels alone": [], "labels and neighbours": []}
 for seed in range(5):
     rng = np.random.default_rng(seed)
     known = np.concatenate(
-        [rng.choice(np.flatnonzero(y_seen == digit), 4, replace=False) for digit in range(10)]
+        [rng.choice(np.flatnonzero(y_train == digit), 4, replace=False) for digit in range(10)]
     )
-    labels = np.full(len(seen), -1)
-    labels[known] = y_seen[known]
-    compressed = PCA(30).fit(seen)
-    Z, Z_unseen = compressed.transform(seen), compressed.transform(unseen)
+    labels = np.full(len(train), -1)
+    labels[known] = y_train[known]
+    compressed = PCA(30).fit(train)
+    Z, Z_test = compressed.transform(train), compressed.transform(test)
     for name in shares:
         if name == "labels alone":
-            sfa = GraphSFA(9, graph="clustered", shrinkage=0.3).fit(Z[known], y_seen[known])
+            sfa = GraphSFA(9, graph="clustered", shrinkage=0.3).fit(Z[known], y_train[known])
         else:
             joined = graphs.semi_supervised(Z, labels, missing=-1)
             sfa = GraphSFA(9, graph=joined).fit(Z)
-        at, new = sfa.transform(Z[known]), sfa.transform(Z_unseen)
-        centres = np.array([at[y_seen[known] == digit].mean(axis=0) for digit in range(10)])
+        at, new = sfa.transform(Z[known]), sfa.transform(Z_test)
+        centres = np.array([at[y_train[known] == digit].mean(axis=0) for digit in range(10)])
         nearest = np.argmin(((new[:, None] - centres) ** 2).sum(axis=2), axis=1)
-        shares[name].append(np.mean(nearest == y_unseen))
+        shares[name].append(np.mean(nearest == y_test))
 for name, values in shares.items():
-    print(f"40 labels, {name:<24} {100 * np.mean(values):.1f} % right (five draws of the labels)")
+    print(
+        f"40 labels, {name:<24} {100 * np.mean(values):.1f} % classified correctly"
+        " (mean of five draws of the labels)"
+    )
 assert np.mean(shares["labels and neighbours"]) > np.mean(shares["labels alone"]) + 0.01
 
 # %% [markdown]
@@ -202,11 +205,11 @@ assert np.mean(shares["labels and neighbours"]) > np.mean(shares["labels alone"]
 # The function below prints the largest difference of two arrays that should be equal.
 
 # %%
-identities = {}  # the largest difference of each, for the table at the end
+identities = {}  # name and largest difference of each identity
 
 
 def check(name, one, other):
-    """Note by how much two arrays differ that should be equal, and fail if it is more than rounding."""
+    """Record the largest difference of two arrays; fail if it is larger than rounding errors."""
     identities[name] = np.max(np.abs(np.asarray(one) - np.asarray(other)))
     print(f"{name}: largest difference {identities[name]:.1e}")
     assert identities[name] < 1e-7, name
@@ -254,7 +257,10 @@ rho = scipy.linalg.eigh(C_lag, C_0, eigvals_only=True)[::-1]
 
 by_pairs = GraphSFA(graph=graphs.from_sparse(in_time.to_sparse(), "degree")).fit(X)
 check("delta = 2 (1 - autocorrelation): TICA", by_pairs.delta_values_, 2 * (1 - rho))
-print("without that detail, SFA is off by", f"{np.max(np.abs(sfa.delta_values_ - 2 * (1 - rho))):.1e}")
+print(
+    "with equal weights of all rows, delta values differ by",
+    f"{np.max(np.abs(sfa.delta_values_ - 2 * (1 - rho))):.1e}",
+)
 
 # %% [markdown]
 # ### 3. Neighbours in a class: Fisher's discriminant
@@ -283,12 +289,12 @@ def unit(Y):
 
 lda = LinearDiscriminantAnalysis(solver="eigen").fit(iris, species)
 features = unit(discriminant.transform(iris))
-check("its features are those of scikit-learn's LDA", features, unit(lda.transform(iris)))
+check("features of the clustered graph = scikit-learn's LDA", features, unit(lda.transform(iris)))
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 for ax, Y, title in [
-    (axes[0], discriminant.transform(iris), "GSFA, species joined"),
+    (axes[0], discriminant.transform(iris), "GSFA, clustered graph of species"),
     (axes[1], lda.transform(iris), "linear discriminant analysis"),
 ]:
     for s, name in enumerate(load_iris().target_names):
@@ -324,7 +330,7 @@ check("delta = 2 lambda: locality preserving projections", projections.delta_val
 # %%
 one_hot = np.eye(len(moons.data))
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # that functions may take any values, which is the point
+    warnings.simplefilter("ignore")  # warning: functions of one-hot columns can take any values
     free = GraphSFA(2, graph=near).fit(one_hot)
 eigenmap = LaplacianEigenmaps(2, affinity=near).fit(moons.data)
 check("delta = 2 lambda: Laplacian eigenmaps", free.delta_values_, 2 * eigenmap.eigenvalues_)
@@ -350,9 +356,17 @@ for ax, y, title in [(axes[0], linear, "linear functions: LPP"), (axes[1], bent,
 steps = 5
 walk = DiffusionMap(2, affinity="precomputed", alpha=0.0, time=steps).fit(W)
 check("mu = 1 - lambda: diffusion maps", walk.eigenvalues_, 1 - eigenmap.eigenvalues_)
-check("their coordinates are those of the eigenmap", unit(walk.embedding_), unit(eigenmap.embedding_))
+check(
+    "coordinates of the diffusion map = those of the eigenmap",
+    unit(walk.embedding_),
+    unit(eigenmap.embedding_),
+)
 ends = np.linalg.matrix_power(W / D[:, None], steps) @ free.transform(one_hot)
-check("after t steps mu^t of each is left", ends, free.transform(one_hot) * walk.eigenvalues_**steps)
+check(
+    "after t steps each function is multiplied by mu^t",
+    ends,
+    free.transform(one_hot) * walk.eigenvalues_**steps,
+)
 
 # %% [markdown]
 # ### 7. From time to space
@@ -392,12 +406,12 @@ path = np.array(path)
 visits = np.eye(len(places))[path]
 wandering = SFA(4).fit(visits)
 bridge = GraphSFA(4, graph=graphs.transition(path)).fit(visits)
-check("the bridge, W = p(s, s') / (p(s) p(s'))", bridge.delta_values_, wandering.delta_values_)
+check("eigenmap of transition probabilities = SFA", bridge.delta_values_, wandering.delta_values_)
 
 # %% [markdown]
-# Both approximate the eigenmap of the floor plan, in which each place is connected to its neighbours; the
-# longer the walk, the smaller the error. (A step into a wall leaves the place unchanged, so that all places
-# have four edges.)
+# SFA and GSFA approximate the eigenmap of the floor plan, in which each place is connected to its
+# neighbours; the longer the walk, the smaller the error. (A step into a wall leaves the place unchanged, so
+# that all places have four edges.)
 
 # %%
 distances = np.abs(places[:, None] - places[None]).sum(axis=2)
@@ -421,7 +435,9 @@ for k in range(4):
         if k == 0:
             ax.set_ylabel(name)
     axes[0, k].set_title(f"function {k + 1}")
-_ = fig.suptitle("two rooms: from the plan, and from wandering", fontsize="medium")
+_ = fig.suptitle(
+    "functions on two rooms: eigenmap of the floor plan, and SFA of a random walk", fontsize="medium"
+)
 
 # %% [markdown]
 # The slowest function separates the rooms, because the walk rarely passes the door.
