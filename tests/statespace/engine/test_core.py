@@ -69,7 +69,7 @@ def test_draws_over_chunks_are_those_at_once(rng, monkeypatch):
 @pytest.mark.parametrize("few_gaps", [0, 64])
 @pytest.mark.parametrize("lengths", [[97], [96, 1, 95, 4], [230]])
 def test_groups_of_segments_for_two_threads(rng, monkeypatch, lengths, few_gaps):
-    monkeypatch.setattr(passes, "_MAX_FEW_GAPS", few_gaps)
+    monkeypatch.setattr(passes, "_MAX_TABULATED_GAPS", few_gaps)
     monkeypatch.setattr(passes, "n_cores", lambda: 2)
     monkeypatch.setattr(passes, "_MIN_WORK_OF_THREAD", 0)
     model = model_of(rng, 5)
