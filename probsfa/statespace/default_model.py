@@ -193,11 +193,12 @@ def _without_outliers(
     with_outliers_model = fit(remaining, comparison_options, candidate.comparison_size(remaining), None)
     if with_outliers_model.fitted.interrupted:
         return None, None
-    # Few values differ between the fits, so that the second one needs few evaluations from the first.
+    # Both fits begin at starts from the data. A second fit from the result of the first would have more
+    # evaluations in total: values that are no outliers were then left out (error of gas sensors 0.159 instead
+    # of 0.114).
     rows_without_outliers = replace(remaining, values=np.where(is_far, np.nan, remaining.values))
-    start = _start_from(with_outliers_model, rows_without_outliers)
     without_outliers_model = fit(
-        rows_without_outliers, comparison_options, candidate.comparison_size(rows_without_outliers), start
+        rows_without_outliers, comparison_options, candidate.comparison_size(rows_without_outliers), None
     )
     if without_outliers_model.fitted.interrupted:
         return None, None
