@@ -378,30 +378,24 @@ def check_overfitting(
         return
     folds = split_into_folds(sequences.lengths)
     moments = [_moments(_rows_of_fold(sequences, fold), expander, lag, skip_incomplete) for fold in folds]
-    changes, squares, n_rows = [], [], 0
-    for index in _tested_folds(folds, rank):
-        train = Moments.empty(expander.n_features_out, lag)
+
+    def evaluate(index: int) -> tuple[FloatArray, FloatArray, int]:
+        held_out, train = moments[index], Moments.empty(expander.n_features_out, lag)
         for number, part in enumerate(moments):
             if number != index:
                 train = train.merge(part)
-        try:
-            directions = slow_directions(
-                train.difference_moment,
-                train.covariance,
-                len(training),
-                rank_tol,
-                variance_floor=train.variance_floor,
-            )
-            difference_moment, covariance = moments[index].difference_moment, moments[index].covariance
-        except (RankError, ValueError):  # too little variation or no difference in training or held-out rows
-            continue
-        W = directions.weights
-        n_rows += moments[index].n_rows
-        changes.append(np.sum(W * (difference_moment @ W), axis=0))
-        squares.append(np.sum(W * (covariance @ W), axis=0) + ((moments[index].mean - train.mean) @ W) ** 2)
-    if changes:
-        held_out = held_out_delta(changes, squares)
-        warn_of_overfitting(training, held_out, n_rows, remedy, stacklevel=stacklevel + 1)
+        W = slow_directions(
+            train.difference_moment,
+            train.covariance,
+            len(training),
+            rank_tol,
+            variance_floor=train.variance_floor,
+        ).weights
+        change = np.sum(W * (held_out.difference_moment @ W), axis=0)
+        square = np.sum(W * (held_out.covariance @ W), axis=0) + ((held_out.mean - train.mean) @ W) ** 2
+        return change, square, held_out.n_rows
+
+    _warn_by_folds(_tested_folds(folds, rank), evaluate, training, remedy, stacklevel=stacklevel + 1)
 
 
 def check_overfitting_by_refits(
@@ -430,26 +424,47 @@ def check_overfitting_by_refits(
         return
     folds = split_into_folds(sequences.lengths)
     parts = [_rows_of_fold(sequences, fold) for fold in folds]
-    changes, squares, n_rows = [], [], 0
-    for index in _tested_folds(folds, rank):
+
+    def evaluate(index: int) -> tuple[FloatArray, FloatArray, int]:
         others = [part for number, part in enumerate(parts) if number != index]
         train = Sequences(
             np.concatenate([part.values for part in others]),
             tuple(length for part in others for length in part.lengths),
         )
+        outputs = refit(train)
+        on_training_rows, on_held_out_rows = outputs(train.values), outputs(parts[index].values)
+        scale = on_training_rows.std(axis=0)
+        scaled = (on_held_out_rows - on_training_rows.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+        identity = Expander(None, scaled.shape[1])
+        moments = _moments(replace(parts[index], values=scaled), identity, lag, False)
+        square = np.diag(moments.covariance) + moments.mean**2
+        return np.diag(moments.difference_moment), square, moments.n_rows
+
+    _warn_by_folds(_tested_folds(folds, rank), evaluate, training, remedy, stacklevel=stacklevel + 1)
+
+
+def _warn_by_folds(
+    folds: list[int],
+    evaluate: Callable[[int], tuple[FloatArray, FloatArray, int]],
+    training: FloatArray,
+    remedy: str,
+    *,
+    stacklevel: int,
+) -> None:
+    """Warn of outputs that are not slow on held-out folds.
+
+    ``evaluate(index)`` returns mean squared differences (K,) and mean squares (K,) of the outputs on a fold
+    that is held out, and its number of rows.
+    """
+    changes, squares, n_rows = [], [], 0
+    for index in folds:
         try:
-            outputs = refit(train)
-            on_training_rows, on_held_out_rows = outputs(train.values), outputs(parts[index].values)
-            scale = on_training_rows.std(axis=0)
-            scaled = (on_held_out_rows - on_training_rows.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-            identity = Expander(None, scaled.shape[1])
-            moments = _moments(replace(parts[index], values=scaled), identity, lag, False)
-            change = np.diag(moments.difference_moment)
+            change, square, n_fold_rows = evaluate(index)
         except (RankError, ValueError):  # too little variation or no difference in training or held-out rows
             continue
-        n_rows += moments.n_rows
         changes.append(change)
-        squares.append(np.diag(moments.covariance) + moments.mean**2)
+        squares.append(square)
+        n_rows += n_fold_rows
     if changes:
         held_out = held_out_delta(changes, squares)
         warn_of_overfitting(training, held_out, n_rows, remedy, stacklevel=stacklevel + 1)
