@@ -341,17 +341,6 @@ def _with_another_cycle(model: LinearGaussianModel, sequences: Sequences) -> Sta
     return rescale(enlarged(params, panel, latents, noise), fitted.shift, fitted.scale)
 
 
-def _start_from(model: LinearGaussianModel, rows: Sequences) -> StateSpace | None:
-    """Return the parameters of a model as a start of a fit to other rows, if they are a useful start.
-
-    Constant columns have zero loadings, at which the gradient by the loadings is zero.
-    """
-    constant = model.fitted.constant
-    if constant is None or np.array_equal(constant, InMemory(rows).columns.constant):
-        return model.fitted.params
-    return None
-
-
 def _fit_best(
     data: InMemory, options: FitOptions, fit: Fit, last_compared: LinearGaussianModel | None = None
 ) -> LinearGaussianModel:
@@ -372,8 +361,10 @@ def _fit_best(
     if comparison.interrupted is not None:
         return comparison.interrupted
     best, means = comparison.best, comparison.means
-    selected = comparison.candidates[best]
-    start = _start_from(comparison.models[best], data.sequences)
+    selected, compared = comparison.candidates[best], comparison.models[best].fitted
+    varied = compared.constant is None or np.array_equal(compared.constant, data.columns.constant)
+    # Constant columns have zero loadings, at which the gradient by the loadings is zero.
+    start = compared.params if varied else None
     model = fit(data.sequences, selected.final_options(options, n_features), selected.size, start)
     score_by_candidate = {c.description: float(s) for c, s in zip(comparison.candidates, means, strict=True)}
     table = ", ".join(f"{name} {score:.3g}" for name, score in score_by_candidate.items())
