@@ -1,4 +1,4 @@
-"""Rhythms: periods and decays found again in simulated series, and holes of a real one filled with them.
+"""Rhythms: periods and decays found again in simulated series, and missing values of a real one imputed.
 
 Recovery: an AR(1) latent and a rhythm of a random period between 6 and 30 rows, seen by four columns in 3,000
 rows, 20 seeds; "below" counts fits whose log-likelihood is below that of the model without a rhythm.
@@ -6,7 +6,7 @@ rows, 20 seeds; "below" counts fits whose log-likelihood is below that of the mo
 ETT_h1 (hourly, seven columns; Zhou et al. 2021), split and standardised as in TSI-Bench (Du et al. 2024):
 twelve months to train, four to choose, four to test. Cells are hidden in windows of 48 rows, each of which is
 filled by itself: half of them by subsequences of 36 rows of one column, or half of them by blocks of 12 rows
-and 4 neighbouring columns. Training has the same holes. Figures are mean absolute errors of hidden cells.
+and 4 neighbouring columns. Training has the same pattern. Errors are mean absolute errors of hidden values.
 
     python benchmarks/accuracy/rhythms.py [--seeds N] [--data FOLDER]
 """
@@ -102,8 +102,8 @@ def ett(folder: Path, seeds: range) -> None:
         "7 AR(1) + 24 h, 12 h, memory": {"rhythms": day, "noise": "ar1"},
     }
     print()
-    table = Table("ETT_h1", "holes", "MAE", "seconds to fit", "log-likelihood")
-    for holes, hide in (("subsequences", hide_subsequences), ("blocks", hide_blocks)):
+    table = Table("ETT_h1", "missing values", "MAE", "seconds to fit", "log-likelihood")
+    for pattern, hide in (("subsequences", hide_subsequences), ("blocks", hide_blocks)):
         for name, extra in asked.items():
             errors, took, values = [], [], []
             for seed in seeds:
@@ -117,13 +117,13 @@ def ett(folder: Path, seeds: range) -> None:
                     warnings.simplefilter("ignore")
                     model = ProbabilisticSFA(7, **extra).fit(seen)
                     took.append(time.perf_counter() - start)
-                    holed = [np.where(h, np.nan, w) for h, w in zip(hidden, windows, strict=True)]
-                    filled = model.impute(holed)
+                    with_missing = [np.where(h, np.nan, w) for h, w in zip(hidden, windows, strict=True)]
+                    filled = model.impute(with_missing)
                 values.append(model.log_likelihood_)
                 both = zip(filled, windows, hidden, strict=True)
                 errors.append(np.mean(np.abs(np.concatenate([(f - w)[h] for f, w, h in both]))))
             means = f"{np.mean(errors):.3f}", f"{np.mean(took):.0f}", f"{np.mean(values):.0f}"
-            table.add(name, holes, *means)
+            table.add(name, pattern, *means)
 
 
 def main() -> None:
@@ -132,7 +132,7 @@ def main() -> None:
         __doc__,
         data="etth1/",
         seeds=(20, "series to recover rhythms from"),
-        masks=(1, "sets of holes in ETT_h1"),
+        masks=(1, "sets of missing values in ETT_h1"),
     )
     if options.seeds:
         recover(range(options.seeds))

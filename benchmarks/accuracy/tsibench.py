@@ -95,7 +95,7 @@ def run(table: Table, name: str, options: argparse.Namespace, best: list[float])
         windows = windows[::VALIDATION_STEP]
 
     def seen(seed: int) -> np.ndarray:
-        return np.where(np.random.default_rng(seed).random(train.shape) < record.holes, np.nan, train)
+        return np.where(np.random.default_rng(seed).random(train.shape) < record.hidden_share, np.nan, train)
 
     def evaluate(called: str, fit: Callable[[int], Filler], before: float = 0.0) -> None:
         rows, fitted, filled, squares = [], before, 0.0, np.zeros((len(PATTERNS), len(scale)))
@@ -148,11 +148,11 @@ def run(table: Table, name: str, options: argparse.Namespace, best: list[float])
                 before = load(options.start)
             # The default call chooses its model, for which there are no parameters to start from.
             init = None if before is None or not asked else before.params_
-            if record.stretch is not None:
+            if record.segment_rows is not None:
                 more["max_iter"] = EVALUATIONS
                 if init is None:
-                    firsts = range(0, len(rows), 4 * record.stretch)
-                    parts = [rows[i : i + record.stretch] for i in firsts]
+                    firsts = range(0, len(rows), 4 * record.segment_rows)
+                    parts = [rows[i : i + record.segment_rows] for i in firsts]
                     init = ProbabilisticSFA(**asked).fit(parts).params_
             models[seed] = ProbabilisticSFA(**{**asked, **more}, init=init).fit(rows)
             if options.save:

@@ -84,10 +84,10 @@ def train(
     mean, scale = np.nanmean(rows, axis=0), np.nanstd(rows, axis=0)
     judged = cut((record.values[record.train.stop : record.test.start] - mean) / scale, record.window)
     if which is None:
-        rows = np.where(np.random.default_rng(seed).random(rows.shape) < record.holes, np.nan, rows)
+        rows = np.where(np.random.default_rng(seed).random(rows.shape) < record.hidden_share, np.nan, rows)
     learned = cut((rows - mean) / scale, record.window)
     rng = np.random.default_rng([seed, 2])
-    pattern, rate = ("point", f"{100 * record.holes:.0f}%") if which is None else PATTERNS[which]
+    pattern, rate = ("point", f"{100 * record.hidden_share:.0f}%") if which is None else PATTERNS[which]
     if which is not None:
         learned = np.stack([np.where(hide(one, pattern, rate, record, rng), np.nan, one) for one in learned])
     holed = np.stack([np.where(hide(one, pattern, rate, record, rng), np.nan, one) for one in judged])

@@ -29,7 +29,7 @@ def ours(*, more: bool = False) -> dict[str, Callable[[pd.DataFrame], Predict]]:
             rows = in_their_months(rows) if spread else rows
             model = ProbabilisticSFA(k, **options).fit(rows)
             if memory:
-                init = memories_of_residuals(model, rows)
+                init = ar1_noise_of_residuals(model, rows)
                 model = ProbabilisticSFA(k, noise="ar1", init=init, **options).fit(rows)
 
             def predict(known: pd.DataFrame) -> pd.DataFrame:
@@ -86,14 +86,14 @@ def loaded(columns: pd.Index, shared: int) -> np.ndarray:
     return np.stack([np.ones(len(columns), dtype=bool)] * shared + of_blocks, axis=1)
 
 
-def memories_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> StateSpace:
-    """Where to start noise with memory: at the correlation of what the latents leave of each series.
+def ar1_noise_of_residuals(model: ProbabilisticSFA, rows: pd.DataFrame) -> StateSpace:
+    """Return initial parameters with AR(1) noise: decays are the autocorrelations of the residuals.
 
-    Growth of noisy amounts comes back the month after: these memories are negative, and a climb that starts
-    at positive ones takes such series for white.
+    Growth rates of noisy amounts reverse in the next month, so that their decays are negative. From positive
+    initial decays the optimization ends at white noise for such series.
     """
-    left = rows - model.mean_ - model.transform(rows).to_numpy() @ model.loadings_.T
-    correlation = np.array([series.dropna().autocorr(1) for _, series in left.items()])
+    residuals = rows - model.mean_ - model.transform(rows).to_numpy() @ model.loadings_.T
+    correlation = np.array([series.dropna().autocorr(1) for _, series in residuals.items()])
     correlation = np.nan_to_num(correlation)
     least = np.where(correlation < 0.0, -0.1, 0.1)  # none starts at zero, where its sign would be open
     decay = np.where(np.abs(correlation) < 0.1, least, np.clip(correlation, -0.9, 0.95))

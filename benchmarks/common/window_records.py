@@ -16,9 +16,9 @@ HALF_WIDTH = 1.6448536269514722
 class Record(NamedTuple):
     """A record and its protocol.
 
-    ``options`` are those of the model where no search is affordable, ``holes`` the part of the training cells
-    that is hidden. Where there is a ``stretch``, every fourth stretch of so many rows is learned from first,
-    and then all rows, with `EVALUATIONS` more. ``kinds`` says what quantity each column is of.
+    ``options`` are those of the model if no search is affordable, ``hidden_share`` is the share of the
+    training values that is hidden. With ``segment_rows``, the model is first fitted to every fourth segment
+    of so many rows, then to all rows with `EVALUATIONS` more. ``kinds`` are the quantities of the columns.
     """
 
     values: np.ndarray
@@ -28,8 +28,8 @@ class Record(NamedTuple):
     subsequence: int
     block: int
     options: dict[str, Any] | None = None
-    holes: float = 0.5
-    stretch: int | None = None
+    hidden_share: float = 0.5
+    segment_rows: int | None = None
     kinds: tuple[str, ...] | None = None
 
 
@@ -52,7 +52,7 @@ def beijing(folder: Path) -> Record:
     parts = slice(train), slice(test, None)
     kinds = tuple(str(name).rpartition("_")[2] for name in archive["names"])
     values = archive["X"].astype(float)
-    return Record(values, *parts, 24, 18, 6, options, holes=0.1, stretch=240, kinds=kinds)
+    return Record(values, *parts, 24, 18, 6, options, hidden_share=0.1, segment_rows=240, kinds=kinds)
 
 
 def italy(folder: Path) -> Record:
