@@ -118,6 +118,7 @@ def test_run_states_what_it_does_not_know(monkeypatch, capsys):
 
 
 def test_record_replaces_the_file_of_a_run_and_its_page_shows_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(FOLDER)  # as for a program, whose folder Python adds
     monkeypatch.setattr(run, "FOLDER", tmp_path)
     monkeypatch.setattr(run, "PAGES", {"PAGE.md": "runs", "OTHER.md": "runs/other"})
     (tmp_path / "runs" / "other").mkdir(parents=True)
