@@ -25,6 +25,7 @@ __all__ = [
     "check_option",
     "check_sequences",
     "is_list_of_sequences",
+    "readable_count",
 ]
 
 
@@ -341,6 +342,11 @@ def check_positive(name: str, value: Any) -> float:
     return float(value)
 
 
+def readable_count(number: float) -> str:
+    """Return a number for a message, without decimals: in full up to 15 digits, otherwise its magnitude."""
+    return f"{number:,.0f}" if number < 1e15 else f"{number:.0e}"
+
+
 def check_memory(required: float, content: str, remedy: str, available: float | None = None) -> None:
     """Raise a ValueError if a computation requires more RAM than this machine has.
 
@@ -361,7 +367,7 @@ def check_memory(required: float, content: str, remedy: str, available: float | 
         except (AttributeError, OSError, ValueError):  # not on every system
             return
     if required > available:
-        size, available_text = (f"{number / 2**30:,.0f} GiB" for number in (required, available))
+        size, available_text = (f"{readable_count(number / 2**30)} GiB" for number in (required, available))
         raise ValueError(
             f"{content.format(size=size)}, and this machine has {available_text} of memory. {remedy}"
         )

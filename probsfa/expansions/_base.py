@@ -64,6 +64,13 @@ class Expansion(Saveable, TransformerMixin, BaseEstimator, abc.ABC):
         """Whether :meth:`expand` works before `fit`."""
         return False
 
+    def n_outputs(self, n_features: int) -> float | None:
+        """Return the number of columns that will be computed for inputs of `n_features` columns.
+
+        None if it is known after `fit` only. Estimators compare it with the memory before they fit.
+        """
+        return None
+
     @abc.abstractmethod
     def expand(self, values: FloatArray) -> FloatArray:
         """Expand the last axis of validated values: (..., D) to (..., E)."""

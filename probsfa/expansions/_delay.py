@@ -11,7 +11,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted
 from probsfa._frames import lists_in_lists_out
 from probsfa._saving import Saveable
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_count, check_option, check_sequences
+from probsfa._validation import Sequences, check_count, check_memory, check_option, check_sequences
 
 __all__ = ["DelayEmbedding"]
 
@@ -116,6 +116,12 @@ class DelayEmbedding(Saveable, TransformerMixin, BaseEstimator):
         self._check_parameters()
         sequences = check_sequences(self, X, reset=False, allow_nan=False, lengths=lengths)
         self._check_lengths(sequences)
+        n_rows = sum(self.embedded_lengths(sequences.lengths))
+        check_memory(
+            8.0 * sequences.n_features * (n_rows * self.n_delays + self._n_lost),
+            f"n_delays={self.n_delays} and step={self.step} need {{size}} for {n_rows:,} rows",
+            "Use fewer or shorter delays, or fewer rows at a time.",
+        )
         parts: list[Any] = [self._embedded(sequences.values[rows]) for rows in sequences.slices]
         config = getattr(self, "_sklearn_output_config", {})
         if config.get("transform", get_config()["transform_output"]) == "pandas":

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from probsfa._validation import check_count
+from probsfa._validation import check_count, check_memory
 from probsfa.expansions._base import Expansion, FloatArray, check_positive
 
 __all__ = ["FourierFeatures"]
@@ -56,13 +56,20 @@ class FourierFeatures(Expansion):
         self.gamma = gamma
         self.random_state = random_state
 
+    def n_outputs(self, n_features: int) -> float | None:
+        """Return two columns for each frequency."""
+        return 2.0 * check_count("n_frequencies", self.n_frequencies)
+
     def expand(self, values: FloatArray) -> FloatArray:
         """Expand the last axis: (..., D) to (..., 2 F)."""
+        n_rows = values.size // values.shape[-1]
+        self._check_size(4 * n_rows, self.frequencies_.shape[1])  # phases, and both functions twice
         phase = values @ self.frequencies_
         return np.concatenate([np.cos(phase), np.sin(phase)], axis=-1) / np.sqrt(phase.shape[-1])
 
     def _learn(self, values: FloatArray) -> None:
         n = check_count("n_frequencies", self.n_frequencies)
+        self._check_size(2 * values.shape[1], n)  # two, because the random numbers are scaled
         if isinstance(self.gamma, str):
             if self.gamma != "scale":
                 raise ValueError(f'gamma must be a positive number or "scale"; got {self.gamma!r}.')
@@ -72,6 +79,13 @@ class FourierFeatures(Expansion):
             self.gamma_ = check_positive("gamma", self.gamma)
         rng = check_random_state(self.random_state)
         self.frequencies_ = rng.standard_normal((values.shape[1], n)) * np.sqrt(2 * self.gamma_)
+
+    def _check_size(self, n_rows: int, n_frequencies: int) -> None:
+        check_memory(
+            8.0 * n_rows * n_frequencies,
+            f"n_frequencies={n_frequencies} needs {{size}}",
+            "Use fewer frequencies.",
+        )
 
     def _names_out(self, names: list[str]) -> list[str]:
         n = self.frequencies_.shape[1]

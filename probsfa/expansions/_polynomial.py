@@ -6,7 +6,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.preprocessing import PolynomialFeatures
 
-from probsfa._validation import check_count
+from probsfa._validation import check_count, check_memory, readable_count
 from probsfa.expansions._base import Expansion, FloatArray
 from probsfa.linalg import check_rank_tol, whiten
 
@@ -68,6 +68,10 @@ class Polynomial(Expansion):
         """True unless the monomials are whitened."""
         return not self.whiten
 
+    def n_outputs(self, n_features: int) -> float | None:
+        """Return the number of monomials, ``C(n_features + degree, degree) - 1``."""
+        return number_of_monomials(n_features, check_count("degree", self.degree))
+
     def expand(self, values: FloatArray) -> FloatArray:
         """Expand the last axis: (..., D) to (..., E), or to (..., rank) when whitening."""
         out = monomials(values, check_count("degree", self.degree))
@@ -82,6 +86,9 @@ class Polynomial(Expansion):
             return
         if len(values) < 2:
             raise ValueError("whiten=True requires at least 2 rows; got n_samples = 1.")
+        _check_size(
+            values.shape[1], degree, number_of_monomials(values.shape[1], degree)
+        )  # of the covariance
         Z = monomials(values, degree)
         self.mean_ = Z.mean(axis=0)
         Z -= self.mean_
@@ -96,9 +103,43 @@ class Polynomial(Expansion):
         return list(powers.get_feature_names_out(names))
 
 
+def number_of_monomials(n_inputs: int, degree: int) -> float:
+    """Return the number of monomials of degree 1 to `degree`, ``C(n_inputs + degree, degree) - 1``.
+
+    It is exact below 1e15, and infinite above 1e300.
+
+    Examples
+    --------
+    >>> number_of_monomials(4, 3)
+    34.0
+    """
+    logarithm = math.lgamma(n_inputs + degree + 1) - math.lgamma(n_inputs + 1) - math.lgamma(degree + 1)
+    if logarithm < 15 * math.log(10):
+        return float(math.comb(n_inputs + degree, degree) - 1)  # slow for large numbers
+    return math.exp(logarithm) if logarithm < 300 * math.log(10) else math.inf
+
+
+def _check_size(n_inputs: int, degree: int, n_rows: float) -> None:
+    """Raise a ValueError if the monomials of `n_rows` rows do not fit into memory."""
+    n_monomials = number_of_monomials(n_inputs, degree)
+    check_memory(
+        8.0 * n_rows * n_monomials,
+        f"degree={degree} gives {readable_count(n_monomials)} monomials of {n_inputs:,} columns, which need "
+        "{size}",
+        "Use a lower degree, fewer columns, or KernelSFA.",
+    )
+
+
 def monomials(values: FloatArray, degree: int) -> FloatArray:
-    """Return all monomials of degree 1 to `degree` of the last axis, by degree, then in lexical order."""
+    """Return all monomials of degree 1 to `degree` of the last axis, by degree, then in lexical order.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit into memory.
+    """
     *leading, n_inputs = values.shape
+    _check_size(n_inputs, degree, math.prod(leading))
     if values.size == 0:  # which scikit-learn rejects
         return np.empty((*leading, math.comb(n_inputs + degree, degree) - 1), dtype=np.float64)
     # Values are validated before, and blocks may be small.

@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
 from probsfa._arrays import as_float_array
-from probsfa._validation import check_count
+from probsfa._validation import check_count, check_memory
 from probsfa.expansions._base import Expansion, FloatArray, check_positive
 
 __all__ = ["RadialBasis"]
@@ -72,6 +72,11 @@ class RadialBasis(Expansion):
     def expand(self, values: FloatArray) -> FloatArray:
         """Expand the last axis: (..., D) to (..., m), or (..., D + m) with the inputs."""
         rows = values.reshape(-1, values.shape[-1])
+        check_memory(
+            8.0 * len(rows) * len(self.centers_),
+            f"{len(self.centers_):,} functions of {len(rows):,} rows need {{size}}",
+            "Use a smaller n_centers, or fewer rows at a time.",
+        )
         basis_functions = np.exp(-self.gamma_ * cdist(rows, self.centers_, "sqeuclidean"))
         out = np.hstack([rows, basis_functions]) if self.include_input else basis_functions
         return out.reshape(*values.shape[:-1], out.shape[1])
@@ -92,6 +97,9 @@ class RadialBasis(Expansion):
         rng = check_random_state(self.random_state)
         distinct = np.unique(values, axis=0)
         m = min(check_count("n_centers", self.n_centers), len(distinct))
+        check_memory(
+            8.0 * m * m, f"The distances between {m:,} centres need {{size}}", "Use a smaller n_centers."
+        )
         if self.centers == "sample":
             return distinct[np.sort(rng.choice(len(distinct), size=m, replace=False))]
         if m == len(distinct):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from probsfa._typing import FloatArray
-from probsfa._validation import Sequences, check_memory
+from probsfa._validation import Sequences, check_memory, readable_count
 from probsfa.graphs.moments import Moments, MomentStream, block_rows
 from probsfa.graphs.training_graph import GraphMoments
 from probsfa.linalg import RankError, SlowDirections, slow_directions
@@ -66,19 +66,18 @@ class Expander:
                 "expansion must be None or a transformer with fit and transform, such as "
                 f"probsfa.expansions.Polynomial(2); got {expansion!r:.80}."
             )
+        n_columns = _known_columns(expansion, values.shape[1])
+        if n_columns is not None:
+            _check_columns(expansion, n_columns)  # before the expansion of one row, which may be large, too
         complete = ~np.isnan(values).any(axis=1)
         if not complete.any():
             raise ValueError("X has no complete row to fit the expansion to.")
         rows = values if complete.all() else values[complete]
         transformer = _well_conditioned(clone(expansion), rows).fit(rows)
         first = int(np.argmax(complete))
-        n_columns = _apply(transformer, values[first : first + 1]).shape[1]
-        check_memory(
-            8.0 * n_columns**2,
-            f"expansion returns {n_columns:,} columns, whose covariance needs {{size}}",
-            "Use an expansion with fewer columns, such as a lower degree, or use KernelSFA.",
-        )
-        return cls(transformer, n_columns)
+        n_expanded = _apply(transformer, values[first : first + 1]).shape[1]
+        _check_columns(expansion, n_expanded)
+        return cls(transformer, n_expanded)
 
     @property
     def is_identity(self) -> bool:
@@ -115,6 +114,41 @@ class Expander:
         return np.asarray(self.transformer.inverse_transform(rows), dtype=np.float64)
 
 
+def _check_columns(expansion: Any, n_columns: float) -> None:
+    """Raise a ValueError if the covariance of the expanded columns does not fit into memory."""
+    check_memory(
+        8.0 * n_columns * n_columns,
+        f"expansion={expansion!r:.80} returns {readable_count(n_columns)} columns, whose covariance needs "
+        "{size}",
+        "Use an expansion with fewer columns, such as a lower degree, or use KernelSFA.",
+    )
+
+
+def _known_columns(expansion: Any, n_features: int) -> float | None:
+    """Return the number of expanded columns if it is known before the fit."""
+    # Slow imports that linear methods do not need.
+    from sklearn.preprocessing import PolynomialFeatures
+
+    from probsfa.expansions import Expansion, Polynomial
+
+    if isinstance(expansion, Expansion):
+        return expansion.n_outputs(n_features)
+    if isinstance(expansion, PolynomialFeatures) and isinstance(expansion.degree, int):
+        return None if expansion.interaction_only else Polynomial(expansion.degree).n_outputs(n_features)
+    return None
+
+
+def _is_polynomial(expansion: Any) -> bool:
+    """Return whether an expansion has the monomials up to a degree."""
+    # Slow imports that linear methods do not need.
+    from sklearn.preprocessing import PolynomialFeatures
+
+    from probsfa.expansions import Polynomial
+
+    # With a range of degrees, the expansion may not contain all functions that centring requires.
+    return isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(expansion.degree, int)
+
+
 def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
     """Return an equivalent polynomial expansion of standardized columns if the original is inaccurate.
 
@@ -122,23 +156,17 @@ def _well_conditioned(expansion: Any, rows: FloatArray) -> Any:
     are nearly linear combinations of those of lower degree: only a share of about ``r^(2 - 2g)`` of their
     variance is not explained.
     """
-    # Slow imports that linear methods do not need.
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-
-    from probsfa.expansions import Polynomial
-
-    # With a range of degrees, the expansion may not contain all functions that centring requires.
-    is_polynomial = isinstance(expansion, (Polynomial, PolynomialFeatures)) and isinstance(
-        expansion.degree, int
-    )
-    if not is_polynomial:
+    if not _is_polynomial(expansion):
         return expansion
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     mean = rows[0] + (rows - rows[0]).mean(axis=0)
     std = (rows - mean).std(axis=0)
     varying = std > 0
     ratio = float(np.max(np.abs(mean[varying]) / std[varying], initial=0.0))
-    if ratio ** (2 * max(expansion.degree, 1) - 2) * _MIN_VARIANCE_SHARE < 1:
+    # In logarithms, because the power overflows for high degrees.
+    if (2 * max(expansion.degree, 1) - 2) * np.log(max(ratio, 1.0)) < -np.log(_MIN_VARIANCE_SHARE):
         return expansion
     return make_pipeline(StandardScaler(), expansion)
 

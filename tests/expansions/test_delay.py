@@ -77,6 +77,8 @@ def test_frames_keep_the_times_of_their_rows(rng):
         (lambda X: DelayEmbedding(start="pad").fit(X), "start.*'drop', 'nan'"),
         (lambda X: DelayEmbedding(9).fit(X), r"\bX\b.*8.*n_delays=9.*1.*9"),
         (lambda X: DelayEmbedding(4).fit([X, X[:3]]), "X\\[1\\] has 3 rows"),
+        (lambda X: DelayEmbedding(10**12, start="nan").fit_transform(X), r"n_delays=10{12} .* GiB"),
+        (lambda X: DelayEmbedding(2, step=10**12, start="nan").fit_transform(X), r"step=10{12} .* GiB"),
         (lambda X: SFA(expansion=DelayEmbedding(2)).fit(X), "pipeline"),
     ],
 )

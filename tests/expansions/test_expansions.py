@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from probsfa import SFA
 from probsfa.expansions import (
     Clip,
     Concatenation,
@@ -179,6 +180,46 @@ def test_clip_leaves_training_data_alone_and_bounds_the_rest(rng):
 def test_bad_parameters_are_named(expansion, words):
     with pytest.raises(ValueError, match=words):
         expansion.fit(np.arange(8.0).reshape(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda X: Polynomial(10**6).fit_transform(X),
+            r"degree=1000000 gives 500,001,500,000 monomials of 2 columns",
+        ),
+        (lambda X: Polynomial(10**6, whiten=True).fit(X), r"degree=1000000 gives 500,001,500,000 monomials"),
+        (lambda X: Polynomial(10**9).fit_transform(np.ones((1, 999))), r"degree=1000000000 gives inf"),
+        (lambda X: FourierFeatures(10**12).fit(X), r"n_frequencies=10{12} "),
+        (
+            lambda X: SFA(expansion=Polynomial(10**6)).fit(X),
+            r"Polynomial\(degree=1000000\) returns 500,001,500,000",
+        ),
+        (
+            lambda X: SFA(expansion=Polynomial(10**6)).fit(X + 9),
+            r"Polynomial\(degree=1000000\) returns 500,001,500,000",
+        ),
+        (
+            lambda X: SFA(expansion=PolynomialFeatures(10**6)).fit(X),
+            r"\(degree=1000000\) returns 500,001,500,000",
+        ),
+        (
+            lambda X: SFA(expansion=FourierFeatures(10**9)).fit(X),
+            r"\(n_frequencies=10{9}\) returns 2,000,000,000",
+        ),
+    ],
+)
+def test_expansions_larger_than_the_memory_are_errors_before_it_is_allocated(make, words, rng):
+    # A million times the memory of a machine: nothing is allocated if a check is missing.
+    with pytest.raises(ValueError, match=words + ".* GiB.*fewer|" + words + ".* GiB.*lower"):
+        make(rng.standard_normal((200, 2)))
+
+
+@pytest.mark.filterwarnings("ignore:.*held-out rows")
+def test_a_high_degree_does_not_overflow_the_check_of_conditioning(rng):
+    X = rng.uniform(1.0, 1.1, (40, 1))
+    assert SFA(1, expansion=Polynomial(400), rank_tol=1e-6).fit(X).rank_ >= 1
 
 
 def test_whitening_constant_data_reports_why_it_cannot():
