@@ -374,6 +374,26 @@ def test_images_keep_their_shape(rng):
         GraphSFAClassifier(expansion="images").fit(X[:, 0], y)
 
 
+@pytest.mark.parametrize("make", [GraphSFAClassifier, GraphSFARegressor])
+def test_a_list_of_images_is_not_treated_as_sequences_without_a_warning(rng, make):
+    X, y = rng.standard_normal((12, 4, 5)), np.arange(12) % 4
+    X += y[:, None, None]
+    model = make(expansion=None, shrinkage=None, cv=2)
+    with pytest.raises(ValueError, match=r'\(12, 4, 5\).*preset="images".*list\(X\)'):
+        model.fit(X, y)
+    for labels in (y, y.tolist()):
+        with pytest.warns(UserWarning, match=r'12 arrays of shape \(4, 5\).*4 rows.*preset="images"'):
+            model.fit(list(X), labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(list(X), [np.full(4, label) for label in y])
+        model.fit([x[:3] for x in X], y)  # three rows are not an image
+        model.fit([x[: 4 - i % 2] for i, x in enumerate(X)], y)
+        model.fit([np.repeat(x, 3, axis=0) for x in X], y)  # 12 rows of 5 columns
+    with pytest.raises(ValueError, match=r"\(12, 4, 5\)"):
+        model.predict(X)
+
+
 @sparsely("seed", range(3))
 def test_predictions_depend_on_the_samples_alone(seed):
     """Folds went by position, and a block of equal delta values by rounding: R2 moved from 0.32 to -0.1."""

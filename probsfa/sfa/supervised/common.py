@@ -30,6 +30,9 @@ __all__ = [
 
 # ---- images as rows
 
+# Few images are more than twice as long as wide; sequences mostly have many more rows than columns.
+_MIN_IMAGE_SIDE, _MAX_IMAGE_RATIO = 4, 2
+
 
 def flat_images(X: Any) -> Any:
     """Return images (N, H, W) or (N, H, W, C), or a list of such, as rows (N, H W C); else X as it is."""
@@ -57,6 +60,34 @@ def image_shape(X: Any) -> tuple[int, ...] | None:
 
 def _is_images(X: Any) -> bool:
     return isinstance(X, np.ndarray) and X.ndim in (3, 4) and X.shape[0] > 0
+
+
+def _labelled_shape(X: Any, y: Any) -> tuple[int, ...] | None:
+    """Return the shape of the members of a list of two-dimensional arrays of equal shape with one label each.
+
+    None for other data.
+    """
+    if not isinstance(X, list) or not X or not hasattr(y, "__len__") or len(y) != len(X):
+        return None
+    if any(np.ndim(label) for label in y):
+        return None
+    shapes = {np.shape(x) for x in X}
+    shape = shapes.pop()
+    return shape if not shapes and len(shape) == 2 else None
+
+
+def _warn_of_list_of_images(X: Any, y: Any) -> None:
+    """Warn if X is a list of sequences that are probably images."""
+    shape = _labelled_shape(X, y)
+    if shape is None or min(shape) < _MIN_IMAGE_SIDE or max(shape) > _MAX_IMAGE_RATIO * min(shape):
+        return
+    warnings.warn(
+        f"X is a list of {len(X)} arrays of shape {shape} with one label each: they are treated as sequences "
+        f"of {shape[0]} rows, and every row is a sample. If they are images, use np.stack(X) with "
+        'preset="images". If they are sequences, use a label for each row to avoid this warning: '
+        "[np.full(len(x), label) for x, label in zip(X, y)].",
+        stacklevel=5,
+    )
 
 
 # ---- products of principal components: quadratic functions of many columns
@@ -171,14 +202,21 @@ class SlowFeatureStep:
 
     def _rows(self, X: Any, y: Any = None) -> Any:
         """Return images as rows, and store their shape if there are labels; return other data unchanged."""
-        if self.preset != "images":
-            return X
         shape = image_shape(X)
-        if y is not None:
-            shapes = {np.shape(x) for x in X} if isinstance(X, list) else set()
-            if len(shapes) == 1 and {len(s) for s in shapes} == {2} and np.shape(y) == (len(X),):
+        if self.preset != "images":
+            if shape is not None and not isinstance(X, list):
                 raise ValueError(
-                    f"X is a list of {len(X)} arrays of shape {shapes.pop()} with one label each, which may "
+                    f"X has the shape {X.shape}; expected rows (n_samples, n_features). For images use "
+                    'preset="images", or X.reshape(len(X), -1); for sequences of rows use list(X).'
+                )
+            if y is not None:
+                _warn_of_list_of_images(X, y)
+            return X
+        if y is not None:
+            member_shape = _labelled_shape(X, y)
+            if member_shape is not None:
+                raise ValueError(
+                    f"X is a list of {len(X)} arrays of shape {member_shape} with one label each, which may "
                     "be images or sequences of rows. Pass images as one array: np.stack(X)."
                 )
             self._image_shape = shape
