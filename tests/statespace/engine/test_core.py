@@ -17,6 +17,8 @@ from probsfa.statespace.panel import Units, lazy_panel, pack_rows
 from probsfa.statespace.streaming import stream
 from tests.oracles import statespace as oracle
 from tests.statespace.engine.algorithms import assert_is_the_joint_gaussian, assert_same
+from tests.statespace.engine.block_models import assert_is_the_joint_gaussian as assert_blocks_are
+from tests.statespace.engine.block_models import make_data, make_model
 from tests.statespace.support import needs_core, punch, scaled_error, to_panel, to_parameters, uneven_times
 from tests.tolerances import EXACT
 
@@ -56,6 +58,16 @@ def test_chunks_are_handed_on_exactly(rng, monkeypatch, kind, kept_bytes, sampli
     means, covariances = (np.concatenate(x) for x in zip(*(shown[i] for i in sorted(shown)), strict=True))
     assert scaled_error(means, wanted.means) < EXACT
     assert scaled_error(covariances, wanted.covariances) < EXACT
+
+
+@KINDS
+@pytest.mark.parametrize("even", [True, False])
+def test_sums_of_blocks_do_not_depend_on_chunks(rng, monkeypatch, kind, even):
+    """The covariance of two successive states of a block is not symmetric."""
+    monkeypatch.setattr(kind, "rows_of_chunk", classmethod(lambda cls, n_states, shown: 16))
+    params = make_model(rng, "both")
+    data, times, panel = make_data(rng, params, even=even)
+    assert_blocks_are(params, data, times, panel, Core(chunk_type=kind))
 
 
 def test_draws_over_chunks_are_those_at_once(rng, monkeypatch):
@@ -252,6 +264,14 @@ def test_segments_keep_digits_at_the_least_noise_for_which_they_are_chosen(seed)
     )
     assert scaled_error(found.log_likelihood, wanted.log_likelihood) < 1e-7
     assert_same(found, wanted, 1e-5)
+
+
+def test_two_rows_closer_than_all_others_are_accurate(rng):
+    """Segments would lose the digits of the innovation between them."""
+    model, times = model_of(rng, slowest=0.9999), [np.array([0.0, 1.0, 2.0, 2.0 + 2e-6, 3.0, 4.0])]
+    data = oracle.simulate(rng, model, [6], times)
+    assert largest_precision(to_parameters(model), to_panel(data)) < 1e4  # without these two rows
+    assert_is_the_joint_gaussian(Core(), model, data, times)
 
 
 def test_it_is_chosen_by_default_and_can_be_switched_off(rng, monkeypatch):

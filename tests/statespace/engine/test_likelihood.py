@@ -51,6 +51,17 @@ def test_gradient_of_the_likelihood_is_that_of_finite_differences(rng, n_steps):
             assert abs(float(ahead - behind) / (2 * step) - slope) < 1e-5 * max(1.0, abs(slope))
 
 
+def test_gradient_by_values_is_zero_where_they_are_missing(rng):
+    params, (values, mask, index) = _arrays(rng, 40)
+    other = np.where(mask > 0.0, values, rng.standard_normal(values.shape))
+    with jax.enable_x64(True):
+        both = jax.jit(jax.value_and_grad(marginal_log_likelihood, argnums=4))
+        found = [both(*map(jnp.asarray, (*params, x, mask, index))) for x in (values, other)]
+    (one, slopes), (another, _) = jax.tree.map(np.asarray, found)
+    assert scaled_error(one, another) < EXACT  # the likelihood does not depend on these values
+    np.testing.assert_array_equal(slopes != 0.0, mask > 0.0)
+
+
 @sparsely("n_steps", [24, 256])
 def test_gradient_is_differentiable_again(rng, n_steps):
     params, data = _arrays(rng, n_steps)
