@@ -110,8 +110,8 @@ def test_a_fit_ends_where_all_parameters_are_at_their_best(driven):
     assert np.all(np.diff(fitted.history_) >= 0.0)
 
 
-def test_standard_errors_are_those_of_numerical_second_derivatives(driven):
-    x, exog, fitted = driven
+def numerical_standard_errors(x, exog, fitted):
+    """Standard errors (11,) by numerical second derivatives of the dense log-likelihood."""
     start = np.concatenate(
         [
             np.arctanh(fitted.decay_),
@@ -133,7 +133,12 @@ def test_standard_errors_are_those_of_numerical_second_derivatives(driven):
             signs = [(a, b) for a in (1, -1) for b in (1, -1)]
             second = sum(a * b * log_likelihood(start + a * steps[i] + b * steps[j]) for a, b in signs)
             information[i, j] = information[j, i] = -second / 4e-6
-    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    return np.sqrt(np.diag(np.linalg.inv(information)))
+
+
+def test_standard_errors_are_those_of_numerical_second_derivatives(driven):
+    x, exog, fitted = driven
+    errors = numerical_standard_errors(x, exog, fitted)
     got = fitted.standard_errors(x, exog=exog)
     np.testing.assert_allclose(got.exog_coef.ravel(), errors[7:], rtol=2e-3)
     np.testing.assert_allclose(got.offset, errors[5:7], rtol=2e-3)
@@ -142,6 +147,15 @@ def test_standard_errors_are_those_of_numerical_second_derivatives(driven):
     lower, upper = got.interval("exog_coef", 0.9)
     np.testing.assert_allclose(upper - lower, 2 * 1.6448536 * got.exog_coef, rtol=1e-6)
     assert got.interval("timescales").lower[0] > 0.0
+
+
+def test_the_error_of_a_mean_includes_that_of_the_coefficients(driven):
+    """Both are correlated if a column is missing while a covariate is large."""
+    x, exog = driven[0][:40].copy(), driven[1][:40]
+    x[20:, 1] = np.nan
+    fitted = ProbabilisticSFA(1, noise_prior=None, tol=1e-8).fit(x, exog=exog)
+    errors = numerical_standard_errors(x, exog, fitted)
+    np.testing.assert_allclose(fitted.standard_errors(x, exog=exog).offset, errors[5:7], rtol=2e-3)
 
 
 def test_the_log_likelihood_is_that_of_statsmodels(driven, rng):
