@@ -1,11 +1,13 @@
 """Student-t noise: its inference by dense definitions, its fit by what it must obey, and the verbs."""
 
+import types
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from scipy.stats import t as student_t
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
@@ -14,6 +16,7 @@ from probsfa import ProbabilisticSFA, load
 from probsfa._validation import Sequences
 from probsfa.datasets import make_slow_mixture
 from probsfa.statespace import use_strategy
+from probsfa.statespace.diagnostics import left_out_row_moments
 from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood, smooth
 from probsfa.statespace.learning import robust
 from probsfa.statespace.learning.coordinates import Coordinates
@@ -203,6 +206,46 @@ def test_values_left_out_are_those_of_the_dense_definition(weighted):
         c = model.loadings[column]
         assert means[row, column] == pytest.approx(model.offset[column] + c @ dense.means[row], rel=1e-7)
         assert explained[row, column] == pytest.approx(c @ dense.covariances[row] @ c, rel=1e-7)
+
+
+def test_rows_left_out_are_those_of_the_dense_definition(weighted):
+    model, x, weights, _ = weighted
+    params, panel = to_parameters(model), to_panel([x])
+    filled = np.zeros(panel.values.shape)
+    filled[: len(x)] = np.where(np.isnan(x), 0.0, weights)
+    whole = smooth(params, panel.weighted(filled))
+    means, explained = left_out_row_moments(params, x, whole.means, whole.covariances, weights)
+    for row in (0, 12, 40):
+        without = x.copy()
+        without[row] = np.nan
+        dense = definition.weighted_posterior(model, without, weights)
+        wanted = model.offset + model.loadings @ dense.means[row]
+        variances = np.einsum("di,ij,dj->d", model.loadings, dense.covariances[row], model.loadings)
+        seen = ~np.isnan(x[row])
+        np.testing.assert_allclose(means[row, seen], wanted[seen], rtol=1e-7)
+        np.testing.assert_allclose(explained[row, seen], variances[seen], rtol=1e-7)
+
+
+@pytest.mark.parametrize("most", [2**17, 50])
+def test_density_that_determines_tails_has_its_derivative(weighted, monkeypatch, most):
+    """Also if only some of many values are used."""
+    model, x, weights, _ = weighted
+    params, panel = to_parameters(model), to_panel([x])
+    filled = np.zeros(panel.values.shape)
+    filled[: len(x)] = np.where(np.isnan(x), 0.0, weights)
+    losses = []
+
+    def minimize(loss, start, **options):
+        losses.append((loss, start))
+        return types.SimpleNamespace(fun=0.0, x=start)
+
+    monkeypatch.setattr(robust, "minimize", minimize)
+    monkeypatch.setattr(robust, "_MAX_VALUES", most)
+    noise = Noise(NoiseVariances.diagonal(5), np.full(5, 1e-6), prior=1e-2)
+    robust.tails_of_cells_left_out(params, StudentNoise(), filled, panel, noise)
+    loss, start = losses[0]
+    numerical = [(loss(start + 1e-5 * e)[0] - loss(start - 1e-5 * e)[0]) / 2e-5 for e in np.eye(6)]
+    np.testing.assert_allclose(loss(start)[1], numerical, rtol=1e-5, atol=1e-5)
 
 
 @sparsely("nu", [3.0, 6.0])
@@ -497,6 +540,23 @@ def test_normal_scores_are_those_of_the_definition(nu):
         tail = definition.distribution(-abs(e), v, 0.4, nu)
         assert norm.cdf(-abs(z)) == pytest.approx(tail, rel=1e-6)
         assert np.sign(z) == np.sign(e)
+
+
+def test_normal_scores_in_rows_are_conditional_on_the_other_values(rng):
+    """Given the other values of its row, a value has a t distribution (Ding 2016, eq. 4)."""
+    errors, scale, mask = 2.0 * rng.standard_normal((3, 4)), rng.uniform(0.5, 2.0, 4), np.ones((3, 4))
+    mask[1, 2] = mask[2, :3] = 0.0
+    errors = np.where(mask > 0.0, errors, np.nan)
+    squares = np.where(mask > 0.0, errors**2 / scale, 0.0)
+    scores = StudentNoise(5.0, by_row=True).scores_in_rows(errors, np.zeros((3, 4)), scale, squares, mask)
+    assert np.array_equal(np.isnan(scores), mask == 0.0)
+    for i, j in np.argwhere(mask > 0.0):
+        others = np.flatnonzero((mask[i] > 0.0) & (np.arange(4) != j))
+        degrees = 5.0 + len(others)
+        spread = np.sqrt(scale[j] * (5.0 + squares[i, others].sum()) / degrees)
+        assert scores[i, j] == pytest.approx(
+            norm.ppf(student_t.cdf(errors[i, j] / spread, degrees)), rel=1e-5
+        )
 
 
 def test_diagnose_detects_heavy_tails(recording):
