@@ -10,13 +10,15 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from probsfa._validation import Sequences
-from probsfa.graphs import clustered
+from probsfa.graphs import clustered, from_sparse
 from probsfa.sfa import SFA, GraphSFA
 from probsfa.sfa._expand import noise_delta, split_into_folds
 from probsfa.sfa.kernel import estimator as kernel
 from probsfa.sfa.kernel import problem
 from probsfa.sfa.kernel.estimator import KernelSFA, PreImage
+from probsfa.sfa.kernel.held_out import splits_of_graph
 from probsfa.sfa.kernel.problem import KernelColumns, KernelFunctions
+from tests.oracles import graphs as graph_oracle
 from tests.oracles import kernel_sfa as oracle
 from tests.oracles import sfa
 from tests.sampling import checked
@@ -627,6 +629,21 @@ def test_regularization_on_a_graph_is_chosen_on_rows_left_out(given):
         return sum(out[y_new == k].var(axis=0) for k in range(3)).sum() / out.var(axis=0).sum()
 
     assert spread_within(model) < 0.8 * spread_within(loose)
+
+
+def test_splits_of_a_graph_have_the_weights_of_its_vertices(rng):
+    W, v, features = rng.uniform(0.1, 1.0, (12, 12)), rng.uniform(0.5, 2.0, 12), rng.standard_normal((12, 3))
+    W += W.T
+    graph = from_sparse(W, node_weights=v)
+    splits = list(splits_of_graph(graph, graph, features, None, features, features[:3], 3))
+    assert len(splits) == 3
+    for fold, split in enumerate(splits):
+        is_held_out = np.arange(12) % 3 == fold
+        for found, rows in ((split.train, ~is_held_out), (split.test, is_held_out)):
+            mean, B, A = graph_oracle.moments(W[np.ix_(rows, rows)], v[rows], features[rows])
+            np.testing.assert_allclose(found.mean, mean, atol=EXACT)
+            np.testing.assert_allclose(found.covariance, B, atol=EXACT)
+            np.testing.assert_allclose(found.difference_moment, A, atol=EXACT)
 
 
 def test_pre_images_are_a_kernel_ridge_regression_chosen_by_leaving_one_out(rng):

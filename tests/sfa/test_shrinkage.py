@@ -124,10 +124,12 @@ def test_shrinkage_is_checked(rng, wrong):
         GraphSFA(graph="clustered", shrinkage_target="columns").fit(X, y)
 
 
+@pytest.mark.parametrize("d", [30, 13])
 @pytest.mark.parametrize("target", ["diagonal", "identity"])
-def test_shrunk_directions_are_those_in_which_the_samples_vary(rng, target):
-    # Directions without samples have the delta value 2, which is not the largest.
-    X, y = rng.standard_normal((12, 30)) * np.linspace(1, 3, 30), np.arange(12.0)
+def test_shrunk_directions_are_those_in_which_the_samples_vary(rng, target, d):
+    # Directions without samples have the delta value 2, which is not the largest. As many samples as columns
+    # vary in one direction less.
+    X, y = rng.standard_normal((12, d)) * np.linspace(1, 3, d), np.arange(12.0)
     X[:, 4] = 1.5  # a constant column
     gsfa = GraphSFA(graph="reordering", shrinkage=0.3, shrinkage_target=target).fit(X, y)
     assert gsfa.rank_ == len(gsfa.delta_values_) == 11
@@ -136,7 +138,7 @@ def test_shrunk_directions_are_those_in_which_the_samples_vary(rng, target):
     differences, vertices = np.diff(X, axis=0), gsfa.graph_.node_weights / gsfa.graph_.node_weights.sum()
     centred = X - vertices @ X
     A, B = differences.T @ differences / 11, (centred.T * vertices) @ centred
-    varying = np.arange(30) != 4
+    varying = np.arange(d) != 4
     half = np.diag(A) / 2
     T = np.diag(np.where(varying, half if target == "diagonal" else half[varying].mean(), 0.0))
     A, B = 0.7 * A + 2 * 0.3 * T, 0.7 * B + 0.3 * T

@@ -43,6 +43,13 @@ def test_the_steps_are_those_of_the_definition(rng, lengths, lag):
     assert model.rank_ == 9 and model.n_directions_[0] == 9
 
 
+@pytest.mark.parametrize(("n_rows", "n_monomials"), [(35, 5), (36, 9), (55, 9), (56, 14)])
+@pytest.mark.filterwarnings("ignore:Output [0-9]* .* on held-out rows")
+def test_the_default_expansion_has_a_monomial_for_every_four_rows(rng, n_rows, n_monomials):
+    """Two columns have 2 + 3 + 4 + 5 monomials of degrees one to four."""
+    assert len(XSFA(1).fit(rng.standard_normal((n_rows, 2))).expansion_mean_) == n_monomials
+
+
 def test_the_first_source_is_the_slowest_output(rng):
     X = spiral(np.column_stack([autoregressive(rng, 500, 40), autoregressive(rng, 500, 15)]))
     slow = SFA(1, expansion=Polynomial(4)).fit((X - X.mean(axis=0)) / X.std(axis=0))
