@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 from scipy.stats import t as student_t
 from sklearn.metrics import roc_auc_score
 
@@ -15,10 +15,12 @@ from probsfa import BayesianSFA, ProbabilisticSFA, load
 from probsfa.bayes import Priors
 from probsfa.bayes.draws import Draws
 from probsfa.bayes.mixtures import mixture_posterior
+from probsfa.bayes.sampling import gibbs
 from probsfa.bayes.sampling.gibbs import RobustProblem, _Chain, slice_sample
 from probsfa.bayes.weights import weighted_draws
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import StateSpace
+from tests.oracles import statespace as oracle
 from tests.statespace.support import to_panel
 
 FEW = dict(n_warmup=100, n_draws=60, n_chains=2, n_predictive=30, verbose=False, random_state=0)
@@ -80,6 +82,34 @@ def test_sweeps_leave_the_joint_distribution_as_it_is(noise):
     error = batches.std(axis=0, ddof=1) / np.sqrt(30)
     assert np.all(np.abs(batches.mean(axis=0) - wanted) < 4.5 * error)
     assert np.all(error < [*4 * [0.03, 0.01], 0.15, 0.15])  # so that it would be seen if they had not
+
+
+def test_time_scales_are_drawn_for_fixed_factors_in_units_of_innovations(rng, monkeypatch):
+    """The joint density of time scales, factors and loadings, times the Jacobian of the change of units."""
+    priors = Priors(timescale=dist.LogNormal(1.0, 0.6), loadings=dist.Normal(0.3, 0.8))
+    times = [np.array([0.0, 1.0, 2.5, 3.0, 5.0]), np.array([0.0, 0.5, 2.0])]
+    x = [rng.standard_normal((len(one), 3)) for one in times]
+    start = StateSpace(np.array([0.7, 0.4]), rng.standard_normal((3, 2)), np.full(3, 0.4), np.zeros(3))
+    chain = _Chain(RobustProblem(to_panel(x, times), priors, NoiseVariances.diagonal(3), start, 6.0), rng)
+    densities, z, current = [], rng.standard_normal((8, 2)), chain.log_timescale
+    loadings = chain.loadings
+    monkeypatch.setattr(gibbs, "slice_sample", lambda density, at, _: densities.append(density) or at)
+    chain._draw_timescales(z)
+
+    def log_density(log_timescale):
+        decay, before = np.exp(-np.exp(-log_timescale)), np.exp(-np.exp(-current))
+        size = np.sqrt((1.0 - decay**2) / (1.0 - before**2))
+        covariance = oracle.latent_covariance(
+            oracle.Model(decay, loadings, start.noise_variance, 0.0), x, times
+        )
+        of_latents = multivariate_normal.logpdf((z * size).ravel(), cov=covariance)
+        of_loadings = norm.logpdf(loadings / size, 0.3, 0.8).sum()
+        jacobian = (len(z) - len(loadings)) * np.log(size).sum()
+        return norm.logpdf(log_timescale, 1.0, 0.6).sum() + of_latents + of_loadings + jacobian
+
+    other = current + np.array([0.3, -0.4])
+    found = np.sum(densities[0](other) - densities[0](current))
+    assert found == pytest.approx(log_density(other) - log_density(current), abs=1e-3)
 
 
 def test_factors_at_known_parameters_are_those_of_the_integral():

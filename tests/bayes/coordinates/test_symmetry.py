@@ -5,6 +5,8 @@ import math
 import jax
 import numpy as np
 import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
 
 from probsfa.bayes.coordinates.symmetry import SymmetryReference, log_weight
 from tests.bayes.support import images
@@ -43,6 +45,28 @@ def test_weights_of_several_modes_add_to_one_and_choose_an_image_of_each(rng):
         ]
     assert abs(total - 1.0) < EXACT
     np.testing.assert_allclose(chosen, 1.0, atol=1e-6)
+
+
+def test_the_weight_of_several_modes_is_a_ratio_of_normal_densities(rng):
+    """Of those around the modes, and around all of their images."""
+    reference = SymmetryReference(
+        rng.standard_normal((2, 2)),
+        rng.standard_normal((2, 4, 2)),
+        np.array([[0.5, 0.5], [1.5, 1.5]]),
+        np.array([0.4, 2.0])[:, None, None] * np.ones((2, 4, 2)),
+    )
+    draw, c = rng.standard_normal(2), rng.standard_normal((4, 2))
+
+    def log_density(timescale, loadings):
+        return [
+            norm.logpdf(timescale, *one[::2]).sum() + norm.logpdf(loadings, *one[1::2]).sum()
+            for one in zip(*reference, strict=True)
+        ]
+
+    total = logsumexp([log_density(*image) for image in images(draw, c)])
+    with jax.enable_x64(True):
+        found = float(log_weight(reference, draw, c, True))
+    assert found == pytest.approx(logsumexp(log_density(draw, c)) - total, abs=EXACT)
 
 
 @pytest.mark.parametrize("members", [(), (0,), (0, 2), (0, 1, 2)])
