@@ -209,3 +209,13 @@ def test_white_noise_of_a_column_makes_it_fast(noise, n_slow):
     variance = np.sum(loadings**2, axis=1) + 0.3**2 + np.array([noise, 0.1])
     fastest = np.max(2.0 * (1.0 - lagged / variance))
     assert slow_latents(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == n_slow
+
+
+def test_ar1_noise_of_a_column_has_its_variance_and_its_speed():
+    decay, loadings, noise = np.array([0.9, 0.8]), np.array([[1.0, 0.1], [1.0, 0.1]]), np.full(2, 0.1)
+    model = ProbabilisticSFA.from_parameters(
+        decay, loadings, noise, memory_decay=[0.95, 0.95], memory_scale=[1.0, 1.0]
+    )
+    lagged, variance = loadings**2 @ decay + 0.95, np.sum(loadings**2, axis=1) + 1.0 + noise
+    fastest = np.max(2.0 * (1.0 - lagged / variance))
+    assert slow_latents(model.params_) == np.count_nonzero(2.0 * (1.0 - decay) <= fastest) == 1
