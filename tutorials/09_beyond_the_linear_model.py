@@ -22,8 +22,9 @@ from probsfa.extensions import ProductOfExpertsSFA
 # %% [markdown]
 # ## Counts
 #
-# Twenty neurons fire about one spike in three bins. Their rates follow two slow factors, and a fifth of the
-# values is missing. Nearly all counts are 0 or 1, so that their distribution is far from Gaussian.
+# Each of twenty simulated neurons fires about one spike in two time bins. Two slow signals modulate the
+# rates, and a fifth of the values is missing. Nine of ten counts are 0 or 1, so that their distribution is
+# far from Gaussian.
 
 # %%
 rng = np.random.default_rng(0)
@@ -40,7 +41,9 @@ fig, ax = plt.subplots(figsize=(8.5, 2.6), layout="constrained")
 ax.imshow(
     np.ma.masked_invalid(spikes.T), aspect="auto", cmap="Greys", vmin=0, vmax=4, interpolation="nearest"
 )
-_ = ax.set(xlabel="bin", ylabel="neuron", title="spike counts: 0 is white, 4 and more black")
+_ = ax.set(
+    xlabel="time (bins)", ylabel="neuron", title="spike counts (white: 0 or missing; black: 4 or more)"
+)
 
 # %% [markdown]
 # `EmissionSFA` replaces the Gaussian noise of the linear model by a Poisson distribution. Factors, missing
@@ -49,63 +52,65 @@ _ = ax.set(xlabel="bin", ylabel="neuron", title="spike counts: 0 is white, 4 and
 # %%
 poisson = EmissionSFA(2, emission="poisson").fit(spikes)
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it reports that columns contain counts, which is the point here
+    warnings.simplefilter("ignore")  # the warning that columns contain counts is expected here
     gaussian = ProbabilisticSFA(2).fit(spikes)
 
 
-def recovered(latents):
-    """Share of the variance of the true signals that a linear map of latents explains."""
-    return LinearRegression().fit(latents, signals).score(latents, signals)
+def r2_of_signals(factors):
+    """Return R2 of the true signals by linear regression on the factors."""
+    return LinearRegression().fit(factors, signals).score(factors, signals)
 
 
-def log_density_of_hidden(expected):
-    """Mean log-probability of the hidden counts, as Poisson counts of these means."""
-    mean = np.maximum(expected[hidden], 1e-3)
+def hidden_log_likelihood(predicted):
+    """Return the mean log-likelihood of the hidden counts, as Poisson counts with the predicted means."""
+    mean = np.maximum(predicted[hidden], 1e-3)
     return scipy.stats.poisson.logpmf(complete[hidden], mean).mean()
 
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it reports negative imputed counts, of which the lowest is printed
-    fills = {"Poisson": poisson.impute(spikes), "Gaussian": gaussian.impute(spikes)}
+    warnings.simplefilter("ignore")  # the warning of negative imputed counts; the lowest is printed below
+    imputed = {"Poisson": poisson.impute(spikes), "Gaussian": gaussian.impute(spikes)}
 models = {"Poisson": poisson, "Gaussian": gaussian}
 result = {}
 for name, model in models.items():
-    result[name] = recovered(model.transform(spikes)), log_density_of_hidden(fills[name])
-    r2, density = result[name]
-    print(f"{name:<9} R2 of the true signals {r2:.3f}   hidden counts: {density:.3f} nats each")
-lowest = {name: fill.min() for name, fill in fills.items()}
-print("lowest mean count that was filled in:", {name: f"{value:.2f}" for name, value in lowest.items()})
-assert fills["Gaussian"].min() < 0 <= fills["Poisson"].min()
-best = log_density_of_hidden(rates)
-print(f"with the true rates {best:.3f} nats")
+    result[name] = r2_of_signals(model.transform(spikes)), hidden_log_likelihood(imputed[name])
+    r2, score = result[name]
+    print(f"{name:<9} R2 of the true signals {r2:.3f}   log-likelihood {score:.3f} nats per hidden count")
+lowest = {name: values.min() for name, values in imputed.items()}
+print("lowest imputed value:", {name: f"{value:.2f}" for name, value in lowest.items()})
+assert imputed["Gaussian"].min() < 0 <= imputed["Poisson"].min()
+best = hidden_log_likelihood(rates)
+print(f"with the true rates: {best:.3f} nats per hidden count")
 assert result["Poisson"][0] > result["Gaussian"][0]
 assert result["Poisson"][1] > result["Gaussian"][1]
 
 # %%
 fig, axes = plt.subplots(2, 1, figsize=(8.5, 3.6), sharex=True, layout="constrained")
 for ax, model, name in zip(axes, models.values(), models, strict=True):
-    latents = model.transform(spikes)
+    factors = model.transform(spikes)
     ax.plot(signals, color="0.75", lw=3)
-    ax.plot(LinearRegression().fit(latents, signals).predict(latents), lw=1)
-    ax.set_title(f"{name}: true signals (grey) and what the counts tell of them", fontsize=10)
-_ = axes[1].set(xlabel="bin")
+    ax.plot(LinearRegression().fit(factors, signals).predict(factors), lw=1)
+    ax.set_title(f"{name} model: true signals (grey) and estimates", fontsize=10)
+    ax.set_ylabel("signal (no units)")
+_ = axes[1].set(xlabel="time (bins)")
 
 # %% [markdown]
 # ## What and where
 #
 # Slow features mix the identity of objects (*what*) and their position (*where*). `BilinearSFA` has two
-# kinds of variables: binary chains ("what") gate continuous factors ("where").
+# kinds of latent variables: binary Markov chains (gates, "what") switch the effect of continuous factors
+# ("where") on or off.
 #
-# A camera with 7 by 7 pixels observes a drifting patch with stripes. At random times it is replaced by
-# another patch with tilted stripes, which continues at the same position. The standard deviation of the
-# noise of each pixel equals that of the patch.
+# A simulated camera with 7 by 7 pixels observes a patch with drifting stripes, patch A. At random times it is
+# replaced by patch B with tilted stripes, or B by A; the drift continues from the same position. The standard
+# deviation of the noise equals that of the pixels without noise.
 
 # %%
 SIDE = 7
 
 
 def moving_patch(seed, n_rows=1200):
-    """Return pixels (T, 49), the position of the stripes (T,), and which patch is there (T,)."""
+    """Return pixels (T, 49) without and with noise, position of the stripes (T,), patch (T,; 0 is A)."""
     rng = np.random.default_rng(seed)
     position = np.cumsum(0.3 * rng.standard_normal(n_rows))
     identity = np.cumsum(rng.random(n_rows) < 0.01) % 2
@@ -119,14 +124,17 @@ def moving_patch(seed, n_rows=1200):
 
 clean, pixels, position, identity = moving_patch(1)
 fig, axes = plt.subplots(2, 10, figsize=(9, 2.1), layout="constrained")
-starts = np.flatnonzero(np.diff(identity))[0] + np.arange(-4, 6) * 3
-for column, row in zip(axes.T, starts, strict=True):
+frames = np.flatnonzero(np.diff(identity))[0] + np.arange(-4, 6) * 3
+for column, row in zip(axes.T, frames, strict=True):
     column[0].imshow(clean[row].reshape(SIDE, SIDE), cmap="gray", vmin=-3, vmax=3)
     column[1].imshow(pixels[row].reshape(SIDE, SIDE), cmap="gray", vmin=-4, vmax=4)
     column[0].set_title("AB"[identity[row]], fontsize=8)
     for ax in column:
         ax.set_axis_off()
-_ = fig.suptitle("the patch (above) and what the camera sees (below), around a change", fontsize=10)
+_ = fig.suptitle(
+    "every third frame around a change of the patch: without noise (top) and as observed (bottom)",
+    fontsize=10,
+)
 
 # %%
 bilinear = BilinearSFA(2, n_gates=2, random_state=0).fit(pixels)
@@ -136,113 +144,118 @@ features = {
     "bilinear, where": bilinear.transform(pixels)[:, :2],
     "bilinear, what": bilinear.transform(pixels)[:, 2:],
 }
-half = np.arange(len(pixels)) < len(pixels) // 2
+is_train = np.arange(len(pixels)) < len(pixels) // 2
 target = np.column_stack([np.cos(position), np.sin(position)])
 
 
-def what(values):
-    """Balanced accuracy of a linear read-out of the identity, learned from the first half, in the second."""
-    reader = LogisticRegression(max_iter=1000).fit(values[half], identity[half])
-    return balanced_accuracy_score(identity[~half], reader.predict(values[~half]))
+def identity_accuracy(values):
+    """Return the balanced accuracy of a classifier of the patch, fitted to the first half, in the second."""
+    classifier = LogisticRegression(max_iter=1000).fit(values[is_train], identity[is_train])
+    return balanced_accuracy_score(identity[~is_train], classifier.predict(values[~is_train]))
 
 
-def where_of_the_other(values):
-    """R2 of the position of one patch by a linear read-out that was learned from the other."""
+def position_transfer(values):
+    """Return R2 of the position by regression that is fitted to one patch and tested on the other."""
     scores = []
-    for one in (0, 1):
-        reader = LinearRegression().fit(values[half & (identity == one)], target[half & (identity == one)])
-        scores.append(reader.score(values[~half & (identity != one)], target[~half & (identity != one)]))
+    for patch in (0, 1):
+        train, test = is_train & (identity == patch), ~is_train & (identity != patch)
+        regression = LinearRegression().fit(values[train], target[train])
+        scores.append(regression.score(values[test], target[test]))
     return np.mean(scores)
 
 
-scores = {name: what(values) for name, values in features.items()}
-for name, score in scores.items():
-    print(f"{name:<16} separates the patches: balanced accuracy {score:.3f}")
-carried = {name: where_of_the_other(values) for name, values in features.items() if name != "bilinear, what"}
-for name, score in carried.items():
-    print(f"{name:<16} position, read by what the other patch taught: R2 {score:.2f}")
-assert scores["bilinear, what"] > 0.99
-assert carried["bilinear, where"] > carried["quadratic SFA"] + 0.2
+accuracy = {name: identity_accuracy(values) for name, values in features.items()}
+for name, value in accuracy.items():
+    print(f"{name:<16} identity of the patch: balanced accuracy {value:.3f}")
+transfer = {name: position_transfer(values) for name, values in features.items() if name != "bilinear, what"}
+for name, value in transfer.items():
+    print(f"{name:<16} position, fitted to one patch and tested on the other: R2 {value:.2f}")
+assert accuracy["bilinear, what"] > 0.99
+assert transfer["bilinear, where"] > transfer["quadratic SFA"] + 0.2
 
 # %%
-gates, position_latents = features["bilinear, what"], features["bilinear, where"]
+gates, position_factors = features["bilinear, what"], features["bilinear, where"]
 shown = slice(0, 500)
 fig, axes = plt.subplots(3, 1, figsize=(8.5, 4.6), sharex=True, layout="constrained")
-axes[0].fill_between(np.arange(500), identity[shown], step="mid", color="0.8", label="patch B is there")
+axes[0].fill_between(np.arange(500), identity[shown], step="mid", color="0.8")
 axes[0].plot(gates[shown], lw=1)
-axes[0].set(ylabel="what", title="gates (lines), and which patch it is (grey)")
-axes[1].plot(position_latents[shown], lw=1)
-axes[1].set(ylabel="where")
+axes[0].set(ylabel="P(gate = 1)", title="posterior of the gates (lines) and rows of patch B (grey)")
+axes[1].plot(position_factors[shown], lw=1)
+axes[1].set(ylabel="where factors")
 axes[2].plot(features["SFA"][shown, :2], lw=1)
-_ = axes[2].set(ylabel="two features of SFA", xlabel="picture")
+_ = axes[2].set(ylabel="SFA features", xlabel="time (frames)")
 
 # %% [markdown]
-# The gates switch with the patch, and the two "where" factors describe the position of both patches. A
-# relation between position and a target, learned with one patch, is therefore valid for the other. Features
-# of SFA, linear or quadratic, mix identity and position.
+# One gate switches with the patch, and the other is always on. The two "where" factors describe the position
+# of the stripes in both patches. A regression on them that is fitted to one patch is therefore valid for the
+# other. Features of SFA, linear or quadratic, mix identity and position. (An accuracy of 0.5 is chance; below
+# it, the relation in the first half is not that in the second.)
 #
 # ## Products of experts
 #
-# Quadratic slow feature analysis treats `y` and `y**2` as two unrelated columns. Most of the probability
-# mass of a linear Gaussian model of both is outside the parabola of possible pairs. `ProductOfExpertsSFA`
-# multiplies the linear model with local experts, which restrict each pair to the parabola. In the example
-# the magnitude of a column is slow and its sign is not.
+# Quadratic slow feature analysis treats `y` and `y**2` as two unrelated columns. All possible pairs are on a
+# parabola, but samples of a linear Gaussian model of both columns are not. `ProductOfExpertsSFA` multiplies
+# the density of the linear model by local experts, which restrict each pair to the parabola. In the example
+# the magnitude of `y` changes slowly and its sign is random.
 
 # %%
-slow = ProbabilisticSFA.from_parameters([0.95], [[1.0]], 1e-6).sample(400, random_state=0)[1][:, 0]
+log_magnitude = ProbabilisticSFA.from_parameters([0.95], [[1.0]], 1e-6).sample(400, random_state=0)[1][:, 0]
 rng = np.random.default_rng(0)
-y = (np.exp(0.35 * slow) * rng.choice([-1.0, 1.0], 400) + 0.15 * rng.standard_normal(400))[:, None]
+y = (np.exp(0.35 * log_magnitude) * rng.choice([-1.0, 1.0], 400) + 0.15 * rng.standard_normal(400))[:, None]
 pairs = np.hstack([y, y**2])
 
 linear = ProbabilisticSFA(1).fit(pairs)
+# The run is short: with this tolerance the fit does not warn that its parameters still change.
 experts = ProductOfExpertsSFA(1, expansion=Polynomial(2), random_state=0, tol=1e6).fit(y)
-drawn = {
+samples = {
     "linear model of the pairs": linear.sample(400, random_state=0)[0],
     "product of experts": experts.sample(400, expanded=True, random_state=0)[2],
 }
 
 
-def off_the_parabola(pairs):
-    """Root mean square distance of second coordinates from squares, in standard deviations of the data's."""
+def distance_from_parabola(pairs):
+    """Return the root mean square of `second - first**2`, in standard deviations of `y**2`."""
     return np.sqrt(np.mean((pairs[:, 1] - pairs[:, 0] ** 2) ** 2)) / np.std(y**2)
 
 
-def in_the_middle(pairs):
-    """Share of rows with a size below half of what nearly all data are above."""
+def share_near_zero(pairs):
+    """Return the share of rows with a magnitude below half the 1 % quantile of the data."""
     return np.mean(np.abs(pairs[:, 0]) < 0.5 * np.quantile(np.abs(y), 0.01))
 
 
-for name, cloud in drawn.items():
-    off, middle = off_the_parabola(cloud), in_the_middle(cloud)
-    print(f"{name:<26} off the parabola: {off:.2f}   rows where there are no data: {middle:.1%}")
+for name, sample in samples.items():
+    distance, share = distance_from_parabola(sample), share_near_zero(sample)
+    print(
+        f"{name:<26} distance from the parabola: {distance:.2f}   rows near zero, without data: {share:.1%}"
+    )
 assert (
-    off_the_parabola(drawn["product of experts"])
+    distance_from_parabola(samples["product of experts"])
     < 1e-6
-    < off_the_parabola(drawn["linear model of the pairs"])
+    < distance_from_parabola(samples["linear model of the pairs"])
 )
-assert in_the_middle(drawn["product of experts"]) < in_the_middle(drawn["linear model of the pairs"])
+assert share_near_zero(samples["product of experts"]) < share_near_zero(samples["linear model of the pairs"])
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(9, 2.8), sharex=True, sharey=True, layout="constrained")
-reach = np.linspace(-1.2, 1.2, 100) * np.abs(y).max()
-for ax, (name, cloud) in zip(axes, {"data": pairs, **drawn}.items(), strict=True):
-    ax.plot(reach, reach**2, color="0.7", lw=1)
-    ax.plot(*cloud.T, ".", ms=3)
+grid = np.linspace(-1.2, 1.2, 100) * np.abs(y).max()
+for ax, (name, sample) in zip(axes, {"data": pairs, **samples}.items(), strict=True):
+    ax.plot(grid, grid**2, color="0.7", lw=1)
+    ax.plot(*sample.T, ".", ms=3)
     ax.set_title(name, fontsize=10)
-    ax.set_xlabel("first coordinate")
-_ = axes[0].set_ylabel("second coordinate")
+    ax.set_xlabel("y, or first coordinate")
+_ = axes[0].set_ylabel("y**2, or second coordinate")
 
 # %% [markdown]
-# Samples of the linear model form an ellipse across the parabola, and most of them are impossible pairs.
+# Samples of the linear model form an ellipse across the parabola, and nearly all are impossible pairs.
 # Samples of the product of experts are on the parabola. Both models generate values near zero, where there
-# are no data, but the product of experts fewer. It can impute missing values by possible values, and
-# simulate series of `y`. The fit requires thousands of passes over the rows.
+# are no data, but the product of experts generates fewer. Values that it imputes, and series of `y` that it
+# simulates, are possible. The fit requires thousands of passes over the rows.
 #
 # ## Summary
 #
-# * `EmissionSFA` is a model of counts, binary values, levels and heavy-tailed values, with the same
+# * `EmissionSFA` is a model of counts, binary and ordinal values, and noise with heavy tails, with the same
 #   factors, missing values and intervals. A Gaussian model of small counts recovers the factors less
-#   accurately and predicts negative rates.
+#   accurately and predicts negative counts.
 # * `BilinearSFA` separates *what* and *where* by binary gates and continuous factors.
 # * Both maximize a lower bound of the likelihood, and `history_` never decreases.
 # * `ProductOfExpertsSFA` restricts expanded rows to possible values of the expansion.

@@ -27,13 +27,13 @@ print(f"June vintage: {june.shape[0]} months, {june.shape[1]} series")
 print(nowcast.series.iloc[[0, 6, 23, 26]].to_string())
 
 # %% [markdown]
-# The columns are changes since the previous publication: growth in per cent for amounts and prices,
-# differences for rates, and surveys unchanged. Three series are quarterly, with values in the last month of
-# each quarter.
+# Columns of amounts and prices are growth in per cent since the previous month or quarter, columns of rates
+# are differences, and surveys are not transformed. Three series are quarterly, with values in the last month
+# of each quarter.
 #
 # ## The ragged edge
 #
-# Dark values of the figure are known. The missing values in the last two rows are to be predicted.
+# Published values are dark in the figure. The missing values in the last two rows are to be predicted.
 
 # %%
 year = june.iloc[-15:]
@@ -42,112 +42,120 @@ ax.imshow(year.notna(), cmap="Greys", vmin=0, vmax=1.4, aspect="auto", interpola
 ax.set_xticks(range(june.shape[1]), june.columns, rotation=90, fontsize=7)
 ax.set_yticks(range(0, 15, 2), [f"{month:%b %Y}" for month in year.index[::2]], fontsize=8)
 ax.axhline(12.5, color="tab:orange", lw=2)
-_ = ax.set_title("known on 29 June 2016 (dark); below the line, the ragged edge")
+ax.set(xlabel="series", ylabel="month")
+_ = ax.set_title("values published by 29 June 2016 (dark); the ragged edge is below the line")
 
 # %%
 revealed = june.isna() & july.reindex_like(june).notna()
-print(f"{100 * june.isna().to_numpy().mean():.0f} % of the cells are missing")
+print(f"{100 * june.isna().to_numpy().mean():.0f} % of the values are missing")
 print(f"{revealed.to_numpy().sum()} of them are published by 29 July")
 assert revealed.to_numpy().sum() == 21
 
 # %% [markdown]
 # ## Model selection without the second vintage
 #
-# The number of factors and AR(1) noise are selected from the June vintage alone. For each of several
-# earlier months, values at the end are hidden *in the pattern of the missing values at the end of June*,
-# and the errors of the models at hidden values are compared. Each model is fitted once, to the data before
-# these months.
+# The number of factors and AR(1) noise are selected from the June vintage alone. For each of 36 earlier
+# months, the table is cut after this month, and values in its last two rows are hidden *in the pattern of the
+# missing values at the end of June*. The models are compared by their errors at hidden values. Each model is
+# fitted once, to the data before these months.
 
 # %%
 N_MONTHS = 36
 std = june.std()
-edge = june.isna().to_numpy()[-2:]
+is_missing_at_edge = june.isna().to_numpy()[-2:]
 
 
 def hidden_edges():
-    """Return earlier ends of the table with the same ragged edge, and what is hidden there."""
+    """Yield tables that end in earlier months, and masks of the values hidden at their ends."""
     for k in range(1, N_MONTHS + 1):
-        past = june.iloc[:-k]
-        hidden = np.zeros(past.shape, dtype=bool)
-        hidden[-2:] = edge & past.notna().to_numpy()[-2:]
-        yield past, hidden
+        table = june.iloc[:-k]
+        hidden = np.zeros(table.shape, dtype=bool)
+        hidden[-2:] = is_missing_at_edge & table.notna().to_numpy()[-2:]
+        yield table, hidden
 
 
-def error_in_hidden_edges(fill):
-    """Return the root mean square error of a way to fill, in standard deviations of the series."""
+def hidden_edge_rmse(impute):
+    """Return the root mean square error of an imputation method, in standard deviations of the series."""
     squares = [
-        (((fill(past.mask(hidden)) - past) / std).to_numpy()[hidden] ** 2) for past, hidden in hidden_edges()
+        (((impute(table.mask(hidden)) - table) / std).to_numpy()[hidden] ** 2)
+        for table, hidden in hidden_edges()
     ]
     return np.sqrt(np.mean(np.concatenate(squares)))
 
 
-def filled(model, table):
-    """Fill a table; a warning that straight lines do as well inside of it is not for its edge."""
+def impute_by_model(model, table):
+    """Impute missing values by a fitted model."""
+    # The warning that linear interpolation is as accurate is not relevant at the end of a table.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.impute(table)
 
 
-def by_autoregression(table):
-    """Fill the end of each series by least squares on its publication before."""
-    out = table.copy()
+def impute_by_autoregression(table):
+    """Impute the end of each series by a regression on its previous value."""
+    imputed = table.copy()
     for name, series in table.items():
-        seen = series.dropna()
+        observed = series.dropna()
         step = 3 if nowcast.series.loc[name, "frequency"] == "quarter" else 1
-        slope, intercept = np.polyfit(seen.to_numpy()[:-1], seen.to_numpy()[1:], 1)
-        value, row = seen.iloc[-1], table.index.get_loc(seen.index[-1]) + step
+        slope, intercept = np.polyfit(observed.to_numpy()[:-1], observed.to_numpy()[1:], 1)
+        value, row = observed.iloc[-1], table.index.get_loc(observed.index[-1]) + step
         while row < len(table):
             value = intercept + slope * value
-            out.loc[table.index[row], name] = value
+            imputed.loc[table.index[row], name] = value
             row += step
-    return out
+    return imputed
 
 
 # %% [markdown]
 # ### AR(1) noise of each series
 #
-# Growth rates are autocorrelated: high sales of houses in one month are followed by low sales, but surveys
+# Series are autocorrelated: strong growth of house sales in one month is followed by weak growth, but surveys
 # remain low for several months. With `noise="ar1"` each series has AR(1) noise in addition to the common
-# factors. Some autocorrelations are positive and some negative, and the optimizer may not change their
-# signs. Therefore the starting values are the lag-one correlations of the residuals of the factors.
+# factors. Some autocorrelations are positive and some negative, and an optimizer rarely changes their signs.
+# Therefore their starting values are lag-one autocorrelations of the residuals of a model with white noise.
 
 
 # %%
-def with_memory(k, rows):
-    """Fit k latents, look at what they leave of each series, and fit again with memory from there."""
-    plain = ProbabilisticSFA(k).fit(rows)
-    left = rows - plain.mean_ - plain.transform(rows).to_numpy() @ plain.loadings_.T
-    correlation = np.array([series.dropna().autocorr(1) for _, series in left.items()])
+def fit_with_ar1_noise(k, rows):
+    """Fit k factors and AR(1) noise, started from a fit with white noise and its residuals."""
+    white = ProbabilisticSFA(k).fit(rows)
+    residuals = rows - white.mean_ - white.transform(rows).to_numpy() @ white.loadings_.T
+    autocorrelation = np.array([series.dropna().autocorr(1) for _, series in residuals.items()])
+    # 60 % of the noise variance is AR(1) noise at the start, and 40 % white noise.
     start = make_parameters(
-        plain.decay_,
-        plain.loadings_,
-        0.4 * plain.noise_variance_,
-        plain.mean_,
-        memory_decay=np.sign(correlation) * np.clip(np.abs(correlation), 0.1, 0.9),
-        memory_scale=np.sqrt(0.6 * plain.noise_variance_),
+        white.decay_,
+        white.loadings_,
+        0.4 * white.noise_variance_,
+        white.mean_,
+        memory_decay=np.sign(autocorrelation) * np.clip(np.abs(autocorrelation), 0.1, 0.9),
+        memory_scale=np.sqrt(0.6 * white.noise_variance_),
     )
     return ProbabilisticSFA(k, noise="ar1", init=start).fit(rows)
 
 
-past = june.iloc[:-N_MONTHS]
-candidates = {f"{k} latents and memory": with_memory(k, past) for k in (1, 2, 3)}
-fills = {name: partial(filled, model) for name, model in candidates.items()}
-fills["2 latents alone"] = partial(filled, ProbabilisticSFA(2).fit(past))
-fills["mean of the series"] = lambda table: table.fillna(table.mean())
-fills["last value"] = lambda table: table.ffill()
-fills["AR(1) of each series"] = by_autoregression
-scores = {name: error_in_hidden_edges(fill) for name, fill in fills.items()}
+training_months = june.iloc[:-N_MONTHS]
+candidates = {
+    "1 factor, AR(1) noise": fit_with_ar1_noise(1, training_months),
+    "2 factors, AR(1) noise": fit_with_ar1_noise(2, training_months),
+    "3 factors, AR(1) noise": fit_with_ar1_noise(3, training_months),
+}
+methods = {name: partial(impute_by_model, model) for name, model in candidates.items()}
+methods["2 factors, white noise"] = partial(impute_by_model, ProbabilisticSFA(2).fit(training_months))
+methods["mean of the series"] = lambda table: table.fillna(table.mean())
+methods["last value"] = lambda table: table.ffill()
+methods["AR(1) of each series"] = impute_by_autoregression
+scores = {name: hidden_edge_rmse(impute) for name, impute in methods.items()}
 for name, score in scores.items():
-    print(f"{name:<22} {score:.3f} standard deviations")
+    print(f"{name:<22} RMSE {score:.3f} standard deviations")
 
-worst_with_memory = max(scores[name] for name in candidates)
-assert worst_with_memory < min(score for name, score in scores.items() if name not in candidates)
+largest_of_candidates = max(scores[name] for name in candidates)
+assert largest_of_candidates < min(score for name, score in scores.items() if name not in candidates)
 
 # %% [markdown]
-# All models with AR(1) noise are better than all models without it, and than the simple reference methods.
-# The differences between one, two and three factors are within random variation. If several models are
-# equally good, the **mean of their predictions** is a safe choice. Only now are the models fitted to all
-# data of June and compared with July.
+# All models with AR(1) noise are better than the model with white noise and the simple reference methods. The
+# differences between one, two and three factors are small. If several models are equally good, the **mean of
+# their predictions** is a safe choice. Only now are the models fitted to all data of June and compared with
+# July.
 #
 # ## Predictions of 21 values
 #
@@ -155,100 +163,106 @@ assert worst_with_memory < min(score for name, score in scores.items() if name n
 # the mean of their variances plus the variance of their predictions.
 
 # %%
-models = {k: with_memory(k, june) for k in (1, 2, 3)}
+models = {k: fit_with_ar1_noise(k, june) for k in (1, 2, 3)}
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    parts = [model.impute(june, return_std=True) for model in models.values()]
-estimate = sum(mean for mean, _ in parts) / len(parts)
-uncertainty = (sum(spread**2 + (mean - estimate) ** 2 for mean, spread in parts) / len(parts)) ** 0.5
+    predictions = [model.impute(june, return_std=True) for model in models.values()]
+prediction = sum(mean for mean, _ in predictions) / len(predictions)
+variance = sum(std_k**2 + (mean - prediction) ** 2 for mean, std_k in predictions) / len(predictions)
+prediction_std = variance**0.5
 model = models[3]
 
 truth = july.reindex_like(june)
-cells = [(row, column) for row, column in np.argwhere(revealed.to_numpy())]
+positions = np.argwhere(revealed.to_numpy())
 
 
-def values(table):
-    """Return the 21 cells of a table, in standard deviations from the mean of each series."""
+def standardized(table):
+    """Return the 21 values of a table, in standard deviations from the mean of each series."""
     return ((table - june.mean()) / std).to_numpy()[revealed.to_numpy()]
 
 
-methods = {
+imputed_tables = {
     "mean of the series": june.fillna(june.mean()),
     "last value": june.ffill(),
-    "AR(1) of each series": by_autoregression(june),
-    "three models with memory, their mean": estimate,
+    "AR(1) of each series": impute_by_autoregression(june),
+    "mean of three models with AR(1) noise": prediction,
 }
-rmse = {name: np.sqrt(np.mean((values(table) - values(truth)) ** 2)) for name, table in methods.items()}
+rmse = {
+    name: np.sqrt(np.mean((standardized(table) - standardized(truth)) ** 2))
+    for name, table in imputed_tables.items()
+}
 for name, error in rmse.items():
-    print(f"{name:<40} RMSE of the 21 cells {error:.3f}")
-*simple, ours = rmse.values()
-assert ours < min(simple)
+    print(f"{name:<38} RMSE of 21 values {error:.3f} standard deviations")
+*reference_rmse, model_rmse = rmse.values()
+assert model_rmse < min(reference_rmse)
 
 # %%
-low, high = (values(estimate + sign * 1.645 * uncertainty) for sign in (-1, 1))
-inside = (values(truth) >= low) & (values(truth) <= high)
-print(f"{inside.sum()} of 21 published values lie in their 90 % intervals")
+low, high = (standardized(prediction + sign * 1.645 * prediction_std) for sign in (-1, 1))
+inside = (standardized(truth) >= low) & (standardized(truth) <= high)
+print(f"{inside.sum()} of 21 published values are inside their 90 % intervals")
 assert 16 <= inside.sum() <= 21
 assert inside[-1]  # gross domestic product
 
-names = [f"{june.columns[j]}, {june.index[i]:%b}" for i, j in cells]
+names = [f"{june.columns[j]}, {june.index[i]:%b}" for i, j in positions]
 fig, ax = plt.subplots(figsize=(8.5, 5.2), layout="constrained")
-place = np.arange(21)[::-1]
-ax.hlines(place, low, high, color="tab:blue", lw=5, alpha=0.3, label="90 % interval")
-ax.plot(values(estimate), place, "o", color="tab:blue", label="nowcast from June")
-ax.plot(values(truth), place, "D", color="tab:orange", ms=5, label="published in July")
+y = np.arange(21)[::-1]
+ax.hlines(y, low, high, color="tab:blue", lw=5, alpha=0.3, label="90 % prediction interval")
+ax.plot(standardized(prediction), y, "o", color="tab:blue", label="nowcast of 29 June")
+ax.plot(standardized(truth), y, "D", color="tab:orange", ms=5, label="published in July")
 ax.axvline(0.0, color="0.6", lw=0.8)
-ax.set_yticks(place, names, fontsize=8)
-ax.set(xlabel="standard deviations from the mean of the series", title="what July revealed")
+ax.set_yticks(y, names, fontsize=8)
+ax.set(
+    xlabel="standard deviations from the mean of the series",
+    title="nowcasts of 29 June and values published in July",
+)
 _ = ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.9))
 
 # %% [markdown]
-# Twenty-one values are a small sample. The benchmark of this notebook includes the dynamic factor model of
-# statsmodels, which has smaller errors for these 21 values, and larger errors for the hundreds of values in
-# hidden edges.
+# Twenty-one values are a small sample. [A benchmark](../benchmarks/RESULTS.md#nowcast) includes the dynamic
+# factor model of statsmodels, which has smaller errors for these 21 values, and larger errors for the
+# hundreds of values in hidden edges.
 #
 # ## Interpretation of the common factor
 #
-# For the model with one factor, we look at its loadings and its minimum.
+# The five largest loadings of the model with one factor are printed, and the month of its minimum.
 
 # %%
-shared = models[1].posterior(june)
-strength = pd.Series(models[1].loadings_[:, 0] / std, index=june.columns)
-sign = np.sign(strength["CPIAUCSL"])
-strongest = strength.abs().sort_values(ascending=False).index[:5]
+posterior = models[1].posterior(june)
+loadings = pd.Series(models[1].loadings_[:, 0] / std, index=june.columns)
+sign = np.sign(loadings["CPIAUCSL"])
+strongest = loadings.abs().sort_values(ascending=False).index[:5]
 for name in strongest:
-    print(f"{nowcast.series.loc[name, 'title']:<48} {sign * strength[name]:+.2f}")
-course = sign * shared.means.iloc[:, 0]
-print(f"lowest in {course.idxmin():%B %Y}")
+    print(f"{nowcast.series.loc[name, 'title']:<48} loading {sign * loadings[name]:+.2f} standard deviations")
+factor = sign * posterior.means.iloc[:, 0]
+print(f"lowest value of the factor in {factor.idxmin():%B %Y}")
 assert set(strongest[:4]) <= {"CPIAUCSL", "PCEPI", "PPIFIS", "IR", "IQ"}
-assert course.idxmin().year == 2008
+assert factor.idxmin().year == 2008
 
 fig, ax = plt.subplots(figsize=(8.5, 2.6), layout="constrained")
 limits = [sign * end.iloc[:, 0] for end in models[1].factor_interval(june, 0.9)]
 ax.fill_between(june.index, *limits, alpha=0.3)
-ax.plot(course, lw=1)
-_ = ax.set(title="the latent that all share, with 90 % intervals", ylabel="latent")
+ax.plot(factor, lw=1)
+_ = ax.set(title="common factor with 90 % credible intervals", xlabel="year", ylabel="factor (sd)")
 
 # %% [markdown]
-# The factor represents prices rather than output: the table has many price series, and energy prices change
-# together. Its minimum in thirty years is at the end of 2008.
+# The factor represents prices rather than output: the table has many price series, which change together.
+# Its minimum in thirty years is in November 2008.
 #
 # ## News
 #
-# On 28 July, the day before the second vintage, gross domestic product of the second quarter was still
-# unknown. `news` attributes the change of its nowcast in this month to the releases. Nowcasts are linear in
+# The growth of gross domestic product in the second quarter is hidden in the second vintage. `news`
+# attributes the change of its nowcast between the vintages to releases and revisions. Nowcasts are linear in
 # the data, so that the attribution is exact: each release changes the nowcast by its surprise times its
-# weight.
+# weight. Impacts of gross domestic product and income are due to revisions of earlier quarters.
 
 # %%
-target = (june.index.get_loc("2016-06-01"), "GDPC1")
-until_28_july = july.copy()
-until_28_july.iloc[target[0], june.columns.get_loc("GDPC1")] = np.nan
-cell = (target[0], june.columns.get_loc(target[1]))
+target = (june.index.get_loc("2016-06-01"), june.columns.get_loc("GDPC1"))
+july_without_target = july.copy()
+july_without_target.iloc[target] = np.nan
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the two tables go without the names of their columns
-    news = model.news(june.to_numpy(), until_28_july.to_numpy(), cell)
-published = truth.iloc[target[0]]["GDPC1"]
+    warnings.simplefilter("ignore")  # the warning that the tables have no column names
+    news = model.news(june.to_numpy(), july_without_target.to_numpy(), target)
+published = truth.iloc[target]
 print(f"growth in the second quarter: {news.before:.2f} % before, {news.after:.2f} % after")
 print(f"published on 29 July: {published:.2f} %")
 by_series = news.table.groupby("column")["impact"].sum()
@@ -262,10 +276,10 @@ fig, ax = plt.subplots(figsize=(7, 2.8), layout="constrained")
 ax.barh(np.arange(8)[::-1], largest, color=np.where(largest > 0, "tab:blue", "tab:orange"))
 ax.set_yticks(np.arange(8)[::-1], [nowcast.series.loc[name, "title"] for name in largest.index], fontsize=8)
 ax.axvline(0.0, color="0.4", lw=0.8)
-_ = ax.set(xlabel="moved the nowcast of growth by (percentage points)", title="the releases of one month")
+_ = ax.set(xlabel="impact on the nowcast of growth (percentage points)", title="largest impacts by series")
 
 # %% [markdown]
-# Releases on industry and employment increased the nowcast. The published value was lower than both
+# Releases on industry and payroll employment increased the nowcast. The published value was lower than both
 # nowcasts, but is within the wide prediction interval. News explains the change of a nowcast, not its
 # error.
 #
@@ -276,5 +290,5 @@ _ = ax.set(xlabel="moved the nowcast of growth by (percentage points)", title="t
 # * Select the model by *hidden edges*: hide values in the pattern in which they are missing in the
 #   application.
 # * AR(1) noise (`noise="ar1"`) represents variation of single series; factors represent common variation.
-# * Report a prediction interval with each nowcast, and measure its coverage.
+# * Report a prediction interval with each nowcast, and measure the coverage of the intervals.
 # * `news` attributes the change of a nowcast to releases; their impacts sum to the whole change.

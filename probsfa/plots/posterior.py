@@ -82,7 +82,7 @@ def plot_timescales(model: "BayesianSFA", *, ax: "Axes | None" = None) -> "Axes"
     ax.set_ylim(bottom=0.0)
     ax.set_yticks([])
     ax.set_xlabel(_time_scale_label(model))
-    ax.set_ylabel("density of its logarithm")
+    ax.set_ylabel("density of the log time scale")
     ax.legend(frameon=False, fontsize="small")
     format_axes(ax)
     return ax
@@ -155,7 +155,7 @@ def plot_loadings(
     axes[0].set_yticks(rows, [str(name) for name in names])
     if not axes[0].yaxis_inverted():  # the axis is common to all panels
         axes[0].invert_yaxis()
-    axes[len(axes) // 2].set_xlabel("loading, in standard deviations of the feature")
+    axes[len(axes) // 2].set_xlabel("loading / standard deviation of the column")
     return axes
 
 
