@@ -242,7 +242,7 @@ def test_density_that_determines_tails_has_its_derivative(weighted, monkeypatch,
     monkeypatch.setattr(robust, "minimize", minimize)
     monkeypatch.setattr(robust, "_MAX_VALUES", most)
     noise = Noise(NoiseVariances.diagonal(5), np.full(5, 1e-6), prior=1e-2)
-    robust.tails_of_cells_left_out(params, StudentNoise(), filled, panel, noise)
+    robust.leave_one_out_tails(params, StudentNoise(), filled, panel, noise)
     loss, start = losses[0]
     numerical = [(loss(start + 1e-5 * e)[0] - loss(start - 1e-5 * e)[0]) / 2e-5 for e in np.eye(6)]
     np.testing.assert_allclose(loss(start)[1], numerical, rtol=1e-5, atol=1e-5)
@@ -423,7 +423,7 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     assert result.converged and len(seen) + result.n_evaluations < 150
     tails = result.tails
     weights = infer_weights(result.params, panel, tails).weights.values
-    taken, scales = robust.tails_of_cells_left_out(result.params, tails, weights, panel, noise)
+    taken, scales = robust.leave_one_out_tails(result.params, tails, weights, panel, noise)
     moved = np.log(np.append(scales / result.params.noise_variance, taken.shape / tails.shape))
     assert np.abs(moved).max() < 0.03
     higher = robust.fit_robust(

@@ -29,7 +29,7 @@ def maximize(
     stats: Statistics,
     noise: Noise,
     gaps: FloatArray,
-    loaded: BoolArray | None = None,
+    has_loading: BoolArray | None = None,
     limits: Limits | None = None,
 ) -> StateSpace:
     """M-step: maximise the expected complete-data log-likelihood plus the log prior of the noise.
@@ -44,7 +44,7 @@ def maximize(
         Constraints and prior of the noise variances.
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
-    loaded : ndarray of bool of shape (D, n_seen), optional
+    has_loading : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned; the others are zero. By default all are learned.
     limits : Limits, optional
         Fixed parameters and ranges of frequencies, of all states.
@@ -55,14 +55,14 @@ def maximize(
     """
     if limits is not None and limits.hold:
         free = np.isnan(limits.loadings[:, params.latents.seen])
-        loaded = free if loaded is None else loaded & free
-    loadings, offset, variance = _maximize_observations(params, stats, noise, loaded)
+        has_loading = free if has_loading is None else has_loading & free
+    loadings, offset, variance = _maximize_observations(params, stats, noise, has_loading)
     changed = maximize_dynamics(params, stats, gaps, limits).with_seen_loadings(loadings)
     return changed.replace(noise_variance=variance, offset=offset)
 
 
 def _maximize_observations(
-    params: StateSpace, stats: Statistics, noise: Noise, loaded: BoolArray | None
+    params: StateSpace, stats: Statistics, noise: Noise, has_loading: BoolArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     # The statistics hold residuals, so the regression gives the change of (C, mu).
     moments, cross_products = stats.latent_moments, stats.residual_moments
@@ -70,9 +70,9 @@ def _maximize_observations(
     if latents.n_seen < latents.n_states:
         regressors = np.append(latents.seen, params.n_states)
         moments, cross_products = moments[:, regressors[:, None], regressors], cross_products[:, regressors]
-    if loaded is not None and not loaded.all():
+    if has_loading is not None and not has_loading.all():
         # An identity equation sets the change of loadings that are not learned to zero.
-        differences = ~np.column_stack([loaded, np.ones(len(loaded), dtype=bool)])
+        differences = ~np.column_stack([has_loading, np.ones(len(has_loading), dtype=bool)])
         moments = np.where(
             differences[:, :, None] | differences[:, None, :], np.eye(differences.shape[1]), moments
         )
@@ -92,7 +92,7 @@ def fit_em(
     noise: Noise,
     tol: float,
     stats: Statistics | None = None,
-    loaded: BoolArray | None = None,
+    has_loading: BoolArray | None = None,
 ) -> FitResult:
     """Run plain EM from ``start``.
 
@@ -111,7 +111,7 @@ def fit_em(
         Expected remaining gain at which to stop, in nats.
     stats : Statistics, optional
         The statistics at ``start``, if they are known.
-    loaded : ndarray of bool of shape (D, n_seen), optional
+    has_loading : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned, as in :func:`maximize`.
 
     Returns
@@ -127,7 +127,7 @@ def fit_em(
         stats = evaluate(params) if stats is None else stats
         history.append(stats.log_likelihood)
         while not evaluate.exhausted:
-            proposal = maximize(params, stats, noise, gaps, loaded, evaluate.limits)
+            proposal = maximize(params, stats, noise, gaps, has_loading, evaluate.limits)
             proposed = evaluate(proposal)
             previous_gain, gain = gain, proposed.log_likelihood - stats.log_likelihood
             noise_level = rounding_error(stats.log_likelihood, evaluate.panel.n_rows)
@@ -154,11 +154,11 @@ def warm_up(
     params: StateSpace,
     stats: Statistics,
     noise: Noise,
-    most: int,
-    worth: float,
-    loaded: BoolArray | None = None,
+    max_steps: int,
+    min_gain: float,
+    has_loading: BoolArray | None = None,
 ) -> tuple[StateSpace, Statistics]:
-    """Take up to ``most`` EM steps, as long as each gains more than ``worth`` nats.
+    """Take up to ``max_steps`` EM steps, as long as each gains more than ``min_gain`` nats.
 
     Far from the optimum, and with missing values, the first EM steps are efficient.
 
@@ -172,11 +172,11 @@ def warm_up(
         Expected statistics at ``params``.
     noise : Noise
         Constraints and prior of the noise variances.
-    most : int
+    max_steps : int
         Maximum number of steps.
-    worth : float
+    min_gain : float
         Gain of a step below which to stop, in nats.
-    loaded : ndarray of bool of shape (D, n_seen), optional
+    has_loading : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned, as in :func:`maximize`.
 
     Returns
@@ -186,16 +186,16 @@ def warm_up(
     stats : Statistics
         Expected statistics at ``params``.
     """
-    for _ in range(most):
+    for _ in range(max_steps):
         if evaluate.exhausted:
             break
-        proposal = maximize(params, stats, noise, evaluate.panel.gaps, loaded, evaluate.limits)
+        proposal = maximize(params, stats, noise, evaluate.panel.gaps, has_loading, evaluate.limits)
         proposed = evaluate(proposal)
         gain = proposed.log_likelihood - stats.log_likelihood
         if not gain > 0.0:
             break
         params, stats = proposal, proposed
-        if gain < worth:
+        if gain < min_gain:
             break
     return params, stats
 

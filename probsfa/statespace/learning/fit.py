@@ -156,70 +156,72 @@ class _Search:
 
     def from_known(self, layout: Coordinates, start: StateSpace) -> FitResult:
         """Maximise from known parameters; AR(1) noise is added if they have white noise."""
-        alone = layout.with_white_noise
-        if layout.n_ar1_noise and start.latents == alone.latents and not layout.holds:
-            white = self.conform(start, alone)
+        white_layout = layout.with_white_noise
+        if layout.n_ar1_noise and start.latents == white_layout.latents and not layout.holds:
+            white = self.conform(start, white_layout)
             value = self.evaluate(white).log_likelihood
-            reached = FitResult(white, value, (value,), self.evaluate.count, "converged")
-            return self.with_ar1_noise(layout, reached, one_start=True)
-        begin = self.conform(start, layout)
+            white_fit = FitResult(white, value, (value,), self.evaluate.count, "converged")
+            return self.with_ar1_noise(layout, white_fit, one_start=True)
+        initial = self.conform(start, layout)
         if layout.limits is not None and not layout.n_ar1_noise:
-            begin = imposed(begin, layout.limits)
-        return self.refined_from(layout, begin)
+            initial = imposed(initial, layout.limits)
+        return self.refined_from(layout, initial)
 
     def from_held(self, layout: Coordinates) -> FitResult:
         """Maximise with some parameters fixed, from candidates in which their values are imposed."""
         limits = layout.limits
         assert limits is not None
-        plain = layout.with_white_noise._replace(limits=limits.of_periods)
-        if plain.latents.n_other_processes:
-            firsts = self.process_candidates(plain, None)
+        white_layout = layout.with_white_noise._replace(limits=limits.of_periods)
+        if white_layout.latents.n_other_processes:
+            candidates = self.process_candidates(white_layout, None)
         else:
-            firsts = self.first_candidates(plain)
-            firsts = [*self.refined_all(plain, firsts), *firsts]
-            firsts += self.random_candidates(plain, firsts[0])
-        made = [imposed(params, limits) for params in firsts]
+            candidates = self.ar1_candidates(white_layout)
+            candidates = [*self.refined_all(white_layout, candidates), *candidates]
+            candidates += self.random_candidates(white_layout, candidates[0])
+        imposed_candidates = [imposed(params, limits) for params in candidates]
         if layout.n_ar1_noise:
-            made = [with_ar1_noise(params) for params in made]
-        made = [self.conform(params, layout) for params in made]
-        return self.from_candidates(layout, [*self.refined_all(layout, made), *made])
+            imposed_candidates = [with_ar1_noise(params) for params in imposed_candidates]
+        imposed_candidates = [self.conform(params, layout) for params in imposed_candidates]
+        return self.from_candidates(
+            layout, [*self.refined_all(layout, imposed_candidates), *imposed_candidates]
+        )
 
     def from_data(self, layout: Coordinates) -> FitResult:
         """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
-        alone, maximum = layout.with_white_noise, self.evaluate.limit
-        first = (
-            self.with_processes(alone)
-            if alone.latents.n_other_processes
-            else self.from_first_candidates(alone)
+        white_layout, max_iter = layout.with_white_noise, self.evaluate.limit
+        first_fit = (
+            self.with_processes(white_layout)
+            if white_layout.latents.n_other_processes
+            else self.from_ar1_candidates(white_layout)
         )
-        result = first
-        for other in self.random_candidates(alone, first.params):
+        result = first_fit
+        for candidate in self.random_candidates(white_layout, first_fit.params):
             if result.status == "interrupted":
                 break
-            self.evaluate.limit = self.evaluate.count + maximum
+            self.evaluate.limit = self.evaluate.count + max_iter
             try:
-                result = _better(result, self.refined_from(alone, other))
+                result = _better(result, self.refined_from(white_layout, candidate))
             except KeyboardInterrupt:  # before the optimizer, which handles later interrupts itself
                 result = result._replace(status="interrupted")
         if not layout.n_ar1_noise:
             return result
         # The best model with white noise need not be the best with AR(1) noise.
-        for i, nested in enumerate([result] if first is result else [first, result]):
-            self.evaluate.limit = self.evaluate.count + maximum
-            reached = self.with_ar1_noise(layout, nested, one_start=self.optimizer.one_start)
-            result = _better(result, reached) if i else reached
+        for i, white_fit in enumerate([result] if first_fit is result else [first_fit, result]):
+            self.evaluate.limit = self.evaluate.count + max_iter
+            ar1_fit = self.with_ar1_noise(layout, white_fit, one_start=self.optimizer.one_start)
+            result = _better(result, ar1_fit) if i else ar1_fit
             if result.status == "interrupted":
                 break
         return result
 
-    def from_first_candidates(self, layout: Coordinates) -> FitResult:
+    def from_ar1_candidates(self, layout: Coordinates) -> FitResult:
         """Maximise with AR(1) factors alone."""
-        first = self.first_candidates(layout)
+        candidates = self.ar1_candidates(layout)
         try:
-            return self.from_candidates(layout, self.refined_all(layout, first))
+            return self.from_candidates(layout, self.refined_all(layout, candidates))
         except KeyboardInterrupt:
             # Interrupted between two optimization runs, each of which stores its own best.
-            return self.interrupted(first[0])
+            return self.interrupted(candidates[0])
 
     def with_processes(self, layout: Coordinates) -> FitResult:
         """Maximise with cycles, smooth factors or trends; stationary ones do not lower the likelihood.
@@ -229,8 +231,8 @@ class _Search:
         """
         limit, nested = self.evaluate.limit, None
         if layout.latents.n_components:
-            alone = layout._replace(latents=Latents(layout.latents.n_components))
-            nested = self.from_first_candidates(alone)
+            ar1_layout = layout._replace(latents=Latents(layout.latents.n_components))
+            nested = self.from_ar1_candidates(ar1_layout)
             silent = with_more_latents(
                 nested.params, silent_processes(layout.latents, nested.params, self.given)
             )
@@ -289,7 +291,7 @@ class _Search:
         """Return a candidate that satisfies the constraints of the layout."""
         return conform(params, layout, self.noise)
 
-    def first_candidates(self, layout: Coordinates) -> list[StateSpace]:
+    def ar1_candidates(self, layout: Coordinates) -> list[StateSpace]:
         """Return candidates with AR(1) factors, the closest to slow feature analysis first."""
         centred, offset = _centred(self.panel)
         return [self.conform(params, layout) for params in starts(centred, offset, layout.latents)]
@@ -299,29 +301,35 @@ class _Search:
         k, n_starts = layout.latents.n_components, self.optimizer.n_init - 1
         if n_starts == 0 or k == 0:
             return []
-        others = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
-        slow = random_starts(*_centred(self.panel), Latents(k), n_starts)
-        return [self.conform(with_more_latents(params, others), layout) for params in slow]
+        other_processes = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
+        random_factors = random_starts(*_centred(self.panel), Latents(k), n_starts)
+        return [self.conform(with_more_latents(params, other_processes), layout) for params in random_factors]
 
     def ar1_noise_candidates(
         self, layout: Coordinates, nested: StateSpace, *, one_start: bool
     ) -> list[StateSpace]:
         """Return refined candidates with AR(1) noise, and the white-noise model with weak AR(1) noise."""
-        alone, bases = layout.with_white_noise, [nested]
+        white_layout, white_models = layout.with_white_noise, [nested]
         if not one_start:
-            others = nested.latents.n_other_processes
-            bases += self.process_candidates(alone, None) if others else self.first_candidates(alone)
-        made = [with_ar1_noise(params) for params in bases]
+            n_other_processes = nested.latents.n_other_processes
+            white_models += (
+                self.process_candidates(white_layout, None)
+                if n_other_processes
+                else self.ar1_candidates(white_layout)
+            )
+        candidates = [with_ar1_noise(params) for params in white_models]
         evenly_sampled = layout.evenly_sampled
         sign = (
-            signs_of_ar1_noise(nested, _unexplained(self.panel, nested)[0]) if evenly_sampled else np.ones(1)
+            signs_of_ar1_noise(nested, _centred_residuals(self.panel, nested)[0])
+            if evenly_sampled
+            else np.ones(1)
         )
         if np.any(sign < 0.0):
-            made.append(with_ar1_noise(nested, sign=sign))
-        firsts = [self.conform(params, layout) for params in made]
+            candidates.append(with_ar1_noise(nested, sign=sign))
+        conforming = [self.conform(params, layout) for params in candidates]
         # Share of each column's noise that is AR(1) noise in the last start from a model with white noise.
         weak = self.conform(with_ar1_noise(nested, 0.1), layout)
-        return [*self.refined_all(layout, firsts), weak]
+        return [*self.refined_all(layout, conforming), weak]
 
     def process_candidates(self, layout: Coordinates, nested: FitResult | None) -> list[StateSpace]:
         """Return candidates with processes beside AR(1) factors; those from a nested model are the last."""
@@ -330,37 +338,42 @@ class _Search:
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
         centred = [x - offset for x in grid]
         data = periodogram(centred) if max(map(len, grid)) >= _MIN_ROWS_OF_SPECTRA else None
-        slow = Latents(latents.n_components + latents.n_like_ar1)
-        if slow.n_components:
-            firsts = [
-                each
-                for params in starts(centred, offset, slow)
-                for each in from_slow(params, latents, self.given)
+        ar1_latents = Latents(latents.n_components + latents.n_like_ar1)
+        if ar1_latents.n_components:
+            bases = [
+                base_model
+                for params in starts(centred, offset, ar1_latents)
+                for base_model in from_slow(params, latents, self.given)
             ]
         else:
             variance = np.mean(np.concatenate(centred) ** 2, axis=0)
-            firsts = [StateSpace(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
-        firsts = [self.conform(params, layout) for params in firsts]
-        if data is not None and slow.n_components and latents.n_sought:
-            firsts = [self.refined(layout._replace(latents=one.latents), one, data)[1] for one in firsts]
-        made = [self.with_cycles(layout, params, data, centred) for params in firsts]
+            bases = [StateSpace(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
+        bases = [self.conform(params, layout) for params in bases]
+        if data is not None and ar1_latents.n_components and latents.n_sought:
+            bases = [
+                self.refined(layout._replace(latents=base_model.latents), base_model, data)[1]
+                for base_model in bases
+            ]
+        candidates = [self.with_cycles(layout, params, data, centred) for params in bases]
         if nested is not None:
-            alone = nested.params.ar1_alone
-            base = alone
+            ar1_model = nested.params.ar1_alone
+            base = ar1_model
             if latents.n_like_ar1:
-                left, _ = _unexplained(self.panel, alone)
-                first = next(starts(left, np.zeros_like(offset), Latents(latents.n_like_ar1)))
-                base = with_more_latents(alone, from_slow(first, latents, self.given)[0])
-            full = self.with_cycles(layout, base, data, centred)
-            made.append(full)
-            for strength in _LOADING_MULTIPLIERS:
-                loadings = full.loadings.copy()
-                loadings[:, latents.n_components :] *= strength
-                loadings[:, : latents.n_components] = alone.loadings
-                made.append(
-                    full.replace(decay=alone.decay, loadings=loadings, noise_variance=alone.noise_variance)
+                residuals, _ = _centred_residuals(self.panel, ar1_model)
+                residual_factors = next(starts(residuals, np.zeros_like(offset), Latents(latents.n_like_ar1)))
+                base = with_more_latents(ar1_model, from_slow(residual_factors, latents, self.given)[0])
+            complete_model = self.with_cycles(layout, base, data, centred)
+            candidates.append(complete_model)
+            for multiplier in _LOADING_MULTIPLIERS:
+                loadings = complete_model.loadings.copy()
+                loadings[:, latents.n_components :] *= multiplier
+                loadings[:, : latents.n_components] = ar1_model.loadings
+                candidates.append(
+                    complete_model.replace(
+                        decay=ar1_model.decay, loadings=loadings, noise_variance=ar1_model.noise_variance
+                    )
                 )
-        return [self.conform(params.replace(offset=offset), layout) for params in made]
+        return [self.conform(params.replace(offset=offset), layout) for params in candidates]
 
     def with_cycles(
         self,
@@ -376,19 +389,22 @@ class _Search:
                 frequency = strongest_frequency(params, centred)
             else:
                 frequency = float(self.given.frequencies[j])
-            before = params.rhythm_frequency
-            candidates = [with_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
+            previous_frequencies = params.rhythm_frequency
+            candidates = [
+                with_cycle(params, frequency, centred, damping_time) for damping_time in DAMPING_TIMES
+            ]
             if data is None:
                 params = candidates[0]
             else:
                 refined = [
-                    self.refined(layout._replace(latents=one.latents), one, data) for one in candidates
+                    self.refined(layout._replace(latents=candidate.latents), candidate, data)
+                    for candidate in candidates
                 ]
                 params = max(refined, key=lambda pair: pair[0])[1]
-                sought = np.append(before, frequency)
+                initial_frequencies = np.append(previous_frequencies, frequency)
                 # Largest relative change of a cycle's frequency on Whittle's likelihood. With too few latent
                 # factors, a cycle would otherwise become slow and replace a missing factor.
-                if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(sought) - 1.0) > 0.1):
+                if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(initial_frequencies) - 1.0) > 0.1):
                     params = candidates[0]
         if n_rhythms == 0 and data is not None:
             params = self.refined(layout, params, data)[1]
@@ -399,8 +415,8 @@ class _Search:
     def refined(self, layout: Coordinates, params: StateSpace, data: Periodogram) -> tuple[float, StateSpace]:
         """Refine a candidate on Whittle's likelihood; return its value there and the candidate."""
         evenly_sampled = layout._replace(evenly_sampled=True)
-        kind = AR1NoiseWhittleObjective if layout.n_ar1_noise else WhittleObjective
-        objective = kind(
+        objective_class = AR1NoiseWhittleObjective if layout.n_ar1_noise else WhittleObjective
+        objective = objective_class(
             evenly_sampled, data, params, _MAX_WHITTLE_EVALUATIONS, self.evaluate.on_whittle_step, self.noise
         )
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -408,24 +424,24 @@ class _Search:
             warnings.simplefilter("ignore", RuntimeWarning)
             # Tolerance in nats, not small because Whittle's likelihood is approximate: at least 0.1, 0.003
             # for each free parameter, and 0.3 of the tolerance on the exact likelihood.
-            worth = max(0.1, 0.003 * layout.size, 0.3 * self.evaluate.tol)
-            end = maximize_objective(
-                objective, to_vector(evenly_sampled, params), make_box(evenly_sampled, self.noise), tol=worth
+            tol = max(0.1, 0.003 * layout.size, 0.3 * self.evaluate.tol)
+            optimum = maximize_objective(
+                objective, to_vector(evenly_sampled, params), make_box(evenly_sampled, self.noise), tol=tol
             )
-        refined = from_vector(evenly_sampled, end.vector, params)
-        value = end.history[-1] if end.history else -np.inf
+        refined = from_vector(evenly_sampled, optimum.vector, params)
+        value = optimum.history[-1] if optimum.history else -np.inf
         refined = within_range(refined, evenly_sampled=layout.evenly_sampled)
         self.evaluate.remember_start(value, refined)
-        if end.ending == "interrupted":
+        if optimum.ending == "interrupted":
             raise KeyboardInterrupt
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
-    def refined_all(self, layout: Coordinates, first: list[StateSpace]) -> list[StateSpace]:
+    def refined_all(self, layout: Coordinates, candidates: list[StateSpace]) -> list[StateSpace]:
         """Refine candidates on Whittle's likelihood and sort them by it, best first."""
         if max(self.panel.lengths) < _MIN_ROWS_OF_SPECTRA:
-            return first
+            return candidates
         data = periodogram(_centred(self.panel)[0])
-        refined = [self.refined(layout, params, data) for params in first]
+        refined = [self.refined(layout, params, data) for params in candidates]
         refined.sort(key=lambda pair: -pair[0])
         return [params for _, params in refined]
 
@@ -501,9 +517,9 @@ class _Search:
         for _, params, stats in promising:
             if results and evaluate.count >= limit:
                 break
-            alone = len(promising) == 1
+            is_single = len(promising) == 1
             # Evaluations of the first optimization run from each start, if there are several.
-            evaluate.limit = limit if alone else min(limit, evaluate.count + 12)
+            evaluate.limit = limit if is_single else min(limit, evaluate.count + 12)
             try:
                 params, stats = warm_up(
                     evaluate, params, stats, self.noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.has_loading
@@ -528,7 +544,7 @@ class _Search:
         evaluate, noise = self.evaluate, self.noise
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
         if self.optimizer.solver == "em":
-            return fit_em(evaluate, start, noise, self.optimizer.tol, loaded=layout.has_loading)
+            return fit_em(evaluate, start, noise, self.optimizer.tol, has_loading=layout.has_loading)
         params, stats = warm_up(
             evaluate, start, evaluate(start), noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.has_loading
         )
@@ -545,25 +561,25 @@ class _RankedStart(NamedTuple):
 
 def _better(best: FitResult, other: FitResult) -> FitResult:
     """Return the better of two results, with status "interrupted" if `other` was interrupted."""
-    higher = other if other.history and other.log_likelihood > best.log_likelihood else best
-    return higher._replace(status="interrupted") if other.status == "interrupted" else higher
+    better = other if other.history and other.log_likelihood > best.log_likelihood else best
+    return better._replace(status="interrupted") if other.status == "interrupted" else better
 
 
-def _unexplained(panel: Panel, params: StateSpace) -> tuple[list[FloatArray], FloatArray]:
+def _centred_residuals(panel: Panel, params: StateSpace) -> tuple[list[FloatArray], FloatArray]:
     """Return centred residuals of a model, with missing values interpolated, and their mean."""
-    left = np.array(panel.values[:])
-    left[: panel.n_rows] -= _predicted(panel, params)
-    return _centred(panel._replace(values=left * panel.mask[:]))
+    residuals = np.array(panel.values[:])
+    residuals[: panel.n_rows] -= _predicted(panel, params)
+    return _centred(panel._replace(values=residuals * panel.mask[:]))
 
 
 def _predicted(panel: Panel, params: StateSpace) -> FloatArray:
     """Return posterior means of all values (N, D), to eight digits, which suffice for a start."""
     predicted = np.empty((panel.n_rows, panel.values.shape[1]))
 
-    def see(rows: slice, means: FloatArray, _: FloatArray) -> None:
+    def store(rows: slice, means: FloatArray, _: FloatArray) -> None:
         predicted[rows] = params.offset + means @ params.loadings.T
 
-    visit_moments(params, panel, see, for_steps=True)
+    visit_moments(params, panel, store, for_steps=True)
     return predicted
 
 
@@ -586,5 +602,5 @@ def conform(params: StateSpace, layout: Coordinates, noise: Noise) -> StateSpace
     variance = np.maximum(params.noise_variance, noise.floor)
     known = variance if noise.variances.n_free else noise.floor
     variance = noise.variances.of_columns(noise.variances.means(variance), known)
-    within = within_range(params, evenly_sampled=layout.evenly_sampled)
-    return within.replace(noise_variance=noise.with_held(variance))
+    in_range = within_range(params, evenly_sampled=layout.evenly_sampled)
+    return in_range.replace(noise_variance=noise.with_held(variance))

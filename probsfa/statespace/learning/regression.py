@@ -301,7 +301,7 @@ class _Joint:
             evaluate.begin_with_prior(noise)
         with one_blas_thread():
             if options.solver == "em":
-                result = fit_em(evaluate, params, noise, tol, loaded=layout.has_loading)
+                result = fit_em(evaluate, params, noise, tol, has_loading=layout.has_loading)
             else:
                 result = fit_quasi_newton(evaluate, layout, params, noise, tol)
         prior = evaluate.log_prior(result.params)

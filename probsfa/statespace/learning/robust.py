@@ -60,7 +60,7 @@ from probsfa.statespace.student import (
     weights_at,
 )
 
-__all__ = ["clipped", "fit_robust", "repetitive_columns", "stand_out"]
+__all__ = ["clipped", "fit_robust", "repetitive_columns", "outlier_mask"]
 
 # Robust standard deviations beyond which a value is an outlier relative to its adjacent observations, or to
 # its column; largest fraction of outliers in a column.
@@ -69,8 +69,8 @@ _MAX_DEVIATION_FROM_ADJACENT, _MAX_DEVIATION_FROM_COLUMN, _MAX_OUTLIER_SHARE = 6
 _MIN_REPETITIVE_SHARE, _MIN_NOISE_OF_REPETITIVE = 0.4, 0.1
 # Maximum number of posterior evaluations at fixed weights, and of rounds.
 _MAX_EVALUATIONS_PER_ITERATION, _MAX_ITERATIONS = 5, 200
-# Maximum number of leave-one-out updates of degrees of freedom and scales, rounds of optimization in between,
-# change of their logarithms below which they have converged, and maximum number of values for the estimate.
+# Leave-one-out updates of degrees of freedom and scales: maximum number of updates, rounds of optimization
+# between two updates, change of the logarithms at convergence, and maximum number of values in an update.
 _MAX_LEAVE_ONE_OUT_UPDATES, _ITERATIONS_BETWEEN_UPDATES, _LOG_TOLERANCE, _MAX_VALUES = 8, 2, 0.02, 2**17
 # Shape above which normal noise is used, unless the log-likelihood decreases by at least this many nats.
 _MIN_NORMAL_SHAPE, _MIN_GAIN_OF_TAILS = 20.0, 2.0
@@ -95,7 +95,7 @@ def clipped(sequences: Sequences) -> FloatArray:
     return values
 
 
-def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
+def outlier_mask(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
     """Flag values (N, D) far from the median of adjacent observations, or from the median of their column.
 
     Parameters
@@ -111,17 +111,17 @@ def stand_out(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
         All False in columns where more than a quarter of the observed values would be flagged.
     """
     residuals = distance_from_adjacent(values, lengths)
-    out = np.zeros(values.shape, dtype=bool)
+    is_outlier = np.zeros(values.shape, dtype=bool)
     centred = values.copy()
     observed = ~np.isnan(values).all(axis=0)
     centred[:, observed] -= np.nanmedian(values[:, observed], axis=0)
     for errors, maximum in ((residuals, _MAX_DEVIATION_FROM_ADJACENT), (centred, _MAX_DEVIATION_FROM_COLUMN)):
         spread = robust_spread(errors)
         with np.errstate(invalid="ignore"):
-            out |= (np.abs(errors) > maximum * spread) & (spread > 0.0)
+            is_outlier |= (np.abs(errors) > maximum * spread) & (spread > 0.0)
     counts = np.maximum(np.count_nonzero(~np.isnan(values), axis=0), 1)
-    out[:, out.sum(axis=0) > _MAX_OUTLIER_SHARE * counts] = False
-    return out
+    is_outlier[:, is_outlier.sum(axis=0) > _MAX_OUTLIER_SHARE * counts] = False
+    return is_outlier
 
 
 def repetitive_columns(panel: Panel) -> BoolArray:
@@ -132,19 +132,21 @@ def repetitive_columns(panel: Panel) -> BoolArray:
     """
     n = panel.n_rows
     values, observed = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n]) > 0.0
-    out = np.zeros(values.shape[1], dtype=bool)
+    is_repetitive = np.zeros(values.shape[1], dtype=bool)
     for j in range(values.shape[1]):
         _, counts = np.unique(values[observed[:, j], j], return_counts=True)
-        out[j] = len(counts) > 1 and counts.max() >= _MIN_REPETITIVE_SHARE * counts.sum() and counts.max() > 2
-    return out
+        is_repetitive[j] = (
+            len(counts) > 1 and counts.max() >= _MIN_REPETITIVE_SHARE * counts.sum() and counts.max() > 2
+        )
+    return is_repetitive
 
 
-def _without_suspects(panel: Panel) -> Panel:
-    """Return the panel without the values that :func:`stand_out` flags."""
+def _without_outliers(panel: Panel) -> Panel:
+    """Return the panel without the values that :func:`outlier_mask` flags."""
     n = panel.n_rows
     mask = np.array(panel.mask[:])
     values = np.where(mask[:n] > 0.0, panel.values[:n], np.nan)
-    mask[:n][stand_out(values, panel.lengths)] = 0.0
+    mask[:n][outlier_mask(values, panel.lengths)] = 0.0
     return panel._replace(values=panel.values[:] * mask, mask=mask, complete=False)
 
 
@@ -172,7 +174,7 @@ class _WeightedEStep:
         return stats._replace(counts=self.counts, log_likelihood=value)
 
 
-class _State:
+class _Estimate:
     """Best values so far: parameters, degrees of freedom, weights, and bound plus log prior density."""
 
     def __init__(self, params: StateSpace, noise: HeavyTails, weights: Weights, value: float) -> None:
@@ -219,7 +221,7 @@ def fit_robust(
     is_fixed = hold_tails and start is not None
     cleaned = panel
     if start is None:
-        cleaned = _without_suspects(panel)
+        cleaned = _without_outliers(panel)
         gaussian = fit(cleaned, layout, noise, optimizer, given=given, report=report)
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
@@ -235,14 +237,14 @@ def fit_robust(
             weights = np.array(cleaned.mask[:])
         else:
             weights = infer_weights(params, panel, tails).weights.values
-        run = _Alternation(evaluate, e_step, layout, noise, optimizer.solver, optimizer.tol)
+        alternation = _Alternation(evaluate, e_step, layout, noise, optimizer.solver, optimizer.tol)
         if is_fixed:
-            run = run.at_tails()
-            evaluate.begin_with_prior(run.noise)
+            alternation = alternation.with_fixed_tails()
+            evaluate.begin_with_prior(alternation.noise)
         state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=is_fixed)
-        result, state = run(state, interrupted)
+        result, state = alternation(state, interrupted)
         if not (tails.by_row or is_fixed):
-            result = _with_tails_of_cells_left_out(run, result, state, optimizer.max_iter)
+            result = _with_leave_one_out_tails(alternation, result, state, optimizer.max_iter)
         return result
 
 
@@ -254,18 +256,18 @@ def _reweighted(
     evaluate: CountedEStep,
     *,
     hold_shape: bool = False,
-) -> _State:
+) -> _Estimate:
     """Update weights, and the shape unless it is fixed, for the posterior under the given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = cell_moments(params, panel.weighted(weights))
-    s = moments.discrepancies(params, panel)
-    better = tails if hold_shape else tails.at_best_shape(s, mask)
-    value = bound_at(params, panel, moments, weights, better) + evaluate.log_prior(params)
-    return _State(params, better, weights_at(better, s, panel), value)
+    discrepancies = moments.discrepancies(params, panel)
+    updated_tails = tails if hold_shape else tails.at_best_shape(discrepancies, mask)
+    value = bound_at(params, panel, moments, weights, updated_tails) + evaluate.log_prior(params)
+    return _Estimate(params, updated_tails, weights_at(updated_tails, discrepancies, panel), value)
 
 
 class _Alternation(NamedTuple):
-    """Alternate between maximization at fixed weights and updates of the weights, until neither gains."""
+    """Alternate between maximization at fixed weights and updates of the weights, until convergence."""
 
     evaluate: CountedEStep
     e_step: _WeightedEStep
@@ -275,7 +277,7 @@ class _Alternation(NamedTuple):
     tol: float
     hold_shape: bool = False
 
-    def at_tails(self) -> "_Alternation":
+    def with_fixed_tails(self) -> "_Alternation":
         """Return a copy that holds shape and scales fixed."""
         known = NoiseVariances.known(self.noise.floor.size)
         noise = Noise(known, self.noise.floor)
@@ -283,50 +285,50 @@ class _Alternation(NamedTuple):
         return self._replace(layout=layout, noise=noise, hold_shape=True)
 
     def __call__(
-        self, state: _State, interrupted: bool = False, *, n_rounds: int | None = None
-    ) -> tuple[FitResult, _State]:
+        self, state: _Estimate, interrupted: bool = False, *, n_rounds: int | None = None
+    ) -> tuple[FitResult, _Estimate]:
         """Optimize until convergence or for `n_rounds`; return the best so far after an interrupt."""
         evaluate, noise, tol = self.evaluate, self.noise, self.tol
         panel, limit, is_fixed = evaluate.panel, evaluate.limit, self.hold_shape
-        run: Callable[..., FitResult]
+        optimize: Callable[..., FitResult]
         if self.solver == "em":
-            run = partial(fit_em, loaded=self.layout.has_loading)
+            optimize = partial(fit_em, has_loading=self.layout.has_loading)
         else:
-            run = partial(fit_quasi_newton, layout=self.layout)
+            optimize = partial(fit_quasi_newton, layout=self.layout)
         history = [state.value]
         status: Status = "interrupted" if interrupted else "max_iter"
         gains: list[float] = []
-        promising, looked_elsewhere = 0, is_fixed
-        most_rounds = _MAX_ITERATIONS if n_rounds is None else n_rounds
+        n_small_gains, has_restarted = 0, is_fixed
+        max_rounds = _MAX_ITERATIONS if n_rounds is None else n_rounds
         try:
-            while not interrupted and evaluate.count < limit and len(history) <= most_rounds:
+            while not interrupted and evaluate.count < limit and len(history) <= max_rounds:
                 self.e_step.set_weights(state.weights)
                 evaluate.limit = min(limit, evaluate.count + _MAX_EVALUATIONS_PER_ITERATION)
-                end = run(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
-                if end.history:
+                optimum = optimize(evaluate=evaluate, start=state.params, noise=noise, tol=0.1 * tol)
+                if optimum.history:
                     weights = state.weights.values
-                    better = _reweighted(
-                        end.params, state.noise, weights, panel, evaluate, hold_shape=is_fixed
+                    updated = _reweighted(
+                        optimum.params, state.noise, weights, panel, evaluate, hold_shape=is_fixed
                     )
-                    state = better if better.value >= state.value else state
+                    state = updated if updated.value >= state.value else state
                 history.append(max(state.value, history[-1]))
-                if end.status == "interrupted":
+                if optimum.status == "interrupted":
                     status = "interrupted"
                     break
                 gains.append(history[-1] - history[-2])
-                promising = promising + 1 if _promised(gains) < tol else 0
-                # Number of consecutive rounds with a predicted gain below the tolerance that ends the fit.
-                is_done = promising >= 2 or gains[-1] <= rounding_error(history[-1], panel.n_rows)
-                if not is_done:
+                n_small_gains = n_small_gains + 1 if _predicted_gain(gains) < tol else 0
+                # Converged after two consecutive rounds with a predicted gain below the tolerance.
+                has_converged = n_small_gains >= 2 or gains[-1] <= rounding_error(history[-1], panel.n_rows)
+                if not has_converged:
                     continue
                 status = "converged"
-                if looked_elsewhere:
+                if has_restarted:
                     break
-                looked_elsewhere = True
-                other = _from_elsewhere(state, panel, evaluate, tol)
-                if other is None or not other.value > state.value + tol:
+                has_restarted = True
+                restarted = _restarted_from_data(state, panel, evaluate, tol)
+                if restarted is None or not restarted.value > state.value + tol:
                     break
-                state, promising, status = other, 0, "max_iter"
+                state, n_small_gains, status = restarted, 0, "max_iter"
                 history.append(state.value)
                 gains.clear()
             if status != "interrupted" and n_rounds is None:
@@ -341,24 +343,26 @@ class _Alternation(NamedTuple):
         return FitResult(state.params, values[-1], values, evaluate.count, status, state.noise), state
 
 
-def _with_tails_of_cells_left_out(
-    run: _Alternation, result: FitResult, state: _State, max_iter: int
+def _with_leave_one_out_tails(
+    alternation: _Alternation, result: FitResult, state: _Estimate, max_iter: int
 ) -> FitResult:
     """Estimate degrees of freedom and scales by leave-one-out prediction, and maximize the bound there.
 
-    They depend little on the other parameters, which are therefore optimized for only a few rounds between
-    two updates, and until convergence once degrees of freedom and scales no longer change.
+    Degrees of freedom and scales depend little on the other parameters. Between two updates the other
+    parameters are therefore optimized for a few rounds only; after the last update, until convergence.
     """
-    evaluate, panel = run.evaluate, run.evaluate.panel
-    held = run.at_tails()
-    evaluate.begin_with_prior(held.noise)
-    at_the_end = True
+    evaluate, panel = alternation.evaluate, alternation.evaluate.panel
+    fixed_tails = alternation.with_fixed_tails()
+    evaluate.begin_with_prior(fixed_tails.noise)
+    has_converged = True
     try:
         for _ in range(_MAX_LEAVE_ONE_OUT_UPDATES):
-            if result.status == "interrupted" or (at_the_end and not result.converged):
+            if result.status == "interrupted" or (has_converged and not result.converged):
                 break
             previous_noise, weights = state.noise, state.weights.values
-            tails, scales = tails_of_cells_left_out(state.params, previous_noise, weights, panel, run.noise)
+            tails, scales = leave_one_out_tails(
+                state.params, previous_noise, weights, panel, alternation.noise
+            )
             previous_shape, shape = previous_noise.shape, tails.shape
             log_changes = np.append(
                 np.log(scales / state.params.noise_variance),
@@ -367,23 +371,23 @@ def _with_tails_of_cells_left_out(
             is_converged = np.max(np.abs(log_changes)) < _LOG_TOLERANCE or (
                 previous_noise.is_normal and tails.is_normal
             )
-            if is_converged and at_the_end:
+            if is_converged and has_converged:
                 break
             if not is_converged:
                 params = state.params.replace(noise_variance=scales)
                 state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=True)
             evaluate.limit = evaluate.count + max_iter
-            at_the_end = is_converged
-            result, state = held(state, n_rounds=None if is_converged else _ITERATIONS_BETWEEN_UPDATES)
-        if not at_the_end and result.status != "interrupted":
+            has_converged = is_converged
+            result, state = fixed_tails(state, n_rounds=None if is_converged else _ITERATIONS_BETWEEN_UPDATES)
+        if not has_converged and result.status != "interrupted":
             evaluate.limit = evaluate.count + max_iter
-            result, _ = held(state)
+            result, _ = fixed_tails(state)
     except KeyboardInterrupt:
         return result._replace(status="interrupted")
     return result._replace(n_evaluations=evaluate.count)
 
 
-def tails_of_cells_left_out(
+def leave_one_out_tails(
     params: StateSpace, tails: HeavyTails, weights: FloatArray, panel: Panel, noise: Noise
 ) -> tuple[HeavyTails, FloatArray]:
     """Estimate shape and squared scales by maximizing the leave-one-out density.
@@ -409,33 +413,33 @@ def tails_of_cells_left_out(
     """
     moments = cell_moments(params, panel.weighted(weights))
     means, explained = left_out_cells(params, panel, moments, weights)
-    is_determined = ~np.isnan(means)
-    step = -(-np.count_nonzero(is_determined) // _MAX_VALUES)
-    rows, columns = np.nonzero(is_determined[::step])
+    is_predicted = ~np.isnan(means)
+    step = -(-np.count_nonzero(is_predicted) // _MAX_VALUES)
+    rows, columns = np.nonzero(is_predicted[::step])
     if rows.size == 0:
         return tails, params.noise_variance
     errors = np.asarray(panel.values[: panel.n_rows : step])[rows, columns] - means[::step][rows, columns]
-    cells = LeftOut(errors, explained[::step][rows, columns], columns)
-    tied = noise.variances
+    left_out = LeftOut(errors, explained[::step][rows, columns], columns)
+    groups = noise.variances
     counts = np.bincount(columns, minlength=params.n_features).astype(np.float64)
-    free = noise.learned & (tied.totals(counts) > 0.0)
-    first = np.log(tied.of_groups(params.noise_variance))
+    free = noise.learned & (groups.totals(counts) > 0.0)
+    first = np.log(groups.of_groups(params.noise_variance))
 
     def scales_at(log_scales: FloatArray) -> FloatArray:
         if not free.any():
             return params.noise_variance
-        return tied.of_columns(np.exp(np.where(free, first + log_scales, first)), params.noise_variance)
+        return groups.of_columns(np.exp(np.where(free, first + log_scales, first)), params.noise_variance)
 
     def loss(vector: FloatArray) -> tuple[float, FloatArray]:
         scales = scales_at(vector[1:])
         value, by_scales, by_shape = tails.with_shape(float(np.exp(vector[0]))).left_out_density(
-            cells, scales
+            left_out, scales
         )
-        slope = np.where(free, step * tied.totals(by_scales) + noise.prior_slope(scales), 0.0)
+        slope = np.where(free, step * groups.totals(by_scales) + noise.prior_slope(scales), 0.0)
         return -step * value - noise.log_prior(scales), -np.append(step * by_shape, slope)
 
     def best(shapes: tuple[float, float]) -> tuple[float, float, FloatArray]:
-        floor = np.log(tied.largest(noise.floor)) - first
+        floor = np.log(groups.largest(noise.floor)) - first
         start = np.append(np.clip(np.log(tails.shape), *np.log(shapes)), np.zeros(free.size))
         bounds = [tuple(np.log(shapes)), *((min(low, 0.0), None) for low in floor)]
         end = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-10})
@@ -449,7 +453,7 @@ def tails_of_cells_left_out(
     return tails.with_shape(shape), np.maximum(scales, noise.floor)
 
 
-def _promised(gains: list[float]) -> float:
+def _predicted_gain(gains: list[float]) -> float:
     """Predict the remaining gain as a geometric series, with the slowest rate of the last rounds."""
     recent = gains[-3:]
     if len(recent) < 2 or min(recent) <= 0.0:
@@ -458,7 +462,9 @@ def _promised(gains: list[float]) -> float:
     return recent[-1] * rate / (1.0 - rate) if rate < 1.0 else np.inf
 
 
-def _from_elsewhere(state: _State, panel: Panel, evaluate: CountedEStep, tol: float) -> _State | None:
+def _restarted_from_data(
+    state: _Estimate, panel: Panel, evaluate: CountedEStep, tol: float
+) -> _Estimate | None:
     """Infer weights from the data alone at the same parameters, which may lead to another fixed point."""
     inferred = infer_weights(state.params, panel, state.noise, worth=0.1 * tol)
     if not np.isfinite(inferred.bound):
