@@ -69,7 +69,7 @@ def test_imputation_draws_missing_values_and_joins_them_to_what_is_observed(ax):
     assert plots.plot_imputation(observed, filled, std, truth=truth, ax=ax) is ax
     drawn = lines(ax)
     np.testing.assert_array_equal(drawn["observed"][:, 1], observed)
-    np.testing.assert_array_equal(drawn["filled"][:, 1], [np.nan, 2.0, 2.5, 4.5, 5.0, np.nan])
+    np.testing.assert_array_equal(drawn["imputed"][:, 1], [np.nan, 2.0, 2.5, 4.5, 5.0, np.nan])
     np.testing.assert_array_equal(drawn["truth"][:, 1], [np.nan, np.nan, 3.0, np.nan, np.nan, np.nan])
     np.testing.assert_allclose(extent(ax.collections[0]), [2.5 - Z90, 4.5 + 2 * Z90])
     # No band where something is observed, whatever std says there.
@@ -101,13 +101,13 @@ class Fan:
 def test_a_fan_in_the_last_row_has_no_blade_in_the_first(ax):
     X = np.array([[1.0], [2.0], [3.0], [np.nan]])
     plots.plot_imputation_fan(Fan(), X, ax=ax)
-    np.testing.assert_array_equal(lines(ax)["filled"][:, 1], [np.nan, np.nan, 3.0, 0.0])
+    np.testing.assert_array_equal(lines(ax)["imputed"][:, 1], [np.nan, np.nan, 3.0, 0.0])
     np.testing.assert_array_equal(lines(ax)["observed"][:, 1], X[:, 0])
 
 
 def test_legend_names_what_is_there_and_no_more(ax):
     plots.plot_imputation([0.0, np.nan, 2.0], [0.0, 1.0, 2.0], ax=ax)
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["observed", "filled"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["observed", "imputed"]
 
 
 @pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])

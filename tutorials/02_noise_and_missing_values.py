@@ -222,14 +222,14 @@ for ax in axes[-1]:
 # (the last value inside a missing block), for single series whose parameters are not given.
 
 # %%
-D_of = {}
+D_by_data_set = {}
 print(f"{'error, root mean square':<28}{'classic':>10}{'probabilistic':>16}{'D':>8}")
 for name, (X, truth) in data_sets.items():
     where = np.isnan(X[:, 0]) if "missing" in name else slice(None)
     classic, mean, std = results[name]
     errors = rmse(truth[where], classic[where]), rmse(truth[where], mean[where])
-    D_of[name[0]] = (errors[0] - errors[1]) / np.sqrt(np.mean(truth**2))
-    print(f"{name:<28}{errors[0]:>10.3f}{errors[1]:>16.3f}{D_of[name[0]]:>8.2f}")
+    D_by_data_set[name[0]] = (errors[0] - errors[1]) / np.sqrt(np.mean(truth**2))
+    print(f"{name:<28}{errors[0]:>10.3f}{errors[1]:>16.3f}{D_by_data_set[name[0]]:>8.2f}")
 
 # %% [markdown]
 # With little noise the two methods agree. With noise, the error of classic SFA is larger than the source
@@ -237,9 +237,9 @@ for name, (X, truth) in data_sets.items():
 # slowest feature. The probabilistic model estimates the noise and still finds the source.
 
 # %%
-assert abs(D_of["A"]) < 0.05
-assert D_of["B"] > 0.7
-assert D_of["C"] > 0.7
+assert abs(D_by_data_set["A"]) < 0.05
+assert D_by_data_set["B"] > 0.7
+assert D_by_data_set["C"] > 0.7
 for name in ("B  noise", "C  noise and missing blocks"):
     truth = data_sets[name][1]
     assert rmse(truth, results[name][0]) > np.sqrt(np.mean(truth**2))
@@ -364,19 +364,19 @@ def interpolated(table):
     return table.interpolate(limit_direction="both").to_numpy()
 
 
-def after_interpolation(learn, rows):
-    """Return slow features of interpolated rows, learned from other rows."""
-    return SFA(3).fit(interpolated(learn)).transform(interpolated(rows))
+def after_interpolation(train_rows, rows):
+    """Return slow features of interpolated rows; the fit uses `train_rows`."""
+    return SFA(3).fit(interpolated(train_rows)).transform(interpolated(rows))
 
 
-def of_complete_rows(learn, rows):
-    """Return slow features of complete rows, learned from other rows; NaN for incomplete rows."""
-    return SFA(3, missing="skip").fit(learn.to_numpy()).transform(rows.to_numpy())
+def of_complete_rows(train_rows, rows):
+    """Return slow features of complete rows; the fit uses `train_rows`; NaN for incomplete rows."""
+    return SFA(3, missing="skip").fit(train_rows.to_numpy()).transform(rows.to_numpy())
 
 
-def of_the_model(learn, rows):
-    """Return filtered means of the factors of rows, learned from other rows."""
-    return ProbabilisticSFA(3).fit(learn.to_numpy()).filter(rows.to_numpy()).means
+def of_the_model(train_rows, rows):
+    """Return filtered means of the factors of rows; the fit uses `train_rows`."""
+    return ProbabilisticSFA(3).fit(train_rows.to_numpy()).filter(rows.to_numpy()).means
 
 
 # %% [markdown]
@@ -400,9 +400,9 @@ for method in (after_interpolation, of_complete_rows, of_the_model):
     print(f"{name:<24}{recovery[method.__name__]:>10.3f}{known:>22.0%}{slowness[method.__name__]:>24.4f}")
 
 # %% [markdown]
-# *Imputation* is the error of the hidden values. Imputation requires more factors than slow features do;
-# the model has as many factors as columns. Classic SFA imputes by the reconstruction from the slower half of
-# its features.
+# *Imputation* is the error of the hidden values. The model for imputation has as many factors as columns,
+# because fast factors also contribute to the values. Classic SFA reconstructs the columns from the slower
+# half of its features.
 
 # %%
 truth, hidden_train = complete.to_numpy(), hidden[: len(train)]

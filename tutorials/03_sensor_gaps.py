@@ -157,8 +157,8 @@ _ = fig.suptitle("candidates, by errors of held-out values (orange: selected)", 
 
 # %%
 diagnostics = model.diagnose(train)
-for sentence in diagnostics.advice or ("Nothing stands out.",):
-    print(textwrap.fill(f"- {sentence}", 100, subsequent_indent="  "))
+for advice in diagnostics.advice or ("The tests do not reject the model.",):
+    print(textwrap.fill(f"- {advice}", 100, subsequent_indent="  "))
 
 # %% [markdown]
 # With real data some tests always reject the model. Errors of the hidden values show whether it is accurate
@@ -186,12 +186,15 @@ interpolated = train.reset_index(drop=True).interpolate(limit_direction="both").
 
 # %%
 scale = data.std().to_numpy()
-truth, guess, scaled_std = (frame.to_numpy() / scale for frame in (data, filled, std))
+scaled_truth, scaled_imputed, scaled_std = (table.to_numpy() / scale for table in (data, filled, std))
 results = {}
 print(f"{'':<18}{'interpolation':>16}{'model':>8}{'90 % coverage':>17}")
 for kind, cells in [("single values", single), ("blocks", blocks)]:
-    errors = rmse(truth, interpolated.to_numpy() / scale, mask=cells), rmse(truth, guess, mask=cells)
-    results[kind] = *errors, coverage(truth, guess, scaled_std, 0.9, mask=cells)
+    errors = (
+        rmse(scaled_truth, interpolated.to_numpy() / scale, mask=cells),
+        rmse(scaled_truth, scaled_imputed, mask=cells),
+    )
+    results[kind] = *errors, coverage(scaled_truth, scaled_imputed, scaled_std, 0.9, mask=cells)
     print(f"{kind:<18}{errors[0]:>16.3f}{errors[1]:>8.3f}{100 * results[kind][2]:>15.0f} %")
 
 # %%
@@ -200,7 +203,11 @@ fig, ax = plt.subplots(figsize=(4.2, 3.8), layout="constrained")
 ax.plot([0, 1], [0, 1], "k--", lw=1, label="calibrated")
 for kind, cells in [("single values", single), ("blocks", blocks)]:
     ax.plot(
-        levels, [coverage(truth, guess, scaled_std, p, mask=cells) for p in levels], "o-", ms=3, label=kind
+        levels,
+        [coverage(scaled_truth, scaled_imputed, scaled_std, p, mask=cells) for p in levels],
+        "o-",
+        ms=3,
+        label=kind,
     )
 ax.set(xlabel="nominal coverage", ylabel="empirical coverage", title="prediction intervals of hidden values")
 _ = ax.legend(fontsize="small")
@@ -235,8 +242,8 @@ for name, ax in zip(worst, axes[:, 0], strict=True):
     window = slice(max(0, middle - half_width), middle + half_width)
     column = (frame[name].iloc[window] for frame in (data, filled, std))
     plots.plot_imputation(*column, times=data.index[window], ax=ax)
-    ax.set_ylabel(name)
-_ = axes[0, 0].set_title("the longest missing blocks, filled, with 90 % intervals")
+    ax.set_ylabel(f"{name} (data units)")
+_ = axes[0, 0].set_title("the longest missing blocks, imputed, with 90 % intervals")
 
 # %% [markdown]
 # ## Report
@@ -246,8 +253,10 @@ report = gaps.assign(**{"hidden values": held_out.sum(axis=0)})
 for j, name in enumerate(data):
     cells = held_out[:, j]
     report.loc[name, "RMSE interpolation"] = rmse(data[name], interpolated[name], mask=cells)
-    report.loc[name, "RMSE model"] = scale[j] * rmse(truth[:, j], guess[:, j], mask=cells)
-    report.loc[name, "90 % coverage"] = 100 * coverage(truth[:, j], guess[:, j], scaled_std[:, j], mask=cells)
+    report.loc[name, "RMSE model"] = scale[j] * rmse(scaled_truth[:, j], scaled_imputed[:, j], mask=cells)
+    report.loc[name, "90 % coverage"] = 100 * coverage(
+        scaled_truth[:, j], scaled_imputed[:, j], scaled_std[:, j], mask=cells
+    )
 report["median 90 % half-width"] = 1.645 * std.where(data.isna()).median()
 print(report.round(2).to_string(na_rep="-"))
 options = ", ".join(f"{name} = {value!r}" for name, value in selection.options.items())

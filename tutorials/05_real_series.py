@@ -35,7 +35,7 @@ for ax, name, label in zip(axes, ["temp_EWR", "u_EWR"], ["temperature (F)", "eas
 _ = axes[0].set_title("temperature and wind at Newark, as recorded")
 
 # %% [markdown]
-# One wind is a thousand miles per hour.
+# One wind speed is about a thousand miles per hour, which is impossible.
 #
 # ## Outliers
 #
@@ -45,16 +45,16 @@ _ = axes[0].set_title("temperature and wind at Newark, as recorded")
 # %%
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    plain = ProbabilisticSFA(6).fit(train)
-print(textwrap.fill(plain.status_, 100))
+    white_noise_model = ProbabilisticSFA(6).fit(train)
+print(textwrap.fill(white_noise_model.status_, 100))
 
 # %% [markdown]
 # With `robust=True` the noise has heavy tails, so that outliers have small weights. `outlier_scores`
 # returns, for each value, the distance from its prediction by all other values, in standard deviations.
 
 # %%
-robust = ProbabilisticSFA(6, robust=True).fit(train)
-scores = robust.outlier_scores(train)
+robust_model = ProbabilisticSFA(6, robust=True).fit(train)
+scores = robust_model.outlier_scores(train)
 worst = scores.stack().sort_values(ascending=False).head(5)
 for (when, column), score in worst.items():
     value = train.loc[when, column]
@@ -79,8 +79,8 @@ print(f"standard deviation of u_EWR: {std:.1f} mph with the wrong reading, {std_
 # The model has six AR(1) factors and white noise. `diagnose` tests its one-hour-ahead prediction errors.
 
 # %%
-plain = ProbabilisticSFA(6).fit(clean)
-for sentence in plain.diagnose(clean).advice:
+white_noise_model = ProbabilisticSFA(6).fit(clean)
+for sentence in white_noise_model.diagnose(clean).advice:
     print(textwrap.fill(f"- {sentence}", 100, subsequent_indent="  "))
 
 # %% [markdown]
@@ -93,8 +93,8 @@ for sentence in plain.diagnose(clean).advice:
 # %%
 with_cycle = ProbabilisticSFA(6, rhythms=["24h"]).fit(clean)
 print(f"period: {with_cycle.rhythm_periods_[0]:.2f} hours")
-gain = with_cycle.log_likelihood_ - plain.log_likelihood_
-bic_difference = with_cycle.bic(clean) - plain.bic(clean)
+gain = with_cycle.log_likelihood_ - white_noise_model.log_likelihood_
+bic_difference = with_cycle.bic(clean) - white_noise_model.bic(clean)
 print(
     f"change of the log-likelihood: {gain:+.0f} nats; of the BIC (smaller is better): {bic_difference:+.0f}"
 )
@@ -108,7 +108,7 @@ assert gain > 50.0
 # %%
 delay = with_cycle.rhythm_phases_[:, 0] / (2 * np.pi) * with_cycle.rhythm_periods_[0]
 day = pd.DataFrame(
-    {"amplitude": with_cycle.rhythm_amplitudes_[:, 0], "hours after the strongest": delay},
+    {"amplitude": with_cycle.rhythm_amplitudes_[:, 0], "delay (hours)": delay},
     index=clean.columns,
 )
 print(day.round(1).to_string())
@@ -149,13 +149,13 @@ assert (
 
 # %%
 models = {
-    "white noise": plain,
+    "white noise": white_noise_model,
     "daily cycle": with_cycle,
     "daily cycle and AR(1) noise": with_ar1_noise,
 }
 diagnostics_of = {name: model.diagnose(test) for name, model in models.items()}
 last_value_error = (test.shift(1) - test).to_numpy()
-print(f"{'':<29}{'BIC':>9}{'error / last value':>20}{'lag-1 correlation':>19}{'90 % coverage':>15}")
+print(f"{'':<29}{'BIC':>9}{'RMSE ratio':>20}{'lag-1 correlation':>19}{'90 % coverage':>15}")
 scores_of = {}
 for name, diagnostics in diagnostics_of.items():
     error = np.asarray(diagnostics.predictions) - test.to_numpy()
@@ -174,9 +174,7 @@ for (name, diagnostics), marker in zip(diagnostics_of.items(), "os^", strict=Tru
     size = np.abs(diagnostics.autocorrelation).mean(axis=1)
     ax.plot(diagnostics.lags[near], size[near], f"{marker}-", ms=4, label=name)
 ax.axhline(0.8 / np.sqrt(len(test)), color="k", ls="--", lw=1, label="white noise")
-ax.set(
-    xlabel="lag (hours)", ylabel="mean size of the correlation", title="autocorrelation of prediction errors"
-)
+ax.set(xlabel="lag (hours)", ylabel="mean absolute correlation", title="autocorrelation of prediction errors")
 ax.set_ylim(bottom=0)
 _ = ax.legend(fontsize="small")
 
@@ -198,13 +196,13 @@ assert all(0.78 < covered < 0.88 for _, _, covered in scores_of.values())
 # white noise. The figure shows one week of northward wind at Kennedy airport.
 
 # %%
-parts = with_ar1_noise.contributions(clean)
+contributions = with_ar1_noise.contributions(clean)
 j = clean.columns.get_loc("v_JFK")
 names = with_ar1_noise.get_feature_names_out()
 is_cycle = np.array(["rhythm" in name for name in names])
-shared = parts[:, j, : len(names)][:, ~is_cycle].sum(axis=1)
-cycle = parts[:, j, : len(names)][:, is_cycle].sum(axis=1)
-ar1_noise = parts[:, j, -1]
+shared = contributions[:, j, : len(names)][:, ~is_cycle].sum(axis=1)
+cycle = contributions[:, j, : len(names)][:, is_cycle].sum(axis=1)
+ar1_noise = contributions[:, j, -1]
 recorded = clean["v_JFK"].to_numpy()
 
 # %%

@@ -272,8 +272,12 @@ class SharedScaleNormal(dist.Distribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draw the scales, then the loadings."""
-        by_normal, by_gamma = random.split(key)
-        normals = random.normal(by_normal, (*sample_shape, *self.event_shape))
+        normal_key, scale_key = random.split(key)
+        normals = random.normal(normal_key, (*sample_shape, *self.event_shape))
         # 1 / s^2 is Gamma(1/2, scale^2 / 2), half a squared normal over half a squared scale.
-        root = jnp.abs(random.normal(by_gamma, (*sample_shape, 1, self.event_shape[1])))
-        return self.scale * normals / jnp.maximum(root, lax.convert_element_type(1e-30, root.dtype))
+        abs_normals = jnp.abs(random.normal(scale_key, (*sample_shape, 1, self.event_shape[1])))
+        return (
+            self.scale
+            * normals
+            / jnp.maximum(abs_normals, lax.convert_element_type(1e-30, abs_normals.dtype))
+        )

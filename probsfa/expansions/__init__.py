@@ -1,6 +1,6 @@
 """Nonlinear expansions: transformers whose outputs span the space of functions for a linear method.
 
-All are scikit-learn transformers with names of their outputs. An expansion that does not need ``fit`` is
+All are scikit-learn transformers with ``get_feature_names_out``. An expansion that does not need ``fit`` is
 *stateless*: its ``expand`` maps the last axis of an array of any shape, so that a hierarchy expands all of
 its nodes in one call. :class:`DelayEmbedding` combines several rows; use it before an estimator.
 """

@@ -188,7 +188,7 @@ class Reordering(_OfLabels):
 
 @named("clustered")
 class Clustered(_Weighted):
-    """The clustered graph of classes, to be built; see :func:`probsfa.graphs.clustered`.
+    """Builder of the clustered graph of classes; see :func:`probsfa.graphs.clustered`.
 
     Parameters
     ----------

@@ -129,7 +129,8 @@ def empirical_limits(values: FloatArray, alpha: float, *, joint: bool) -> tuple[
     Returns
     -------
     limits : ndarray of shape (S,)
-        The ``k + 1``-th largest value of each statistic, with the largest admissible ``k``.
+        The ``k + 1``-th largest value of each statistic, with the largest ``k`` for which the share of rows
+        above the limits is at most `alpha`.
     k : int
         Number of values of a statistic above its limit.
     """

@@ -358,7 +358,7 @@ def plot_imputation_fan(
     ax.plot(
         [], [], color=BLUE, lw=5.0, alpha=0.5, label=", ".join(f"{100 * x:.0f} %" for x in sorted(levels))
     )
-    ax.plot(time_values[rows], np.where(is_shown, filled, np.nan)[rows], color=BLUE, lw=1.0, label="filled")
+    ax.plot(time_values[rows], np.where(is_shown, filled, np.nan)[rows], color=BLUE, lw=1.0, label="imputed")
     ax.plot(time_values[rows], observed[rows], color=BLACK, lw=0.8, label="observed")
     if truth is not None:
         hidden = np.where(missing, vector(truth, "truth"), np.nan)

@@ -153,7 +153,7 @@ def plot_imputation(
     >>> import numpy as np
     >>> ax = plot_imputation([0.0, np.nan, 2.0], [0.0, 1.1, 2.0], [0.0, 0.2, 0.0], truth=[0.0, 1.0, 2.0])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['observed', 'filled', '90 % interval', 'truth']
+    ['observed', 'imputed', '90 % interval', 'truth']
     """
     observed, filled = vector(observed, "observed"), vector(filled, "filled")
     check_same_length(len(observed), filled=filled)
@@ -163,7 +163,7 @@ def plot_imputation(
     ax.plot(time_values, observed, ".-", color=BLACK, lw=0.8, ms=3.0, label="observed")
     # The line and the band through a missing block begin and end at adjacent observations.
     is_shown = missing_and_adjacent(missing)
-    ax.plot(time_values, np.where(is_shown, filled, np.nan), color=BLUE, lw=1.4, label="filled")
+    ax.plot(time_values, np.where(is_shown, filled, np.nan), color=BLUE, lw=1.4, label="imputed")
     if std is not None:
         half_width = np.where(missing, half_widths(vector(std, "std"), observed.shape, level), 0.0)
         low, high = (
@@ -273,7 +273,7 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     ax.set_yscale("log")
     _integer_ticks(ax)
     ax.set_xlabel("iteration")
-    ax.set_ylabel("nats below the end")
+    ax.set_ylabel("final value - value (nats)")
     format_axes(ax)
     return ax
 
@@ -316,11 +316,11 @@ def plot_selection(
         axes = figure(8.0, 3.2).subplots(1, 2)
     axes = check_axes(axes, 2, "for log densities and errors")
     n = selection.candidates
-    kinds = (("cells", "cells", BLUE, "o-"), ("blocks", "blocks", ORANGE, "s-"))
+    kinds = (("cells", "single values", BLUE, "o-"), ("blocks", "blocks", ORANGE, "s-"))
     for ax, score in zip(axes, ("log_density", "rmse"), strict=True):
         for kind, label, color, style in kinds:
             ax.plot(n, getattr(selection, f"{score}_{kind}"), style, color=color, lw=0.8, ms=4.0, label=label)
-        ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="choice")
+        ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="selected")
         _integer_ticks(ax)
         ax.set_xlabel("number of factors")
         format_axes(ax)

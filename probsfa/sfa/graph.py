@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-def _takes_batches(gsfa: Any) -> bool:
+def _supports_partial_fit(gsfa: Any) -> bool:
     """Return whether `partial_fit` is available, or raise an AttributeError with the reason."""
     if isinstance(gsfa.shrinkage, str):
         raise AttributeError(
@@ -69,9 +69,10 @@ class ScoredOnGraph(GraphTransformer):
         """Return the negative mean delta value of the outputs on new or training rows.
 
         Scores of different settings, such as the number of groups or neighbours, are comparable, because the
-        graph for scoring does not depend on these. It is "reordering" for numeric labels, "clustered" with
-        classes weighted by their samples for classes, and has the default number of neighbours for nearest
-        neighbours. Functions of (X, y), and graphs of time or explicit edges, are used unchanged.
+        graph for scoring does not depend on these. For numeric labels this graph is "reordering". For classes
+        it is "clustered", with classes weighted by their numbers of samples. For nearest neighbours it has
+        the default number of neighbours. Functions of (X, y), and graphs of time or explicit edges, are used
+        unchanged.
 
         Parameters
         ----------
@@ -140,9 +141,9 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
         noise, against overfitting with few samples of many columns. "auto" is the estimate of Ledoit & Wolf
         (2004) from residuals along the edges; None means no shrinkage.
     shrinkage_target : {"diagonal", "identity"}, default="diagonal"
-        Variances of that noise. "diagonal": half the mean squared difference of each column along the edges,
-        independent of units. "identity": the mean of these mean squared differences, for columns with the
-        same unit such as pixels.
+        Variances of the independent noise. "diagonal": half the mean squared difference of each column along
+        the edges, independent of units. "identity": the mean of these mean squared differences, for columns
+        with the same unit such as pixels.
 
     Attributes
     ----------
@@ -182,8 +183,8 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
 
     With shrinkage intensity s and diagonal target T, the moments are ``(1 - s) B + s T`` and ``(1 - s) A + 2
     s T``, those of the samples with independent noise added. On the clustered graph this is Fisher's
-    discriminant with a shrunken covariance within classes. With fewer samples than columns, the directions in
-    which the samples do not vary, which contain this noise only, are left out.
+    discriminant with a shrunken covariance within classes. With fewer samples than columns, directions in
+    which the samples have no variance are left out, because they would contain the added noise only.
 
     Examples
     --------
@@ -279,7 +280,7 @@ class GraphSFA(ScoredOnGraph, InvertibleTransformer):
             )
         return self
 
-    @available_if(_takes_batches)  # type: ignore[untyped-decorator]
+    @available_if(_supports_partial_fit)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, *, lengths: Any = None, sample_weight: Any = None) -> Self:
         """Update the fit with a batch of samples.
 
@@ -482,8 +483,8 @@ def graph_score(graph: Any, sequences: Sequences, y: Any, outputs: Any) -> float
             f"{sequences.n_rows} rows. Pass graph= as a name or a function of (X, y)."
         )
     labels = labels_of_rows(y, sequences.lengths)
-    of_rows = build_graph(graph, sequences.values, labels, lengths=sequences.lengths)
-    moments = graph_moments(of_rows, outputs)
+    graph_of_rows = build_graph(graph, sequences.values, labels, lengths=sequences.lengths)
+    moments = graph_moments(graph_of_rows, outputs)
     variances = np.diagonal(moments.covariance)
     with np.errstate(invalid="ignore", divide="ignore"):
         deltas = np.diagonal(moments.difference_moment) / np.where(

@@ -192,7 +192,7 @@ def gross_outliers(sample: FloatArray, selected: FloatArray, rows: NDArray[np.in
 
 
 def outlier_clause(outliers: Outliers, names: Sequence[str] | None) -> str:
-    """Return a sentence for the status of a fit that gross outliers dominate, or an empty string."""
+    """Return a sentence for `status_` if gross outliers dominate the fit, else an empty string."""
     if not outliers.columns.any():
         return ""
 

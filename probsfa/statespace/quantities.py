@@ -49,30 +49,31 @@ class Quantity(NamedTuple):
 Limits = tuple[FloatArray, FloatArray]
 
 
-def _linear(estimate: FloatArray, reach: FloatArray) -> Limits:
-    return estimate - reach, estimate + reach
+def _linear(estimate: FloatArray, half_width: FloatArray) -> Limits:
+    return estimate - half_width, estimate + half_width
 
 
-def _log(estimate: FloatArray, reach: FloatArray) -> Limits:
-    factor = np.exp(reach / estimate)
+def _log(estimate: FloatArray, half_width: FloatArray) -> Limits:
+    factor = np.exp(half_width / estimate)
     return estimate / factor, estimate * factor
 
 
-def _atanh(estimate: FloatArray, reach: FloatArray) -> Limits:
-    free, reach = np.arctanh(estimate), reach / ((1.0 - estimate) * (1.0 + estimate))
-    return np.tanh(free - reach), np.tanh(free + reach)
+def _atanh(estimate: FloatArray, half_width: FloatArray) -> Limits:
+    free, half_width = np.arctanh(estimate), half_width / ((1.0 - estimate) * (1.0 + estimate))
+    return np.tanh(free - half_width), np.tanh(free + half_width)
 
 
-def _decay(estimate: FloatArray, reach: FloatArray) -> Limits:
+def _decay(estimate: FloatArray, half_width: FloatArray) -> Limits:
     positive = estimate > 0.0
     decay = np.where(positive, estimate, np.nan)
-    slowest, fastest = _log(-np.log(decay), reach / decay)
-    lower, upper = _atanh(estimate, reach)
+    slowest, fastest = _log(-np.log(decay), half_width / decay)
+    lower, upper = _atanh(estimate, half_width)
     return np.where(positive, np.exp(-fastest), lower), np.where(positive, np.exp(-slowest), upper)
 
 
-#: Limits from an estimate and the half-width of its interval, by the scale on which it is symmetric:
-#: "decay" is the logarithm of the rate for positive decays, and ``atanh a`` for negative ones.
+#: Functions that return interval limits from an estimate and a half-width, by the name of the scale on which
+#: the interval is symmetric. On the scale "decay" a positive decay ``a`` is transformed to ``log(-log a)``, a
+#: negative one to ``atanh a``.
 INTERVALS: dict[str, Callable[[FloatArray, FloatArray], Limits]] = {
     "linear": _linear,
     "log": _log,

@@ -44,7 +44,9 @@ def better_as_smooth(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
     no_factors = np.zeros(0, dtype=np.intp)
     with np.errstate(divide="ignore", invalid="ignore"):
         timescales = np.where(params.decay > 0.0, -1.0 / np.log(params.decay), 0.0)
-    pairs = ((k, part * timescale) for k, timescale in enumerate(timescales) for part in _RELATIVE_TIMESCALES)
+    pairs = (
+        (k, ratio * timescale) for k, timescale in enumerate(timescales) for ratio in _RELATIVE_TIMESCALES
+    )
     # Shortest time scale, in units of time, at which paths of the two kinds can be distinguished.
     trials = [(k, timescale) for k, timescale in pairs if timescale >= 2.0]
     if not trials:
@@ -60,33 +62,33 @@ def better_as_smooth(params: StateSpace, timed: Sequences) -> NDArray[np.intp]:
             best[k] = value, timescale
     if not best:
         return no_factors
-    smoother = _with_smooth(params, {k: timescale for k, (_, timescale) in best.items()})
+    smooth_model = _with_smooth(params, {k: timescale for k, (_, timescale) in best.items()})
     excess_before, excess_after = (
-        _excess_autocorrelation(each.state_space, timed) for each in (params, smoother)
+        _excess_autocorrelation(model.state_space, timed) for model in (params, smooth_model)
     )
     # Standard deviation of the statistic without autocorrelation.
-    spread = np.sqrt(2.0 * _LAGS * params.n_features)
-    return np.array(sorted(best)) if excess_after < 0.5 * excess_before + 2.0 * spread else no_factors
+    statistic_std = np.sqrt(2.0 * _LAGS * params.n_features)
+    return np.array(sorted(best)) if excess_after < 0.5 * excess_before + 2.0 * statistic_std else no_factors
 
 
 def _with_smooth(params: StateSpace, timescales: dict[int, float]) -> StateSpace:
     """Put smooth factors of some time scales in place of AR(1) factors, at the same loadings."""
     factors = sorted(timescales)
     smooth = Matern32.of_times(np.array([timescales[k] for k in factors]))
-    alone = params.replace(decay=params.decay[:0], processes=(smooth,))
-    smooth_model = alone.with_seen_loadings(params.loadings[:, factors])
-    less = params.replace(
+    smooth_only = params.replace(decay=params.decay[:0], processes=(smooth,))
+    smooth_model = smooth_only.with_seen_loadings(params.loadings[:, factors])
+    remaining = params.replace(
         decay=np.delete(params.decay, factors), loadings=np.delete(params.loadings, factors, axis=1)
     )
-    return with_more_latents(less, smooth_model)
+    return with_more_latents(remaining, smooth_model)
 
 
 def _excess_autocorrelation(states: StateSpace, timed: Sequences) -> float:
     """Return the sum of squared autocorrelations of prediction errors, above that of white errors."""
     filtering, steps = filter_all(states, make_panel(timed))
-    ahead = one_step(states, steps, filtering.means, filtering.covariances)
-    errors: FloatArray = standardised_errors(timed.values, *ahead)
-    found = autocorrelation(errors, timed.lengths, np.arange(1, _LAGS + 1))
-    has_pairs = found.n_pairs > 0
-    squares = np.where(has_pairs, found.n_pairs * np.nan_to_num(found.values) ** 2, 0.0)
+    predictions = one_step(states, steps, filtering.means, filtering.covariances)
+    errors: FloatArray = standardised_errors(timed.values, *predictions)
+    correlation = autocorrelation(errors, timed.lengths, np.arange(1, _LAGS + 1))
+    has_pairs = correlation.n_pairs > 0
+    squares = np.where(has_pairs, correlation.n_pairs * np.nan_to_num(correlation.values) ** 2, 0.0)
     return float(np.sum(squares) - np.count_nonzero(has_pairs))

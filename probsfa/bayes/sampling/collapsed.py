@@ -1,7 +1,7 @@
 r"""Hamiltonian Monte Carlo step for the parameters given the weights of values, with factors integrated out.
 
 Given the weights of Student-t noise the model is Gaussian, and the factors are integrated out exactly. The
-remaining density depends on few numbers; its exact gradient requires one posterior (Fisher's identity). Its
+remaining density has few arguments; its exact gradient requires one posterior (Fisher's identity). Its
 coordinates ``q`` are
 
     log tau                 of the time scales, a = exp(-1 / tau)
@@ -79,7 +79,7 @@ class CollapsedDensity(NamedTuple):
     offset_variance: FloatArray
 
     @staticmethod
-    def reaches(log_timescale: FloatArray) -> bool:
+    def is_within_limits(log_timescale: FloatArray) -> bool:
         """Return whether time scales (K,) with these logarithms are within the limits."""
         return bool(np.all((log_timescale > _MIN_LOG_TIMESCALE) & (log_timescale < _MAX_LOG_TIMESCALE)))
 
@@ -106,7 +106,7 @@ class CollapsedDensity(NamedTuple):
         d, k = self.loadings_mean.shape
         log_timescale, log_scale = vector[:k], vector[k + d * k + d :]
         rejected = -np.inf, np.zeros_like(vector)
-        if not self.reaches(log_timescale):
+        if not self.is_within_limits(log_timescale):
             return rejected
         if not np.all(np.abs(log_scale) < 100.0):
             return rejected
@@ -116,34 +116,36 @@ class CollapsedDensity(NamedTuple):
             return rejected
         # The normalizers of variances r / w: each value counts once, for any weight.
         n = panel.n_rows
-        cells = np.asarray(panel.mask[:n]).sum(axis=0)
-        surplus = weights[:n].sum(axis=0) - cells
+        n_observed = np.asarray(panel.mask[:n]).sum(axis=0)
+        excess_weights = weights[:n].sum(axis=0) - n_observed
         layout = Coordinates(Latents(k), self.noise, False)
-        gradient = score(layout, params, panel.gaps, stats._replace(counts=cells))
+        gradient = score(layout, params, panel.gaps, stats._replace(counts=n_observed))
         by_rate, by_loadings, by_log_scale, by_offset = (gradient[part] for part in layout.slices)
         by_loadings = by_loadings.reshape(d, k)
-        value = stats.log_likelihood + 0.5 * float(surplus @ np.log(params.noise_variance))
+        value = stats.log_likelihood + 0.5 * float(excess_weights @ np.log(params.noise_variance))
 
-        of_loadings = params.loadings - self.loadings_mean
-        of_offset = params.offset - self.offset_mean
+        loadings_deviation = params.loadings - self.loadings_mean
+        offset_deviation = params.offset - self.offset_mean
         prior, by_timescale = self.log_timescale(log_timescale)
         value += float(np.sum(prior))
-        value -= 0.5 * float(np.sum(of_loadings**2 / self.loadings_variance))
-        value -= 0.5 * float(np.sum(of_offset**2 / self.offset_variance))
-        by_loadings = by_loadings - of_loadings / self.loadings_variance
-        by_offset = by_offset - of_offset / self.offset_variance
+        value -= 0.5 * float(np.sum(loadings_deviation**2 / self.loadings_variance))
+        value -= 0.5 * float(np.sum(offset_deviation**2 / self.offset_variance))
+        by_loadings = by_loadings - loadings_deviation / self.loadings_variance
+        by_offset = by_offset - offset_deviation / self.offset_variance
 
         # With s^2 = 1 - a^2 the loadings are L / s, and d log s / d log tau = -a^2 / (tau s^2).
         rate = np.exp(-log_timescale)
         innovation = -np.expm1(-2.0 * rate)
-        growth = rate * np.exp(-2.0 * rate) / innovation
+        scale_derivative = rate * np.exp(-2.0 * rate) / innovation
         value -= 0.5 * d * float(np.sum(np.log(innovation)))
-        by_timescale = by_timescale - by_rate + growth * (np.sum(by_loadings * params.loadings, axis=0) + d)
+        by_timescale = (
+            by_timescale - by_rate + scale_derivative * (np.sum(by_loadings * params.loadings, axis=0) + d)
+        )
         by_scaled = by_loadings / np.sqrt(innovation)
 
-        prior, slope = self.log_scale(log_scale)
+        prior, by_log_scale_prior = self.log_scale(log_scale)
         value += float(np.sum(prior))
-        parts = by_timescale, by_scaled.ravel(), by_offset, by_log_scale + slope
+        parts = by_timescale, by_scaled.ravel(), by_offset, by_log_scale + by_log_scale_prior
         return value, np.concatenate(parts)
 
 
@@ -193,9 +195,9 @@ class HamiltonianStep:
         self.factor = factor
         self.log_step = float(np.log(len(factor) ** -0.25))
         self.n_steps = self.n_accepted = 0
-        self._n_adapted = 0
-        self._n_learned = 0
-        self._visited: list[FloatArray] = []
+        self._n_step_adaptations = 0
+        self._n_unit_adaptations = 0
+        self._positions: list[FloatArray] = []
 
     def __call__(
         self,
@@ -222,35 +224,39 @@ class HamiltonianStep:
         # Random lengths, so that trajectories do not repeatedly return to their starts.
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
         n_steps = int(rng.integers(_MIN_STEPS, _MAX_STEPS + 1))
-        value, slope = density(vector)
-        first = value - 0.5 * float(momentum @ momentum)
-        position, last = vector, value
+        value, gradient = density(vector)
+        initial_energy = value - 0.5 * float(momentum @ momentum)
+        position, final_value = vector, value
         with np.errstate(over="ignore", invalid="ignore"):  # steps that are too long may diverge
             for _ in range(n_steps):
-                momentum = momentum + 0.5 * step * (self.factor.T @ slope)
+                momentum = momentum + 0.5 * step * (self.factor.T @ gradient)
                 position = position + step * (self.factor @ momentum)
-                last, slope = density(position)
+                final_value, gradient = density(position)
                 self.n_steps += 1
-                if not np.isfinite(last):
+                if not np.isfinite(final_value):
                     break
-                momentum = momentum + 0.5 * step * (self.factor.T @ slope)
-            gain = last - 0.5 * float(momentum @ momentum) - first
+                momentum = momentum + 0.5 * step * (self.factor.T @ gradient)
+            gain = final_value - 0.5 * float(momentum @ momentum) - initial_energy
         acceptance = float(np.exp(min(gain, 0.0))) if np.isfinite(gain) else 0.0
         if rng.random() < acceptance:
             self.n_accepted += 1
             vector = position
         if adapt:
-            self._learn(vector, acceptance)
+            self._adapt(vector, acceptance)
         return vector
 
-    def _learn(self, vector: FloatArray, acceptance: float) -> None:
+    def _adapt(self, vector: FloatArray, acceptance: float) -> None:
         """Adapt the step size and, at some draws, the units, which initially are those of the curvature."""
-        self._n_adapted += 1
-        self.log_step += (acceptance - _TARGET_ACCEPTANCE) / self._n_adapted**0.6
-        self._visited.append(vector)
-        if len(self._visited) < _N_DRAWS_BEFORE_ADAPTATION * 2**self._n_learned:
+        self._n_step_adaptations += 1
+        self.log_step += (acceptance - _TARGET_ACCEPTANCE) / self._n_step_adaptations**0.6
+        self._positions.append(vector)
+        if len(self._positions) < _N_DRAWS_BEFORE_ADAPTATION * 2**self._n_unit_adaptations:
             return
-        visited = np.array(self._visited)
-        whitened = np.linalg.solve(self.factor, (visited - visited.mean(axis=0)).T).T
+        positions = np.array(self._positions)
+        whitened = np.linalg.solve(self.factor, (positions - positions.mean(axis=0)).T).T
         self.factor = self.factor @ np.linalg.cholesky(ledoit_wolf(whitened)[0])
-        self._visited, self._n_adapted, self._n_learned = [], 1, self._n_learned + 1
+        self._positions, self._n_step_adaptations, self._n_unit_adaptations = (
+            [],
+            1,
+            self._n_unit_adaptations + 1,
+        )

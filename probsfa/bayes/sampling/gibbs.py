@@ -314,7 +314,7 @@ class _Chain:
         If a decay rounds to zero or one, no parameter changes, because the time scale cannot be computed from
         it.
         """
-        if not self.collapsed.reaches(self.log_timescale):
+        if not self.collapsed.is_within_limits(self.log_timescale):
             return
 
         def density(vector: FloatArray) -> tuple[float, FloatArray]:

@@ -326,7 +326,8 @@ class EmissionSFA(Saveable, StateSpaceMethods):
         -------
         Posterior, or list of Posterior
             Means (T, K), covariances (T, K, K), lag-one covariances (T - 1, K, K), and lower bounds of the
-            log-likelihoods of the rows. For a frame, means and standard deviations are frames with its index.
+            log-likelihoods of the rows. For a DataFrame, means and standard deviations are DataFrames with
+            its index.
         """
         if level_and_scale is not None:
             warnings.warn(_LEVEL_AND_SCALE, FutureWarning, stacklevel=2)

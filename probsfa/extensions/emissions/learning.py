@@ -138,7 +138,7 @@ class _Metric:
 
 
 class BoundObjective:
-    """The lower bound with the log density of the priors, and its gradient.
+    """Objective and gradient: the lower bound of the log-likelihood plus the log prior density.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class BoundObjective:
     limit : int
         Maximum number of evaluations.
     tol : float
-        Tolerance of the sites, in nats of the bound.
+        Gain of the bound, in nats, below which the updates of the sites end.
     report : callable, optional
         Called with the number of evaluations and the best value so far.
 

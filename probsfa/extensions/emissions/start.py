@@ -1,8 +1,8 @@
 """Starting point of the maximization: the Gaussian model of values transformed towards normality.
 
 Counts are transformed by square roots, outliers are clipped, and zeros and ones are not changed. The effect
-of a latent factor on a transformed value, divided by the slope of the value in the predictor, approximates
-its effect on the predictor.
+of a latent factor on the predictor is approximated by its effect on the transformed value, divided by the
+derivative of the transformed value by the predictor.
 """
 
 from dataclasses import replace
@@ -70,19 +70,19 @@ def start_of(
     counts = mask.sum(axis=0)
     means = filled.sum(axis=0) / counts
     scores = np.full_like(filled, np.nan)
-    steepness = np.ones(filled.shape[1])
+    derivatives = np.ones(filled.shape[1])
     for family, columns in blocks:
         if not family.has_scale:
-            # One half of a value 0.5 is added, so that means are neither zero nor one.
+            # A pseudo-observation of 0.5 with weight 0.5, so that means are neither zero nor one.
             means[columns] = (means[columns] * counts[columns] + 0.25) / (counts[columns] + 0.5)
-        scores[:, columns], steepness[columns] = family.gaussian_scores(filled[:, columns], means[columns])
+        scores[:, columns], derivatives[columns] = family.gaussian_scores(filled[:, columns], means[columns])
     gaussian = maximum_likelihood(
         InMemory(replace(sequences, values=np.where(mask, scores, np.nan))), options, report=report
     )
     params = gaussian.params
-    loadings = params.loadings / steepness[:, None]
+    loadings = params.loadings / derivatives[:, None]
     offset, centre = params.offset.copy(), np.zeros(len(means))
-    bounded = np.zeros(len(means), dtype=bool)
+    has_prior = np.zeros(len(means), dtype=bool)
     shapes = []
     for family, columns in blocks:
         noise = params.noise_variance[columns]
@@ -96,11 +96,11 @@ def start_of(
         if family.counts and family.name != "bernoulli":
             # The mean of exp(eta) exceeds the exponential of the mean of eta.
             offset[columns] -= 0.5 * np.sum(loadings[columns] ** 2, axis=1)
-        bounded[columns] = True
+        has_prior[columns] = True
     params = params.replace(
         decay=np.clip(params.decay, -_MAX_DECAY, _MAX_DECAY),
         loadings=loadings,
         offset=offset,
         noise_variance=np.ones(len(means)),
     )
-    return Start(params, tuple(shapes), Prior(bounded, centre), gaussian.time_unit, gaussian.interrupted)
+    return Start(params, tuple(shapes), Prior(has_prior, centre), gaussian.time_unit, gaussian.interrupted)

@@ -49,18 +49,18 @@ def _known(options: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     return known
 
 
-def compiler_options(*, few_passes: bool) -> dict[str, Any]:
+def compiler_options(*, low_optimization: bool) -> dict[str, Any]:
     """Return options that shorten compilation without slower programs; empty except on CPUs.
 
     Parameters
     ----------
-    few_passes : bool
+    low_optimization : bool
         Whether to lower the optimization level. Loops written as vector instructions or library calls are as
         fast with a lower level; those of :mod:`.segmented` are half as fast at eight states.
     """
     if not on_cpu():
         return {}
-    requested: Mapping[str, Any] = {**_SIMPLE_FUSIONS, **(_FAST_COMPILATION if few_passes else {})}
+    requested: Mapping[str, Any] = {**_SIMPLE_FUSIONS, **(_FAST_COMPILATION if low_optimization else {})}
     return dict(_known(tuple(requested.items())))
 
 
@@ -70,7 +70,8 @@ class Program:
     Parameters
     ----------
     function : callable
-        Function to compile. If its first argument is a strategy, its ``few_passes`` selects the options.
+        Function to compile. If its first argument is a strategy, its ``low_optimization`` selects the
+        options.
     static_argnames : tuple of str, default=()
         Static arguments, as in ``jax.jit``.
     """
@@ -81,8 +82,8 @@ class Program:
         self._variants: dict[tuple[tuple[str, Any], ...], Any] = {}
         wraps(function)(self)
 
-    def _variant(self, few_passes: bool) -> Any:
-        options = compiler_options(few_passes=few_passes)
+    def _variant(self, low_optimization: bool) -> Any:
+        options = compiler_options(low_optimization=low_optimization)
         key = tuple(options.items())
         if key not in self._variants:
             executable = jax.jit(
@@ -94,7 +95,7 @@ class Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program, compiled for the shapes of the arguments."""
-        return self._variant(bool(args) and getattr(args[0], "few_passes", False))(*args, **kwargs)
+        return self._variant(bool(args) and getattr(args[0], "low_optimization", False))(*args, **kwargs)
 
     def _cache_size(self) -> int:
         """Return the number of compiled programs."""

@@ -121,8 +121,8 @@ class Strategy(Protocol):
         ...
 
     @property
-    def few_passes(self) -> bool:
-        """Whether a lower optimization level of the compiler does not slow its programs down."""
+    def low_optimization(self) -> bool:
+        """Whether programs are compiled at a lower optimization level, because they are as fast."""
         ...
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[Any, Array]:

@@ -239,7 +239,7 @@ class Recursions:
     """Filter and smoother row by row, a :class:`.Strategy`."""
 
     name: ClassVar[str] = "recursions"
-    few_passes: ClassVar[bool] = True
+    low_optimization: ClassVar[bool] = True
 
     def forward(self, problem: Problem, before: Gaussian) -> tuple[RecursionsForward, Array]:
         """See :class:`.Strategy`."""

@@ -150,7 +150,7 @@ class ParallelScan(Segmented):
     """Segments joined by a parallel scan, a :class:`.Strategy`."""
 
     name: ClassVar[str] = "scan"
-    few_passes: ClassVar[bool] = False
+    low_optimization: ClassVar[bool] = False
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
         """Return the distributions at the borders of the segments."""

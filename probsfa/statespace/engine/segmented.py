@@ -378,7 +378,7 @@ class Segmented:
     n_segments: int
 
     name: ClassVar[str] = "segmented"
-    few_passes: ClassVar[bool] = False
+    low_optimization: ClassVar[bool] = False
 
     def join(self, segments: Summaries, before: Gaussian) -> Borders:
         """Return the distributions at the borders of the segments."""

@@ -15,9 +15,9 @@ def test_options_that_the_compiler_does_not_know_are_left_out():
 
 
 def test_no_options_are_asked_for_on_accelerators(monkeypatch):
-    assert "xla_backend_optimization_level" in compiler.compiler_options(few_passes=True)
+    assert "xla_backend_optimization_level" in compiler.compiler_options(low_optimization=True)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert compiler.compiler_options(few_passes=True) == {}
+    assert compiler.compiler_options(low_optimization=True) == {}
 
 
 @pytest.mark.parametrize("strategy", [Recursions(), Segmented(8)])
@@ -33,5 +33,5 @@ def test_a_program_is_compiled_once_for_each_static_argument_with_its_options(st
         np.testing.assert_array_equal(shifted(strategy, np.arange(3.0)), [1.0, 2.0, 3.0])
     assert traced == [strategy]
     few = "xla_backend_optimization_level" in dict(next(iter(shifted._variants)))
-    assert few == strategy.few_passes
+    assert few == strategy.low_optimization
     assert shifted._cache_size() == 1
