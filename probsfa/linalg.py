@@ -356,7 +356,7 @@ def _nearest_inputs(correlations: FloatArray) -> FloatArray:
     return axes
 
 
-def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
+def canonical_signs(loadings: ArrayLike, scales: ArrayLike, *, tie_tol: float = _TIE_TOL) -> FloatArray:
     """Return signs such that each output correlates positively with its most correlated input.
 
     Parameters
@@ -365,12 +365,14 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
         Covariances of inputs and outputs (or anything proportional to them, output by output).
     scales : array-like (D,)
         Standard deviations of the inputs; inputs of scale zero are ignored.
+    tie_tol : float, default=1e-8
+        Relative difference of correlations that counts as zero; it must exceed their rounding errors.
 
     Returns
     -------
     ndarray (K,)
         +1 or -1; multiply outputs, weights and loadings by these signs. Of correlations that are equal within
-        1e-8, the first input is used, so that rounding errors have no effect.
+        `tie_tol`, the first input is used, so that rounding errors have no effect.
 
     Examples
     --------
@@ -384,7 +386,7 @@ def canonical_signs(loadings: ArrayLike, scales: ArrayLike) -> FloatArray:
     divisors = np.where(scales > 0, scales, 1.0)[:, None]
     correlations = np.where(scales[:, None] > 0, loadings / divisors, 0.0)
     size = np.abs(correlations)
-    largest = np.argmax(size >= (1 - _TIE_TOL) * size.max(axis=0, initial=0.0), axis=0)
+    largest = np.argmax(size >= (1 - tie_tol) * size.max(axis=0, initial=0.0), axis=0)
     largest_correlations = correlations[largest, np.arange(correlations.shape[1])]
     return np.where(largest_correlations < 0, -1.0, 1.0)
 

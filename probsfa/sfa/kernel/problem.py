@@ -56,6 +56,9 @@ _BLOCK_ROWS = (256, 8192)
 # tenth of it.
 _ASYMMETRY_TOL = _INDEFINITE = 1e-6
 # Combinations of linear kernels with coefficients of zero sum are translation invariant too.
+# With nearly dependent kernel functions, outputs have rounding errors of 1e-8 and more. Outputs that are
+# symmetric in time have their largest correlations at both ends of the series, with opposite signs.
+_SIGN_TIE_TOL = 1e-6
 _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
 
 
@@ -562,7 +565,8 @@ def solve(problem: KernelProblem, n_components: int, regularization: float = 0.0
         objective = objective + regularization * problem.norm
     last = None if n_components == rank else (0, n_components - 1)
     _, rotation = scipy.linalg.eigh((objective + objective.T) / 2, subset_by_index=last)
-    rotation = rotation * canonical_signs(problem.loadings @ rotation, problem.scales)
+    signs = canonical_signs(problem.loadings @ rotation, problem.scales, tie_tol=_SIGN_TIE_TOL)
+    rotation = rotation * signs
     return KernelSolution(
         coefficients=problem.basis @ rotation,
         delta_values=np.maximum(np.sum(rotation * (problem.slowness @ rotation), axis=0), 0.0),
