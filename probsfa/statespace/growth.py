@@ -9,11 +9,11 @@ residuals are mostly noise. The start with the highest likelihood is used.
 import numpy as np
 
 from probsfa.statespace.engine.posterior import expected_statistics, smooth
-from probsfa.statespace.learning.options import Given
+from probsfa.statespace.learning.options import InitialProcesses
 from probsfa.statespace.learning.starts import (
     DAMPING_TIMES,
     estimated_cycle,
-    from_slow,
+    from_ar1_factors,
     interpolate,
     on_even_grid,
     starts,
@@ -29,7 +29,11 @@ _LOADING_MULTIPLIERS = (1.0, 0.3)
 
 
 def enlarged(
-    params: StateSpace, panel: Panel, latents: Latents, noise: Noise, given: Given | None = None
+    params: StateSpace,
+    panel: Panel,
+    latents: Latents,
+    noise: Noise,
+    initial_processes: InitialProcesses | None = None,
 ) -> StateSpace:
     """Return the model with additional latent processes, started from its residuals.
 
@@ -43,7 +47,7 @@ def enlarged(
         Numbers of processes of the larger model, no fewer of any kind than in `params`.
     noise : Noise
         Structure and lower bound of the noise variance.
-    given : Given, optional
+    initial_processes : InitialProcesses, optional
         Known frequencies and rates.
 
     Returns
@@ -59,9 +63,9 @@ def enlarged(
     like_ar1 = [Latents(0, {kind: count}) for kind, count in more.counts.items() if not kind.sought]
     for kind in (Latents(more.n_components), *like_ar1):
         if kind.n_states:
-            params = _best(_with_latents(params, residual, kind, noise, given), panel)
+            params = _best(_with_latents(params, residual, kind, noise, initial_processes), panel)
     for j in range(more.n_sought):
-        params = _with_cycle(params, panel, latents.n_sought - more.n_sought + j, noise, given)
+        params = _with_cycle(params, panel, latents.n_sought - more.n_sought + j, noise, initial_processes)
     return params
 
 
@@ -112,7 +116,11 @@ def _joined(params: StateSpace, new: StateSpace, noise: Noise) -> list[StateSpac
 
 
 def _with_latents(
-    params: StateSpace, residual: Panel, more: Latents, noise: Noise, given: Given | None
+    params: StateSpace,
+    residual: Panel,
+    more: Latents,
+    noise: Noise,
+    initial_processes: InitialProcesses | None,
 ) -> list[StateSpace]:
     """Return models with more AR(1) factors, or more processes of another kind that start like these."""
     news = starts(
@@ -121,23 +129,25 @@ def _with_latents(
         Latents(more.n_components + more.n_other_processes),
     )
     if more.n_other_processes:
-        known = {} if given is None else given.processes
+        known = {} if initial_processes is None else initial_processes.processes
         last = {
             kind: known[kind].chosen(np.arange(-n, 0)) for kind, n in more.counts.items() if kind in known
         }
-        news = (each for new in news for each in from_slow(new, more, Given(processes=last)))
+        news = (
+            each for new in news for each in from_ar1_factors(new, more, InitialProcesses(processes=last))
+        )
     return [each for new in news for each in _joined(params, new, noise)]
 
 
 def _with_cycle(
-    params: StateSpace, panel: Panel, which: int, noise: Noise, given: Given | None
+    params: StateSpace, panel: Panel, which: int, noise: Noise, initial_processes: InitialProcesses | None
 ) -> StateSpace:
     """Return the model with one more stochastic cycle, at a known frequency or that of most excess power."""
     grid = on_even_grid(panel)
     centred = [rows - params.offset for rows in grid]
-    if given is None or given.frequencies is None:
+    if initial_processes is None or initial_processes.frequencies is None:
         frequency = strongest_frequency(params.state_space, centred)
     else:
-        frequency = float(given.frequencies[which])
+        frequency = float(initial_processes.frequencies[which])
     alone = [estimated_cycle(params, frequency, centred, time) for time in DAMPING_TIMES]
     return _best([each for one in alone for each in _joined(params, one, noise)], panel)

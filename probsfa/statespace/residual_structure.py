@@ -11,7 +11,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.learning.budget import choose_segments
-from probsfa.statespace.learning.starts import on_even_grid, power_of_a_rhythm
+from probsfa.statespace.learning.starts import likelihood_gain_of_cycle, on_even_grid
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.student_model import StudentModel
 
@@ -60,7 +60,7 @@ def expected_gain_of_cycle(model: LinearGaussianModel, sequences: Sequences) -> 
     """Return the approximate maximum gain in log-likelihood from another stochastic cycle, in nats."""
     params = model.fitted.standardised_params.state_space
     centred = [rows - params.offset for rows in on_even_grid(model.standardised_panel(sequences))]
-    return power_of_a_rhythm(params, centred)
+    return likelihood_gain_of_cycle(params, centred)
 
 
 def required_gain_of_cycle(n_features: int, n_observed: int) -> float:

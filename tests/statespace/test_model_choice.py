@@ -30,7 +30,7 @@ from probsfa.statespace.held_out_values import (
     weigh,
     weigh_draws,
 )
-from probsfa.statespace.learning.starts import power_of_a_rhythm
+from probsfa.statespace.learning.starts import likelihood_gain_of_cycle
 from probsfa.statespace.leave_one_out import interpolate_linearly
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
@@ -287,7 +287,7 @@ def test_the_power_of_a_cycle_is_that_of_the_whitened_periodogram(rng):
     # The median of neighbours, from two thirds of the frequency to three halves, ten at least.
     level = [np.median(power[max(c - 10, 1) : c + 11]) for c in range(18, 23)]
     wanted = 3.0 * np.sum(np.maximum(power[near] / level - 1.0, 0.0))
-    assert power_of_a_rhythm(params, [values]) == pytest.approx(wanted, rel=0.02)
+    assert likelihood_gain_of_cycle(params, [values]) == pytest.approx(wanted, rel=0.02)
     assert wanted > 100.0
 
 

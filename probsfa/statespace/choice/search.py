@@ -373,7 +373,9 @@ class Search:
         panel = problem.observations.panel
         if smallest_distance[0]:
             return reduced(standardised_params, latents)
-        fixed_parameters = problem.options.given(problem.time_unit, evenly_sampled=panel.evenly_sampled)
+        fixed_parameters = problem.options.initial_processes(
+            problem.time_unit, evenly_sampled=panel.evenly_sampled
+        )
         return enlarged(standardised_params, panel, latents, problem.learned_noise, fixed_parameters)
 
 

@@ -30,11 +30,11 @@ from probsfa.statespace.learning.objective import (
     make_box,
     periodogram,
 )
-from probsfa.statespace.learning.options import Given, Optimizer
+from probsfa.statespace.learning.options import InitialProcesses, Optimizer
 from probsfa.statespace.learning.quasi_newton import maximize_objective
 from probsfa.statespace.learning.starts import (
     DAMPING_TIMES,
-    from_slow,
+    from_ar1_factors,
     interpolate,
     on_even_grid,
     random_starts,
@@ -69,7 +69,7 @@ def fit(
     noise: Noise,
     optimizer: Optimizer,
     *,
-    given: Given | None = None,
+    initial_processes: InitialProcesses | None = None,
     start: StateSpace | None = None,
     report: Report | None = None,
     e_step: EStep | None = None,
@@ -90,7 +90,7 @@ def fit(
         Constraints and prior of the noise variances; known variances are lower bounds (`noise.floor`).
     optimizer : Optimizer
         Settings of the optimizer.
-    given : Given, optional
+    initial_processes : InitialProcesses, optional
         Initial values of stochastic cycles and smooth processes.
     start : StateSpace, optional
         Initial parameters, if they are known.
@@ -108,7 +108,7 @@ def fit(
     evaluate = CountedEStep(panel, optimizer.max_iter, report, e_step)
     evaluate.limits, evaluate.tol = layout.limits_of_states, optimizer.tol
     evaluate.begin_with_prior(noise)
-    search = _Search(evaluate, noise, optimizer, given or Given())
+    search = _Search(evaluate, noise, optimizer, initial_processes or InitialProcesses())
     # Matrices here have the size of the number of columns, too small for several threads.
     with one_blas_thread():
         if start is not None:
@@ -138,14 +138,14 @@ class _Search:
         How the noise variances are learned.
     optimizer : Optimizer
         Settings of the optimizer.
-    given : Given
+    initial_processes : InitialProcesses
         Initial values of processes.
     """
 
     evaluate: CountedEStep
     noise: Noise
     optimizer: Optimizer
-    given: Given
+    initial_processes: InitialProcesses
 
     @property
     def panel(self) -> Panel:
@@ -234,7 +234,7 @@ class _Search:
             ar1_layout = layout._replace(latents=Latents(layout.latents.n_components))
             nested = self.from_ar1_candidates(ar1_layout)
             silent = with_more_latents(
-                nested.params, silent_processes(layout.latents, nested.params, self.given)
+                nested.params, silent_processes(layout.latents, nested.params, self.initial_processes)
             )
             nested = nested._replace(params=silent)
             if nested.status == "interrupted":
@@ -343,7 +343,7 @@ class _Search:
             bases = [
                 base_model
                 for params in starts(centred, offset, ar1_latents)
-                for base_model in from_slow(params, latents, self.given)
+                for base_model in from_ar1_factors(params, latents, self.initial_processes)
             ]
         else:
             variance = np.mean(np.concatenate(centred) ** 2, axis=0)
@@ -361,7 +361,9 @@ class _Search:
             if latents.n_like_ar1:
                 residuals, _ = _centred_residuals(self.panel, ar1_model)
                 residual_factors = next(starts(residuals, np.zeros_like(offset), Latents(latents.n_like_ar1)))
-                base = with_more_latents(ar1_model, from_slow(residual_factors, latents, self.given)[0])
+                base = with_more_latents(
+                    ar1_model, from_ar1_factors(residual_factors, latents, self.initial_processes)[0]
+                )
             complete_model = self.with_cycles(layout, base, data, centred)
             candidates.append(complete_model)
             for multiplier in _LOADING_MULTIPLIERS:
@@ -385,10 +387,10 @@ class _Search:
         """Add stochastic cycles, detected one by one or given, and refine them on Whittle's likelihood."""
         n_rhythms = layout.latents.n_sought
         for j in range(n_rhythms):
-            if self.given.frequencies is None:
+            if self.initial_processes.frequencies is None:
                 frequency = strongest_frequency(params, centred)
             else:
-                frequency = float(self.given.frequencies[j])
+                frequency = float(self.initial_processes.frequencies[j])
             previous_frequencies = params.rhythm_frequency
             candidates = [
                 with_cycle(params, frequency, centred, damping_time) for damping_time in DAMPING_TIMES

@@ -659,7 +659,7 @@ def maximise(
         problem.layout,
         problem.learned_noise,
         problem.optimizer,
-        given=options.given(problem.time_unit, evenly_sampled=evenly_sampled),
+        initial_processes=options.initial_processes(problem.time_unit, evenly_sampled=evenly_sampled),
         start=None if start is None else start.state_space,
         report=None if report is None else _InDataUnits(report, problem.log_volume),
     )

@@ -28,7 +28,7 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 __all__ = [
     "FitOptions",
-    "Given",
+    "InitialProcesses",
     "Optimizer",
     "ProcessOptions",
     "check_bytes",
@@ -333,7 +333,7 @@ def _normalized(name: str, value: Any) -> Any:
 # ----------------------------------------------------------------------------------- options of a fit
 
 
-class Given(NamedTuple):
+class InitialProcesses(NamedTuple):
     """Initial values of processes from the options.
 
     ``frequencies`` are those of stochastic cycles in radians per unit of time, or None to detect them;
@@ -661,7 +661,7 @@ class FitOptions:
         rhythms = latents.states.get(Rhythm, slice(0, 0))
         return Limits(parts["decays"], loadings, noise, frequencies, rhythms)
 
-    def given(self, time_unit: float, *, evenly_sampled: bool) -> Given:
+    def initial_processes(self, time_unit: float, *, evenly_sampled: bool) -> InitialProcesses:
         """Return the initial values of processes, for a model whose decays are over `time_unit`.
 
         Raises
@@ -669,10 +669,12 @@ class FitOptions:
         ValueError
             If rows are evenly sampled and a period is two rows or less.
         """
-        started = self.processes.started(time_unit, evenly_sampled=evenly_sampled)
-        sought = [one for kind, one in started.items() if kind.sought]
-        others = {kind: one for kind, one in started.items() if not kind.sought}
-        return Given(np.concatenate([one.peaks[0] for one in sought]) if sought else None, others)
+        initial = self.processes.started(time_unit, evenly_sampled=evenly_sampled)
+        cycles = [process for kind, process in initial.items() if kind.sought]
+        others = {kind: process for kind, process in initial.items() if not kind.sought}
+        return InitialProcesses(
+            np.concatenate([process.peaks[0] for process in cycles]) if cycles else None, others
+        )
 
     def variances(self, n_features: int) -> NoiseVariances:
         """Return which columns share a variance of white noise, and which variances are known."""

@@ -67,9 +67,9 @@ __all__ = ["least_squares", "maximum_likelihood_with", "standard_errors_with"]
 
 # Maximum number of rounds; minimum number of evaluations after the first fit; maximum number of conjugate
 # gradient steps.
-_MOST_ROUNDS, _FEWEST_EVALUATIONS, _MOST_STEPS = 12, 12, 60
+_MAX_ROUNDS, _MIN_EVALUATIONS, _MAX_STEPS = 12, 12, 60
 # Size beyond which only diagonal blocks of the preconditioner are used.
-_MOST_WITHIN = 1000
+_MAX_DENSE_SIZE = 1000
 
 
 class _Design(NamedTuple):
@@ -97,7 +97,7 @@ class _Solution(NamedTuple):
     n_evaluations: int
 
 
-def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, left: float) -> _Solution:
+def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float) -> _Solution:
     """Compute the coefficients of regressors that maximize the likelihood at fixed other parameters.
 
     Parameters
@@ -108,7 +108,7 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, left: floa
         Packed observations.
     rows : ndarray of shape (T, P)
         Regressors of each row, zero where rows are padded.
-    left : float
+    tol : float
         Remaining gain, in nats, at which the iteration stops.
 
     Returns
@@ -123,17 +123,17 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, left: floa
     gradient = _gradient(params, panel, rows)
     precondition = _preconditioner(params, panel, rows)
     change, gain, count = np.zeros_like(gradient), 0.0, 1
-    rest, conditioned = gradient, precondition(gradient)
-    direction, power = conditioned, float(np.sum(gradient * conditioned))
-    while 0.5 * power > left and count <= _MOST_STEPS:
-        applied = _information_times(params, panel, rows, direction)
+    residual, preconditioned = gradient, precondition(gradient)
+    direction, residual_norm = preconditioned, float(np.sum(gradient * preconditioned))
+    while 0.5 * residual_norm > tol and count <= _MAX_STEPS:
+        information_times_direction = _information_times(params, panel, rows, direction)
         count += 1
-        length = power / float(np.sum(direction * applied))
-        change, rest = change + length * direction, rest - length * applied
-        gain += 0.5 * length * power
-        conditioned = precondition(rest)
-        last, power = power, float(np.sum(rest * conditioned))
-        direction = conditioned + (power / last) * direction
+        step = residual_norm / float(np.sum(direction * information_times_direction))
+        change, residual = change + step * direction, residual - step * information_times_direction
+        gain += 0.5 * step * residual_norm
+        preconditioned = precondition(residual)
+        previous_norm, residual_norm = residual_norm, float(np.sum(residual * preconditioned))
+        direction = preconditioned + (residual_norm / previous_norm) * direction
     return _Solution(change, gain, count)
 
 
@@ -161,10 +161,10 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
     factors = factor_spectra(params.replace(noise_variance=params.noise_variance / share), spectra)
     root, left, inverse = factors.root[:, None], factors.left, factors.inverse
     q, p = left.shape[1], rows.shape[1]
-    outside = factorise(power.sum(axis=0))
-    if q * p <= _MOST_WITHIN:
-        whole = np.einsum("wab,wij->aibj", inverse, power, optimize=True).reshape(q * p, q * p)
-        within = factorise(whole)
+    solve_noise = factorise(power.sum(axis=0))
+    if q * p <= _MAX_DENSE_SIZE:
+        factor_information = np.einsum("wab,wij->aibj", inverse, power, optimize=True).reshape(q * p, q * p)
+        solve_factors = factorise(factor_information)
     else:
         blocks = [factorise(np.einsum("w,wij->ij", inverse[:, a, a], power)) for a in range(q)]
 
@@ -173,9 +173,11 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
 
     def solve(gradient: FloatArray) -> FloatArray:
         scaled = gradient / root
-        inside = left.T @ scaled
-        outer = outside((scaled - left @ inside).T).T
-        return np.asarray((outer + left @ within(inside.ravel()).reshape(inside.shape)) / root)
+        projected = left.T @ scaled
+        noise_part = solve_noise((scaled - left @ projected).T).T
+        return np.asarray(
+            (noise_part + left @ solve_factors(projected.ravel()).reshape(projected.shape)) / root
+        )
 
     return solve
 
@@ -228,7 +230,7 @@ class _Joint:
         self.design = _Design.of(exog, self.panel.values.shape[0])
 
     @property
-    def none(self) -> FloatArray:
+    def zero_coefficients(self) -> FloatArray:
         """Coefficients equal to zero."""
         return np.zeros((self.problem.scale.size, self.design.unit.size))
 
@@ -253,10 +255,10 @@ class _Joint:
         params = result.params.state_space
         value = start.log_likelihood + noise.log_prior(params.noise_variance)
         count, history = start.n_evaluations, list(start.result.history)
-        limit = max(problem.options.max_iter, count + _FEWEST_EVALUATIONS)
+        limit = max(problem.options.max_iter, count + _MIN_EVALUATIONS)
         status = start.result.status
         try:
-            for _ in range(_MOST_ROUNDS):
+            for _ in range(_MAX_ROUNDS):
                 step = self.least_squares_at(result, b)
                 count += step.n_evaluations
                 params = params.replace(offset=params.offset + step.change[:, 0])
@@ -264,10 +266,10 @@ class _Joint:
                 result = self._maximize(params, b, noise, max(limit - count, 2), result.tails)
                 count += result.n_evaluations
                 params, status = result.params, result.status
-                reached = result.log_likelihood + noise.log_prior(params.noise_variance)
-                history += [one for one in result.history if not history or one > history[-1]]
+                new_value = result.log_likelihood + noise.log_prior(params.noise_variance)
+                history += [new for new in result.history if not history or new > history[-1]]
                 best = _State(result, b, count)
-                gain, value = reached - value, reached
+                gain, value = new_value - value, new_value
                 if status == "interrupted" or gain < tol or count >= limit:
                     break
         except KeyboardInterrupt:
@@ -314,9 +316,9 @@ class _Joint:
         step = self.least_squares_at(start.result, start.coefficients)
         params = start.result.params
         params = params.replace(offset=params.offset + step.change[:, 0])
-        reached = start.log_likelihood + step.gain
+        log_likelihood = start.log_likelihood + step.gain
         result = start.result._replace(
-            params=params, log_likelihood=reached, history=(*start.result.history, reached)
+            params=params, log_likelihood=log_likelihood, history=(*start.result.history, log_likelihood)
         )
         return _State(
             result, start.coefficients + step.change[:, 1:], start.n_evaluations + step.n_evaluations
@@ -368,41 +370,53 @@ def maximum_likelihood_with(
     exog = sequences.exog
     assert exog is not None
     centre = exog.mean(axis=0)
-    plain = replace(sequences, exog=None)
-    seen = replace(sequences, values=clipped(plain)) if options.robust else sequences
-    first = _ordinary_least_squares(seen, centre)
-    less = replace(plain, values=sequences.values - (exog - centre) @ first.T)
-    problem = make_problem(InMemory(less), options)
-    joint = _Joint(problem, exog, report)
+    without_exog = replace(sequences, exog=None)
+    clipped_rows = replace(sequences, values=clipped(without_exog)) if options.robust else sequences
+    initial_coefficients = _ordinary_least_squares(clipped_rows, centre)
+    without_effects = replace(
+        without_exog, values=sequences.values - (exog - centre) @ initial_coefficients.T
+    )
+    problem = make_problem(InMemory(without_effects), options)
+    joint_fit = _Joint(problem, exog, report)
     start = None if init is None else start_of(init, problem)
     if start is not None:  # the rows are centred, so that the offset of the start is not used
         start = start.replace(offset=np.zeros_like(start.offset))
     result = maximise(problem, start=start, report=report)
-    end = _State(result, joint.none, result.n_evaluations)
+    state = _State(result, joint_fit.zero_coefficients, result.n_evaluations)
     if result.status != "interrupted":
-        end = joint.maximize_from(end)
-    base, without, n_before = first, None, 0
-    if init is None and end.result.status != "interrupted":
-        nested = make_problem(InMemory(plain), options)
-        alone = maximise(nested, report=report)
-        without, n_before = alone.log_likelihood - nested.log_volume, alone.n_evaluations
-        if not end.log_likelihood - problem.log_volume >= without:
-            n_before, begin = end.n_evaluations, _State(alone, joint.none, alone.n_evaluations)
-            problem, base, joint = nested, np.zeros_like(first), _Joint(nested, exog, report)
-            end = joint.maximize_from(begin)
-            if not end.log_likelihood >= alone.log_likelihood:
-                end = joint.step_from(begin)
-        if alone.status == "interrupted":
-            end = end._replace(result=end.result._replace(status="interrupted"))
+        state = joint_fit.maximize_from(state)
+    base_coefficients, nested_log_likelihood, n_before = initial_coefficients, None, 0
+    if init is None and state.result.status != "interrupted":
+        nested_problem = make_problem(InMemory(without_exog), options)
+        nested_result = maximise(nested_problem, report=report)
+        nested_log_likelihood, n_before = (
+            nested_result.log_likelihood - nested_problem.log_volume,
+            nested_result.n_evaluations,
+        )
+        if not state.log_likelihood - problem.log_volume >= nested_log_likelihood:
+            n_before, nested_state = (
+                state.n_evaluations,
+                _State(nested_result, joint_fit.zero_coefficients, nested_result.n_evaluations),
+            )
+            problem, base_coefficients, joint_fit = (
+                nested_problem,
+                np.zeros_like(initial_coefficients),
+                _Joint(nested_problem, exog, report),
+            )
+            state = joint_fit.maximize_from(nested_state)
+            if not state.log_likelihood >= nested_result.log_likelihood:
+                state = joint_fit.step_from(nested_state)
+        if nested_result.status == "interrupted":
+            state = state._replace(result=state.result._replace(status="interrupted"))
     if size is not None:
         problem = problem._replace(about_size=size.sentence)
-    result = end.result._replace(n_evaluations=end.n_evaluations + n_before)
+    result = state.result._replace(n_evaluations=state.n_evaluations + n_before)
     fitted = in_data_units(problem, result)
-    coefficients = base + problem.scale[:, None] * end.coefficients / joint.design.unit
+    coefficients = base_coefficients + problem.scale[:, None] * state.coefficients / joint_fit.design.unit
     shift = coefficients @ centre
     status = fitted.status
-    if without is not None:
-        gain = fitted.log_likelihood - without
+    if nested_log_likelihood is not None:
+        gain = fitted.log_likelihood - nested_log_likelihood
         sentence = f"Covariates raise the log-likelihood by {gain:.4g} with {coefficients.size} coefficients."
         status = status.adding("covariates", sentence, gain=gain, n_coefficients=coefficients.size)
     fitted = replace(
@@ -420,23 +434,26 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
     rows = np.column_stack([np.ones(sequences.n_rows), sequences.exog - centre])
     rows /= np.sqrt(np.mean(rows**2, axis=0))
     unit = np.sqrt(np.mean((sequences.exog - centre) ** 2, axis=0))
-    out = np.zeros((sequences.n_features, sequences.exog.shape[1]))
+    coefficients = np.zeros((sequences.n_features, sequences.exog.shape[1]))
     for d in range(sequences.n_features):
-        seen = sequences.mask[:, d]
-        x = sequences.values[seen, d]
-        origin = x.mean()
-        solution = np.linalg.lstsq(rows[seen], x - origin, rcond=None)[0]
-        scatter, left = np.sum((x - origin) ** 2), np.sum((x - origin - rows[seen] @ solution) ** 2)
+        observed = sequences.mask[:, d]
+        x = sequences.values[observed, d]
+        centre_of_column = x.mean()
+        solution = np.linalg.lstsq(rows[observed], x - centre_of_column, rcond=None)[0]
+        total_squares, residual_squares = (
+            np.sum((x - centre_of_column) ** 2),
+            np.sum((x - centre_of_column - rows[observed] @ solution) ** 2),
+        )
         # Minimum fraction of the variance of a column that covariates must leave unexplained.
-        if 0.0 < scatter and left <= 1e-20 * scatter:
+        if 0.0 < total_squares and residual_squares <= 1e-20 * total_squares:
             names = sequences.feature_names
-            called = "" if names is None else f" ({names[d]!r})"
+            name_clause = "" if names is None else f" ({names[d]!r})"
             raise ValueError(
-                f"X has the column {d}{called}, which is a linear function of exog: no variance remains. "
-                "Remove the column, or the covariate."
+                f"X has the column {d}{name_clause}, which is a linear function of exog: no variance "
+                "remains. Remove the column, or the covariate."
             )
-        out[d] = solution[1:] / unit
-    return out
+        coefficients[d] = solution[1:] / unit
+    return coefficients
 
 
 # ----------------------------------------------------------------------------------- standard errors
@@ -463,8 +480,8 @@ def standard_errors_with(
     """
     exog = sequences.exog
     assert exog is not None
-    less = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
-    panel = make_panel(less.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
+    without_effects = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
+    panel = make_panel(without_effects.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
     params, scale = fitted.standardised_params.state_space, fitted.scale
     layout = fitted.layout(evenly_sampled=panel.evenly_sampled)
     free = free_coordinates(layout, params, fitted.options.noise_floors)
@@ -476,43 +493,45 @@ def standard_errors_with(
     size = n_first + shape[0] * shape[1]
     information = np.zeros((size, size))
     information[:n_first, :n_first] = observed_information(layout, params, panel, free)
-    for i, where in enumerate(np.ndindex(shape)):
+    for i, position in enumerate(np.ndindex(shape)):
         unit = np.zeros(shape)
-        unit[where] = 1.0
-        own = _information_times(params, panel, rows, unit)
-        information[n_first:, n_first + i] = own.ravel()
+        unit[position] = 1.0
+        product = _information_times(params, panel, rows, unit)
+        information[n_first:, n_first + i] = product.ravel()
         # The score of the other parameters is quadratic in the coefficients: differences are exact.
-        step = 1.0 / np.sqrt(max(float(own[where]), 1.0))
-        behind, ahead = (_score(layout, params, panel, sign * step * unit, rows) for sign in (-1.0, 1.0))
-        cross = (behind - ahead)[free] / (2.0 * step)
+        step = 1.0 / np.sqrt(max(float(product[position]), 1.0))
+        score_before, score_after = (
+            _score(layout, params, panel, sign * step * unit, rows) for sign in (-1.0, 1.0)
+        )
+        cross = (score_before - score_after)[free] / (2.0 * step)
         information[:n_first, n_first + i] = information[n_first + i, :n_first] = cross
     covariance = covariance_of(0.5 * (information + information.T))
     marginal = np.full((layout.size, layout.size), np.nan)
     marginal[np.ix_(free, free)] = covariance[:n_first, :n_first]
     # The mean is that for covariates of zero: mu = mean - b centre / unit.
-    places = np.cumsum(free) - 1
+    positions = np.cumsum(free) - 1
     ratio = design.centre / design.unit
     offsets = np.arange(layout.slices[3].start, layout.slices[3].stop)
     for d, coordinate in enumerate(offsets):
         if not free[coordinate]:
             continue
-        pick = np.zeros(size)
-        pick[places[coordinate]] = 1.0
+        weights = np.zeros(size)
+        weights[positions[coordinate]] = 1.0
         first = n_first + d * shape[1]
-        pick[first : first + shape[1]] = -ratio
-        marginal[coordinate, coordinate] = pick @ covariance @ pick
+        weights[first : first + shape[1]] = -ratio
+        marginal[coordinate, coordinate] = weights @ covariance @ weights
     errors = errors_in_data_units(layout, params, marginal, scale, fitted.time_unit)
-    of_coefficients = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
-    errors["exog_coef_"] = of_coefficients * scale[:, None] / design.unit
+    coefficient_errors = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
+    errors["exog_coef_"] = coefficient_errors * scale[:, None] / design.unit
     others = {"exog_coef_": regression.coefficients}
-    made = StandardErrors.of(fitted.params, fitted.time_unit, errors, others)
-    made.n_steps = panel.n_steps
-    return made
+    standard_errors = StandardErrors.of(fitted.params, fitted.time_unit, errors, others)
+    standard_errors.n_steps = panel.n_steps
+    return standard_errors
 
 
 def _score(
     layout: Coordinates, params: StateSpace, panel: Panel, coefficients: FloatArray, rows: FloatArray
 ) -> FloatArray:
     """Score of the other parameters at given coefficients."""
-    moved = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))
-    return score(layout, params, panel.gaps, expected_statistics(params, moved))
+    shifted = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))
+    return score(layout, params, panel.gaps, expected_statistics(params, shifted))

@@ -45,7 +45,7 @@ from probsfa.statespace.learning.objective import (
     fit_quasi_newton,
     rounding_error,
 )
-from probsfa.statespace.learning.options import Given, Optimizer
+from probsfa.statespace.learning.options import InitialProcesses, Optimizer
 from probsfa.statespace.noise import HeavyTails, NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.noise.tails import LeftOut
@@ -188,7 +188,7 @@ def fit_robust(
     optimizer: Optimizer,
     *,
     tails: HeavyTails,
-    given: Given | None = None,
+    initial_processes: InitialProcesses | None = None,
     start: StateSpace | None = None,
     report: Report | None = None,
     hold_tails: bool = False,
@@ -199,7 +199,7 @@ def fit_robust(
     ----------
     panel : Panel
         Packed observations; the bulk of each column has mean near zero and variance near one.
-    layout, noise, given, start, report
+    layout, noise, initial_processes, start, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     optimizer : Optimizer
         Settings of the initial Gaussian fit, and again of the robust fit.
@@ -222,7 +222,7 @@ def fit_robust(
     cleaned = panel
     if start is None:
         cleaned = _without_outliers(panel)
-        gaussian = fit(cleaned, layout, noise, optimizer, given=given, report=report)
+        gaussian = fit(cleaned, layout, noise, optimizer, initial_processes=initial_processes, report=report)
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
         params = conform(start, layout, noise)

@@ -25,7 +25,7 @@ __all__ = ["ShortSeries"]
 
 # Largest correction of the logarithm of a time scale and of loadings, and fewest degrees of freedom: beyond
 # them the corrections, which are the first terms of expansions, are not accurate.
-_MOST_SLOWER, _MOST_LARGER, _FEWEST = 1.0, 0.5, 2.0
+_MAX_LOG_TIMESCALE_CORRECTION, _MAX_LOADING_CORRECTION, _MIN_DEGREES = 1.0, 0.5, 2.0
 
 Limits = tuple[FloatArray, FloatArray]
 
@@ -60,37 +60,37 @@ class ShortSeries(NamedTuple):
         estimated = (decay > 0.0) & np.isfinite(error) & np.isfinite(timescale)
         a, timescale = np.where(estimated, decay, 0.5), np.where(estimated, timescale, 1.0)
         variance = (1.0 + a) / ((1.0 - a) * n_steps)
-        slower = np.minimum((1.0 + 3.0 * a) * timescale / (a * n_steps), _MOST_SLOWER)
+        slower = np.minimum((1.0 + 3.0 * a) * timescale / (a * n_steps), _MAX_LOG_TIMESCALE_CORRECTION)
         return cls(
             np.where(estimated, slower, 0.0),
-            np.where(estimated, np.minimum(0.5 * variance, _MOST_LARGER), 0.0),
+            np.where(estimated, np.minimum(0.5 * variance, _MAX_LOADING_CORRECTION), 0.0),
             np.where(estimated, variance, 0.0),
-            np.where(estimated, np.maximum(n_steps / timescale * np.exp(-slower), _FEWEST), np.inf),
+            np.where(estimated, np.maximum(n_steps / timescale * np.exp(-slower), _MIN_DEGREES), np.inf),
         )
 
     def timescales(self, estimate: FloatArray, error: FloatArray, level: float) -> Limits:
         """Return limits of time scales (K,); the upper ones may be infinite."""
-        root = np.exp(-0.5 * self.slower) / np.sqrt(estimate)
-        reach = self._quantile(level) * 0.5 * root * error / estimate * np.exp(0.5 * self.slower)
+        transformed = np.exp(-0.5 * self.slower) / np.sqrt(estimate)
+        half_width = self._quantile(level) * 0.5 * transformed * error / estimate * np.exp(0.5 * self.slower)
         with np.errstate(divide="ignore"):
-            return (root + reach) ** -2.0, np.maximum(root - reach, 0.0) ** -2.0
+            return (transformed + half_width) ** -2.0, np.maximum(transformed - half_width, 0.0) ** -2.0
 
     def loadings(self, estimate: FloatArray, error: FloatArray, level: float) -> Limits:
         """Return limits of loadings (D, K) of the AR(1) factors."""
         factor = 1.0 + self.larger
-        reach = self._quantile(level) * factor * error
-        return factor * estimate - reach, factor * estimate + reach
+        half_width = self._quantile(level) * factor * error
+        return factor * estimate - half_width, factor * estimate + half_width
 
     def offset(self, estimate: FloatArray, error: FloatArray, loadings: FloatArray, level: float) -> Limits:
         """Return limits of offsets (D,), from the loadings (D, K) of the AR(1) factors."""
-        before = loadings**2 * self.variance_of_mean
-        after = before * np.exp(self.slower) * (1.0 + self.larger) ** 2
-        variance = error**2 + np.sum(after - before, axis=1)
-        uncertain = np.sum(after**2 / self.degrees, axis=1)
+        uncorrected = loadings**2 * self.variance_of_mean
+        corrected = uncorrected * np.exp(self.slower) * (1.0 + self.larger) ** 2
+        variance = error**2 + np.sum(corrected - uncorrected, axis=1)
+        variance_of_variance = np.sum(corrected**2 / self.degrees, axis=1)
         with np.errstate(divide="ignore"):
-            degrees = np.maximum(variance**2 / uncertain, _FEWEST)
-        reach = student.ppf(0.5 + 0.5 * level, degrees) * np.sqrt(variance)
-        return estimate - reach, estimate + reach
+            degrees = np.maximum(variance**2 / variance_of_variance, _MIN_DEGREES)
+        half_width = student.ppf(0.5 + 0.5 * level, degrees) * np.sqrt(variance)
+        return estimate - half_width, estimate + half_width
 
     def _quantile(self, level: float) -> FloatArray:
         return np.asarray(student.ppf(0.5 + 0.5 * level, self.degrees))

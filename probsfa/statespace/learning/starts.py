@@ -15,7 +15,7 @@ from probsfa._typing import BoolArray, FloatArray
 from probsfa.linalg import default_rank_tol, slow_directions
 from probsfa.statespace.learning.coordinates import latent_spectra
 from probsfa.statespace.learning.fisher_metric import factor_spectra
-from probsfa.statespace.learning.options import Given
+from probsfa.statespace.learning.options import InitialProcesses
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
 from probsfa.statespace.processes.rhythm import Rhythm
@@ -86,10 +86,10 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         yield StateSpace(np.zeros(0), np.zeros((len(variances), 0)), variances, offset)
         return
     basis = _row_space(sequences)
-    inside = sequences if basis is None else [x @ basis for x in sequences]
-    covariance, lagged = lagged_covariance(inside, 0), lagged_covariance(inside, 1)
+    projected = sequences if basis is None else [x @ basis for x in sequences]
+    covariance, lagged = lagged_covariance(projected, 0), lagged_covariance(projected, 1)
     by_slowness = _from_slowness(covariance, lagged, n_components)
-    by_lags = _from_lags(lagged, lagged_covariance(inside, 2), n_components)
+    by_lags = _from_lagged_covariances(lagged, lagged_covariance(projected, 2), n_components)
     if by_lags[0].size == 0:  # no direction is positively autocorrelated
         by_lags = by_slowness
     for (decay, loadings), share in (
@@ -97,7 +97,7 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         (by_lags, _NOISE_SHARES[1]),
         (by_slowness, _NOISE_SHARES[1]),
     ):
-        decay, loadings = _fill_up(decay, loadings, n_components)
+        decay, loadings = _split_components(decay, loadings, n_components)
         loadings = loadings if basis is None else basis @ loadings
         noise = np.maximum(variances - np.sum(loadings**2, axis=1), share * variances)
         yield StateSpace(decay, loadings, noise, offset)
@@ -115,16 +115,16 @@ def random_starts(
     k, longest = latents.n_components, max(len(x) for x in sequences)
     variances = _variances(sequences)
     basis = _row_space(sequences)
-    inside = sequences if basis is None else [x @ basis for x in sequences]
-    values, vectors = np.linalg.eigh(lagged_covariance(inside, 0))
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    root = root if basis is None else basis @ root
+    projected = sequences if basis is None else [x @ basis for x in sequences]
+    values, vectors = np.linalg.eigh(lagged_covariance(projected, 0))
+    covariance_root = vectors * np.sqrt(np.maximum(values, 0.0))
+    covariance_root = covariance_root if basis is None else basis @ covariance_root
     for seed in range(n_starts):
         rng = np.random.default_rng(seed)
         timescales = np.exp(rng.uniform(0.0, np.log(max(longest, 2)), k))
         decay = np.clip(np.exp(-1.0 / timescales), _MIN_DECAY, _MAX_DECAY)
         share = rng.uniform(0.1, 0.9)
-        loadings = root @ rng.standard_normal((root.shape[1], k)) * np.sqrt(share / k)
+        loadings = covariance_root @ rng.standard_normal((covariance_root.shape[1], k)) * np.sqrt(share / k)
         noise = np.maximum(variances - np.sum(loadings**2, axis=1), (1.0 - share) * variances)
         order = np.argsort(-decay)
         yield StateSpace(decay[order], loadings[:, order], noise, offset)
@@ -160,28 +160,34 @@ def _from_slowness(
     return decay, solution.loadings[:, :retained]
 
 
-def _from_lags(lagged: FloatArray, twice: FloatArray, n_components: int) -> tuple[FloatArray, FloatArray]:
+def _from_lagged_covariances(
+    lagged: FloatArray, lag_two_covariance: FloatArray, n_components: int
+) -> tuple[FloatArray, FloatArray]:
     """Return decays and loadings from the covariances at lags one and two, which contain no white noise."""
     values, vectors = np.linalg.eigh(lagged)
     order = np.argsort(-values)[:n_components]
     values, vectors = values[order], vectors[:, order]
     positive = values > 1e-3 * max(float(values[0]), 0.0)
-    root = vectors[:, positive] * np.sqrt(values[positive])
+    loadings_of_whitened = vectors[:, positive] * np.sqrt(values[positive])
     whitener = vectors[:, positive] / np.sqrt(values[positive])
-    decay, rotation = np.linalg.eigh(whitener.T @ twice @ whitener)
+    decay, rotation = np.linalg.eigh(whitener.T @ lag_two_covariance @ whitener)
     order = np.argsort(-decay)
     decay = np.clip(decay[order], 2.5 * _MIN_DECAY, _MAX_DECAY)
-    return decay, root @ rotation[:, order] / np.sqrt(decay)
+    return decay, loadings_of_whitened @ rotation[:, order] / np.sqrt(decay)
 
 
-def _fill_up(decay: FloatArray, loadings: FloatArray, n_components: int) -> tuple[FloatArray, FloatArray]:
+def _split_components(
+    decay: FloatArray, loadings: FloatArray, n_components: int
+) -> tuple[FloatArray, FloatArray]:
     """Split components into a slower and a faster one, the slowest first, until their number is reached."""
     decay, loadings = decay.copy(), loadings.copy()
-    splittable = decay.shape[0]
-    for j in range(n_components - splittable):
-        source = j % splittable
-        fast = np.clip(1.0 - 4.0 * (1.0 - decay[source]), _MIN_DECAY, 0.9 * abs(decay[source]) + _MIN_DECAY)
-        decay = np.append(decay, fast)
+    n_initial = decay.shape[0]
+    for j in range(n_components - n_initial):
+        source = j % n_initial
+        faster_decay = np.clip(
+            1.0 - 4.0 * (1.0 - decay[source]), _MIN_DECAY, 0.9 * abs(decay[source]) + _MIN_DECAY
+        )
+        decay = np.append(decay, faster_decay)
         loadings = np.column_stack([loadings, np.sqrt(0.3) * loadings[:, source]])
         decay[source] = 1.0 - 0.3 * (1.0 - decay[source])
         loadings[:, source] *= np.sqrt(0.7)
@@ -238,16 +244,16 @@ def _transforms(sequences: list[FloatArray]) -> tuple[FloatArray, list[FloatArra
 
 def _whitened_power(params: StateSpace, omega: FloatArray, transforms: list[FloatArray]) -> FloatArray:
     """Return the sum of ``x(w)* S(w)^-1 x(w)`` over all sequences, shape (W,)."""
-    root = 1.0 / np.sqrt(params.noise_variance)
-    scaled = [x * root for x in transforms]
+    inverse_noise_std = 1.0 / np.sqrt(params.noise_variance)
+    scaled = [x * inverse_noise_std for x in transforms]
     power = np.sum([np.sum(np.abs(x) ** 2, axis=1) for x in scaled], axis=0)
     if params.n_states:
         spectra = latent_spectra(params, omega, evenly_sampled=True).values
-        _, left, _, inverse, _ = factor_spectra(params, spectra)
+        _, left_factors, _, inverse, _ = factor_spectra(params, spectra)
         for x in scaled:
-            within = x @ left
-            shrunk = np.einsum("wa,wab,wb->w", within.conj(), inverse, within).real
-            power = power + shrunk - np.sum(np.abs(within) ** 2, axis=1)
+            projected = x @ left_factors
+            reduction = np.einsum("wa,wab,wb->w", projected.conj(), inverse, projected).real
+            power = power + reduction - np.sum(np.abs(projected) ** 2, axis=1)
     return np.asarray(power)
 
 
@@ -258,7 +264,7 @@ def strongest_frequency(params: StateSpace, sequences: list[FloatArray]) -> floa
     return float(omega[_strongest(params, omega, whitened, sequences)])
 
 
-def power_of_a_rhythm(params: StateSpace, sequences: list[FloatArray]) -> float:
+def likelihood_gain_of_cycle(params: StateSpace, sequences: list[FloatArray]) -> float:
     """Return the approximate gain in log-likelihood, in nats, of adding the strongest stochastic cycle.
 
     This is the power above the background of adjacent frequencies, relative to the background. It would be
@@ -278,13 +284,13 @@ def power_of_a_rhythm(params: StateSpace, sequences: list[FloatArray]) -> float:
         Zero if the series is too short to show another cycle.
     """
     omega, transforms = _transforms(sequences)
-    if not _possible(params, omega, sequences).any():
+    if not _candidate_frequencies(params, omega, sequences).any():
         return 0.0
     whitened = _whitened_power(params, omega, transforms)
-    at = _strongest(params, omega, whitened, sequences)
-    near = slice(max(at - _PEAK_HALF_WIDTH, 1), at + _PEAK_HALF_WIDTH + 1)
-    beyond = np.maximum(whitened[near] / _background(whitened)[near] - 1.0, 0.0)
-    return float(beyond.sum() * params.n_features * len(transforms))
+    peak = _strongest(params, omega, whitened, sequences)
+    band = slice(max(peak - _PEAK_HALF_WIDTH, 1), peak + _PEAK_HALF_WIDTH + 1)
+    excess = np.maximum(whitened[band] / _background(whitened)[band] - 1.0, 0.0)
+    return float(excess.sum() * params.n_features * len(transforms))
 
 
 def _strongest(
@@ -293,13 +299,13 @@ def _strongest(
     """Return the index of the frequency with most power above background, except near cycles of the model."""
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
-    possible = _possible(params, omega, sequences)
+    possible = _candidate_frequencies(params, omega, sequences)
     if not possible.any():  # a short series: the middle of the spectrum
         return max(len(omega) // 2, 1)
     return int(np.argmax(np.where(possible, power, -np.inf)))
 
 
-def _possible(params: StateSpace, omega: FloatArray, sequences: list[FloatArray]) -> BoolArray:
+def _candidate_frequencies(params: StateSpace, omega: FloatArray, sequences: list[FloatArray]) -> BoolArray:
     """Return the frequencies (W,) of cycles that the series can show and that the model does not have."""
     # Minimum number of periods of a detected stochastic cycle in a series.
     longest = 2.0 * np.pi * 3.0 / max(len(x) for x in sequences)
@@ -313,9 +319,10 @@ def _background(power: FloatArray) -> FloatArray:
     """Return medians of the power from two thirds to three halves of each frequency, shape (W,)."""
     n = len(power)
     centres = np.unique(np.geomspace(1, max(n - 1, 1), _N_BACKGROUND_FREQUENCIES).astype(int))
-    reach = [max(c // 3, _MIN_BACKGROUND_HALF_WIDTH) for c in centres]
+    half_widths = [max(centre // 3, _MIN_BACKGROUND_HALF_WIDTH) for centre in centres]
     medians = [
-        np.median(power[max(c - r, 1) : c + max(c // 2, r) + 1]) for c, r in zip(centres, reach, strict=True)
+        np.median(power[max(centre - half_width, 1) : centre + max(centre // 2, half_width) + 1])
+        for centre, half_width in zip(centres, half_widths, strict=True)
     ]
     return np.interp(np.arange(n), centres, np.maximum(medians, np.finfo(np.float64).tiny))
 
@@ -351,12 +358,14 @@ def estimated_cycle(
     n_rows = np.mean([len(x) for x in sequences]) * len(transforms)
     vector = vectors[0] * sizes[0] * np.sqrt(2.0 / n_rows) * np.sqrt(params.noise_variance)
     # c z + c* z* is the real part of (c - i c*) (z + i z*), which rotates as exp(i w t).
-    found = Rhythm(np.array([np.exp(-frequency / (2.0 * np.pi * damping_time))]), np.array([frequency]))
+    cycle = Rhythm(np.array([np.exp(-frequency / (2.0 * np.pi * damping_time))]), np.array([frequency]))
     loadings = np.stack([vector.real, -vector.imag], axis=1)
-    return params.replace(decay=np.zeros(0), loadings=loadings, processes=(found,))
+    return params.replace(decay=np.zeros(0), loadings=loadings, processes=(cycle,))
 
 
-def from_slow(params: StateSpace, latents: Latents, given: Given) -> list[StateSpace]:
+def from_ar1_factors(
+    params: StateSpace, latents: Latents, initial_processes: InitialProcesses
+) -> list[StateSpace]:
     """Return models in which processes of other kinds replace the AR(1) factors that explain most.
 
     Non-stationary processes replace the slowest of these. Cycles are not added here.
@@ -369,24 +378,28 @@ def from_slow(params: StateSpace, latents: Latents, given: Given) -> list[StateS
     selected = np.sort(np.argsort(-size, kind="stable")[:n])
     slowest_first = selected[np.argsort(-params.decay[selected], kind="stable")]
     others = np.setdiff1d(np.arange(params.n_components), selected)
-    made = [params.replace(decay=params.decay[others], loadings=params.loadings[:, others])]
+    models = [params.replace(decay=params.decay[others], loadings=params.loadings[:, others])]
     for kind in sorted(kinds, key=lambda kind: kind.stationary):
         count = latents.counts[kind]
-        own, slowest_first = np.sort(slowest_first[:count]), slowest_first[count:]
-        news = []
-        for process, factors in kind.like_ar1(params.decay[own]):
-            known = given.processes.get(kind, process)
-            alone = params.replace(decay=np.zeros(0), processes=(known,))
-            news.append(alone.with_seen_loadings(params.loadings[:, own] * factors))
-        made = [with_more_latents(one, new) for one in made for new in news]
-    return made
+        replaced, slowest_first = np.sort(slowest_first[:count]), slowest_first[count:]
+        new_processes = []
+        for process, factors in kind.like_ar1(params.decay[replaced]):
+            initial = initial_processes.processes.get(kind, process)
+            process_model = params.replace(decay=np.zeros(0), processes=(initial,))
+            new_processes.append(process_model.with_seen_loadings(params.loadings[:, replaced] * factors))
+        models = [with_more_latents(model, new_process) for model in models for new_process in new_processes]
+    return models
 
 
-def silent_processes(latents: Latents, like: StateSpace, given: Given) -> StateSpace:
+def silent_processes(
+    latents: Latents, template: StateSpace, initial_processes: InitialProcesses
+) -> StateSpace:
     """Return cycles, smooth factors and trends with zero loadings, which do not change a model."""
-    processes = [given.processes.get(kind, kind.silent(count)) for kind, count in latents.counts.items()]
-    loadings = np.zeros((like.n_features, latents.n_states - latents.n_components))
-    return like.replace(decay=np.zeros(0), loadings=loadings, processes=tuple(processes))
+    processes = [
+        initial_processes.processes.get(kind, kind.silent(count)) for kind, count in latents.counts.items()
+    ]
+    loadings = np.zeros((template.n_features, latents.n_states - latents.n_components))
+    return template.replace(decay=np.zeros(0), loadings=loadings, processes=tuple(processes))
 
 
 # ---------------------------------------------------------------------------------------------- AR(1) noise
@@ -416,33 +429,33 @@ def with_ar1_noise(
     sign : float or ndarray of shape (D,), default=1.0
         Sign of the decays of AR(1) noise.
     """
-    return _with(params, share, sign).state_space
+    return _add_ar1_noise(params, share, sign).state_space
 
 
-def signs_of_ar1_noise(params: StateSpace, left: list[FloatArray]) -> FloatArray:
+def signs_of_ar1_noise(params: StateSpace, residuals: list[FloatArray]) -> FloatArray:
     """Return signs (D,) of the decays of AR(1) noise from the residuals of standardised sequences.
 
     Negative signs are used only for columns with much noise, because with little noise residuals alternate as
     an artefact of smoothing.
     """
     lagged, power = (
-        np.sum([np.sum(x[lag:] * x[: len(x) - lag], axis=0) for x in left], axis=0) for lag in (1, 0)
+        np.sum([np.sum(x[lag:] * x[: len(x) - lag], axis=0) for x in residuals], axis=0) for lag in (1, 0)
     )
-    noisy = params.noise_variance > _MIN_NOISE_SHARE
-    return np.where(noisy & (lagged < _MAX_CORRELATION_OF_ALTERNATING * power), -1.0, 1.0)
+    has_much_noise = params.noise_variance > _MIN_NOISE_SHARE
+    return np.where(has_much_noise & (lagged < _MAX_CORRELATION_OF_ALTERNATING * power), -1.0, 1.0)
 
 
 def with_weak_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the model with a tenth of each column's noise as AR(1) noise."""
-    return _with(params, _EXACT_AR1_SHARE)
+    return _add_ar1_noise(params, _EXACT_AR1_SHARE)
 
 
 def with_silent_ar1_noise(params: StateSpace) -> StateSpace:
     """Return the same model with AR(1) noise of scale zero, in the state space."""
-    return _with(params, 0.0).state_space
+    return _add_ar1_noise(params, 0.0).state_space
 
 
-def _with(params: StateSpace, share: float, sign: FloatArray | float = 1.0) -> StateSpace:
+def _add_ar1_noise(params: StateSpace, share: float, sign: FloatArray | float = 1.0) -> StateSpace:
     variance: FloatArray = params.noise_variance
     # Initial decay.
     return params.replace(

@@ -216,5 +216,5 @@ def test_options_count_and_convert():
     hourly = TimeAxis("dates", from_index=True, unit=3600.0)
     assert options.latents == Latents(2, {Rhythm: 2, Matern32: 3})
     assert options.with_times(hourly).processes["rhythms"] == (24.0, 12.0)
-    given = options.with_times(hourly).given(1.0, evenly_sampled=True)
+    given = options.with_times(hourly).initial_processes(1.0, evenly_sampled=True)
     np.testing.assert_allclose(given.frequencies, [2 * np.pi / 24, 2 * np.pi / 12])
