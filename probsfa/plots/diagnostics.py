@@ -58,7 +58,7 @@ def plot_diagnostics(
     >>> X = make_slow_mixture(200, 3, decay=[0.9], noise_variance=0.3, random_state=0).data
     >>> axes = plot_diagnostics(ProbabilisticSFA(1).fit(X).diagnose(X))
     >>> [ax.get_xlabel() for ax in axes]
-    ['lag (rows)', 'normal quantile', 'nominal', 'covered by 90 % intervals']
+    ['lag (rows)', 'normal quantile', 'nominal coverage', 'coverage of 90 % intervals']
     """
     d = len(diagnostics.feature_names)
     if axes is None:
@@ -95,14 +95,14 @@ def _draw_quantiles(diagnostics: "Diagnostics", ax: "Axes") -> None:
             continue
         normal = ndtri((np.arange(x.size) + 0.5) / x.size)
         if j == heaviest:
-            ax.plot(normal, x, color=ORANGE, lw=1.2, label=f"{name}, the heaviest tails", zorder=3)
+            ax.plot(normal, x, color=ORANGE, lw=1.2, label=f"{name} (heaviest tails)", zorder=3)
         else:
             ax.plot(normal, x, color=BLUE, lw=0.7, alpha=0.5)
     ends = np.array([-3.5, 3.5])
     ax.plot(ends, ends, color=BLACK, lw=0.8, ls="--")
     ax.set_xlabel("normal quantile")
-    ax.set_ylabel("innovation")
-    ax.set_title("tails", fontsize="medium")
+    ax.set_ylabel("standardized innovation")
+    ax.set_title("quantiles of innovations", fontsize="medium")
     if heaviest >= 0:
         ax.legend(loc="best", frameon=False, fontsize="small")
     format_axes(ax)
@@ -120,11 +120,11 @@ def _draw_calibration(diagnostics: "Diagnostics", ax: "Axes") -> None:
         ax.plot(diagnostics.levels, mean, marker=marker, color=color, lw=1.2, ms=4.0, label=kind)
         worst_column = int(np.flatnonzero(has_value)[np.argmin(curves[level_index, has_value])])
         ax.plot(diagnostics.levels, curves[:, worst_column], color=color, lw=0.7, ls=":")
-    ax.plot([], [], color=GREY, lw=0.7, ls=":", label="worst column")
-    ax.set_xlabel("nominal")
-    ax.set_ylabel("covered")
+    ax.plot([], [], color=GREY, lw=0.7, ls=":", label="lowest column")
+    ax.set_xlabel("nominal coverage")
+    ax.set_ylabel("empirical coverage")
     ax.set_title("calibration of intervals", fontsize="medium")
-    ax.legend(loc="upper left", frameon=False, fontsize="small")
+    ax.legend(loc="lower right", frameon=False, fontsize="small")
     format_axes(ax)
 
 
@@ -136,8 +136,8 @@ def _draw_coverage(diagnostics: "Diagnostics", ax: "Axes") -> None:
     ax.axvline(0.9, color=GREY, lw=0.8, ls="--", zorder=0)
     _name_columns(diagnostics, ax)
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.set_xlabel("covered by 90 % intervals")
-    ax.set_title("by column", fontsize="medium")
+    ax.set_xlabel("coverage of 90 % intervals")
+    ax.set_title("coverage by column", fontsize="medium")
     format_axes(ax)
 
 

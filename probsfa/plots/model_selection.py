@@ -53,7 +53,7 @@ def plot_model_selection(
     >>> X = make_slow_mixture(200, 4, decay=[0.9], noise_variance=0.2, random_state=0).data
     >>> axes = plot_model_selection(select_model(X, [{"n_components": 1}, {"n_components": 2}]))
     >>> [ax.get_xlabel() for ax in axes]
-    ['score behind the best', 'RMSE (standard deviations)']
+    ['score - best score', 'RMSE (standard deviations)']
     """
     scored = [row for row in selection.records if np.isfinite(row["score"])]
     last = {row["model"]: row for row in scored or selection.records}
@@ -70,7 +70,7 @@ def plot_model_selection(
     axes[0].axvline(0.0, color=GREY, lw=0.8, ls="--", zorder=0)
     axes[0].set_yticks(positions, [row["model"] for row in rows], fontsize="small")
     axes[0].set_ylim(len(rows) - 0.5, -0.5)
-    axes[0].set_xlabel("score behind the best")
+    axes[0].set_xlabel("score - best score")
     axes[1].set_xlabel("RMSE (standard deviations)")
     for ax in axes:
         format_axes(ax)

@@ -340,7 +340,7 @@ def test_a_picture_has_four_panels_and_names():
     found = model.diagnose(X[:400])
     axes = found.plot()
     assert [label.get_text() for label in axes[0].get_yticklabels()] == list("012345")
-    assert axes[3].get_xlabel() == "covered by 90 % intervals"
+    assert axes[3].get_xlabel() == "coverage of 90 % intervals"
     axes[0].figure.savefig("/dev/null", format="png")
     with pytest.raises(ValueError, match="axes.*4"):
         found.plot(axes=axes[:2])
