@@ -428,6 +428,32 @@ def test_a_file_may_pack_to_a_hundredth_and_no_less(rng, tmp_path, monkeypatch, 
                 _saving._read(file, path.stat().st_size, "it")
 
 
+def test_declared_sizes_are_limited_before_data_are_unpacked(saved, tmp_path):
+    content = bytearray(saved[0].read_bytes())
+    declared_size = content.index(b"PK\x01\x02") + 24  # of the first array, in the directory
+    content[declared_size : declared_size + 4] = (2**31).to_bytes(4, "little")
+    path = tmp_path / "declared.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"bytes in \d+ bytes: impossible"):
+        probsfa.load(path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({f"a{i}": np.zeros(1) for i in range(1000)}, "1001 arrays of .*: impossible"),
+        ({"a": np.zeros((1,) * 6)}, "impossible shape"),
+        ({"a": np.array("a" * (2**22 + 1))}, "another size"),  # four bytes for each character
+    ],
+    ids=["many arrays", "many dimensions", "long text"],
+)
+def test_numbers_of_arrays_dimensions_and_characters_are_limited(tmp_path, arrays, words):
+    header = json.dumps({"format": "probsfa", "version": 1, "kind": "estimator"})
+    np.savez_compressed(tmp_path / "model.npz", header=np.array(header), **arrays)
+    with pytest.raises(ValueError, match=words):
+        probsfa.load(tmp_path / "model.npz")
+
+
 def test_a_later_version_and_a_swapped_array_are_refused(saved, tmp_path):
     later = rewritten(saved[0], tmp_path / "later.npz", lambda header, arrays: header.update(version=99))
     with pytest.raises(ValueError, match="version 99"):
