@@ -527,11 +527,22 @@ def test_methods_of_a_robust_model_with_covariates(struck, tmp_path):
     np.testing.assert_allclose(loaded.impute(holed, exog=exog), values, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("prior_gain", "n_rounds"), [(3.0, 5), (1.5, 1)])
-def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, prior_gain, n_rounds):
-    """Each round here loses a nat of likelihood; with the prior it may gain, up to the fourth."""
+@pytest.mark.parametrize(
+    ("prior_gain", "last_gain", "max_iter", "n_rounds"),
+    [
+        (3.0, 4.0, 100, 5),
+        (1.5, 4.0, 100, 1),
+        (2.0, 4.0, 100, 1),  # no gain in the first round
+        (3.0, np.inf, 100, 12),
+        (3.0, np.inf, 1, 6),  # of two evaluations each: at least twelve are allowed after the first fit
+    ],
+)
+def test_rounds_go_on_as_long_as_the_posterior_density_rises(
+    rng, monkeypatch, prior_gain, last_gain, max_iter, n_rounds
+):
+    """Each round here loses a nat of likelihood; with the prior it may gain, up to the round `last_gain`."""
     rows = Sequences(rng.standard_normal((30, 2)), (30,))
-    problem = make_problem(InMemory(rows), FitOptions(1))
+    problem = make_problem(InMemory(rows), FitOptions(1, max_iter=max_iter))
     joint = regression._Joint(problem, rng.standard_normal((30, 1)), None)
     params = StateSpace(np.array([0.9]), np.ones((2, 1)), np.full(2, 0.5), np.zeros(2))
     rounds = []
@@ -542,7 +553,7 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(rng, monkeypatch, p
         history = (-1.0, float(len(rounds)))
         return FitResult(at.replace(noise_variance=variance), -history[1], history, 1, "converged")
 
-    prior = types.SimpleNamespace(log_prior=lambda variance: prior_gain * min(variance[0], 4.0))
+    prior = types.SimpleNamespace(log_prior=lambda variance: prior_gain * min(variance[0], last_gain))
     monkeypatch.setattr(FitOptions, "learned_noise", lambda options, *_: prior)
     none = regression._Solution(np.zeros((2, 2)), 0.0, 1)
     monkeypatch.setattr(joint, "least_squares_at", lambda result, b: none)
