@@ -8,7 +8,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import probsfa
 from probsfa import ProbabilisticSFA
-from probsfa.statespace.engine.posterior import log_likelihood, simulate
+from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood, simulate
+from probsfa.statespace.learning.coordinates import Coordinates, from_vector, to_vector
+from probsfa.statespace.learning.fisher_metric import Metric, complete_data_of
+from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import StateSpace, canonical
 from probsfa.statespace.processes.trend import LocalLevel, LocalLinearTrend
 from tests.statespace.support import to_panel
@@ -132,6 +135,43 @@ def test_smooth_motion_is_filled_better_than_by_splines():
     assert np.mean(np.abs(errors) < 1.645 * std[hidden]) > 0.8
     names = model.get_feature_names_out().tolist()
     assert names[:3] == ["smooth0", "smooth0_velocity", "smooth0_acceleration"]
+
+
+@pytest.mark.parametrize("kind", [LocalLevel, LocalLinearTrend])
+@pytest.mark.parametrize("seed", range(3))
+def test_information_on_loadings_of_trends_is_their_curvature(kind, seed):
+    """Within a factor of ten of second differences: a trend has one path, not that of an average series."""
+    rng = np.random.default_rng(seed)
+    path = np.cumsum(rng.standard_normal(400))
+    if kind is LocalLinearTrend:
+        path = np.cumsum(path)
+    scale, mixing = path.std(), np.array([1.0, -0.5, 0.7])
+    x = np.outer((path - path.mean()) / scale, mixing) + 0.3 * rng.standard_normal((400, 3))
+    loadings = np.zeros((3, kind.n_states))
+    loadings[:, 0] = mixing / scale * kind.initial_std
+    process = LocalLinearTrend(np.ones(1)) if kind is LocalLinearTrend else LocalLevel.silent(1)
+    params = StateSpace(np.zeros(0), loadings, np.full(3, 0.09), np.zeros(3), (process,))
+    layout, panel = Coordinates(params.latents, NoiseVariances.diagonal(3), True), to_panel([x])
+    vector, part = to_vector(layout, params), layout.slices[1]
+    complete = complete_data_of(expected_statistics(params, panel), params, 1.0, centred=True)
+    information = Metric(layout, params, complete).to_dense(0.0)[part, part]
+
+    def value(i, j):
+        moved = vector.copy()
+        for signed in (i, j):
+            k = part.start + abs(signed) - 1
+            moved[k] += np.sign(signed) * 0.01 * abs(vector[k])
+        return log_likelihood(from_vector(layout, moved, params), panel)
+
+    curvature = -np.array(
+        [
+            [value(i, j) - value(i, -j) - value(-i, j) + value(-i, -j) for j in range(1, 4)]
+            for i in range(1, 4)
+        ]
+    )
+    curvature /= 4.0 * np.outer(*[0.01 * np.abs(vector[part])] * 2)
+    ratios = np.linalg.eigvals(np.linalg.solve(curvature, information)).real
+    assert np.all((ratios > 0.1) & (ratios < 10.0))
 
 
 @pytest.mark.parametrize("trend", ["level", "linear"])

@@ -227,12 +227,22 @@ def longest_steps(latents: Latents) -> FloatArray:
     return np.concatenate([np.ones(latents.n_components), *others])
 
 
-def longest_loading_steps(latents: Latents) -> FloatArray:
-    """Return the longest step of one iteration in a loading on each observed state (n_seen,)."""
-    others = [
-        np.full(len(kind.seen) * count, kind.longest_loading_step) for kind, count in latents.counts.items()
-    ]
-    return np.concatenate([np.ones(latents.n_components), *others])
+def longest_loading_steps(params: StateSpace) -> FloatArray:
+    """Return the longest step of one iteration in a loading on each observed state (n_seen,).
+
+    It is one standard deviation of a column. Loadings of processes with a diffuse start are larger by orders
+    of magnitude that depend on the data: steps are at most the largest one at the start of the optimization.
+    Longer ones often end at a lower likelihood.
+    """
+    largest = np.max(np.abs(params.seen_loadings), axis=0, initial=0.0)
+    steps = np.ones(len(largest))
+    first = params.n_components
+    for kind, count in params.latents.counts.items():
+        states = slice(first, first + len(kind.seen) * count)
+        if not kind.stationary:
+            steps[states] = np.clip(largest[states], 1.0, kind.longest_loading_step)
+        first = states.stop
+    return steps
 
 
 def dynamics_standard_errors(

@@ -428,7 +428,10 @@ class _Search:
             # for each free parameter, and 0.3 of the tolerance on the exact likelihood.
             tol = max(0.1, 0.003 * layout.size, 0.3 * self.evaluate.tol)
             optimum = maximize_objective(
-                objective, to_vector(evenly_sampled, params), make_box(evenly_sampled, self.noise), tol=tol
+                objective,
+                to_vector(evenly_sampled, params),
+                make_box(evenly_sampled, self.noise, params),
+                tol=tol,
             )
         refined = from_vector(evenly_sampled, optimum.vector, params)
         value = optimum.history[-1] if optimum.history else -np.inf

@@ -381,14 +381,12 @@ class ExactObjective:
 _MAX_STEPS = (1.5, 3.0)
 
 
-def make_box(layout: Coordinates, noise: Noise) -> Box:
-    """Return bounds and longest steps of the coordinates."""
+def make_box(layout: Coordinates, noise: Noise, start: StateSpace) -> Box:
+    """Return bounds of the coordinates, and longest steps from ``start``."""
     lower, upper = layout.bounds
     floor_of_columns = layout.variances.of_columns(layout.variances.largest(noise.floor))
     lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(floor_of_columns)))
-    of_loadings = np.broadcast_to(longest_loading_steps(layout.latents), layout.has_loading.shape)[
-        layout.has_loading
-    ]
+    of_loadings = np.broadcast_to(longest_loading_steps(start), layout.has_loading.shape)[layout.has_loading]
     sizes = [
         np.full(part.stop - part.start, size)
         for part, size in zip(layout.slices[2:], _MAX_STEPS, strict=True)
@@ -431,7 +429,7 @@ def fit_quasi_newton(
     objective = ExactObjective(evaluate, layout, start)
     evaluation = None if stats is None else objective.evaluation(start, stats)
     ascent: Ascent = maximize_objective(
-        objective, to_vector(layout, start), make_box(layout, noise), tol, evaluation
+        objective, to_vector(layout, start), make_box(layout, noise, start), tol, evaluation
     )
     params = from_vector(layout, ascent.vector, start)
     best = ascent.history[-1] if ascent.history else -np.inf
