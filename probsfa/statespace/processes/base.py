@@ -125,8 +125,8 @@ class Process(ABC):
     longest_steps : tuple of float
         Longest optimizer step in each coordinate.
     longest_loading_step : float
-        Longest optimizer step in a loading, in standard deviations of a column. For non-stationary kinds, it is
-        also at most the largest loading at the start of the optimization.
+        Longest optimizer step in a loading, in standard deviations of a column. For non-stationary kinds,
+        steps are also at most the largest loading at the start of the optimization.
     names : dict of str
         Names of the fields in files and in :class:`~probsfa.statespace.parameters.StateSpace`; in files all
         values are positive.
