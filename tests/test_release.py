@@ -94,6 +94,7 @@ def test_oldest_versions_are_pinned_for_the_tests():
     pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     assert list(pinned) == sorted(pinned)
     same_release = {"distributed": "dask"}
+    del pinned["pyparsing"]  # of matplotlib
     for name, version in pinned.items():
         asked = oldest()[same_release.get(name, name)]
         assert (version + ".0").startswith(asked + ".") or version == asked, name

@@ -16,6 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.fixes import parse_version
 
 import probsfa
 from probsfa import ProbabilisticSFA
@@ -289,6 +290,20 @@ def test_metadata_is_routed(regression):
         np.testing.assert_array_equal(
             fitted[0].transform(X, **given), imputer().fit(X, **given).transform(X, **given)
         )
+
+
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.8"),
+    reason="pipelines of scikit-learn before 1.8 score without the metadata of their transformers",
+)
+def test_metadata_is_routed_to_scores(regression):
+    X, y = regression
+    times = np.cumsum(np.random.default_rng(0).integers(1, 9, len(X))).astype(float)
+    groups = np.arange(len(X)) % 2
+    with sklearn.config_context(enable_metadata_routing=True):
+        asked = {"times": True, "groups": True}
+        pipeline = make_pipeline(imputer().set_fit_request(**asked).set_transform_request(**asked), Ridge())
+        given = {"times": times, "groups": groups}
         scores = cross_val_score(pipeline, X, y, cv=TimeSeriesSplit(2), params=given, error_score="raise")
     wanted = []
     for train, test in TimeSeriesSplit(2).split(X):
