@@ -1,6 +1,7 @@
 """Checks of options and files before any library is imported, so that a wrong name is reported at once."""
 
 import argparse
+import importlib.util
 import os
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def check_arguments(args: argparse.Namespace) -> None:
         If there is such a problem.
     """
     if args.command == "demo":
+        _check_figures_possible()
         if args.output is not None and args.output.exists():
             check_outputs([args.output / name for name in DEMO_FILES], force=args.force)
         return
@@ -47,6 +49,14 @@ def check_arguments(args: argparse.Namespace) -> None:
             raise CommandError(f"{path}: is not a CSV file name; use an extension .csv, .csv.gz or .zip.")
     if plot is not None and plot.suffix.lower() not in FIGURE_EXTENSIONS:
         raise CommandError(f"{plot}: is not a figure file name; use an extension .png, .pdf or .svg.")
+    if plot is not None:
+        _check_figures_possible()
+
+
+def _check_figures_possible() -> None:
+    """Raise an error if the library of figures is not installed, before a fit that may take minutes."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise CommandError("the figure requires matplotlib; install it by `pip install matplotlib`.")
 
 
 def _check_input(path: Path) -> None:

@@ -268,6 +268,25 @@ def test_a_bad_file_is_one_line_and_touches_no_output(command, tmp_path, verb, c
     assert {path.name for path in tmp_path.iterdir()} <= {"in.csv", "out"}
 
 
+@pytest.mark.parametrize("arguments", [["demo"], ["impute", "in.csv", "-o", "out.csv", "--plot", "out.png"]])
+def test_a_figure_without_matplotlib_is_an_error_before_the_fit(tmp_path, arguments):
+    (tmp_path / "in.csv").write_text("a,b\n1,\n2,3\n")
+    code = (
+        "import importlib.util, sys\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name: None if name == 'matplotlib' else found(name)\n"
+        "from probsfa.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    root = Path(probsfa.__file__).parents[1]
+    done = run_python("-c", code, *arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)})
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        "error: the figure requires matplotlib; install it by `pip install matplotlib`.\n"
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"in.csv"}
+
+
 def test_wrong_delimiter(command, tmp_path):
     (tmp_path / "in.csv").write_text("a;b\n1;2\n3;4\n")
     done = command("impute", "in.csv", "-o", "out.csv", "--delimiter", ",", "-q")
