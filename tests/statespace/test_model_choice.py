@@ -658,3 +658,17 @@ def test_columns_that_interpolation_predicts_better_are_reported(rng):
     with pytest.warns(UserWarning, match=r"\d columns? \("):
         chosen = select_model(X, [{"n_components": 1}])
     assert "worse_than_interpolation" in chosen.best_estimator_.status_.codes
+
+
+def test_trends_and_smoother_processes_are_candidates(rng):
+    """An integrated random walk: its values are predicted by a trend or a smooth process, not by a factor."""
+    path = np.cumsum(np.cumsum(rng.standard_normal(200)))
+    x = np.outer(path / path.std(), [1.0, -0.5, 0.8]) + 0.1 * rng.standard_normal((200, 3))
+    x[rng.random(x.shape) < 0.1] = np.nan
+    candidates = [
+        {"n_components": 1},
+        {"n_components": 0, "trend": "linear"},
+        {"n_components": 0, "smooth": 1, "smoothness": 2.5},
+    ]
+    found = select_model(x, candidates, n_masks=2, block=10)
+    assert found.options["n_components"] == 0
