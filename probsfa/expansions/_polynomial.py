@@ -86,9 +86,8 @@ class Polynomial(Expansion):
             return
         if len(values) < 2:
             raise ValueError("whiten=True requires at least 2 rows; got n_samples = 1.")
-        _check_size(
-            values.shape[1], degree, number_of_monomials(values.shape[1], degree)
-        )  # of the covariance
+        n_monomials = number_of_monomials(values.shape[1], degree)
+        _check_size(values.shape[1], degree, n_monomials)  # the covariance has as many rows
         Z = monomials(values, degree)
         self.mean_ = Z.mean(axis=0)
         Z -= self.mean_

@@ -55,10 +55,10 @@ _BLOCK_ROWS = (256, 8192)
 # Relative to the largest value; rounding errors of symmetry and of zero eigenvalues in single precision are a
 # tenth of it.
 _ASYMMETRY_TOL = _INDEFINITE = 1e-6
-# Combinations of linear kernels with coefficients of zero sum are translation invariant too.
 # With nearly dependent kernel functions, outputs have rounding errors of 1e-8 and more. Outputs that are
 # symmetric in time have their largest correlations at both ends of the series, with opposite signs.
 _SIGN_TIE_TOL = 1e-6
+# Combinations of linear kernels with coefficients of zero sum are translation invariant too.
 _TRANSLATION_INVARIANT = ("rbf", "laplacian", "linear")
 
 
