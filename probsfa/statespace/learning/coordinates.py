@@ -234,15 +234,12 @@ def longest_loading_steps(params: StateSpace) -> FloatArray:
     of magnitude that depend on the data: steps are at most the largest one at the start of the optimization.
     Longer ones often end at a lower likelihood.
     """
-    largest = np.max(np.abs(params.seen_loadings), axis=0, initial=0.0)
-    steps = np.ones(len(largest))
-    first = params.n_components
-    for kind, count in params.latents.counts.items():
-        states = slice(first, first + len(kind.seen) * count)
-        if not kind.stationary:
-            steps[states] = np.clip(largest[states], 1.0, kind.longest_loading_step)
-        first = states.stop
-    return steps
+    latents = params.latents
+    others = [
+        np.full(len(kind.seen) * count, kind.longest_loading_step) for kind, count in latents.counts.items()
+    ]
+    limits = np.concatenate([np.ones(latents.n_components), *others])
+    return np.clip(np.max(np.abs(params.seen_loadings), axis=0, initial=0.0), 1.0, limits)
 
 
 def dynamics_standard_errors(

@@ -196,8 +196,7 @@ class Metric:
         n = complete.n_rows
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
         evenly_sampled = layout.evenly_sampled
-        omega, weights = information_frequencies(params)
-        omega = _seen_frequencies(params, omega, complete)
+        omega, weights = _seen_frequencies(params, complete)
         spectra = latent_spectra(params, omega, evenly_sampled=evenly_sampled)
         spectrum = spectra.values
         self.layout, self.n_rows = layout, n
@@ -520,15 +519,17 @@ def _pairs(one: FloatArray, other: FloatArray) -> FloatArray:
     return product.reshape(*one.shape[1:], *other.shape[1:])
 
 
-def _seen_frequencies(params: StateSpace, omega: FloatArray, complete: CompleteData) -> FloatArray:
-    """Return frequencies (W,), at least half a period in a segment if a spectrum is infinite at zero.
+def _seen_frequencies(params: StateSpace, complete: CompleteData) -> tuple[FloatArray, FloatArray]:
+    """Return the frequencies and weights (W,) of :func:`.information_frequencies`.
 
+    If a spectrum is infinite at zero, frequencies are at least half a period in a segment.
     Information from lower frequencies, which no series has, would make steps of the loadings of trends far
     too short.
     """
-    if all(kind.stationary for kind in params.latents.counts):
-        return omega
-    return np.maximum(omega, np.pi * max(complete.n_segments, 1.0) / complete.n_rows)
+    omega, weights = information_frequencies(params)
+    if not all(kind.stationary for kind in params.latents.counts):
+        omega = np.maximum(omega, np.pi * max(complete.n_segments, 1.0) / complete.n_rows)
+    return omega, weights
 
 
 def _curvature(
@@ -701,8 +702,7 @@ class AR1NoiseMetric(DenseMetric):
     ) -> None:
         n, d = complete.n_rows, layout.n_features
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
-        omega, weights = information_frequencies(params)
-        omega = _seen_frequencies(params, omega, complete)
+        omega, weights = _seen_frequencies(params, complete)
         spectra = coloured_spectra(layout, params, omega, share)
         dynamics, _, noise, offset = layout.slices
         positions = _Positions.of(layout)
