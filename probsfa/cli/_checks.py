@@ -47,9 +47,9 @@ def check_arguments(args: argparse.Namespace) -> None:
     for path in tables:
         if args.command != "fit" and path.suffix.lower() in _BINARY_TABLE_EXTENSIONS:
             raise CommandError(f"{path}: is not a CSV file name; use an extension .csv, .csv.gz or .zip.")
-    if plot is not None and plot.suffix.lower() not in FIGURE_EXTENSIONS:
-        raise CommandError(f"{plot}: is not a figure file name; use an extension .png, .pdf or .svg.")
     if plot is not None:
+        if plot.suffix.lower() not in FIGURE_EXTENSIONS:
+            raise CommandError(f"{plot}: is not a figure file name; use an extension .png, .pdf or .svg.")
         _check_figures_possible()
 
 

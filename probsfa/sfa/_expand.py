@@ -126,15 +126,12 @@ def _check_columns(expansion: Any, n_columns: float) -> None:
 
 def _known_columns(expansion: Any, n_features: int) -> float | None:
     """Return the number of expanded columns if it is known before the fit."""
-    # Slow imports that linear methods do not need.
-    from sklearn.preprocessing import PolynomialFeatures
-
-    from probsfa.expansions import Expansion, Polynomial
+    from probsfa.expansions import Expansion, Polynomial  # a slow import that linear methods do not need
 
     if isinstance(expansion, Expansion):
         return expansion.n_outputs(n_features)
-    if isinstance(expansion, PolynomialFeatures) and isinstance(expansion.degree, int):
-        return None if expansion.interaction_only else Polynomial(expansion.degree).n_outputs(n_features)
+    if _is_polynomial(expansion) and not expansion.interaction_only:
+        return Polynomial(expansion.degree).n_outputs(n_features)
     return None
 
 
