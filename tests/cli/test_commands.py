@@ -278,8 +278,7 @@ def test_a_figure_without_matplotlib_is_an_error_before_the_fit(tmp_path, argume
         "from probsfa.cli import main\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    root = Path(probsfa.__file__).parents[1]
-    done = run_python("-c", code, *arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)})
+    done = run_code(code, *arguments, folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.endswith(
         "error: the figure requires matplotlib; install it by `pip install matplotlib`.\n"
@@ -485,6 +484,12 @@ def run_python(*arguments, **options):
     )
 
 
+def run_code(code, *arguments, folder):
+    """Run code with arguments in a folder, with the package that these tests import."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(probsfa.__file__).parents[1])}
+    return run_python("-c", code, *arguments, cwd=folder, env=environment)
+
+
 def test_version_and_help_need_nothing_heavy():
     code = (
         "import sys; from probsfa.cli import main\n"
@@ -530,8 +535,7 @@ def test_files_and_options_are_checked_before_any_library_is_imported(tmp_path, 
         "assert not {'numpy', 'pandas', 'jax', 'sklearn', 'matplotlib'} & set(sys.modules)\n"
         "sys.exit(code)"
     )
-    root = Path(probsfa.__file__).parents[1]
-    done = run_python("-c", code, *arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)})
+    done = run_code(code, *arguments, folder=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("probsfa: error: ")
     assert message in done.stderr and done.stderr.count("\n") == 1
 

@@ -277,18 +277,26 @@ def test_frames_of_polars(values):
             assert isinstance(one, polars.DataFrame) and one.columns == ["a", "b", "c"]
 
 
-def test_metadata_is_routed(regression):
+@pytest.fixture
+def metadata(regression):
+    """Times and groups of the rows."""
+    n = len(regression[0])
+    times = np.cumsum(np.random.default_rng(0).integers(1, 9, n)).astype(float)
+    return {"times": times, "groups": np.arange(n) % 2}
+
+
+def routed_pipeline():
+    """Imputation with times and groups, and a regression; metadata routing must be enabled."""
+    requests = {"times": True, "groups": True}
+    return make_pipeline(imputer().set_fit_request(**requests).set_transform_request(**requests), Ridge())
+
+
+def test_metadata_is_routed(regression, metadata):
     X, y = regression
-    times = np.cumsum(np.random.default_rng(0).integers(1, 9, len(X))).astype(float)
-    groups = np.arange(len(X)) % 2
     with sklearn.config_context(enable_metadata_routing=True):
-        asked = {"times": True, "groups": True}
-        routed = imputer().set_fit_request(**asked).set_transform_request(**asked)
-        pipeline = make_pipeline(routed, Ridge())
-        given = {"times": times, "groups": groups}
-        fitted = pipeline.fit(X, y, **given)
+        fitted = routed_pipeline().fit(X, y, **metadata)
         np.testing.assert_array_equal(
-            fitted[0].transform(X, **given), imputer().fit(X, **given).transform(X, **given)
+            fitted[0].transform(X, **metadata), imputer().fit(X, **metadata).transform(X, **metadata)
         )
 
 
@@ -296,15 +304,13 @@ def test_metadata_is_routed(regression):
     parse_version(sklearn.__version__) < parse_version("1.8"),
     reason="pipelines of scikit-learn before 1.8 score without the metadata of their transformers",
 )
-def test_metadata_is_routed_to_scores(regression):
+def test_metadata_is_routed_to_scores(regression, metadata):
     X, y = regression
-    times = np.cumsum(np.random.default_rng(0).integers(1, 9, len(X))).astype(float)
-    groups = np.arange(len(X)) % 2
+    times, groups = metadata["times"], metadata["groups"]
     with sklearn.config_context(enable_metadata_routing=True):
-        asked = {"times": True, "groups": True}
-        pipeline = make_pipeline(imputer().set_fit_request(**asked).set_transform_request(**asked), Ridge())
-        given = {"times": times, "groups": groups}
-        scores = cross_val_score(pipeline, X, y, cv=TimeSeriesSplit(2), params=given, error_score="raise")
+        scores = cross_val_score(
+            routed_pipeline(), X, y, cv=TimeSeriesSplit(2), params=metadata, error_score="raise"
+        )
     wanted = []
     for train, test in TimeSeriesSplit(2).split(X):
         first = imputer().fit(X[train], times=times[train], groups=groups[train])

@@ -5,6 +5,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.utils.fixes import parse_version
 
 from probsfa.cli._errors import CommandError
 from probsfa.cli._parser import parse
@@ -31,7 +32,9 @@ def test_the_order_of_rows_does_not_decide_between_dates_that_are_sorted(clock):
         clock("date", times, "--sort")
 
 
-@pytest.mark.skipif(pd.__version__ < "3", reason="dates of pandas 2 begin in 1677")
+@pytest.mark.skipif(
+    parse_version(pd.__version__) < parse_version("3"), reason="dates of pandas 2 begin in 1677"
+)
 def test_years_from_1000_are_dates():
     [reading] = read_dates(pd.Series(["1000-01-01", "1582-10-15", "0999-12-31"]))
     np.testing.assert_array_equal(reading.unread, [False, False, True])
