@@ -70,8 +70,9 @@ _N_COMPARED_FITS, _MIN_COMPARED_ROWS = 10, 4000
 _MAX_EVALUATIONS = 40
 # Maximum number of stochastic cycles, as in `select_model`, and of cycles that do not help.
 _MAX_CYCLES, _MAX_FAILURES = 3, 2
-# Upper limit of the score of a hidden value, in standard deviations, in the test for outliers.
-_MAX_SCORE = 6.0
+# Upper limit of the score of a hidden value in the test for outliers, in standard deviations: errors are that
+# large if a value is not predicted at all. Higher limits (3 and 6) gave a few artefacts too much weight.
+_MAX_SCORE = 1.0
 
 #: Function that fits a model of given options and size to sequences, with optional initial parameters.
 Fit = Callable[[Sequences, FitOptions, Size, StateSpace | None], LinearGaussianModel]
@@ -186,8 +187,8 @@ def _without_outliers(
     comparison_options = candidate.comparison_options(options, n_features)
     rows = _comparison_rows(data.sequences, max(c.size.n_components for c in candidates))
     is_far = far_from_neighbours(rows, spread)
-    # Scores are bounded, because no model predicts artefacts and a few of them would dominate the mean.
-    # Hidden values may be extreme if other columns predict them, as in a burst of several columns.
+    # Scores are bounded, because a few artefacts would dominate the mean. Extreme values are scored like all
+    # others, because other columns may predict them, as in a burst of several columns.
     hidden, units = _draws(rows)[0], units_of(rows.values)
     remaining = replace(rows, values=hidden.with_nan(rows.values))
     with_outliers_model = fit(remaining, comparison_options, candidate.comparison_size(remaining), None)

@@ -9,7 +9,7 @@ import pytest
 import probsfa
 from probsfa import ProbabilisticSFA
 from probsfa._validation import Sequences
-from probsfa.datasets import hide_cells
+from probsfa.datasets import hide_blocks, hide_cells
 from probsfa.statespace import default_model, estimator
 from probsfa.statespace.learning.maximum_likelihood import maximum_likelihood
 from probsfa.statespace.models import LinearGaussianModel
@@ -143,6 +143,26 @@ def test_bursts_that_all_columns_have_are_no_outliers():
     x[130, 2] = x[220, 0] = np.nan
     model = ProbabilisticSFA().fit(x)
     np.testing.assert_allclose(model.impute(x)[130, 2], -36.0, rtol=0.1)
+
+
+def artefacts_with_a_common_pattern(seed):
+    """Rows of which four have errors proportional to each other, and the rows without these errors."""
+    rng = np.random.default_rng(seed)
+    factors = ar1(rng, 800, np.array([0.9, 0.8, 0.6])) @ rng.standard_normal((3, 8))
+    truth = factors + 0.2 * rng.standard_normal((800, 8))
+    x = truth.copy()
+    x[[100, 101, 250, 400]] += 40.0 * rng.standard_normal(8)
+    return x, truth
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_artefact_rows_with_a_common_pattern_are_left_out(seed):
+    """One factor can predict the errors of a column from those of others; all other rows are fitted worse."""
+    x, truth = artefacts_with_a_common_pattern(seed)
+    hidden = hide_blocks(x, 24, 0.1, random_state=0)
+    seen = np.where(hidden, np.nan, x)
+    error = (ProbabilisticSFA().fit(seen).impute(seen) - truth) / truth.std(axis=0)
+    assert np.sqrt(np.mean(error[hidden] ** 2)) < 0.4
 
 
 def test_the_model_of_all_values_is_fitted_once(monkeypatch):
