@@ -165,7 +165,13 @@ def test_dir_lists_public_names_only():
     [
         *[
             ("statespace", name)
-            for name in ("load", "Parameters", "innovation_parameters", "make_innovation_parameters")
+            for name in (
+                "load",
+                "Parameters",
+                "Selection",
+                "innovation_parameters",
+                "make_innovation_parameters",
+            )
         ],
         *[("imputation", name) for name in ("Errors", "Hiding", "Method", "Progress")],
         *[("imputation", name) for name in ("fit_quietly", "hide", "score")],

@@ -44,6 +44,9 @@ __getattr__ = _deprecated(
             "probsfa.plots.model_selection:plot_model_selection",
             f"{_METHOD} the ModelSelection.",
         ),
-        "plot_selection": ("probsfa.plots.series:plot_selection", f"{_METHOD} the Selection."),
+        "plot_selection": (
+            "probsfa.plots.model_selection:plot_model_selection",
+            f"{_METHOD} the ModelSelection.",
+        ),
     },
 )

@@ -20,13 +20,11 @@ from probsfa.plots.style import BLACK, BLUE, GREY, ORANGE, axes_or_new, figure, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from probsfa.statespace.selection import Selection
 
 __all__ = [
     "plot_delta_values",
     "plot_history",
     "plot_imputation",
-    "plot_selection",
     "plot_slow_features",
 ]
 
@@ -276,61 +274,6 @@ def plot_history(history: ArrayLike, *, ax: "Axes | None" = None) -> "Axes":
     ax.set_ylabel("final value - value (nats)")
     format_axes(ax)
     return ax
-
-
-def plot_selection(
-    selection: "Selection", *, axes: "Sequence[Axes] | NDArray[Any] | None" = None
-) -> "list[Axes]":
-    """Draw held-out scores and errors by number of factors, and the selected number.
-
-    Parameters
-    ----------
-    selection : Selection
-        Result of `probsfa.select_n_components`.
-    axes : sequence of 2 matplotlib Axes or None, default=None
-        Axes for log densities and errors; a new figure by default.
-
-    Returns
-    -------
-    list of matplotlib Axes
-
-    Raises
-    ------
-    ValueError
-        If there are not two axes.
-
-    See Also
-    --------
-    probsfa.select_n_components : Select the number of factors.
-
-    Examples
-    --------
-    >>> from probsfa import select_n_components
-    >>> from probsfa.datasets import make_slow_mixture
-    >>> X = make_slow_mixture(200, 4, decay=[0.9], noise_variance=0.2, random_state=0).data
-    >>> axes = plot_selection(select_n_components(X, [1, 2], random_state=0))
-    >>> [ax.get_ylabel() for ax in axes]
-    ['log density of hidden values (nats)', 'RMSE (standard deviations)']
-    """
-    if axes is None:
-        axes = figure(8.0, 3.2).subplots(1, 2)
-    axes = check_axes(axes, 2, "for log densities and errors")
-    n = selection.candidates
-    kinds = (("cells", "single values", BLUE, "o-"), ("blocks", "blocks", ORANGE, "s-"))
-    for ax, score in zip(axes, ("log_density", "rmse"), strict=True):
-        for kind, label, color, style in kinds:
-            ax.plot(n, getattr(selection, f"{score}_{kind}"), style, color=color, lw=0.8, ms=4.0, label=label)
-        ax.axvline(selection.n_components, color=GREY, lw=0.8, ls="--", zorder=0, label="selected")
-        _integer_ticks(ax)
-        ax.set_xlabel("number of factors")
-        format_axes(ax)
-    band = 2.0 * selection.standard_error
-    middle = selection.log_density
-    axes[0].errorbar(n, middle, band, color=BLACK, lw=0.8, ms=3.0, fmt=".-", capsize=2.0, label="all")
-    axes[0].set_ylabel("log density of hidden values (nats)")
-    axes[1].set_ylabel("RMSE (standard deviations)")
-    axes[0].legend(loc="best", frameon=False, fontsize="small")
-    return axes
 
 
 def _integer_ticks(ax: "Axes") -> None:

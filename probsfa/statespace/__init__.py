@@ -51,6 +51,7 @@ from probsfa.statespace.learning.standard_errors import StandardErrors as Standa
 from probsfa.statespace.learning.standard_errors import TimescaleProfile as TimescaleProfile
 from probsfa.statespace.model_choice import ModelSelection as ModelSelection
 from probsfa.statespace.model_choice import select_model as select_model
+from probsfa.statespace.model_choice import select_n_components as select_n_components
 from probsfa.statespace.news import News as News
 from probsfa.statespace.noise_free_likelihood import NoiseFreeLogLikelihood as NoiseFreeLogLikelihood
 from probsfa.statespace.noise_free_likelihood import noise_free_log_likelihood as noise_free_log_likelihood
@@ -60,8 +61,6 @@ from probsfa.statespace.noise_free_likelihood import (
 from probsfa.statespace.parameters import StateSpace as StateSpace
 from probsfa.statespace.parameters import make_parameters as make_parameters
 from probsfa.statespace.prediction import Forecast as Forecast
-from probsfa.statespace.selection import Selection as Selection
-from probsfa.statespace.selection import select_n_components as select_n_components
 from probsfa.statespace.summary import Summary as Summary
 
 __all__ = [
@@ -75,7 +74,6 @@ __all__ = [
     "NoiseFreeLogLikelihood",
     "Posterior",
     "ProbabilisticSFA",
-    "Selection",
     "StandardErrors",
     "StateSpace",
     "Summary",
@@ -96,6 +94,10 @@ __getattr__ = deprecated(
     __name__,
     {
         "load": ("probsfa:load", "Use probsfa.load."),
+        "Selection": (
+            "probsfa.statespace.model_choice:ModelSelection",
+            "Use probsfa.statespace.ModelSelection.",
+        ),
         "Parameters": ("probsfa.statespace.parameters:StateSpace", "Use probsfa.statespace.StateSpace."),
         "innovation_parameters": ("probsfa.statespace.innovations:innovation_parameters", _INTERNAL),
         "make_innovation_parameters": (

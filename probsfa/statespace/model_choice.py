@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["ModelSelection", "select_model"]
+__all__ = ["ModelSelection", "select_model", "select_n_components"]
 
 #: Options that are tried after the number of factors is selected, in groups. Within a group each replaces the
 #: previous one, and the first that does not improve the model ends the group.
@@ -105,6 +105,11 @@ class ModelSelection:
     hidden: tuple[str, ...]
     seconds: float
     interrupted: bool = False
+
+    @property
+    def n_components(self) -> int:
+        """Number of factors of the selected model."""
+        return self.best_estimator_.params_.n_components
 
     @property
     def table(self) -> "pd.DataFrame":
@@ -301,6 +306,72 @@ def select_model(
     with Progress(None, desc="select", unit="fit", value="BIC") if verbose else nullcontext() as report:
         best, interrupted = search.run(report)
     return _finished(search, best, sequences, estimator, interrupted)
+
+
+def select_n_components(
+    X: Any,
+    candidates: Iterable[int],
+    *,
+    budget: float | None = None,
+    fraction: float = 0.2,
+    n_masks: int = 4,
+    block: int = 24,
+    lengths: Any = None,
+    times: Any = None,
+    random_state: Seed = 0,
+    verbose: bool = False,
+    **options: Any,
+) -> ModelSelection:
+    """Select the number of factors by BIC and held-out values, as `select_model` with a list of candidates.
+
+    Parameters
+    ----------
+    X : array-like (T, D), or list of array-likes (T_i, D)
+        Rows in order of time, NaN where missing.
+    candidates : iterable of int
+        Numbers of factors to compare, in any order.
+    budget, fraction, n_masks, block, lengths, times, random_state, verbose : optional
+        As in :func:`select_model`.
+    **options
+        Further options of `ProbabilisticSFA`, the same for all candidates, for example ``noise="ar1"``.
+
+    Returns
+    -------
+    ModelSelection
+        Selected model, fitted to all values, its `n_components`, and a table of all fits.
+
+    Raises
+    ------
+    ValueError
+        If the data or an argument is not valid, or no value can be held out.
+
+    See Also
+    --------
+    select_model : Select cycles, smooth factors and noise too.
+
+    Examples
+    --------
+    >>> from probsfa import select_n_components
+    >>> from probsfa.datasets import make_slow_mixture
+    >>> X = make_slow_mixture(400, 6, decay=[0.98, 0.7], noise_variance=0.2, random_state=0).data
+    >>> select_n_components(X, [1, 2, 3]).n_components
+    2
+    """
+    numbers = list(candidates)
+    for number in numbers:
+        check_count("candidates", number, minimum=0)
+    return select_model(
+        X,
+        [{"n_components": number, **options} for number in sorted(set(numbers))],
+        budget=budget,
+        fraction=fraction,
+        n_masks=n_masks,
+        block=block,
+        lengths=lengths,
+        times=times,
+        random_state=random_state,
+        verbose=verbose,
+    )
 
 
 def _finished(

@@ -35,11 +35,12 @@ from probsfa.statespace.leave_one_out import interpolate_linearly
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
-from probsfa.statespace.parameters import Latents, StateSpace
+from probsfa.statespace.parameters import Latents, StateSpace, rescale
 from probsfa.statespace.processes.rhythm import Rhythm
 from probsfa.statespace.residual_structure import ResidualStructure as Structure
 from probsfa.statespace.residual_structure import residual_structure
 from tests.oracles import statespace as oracle
+from tests.sampling import sparsely
 from tests.statespace.support import to_model, to_panel
 
 ONE_AND_TWO = [{"n_components": 1}, {"n_components": 2}]
@@ -637,19 +638,49 @@ def test_factors_and_a_cycle_are_found_again(seed):
     assert (found.options["n_components"], found.options["rhythms"]) == (3, 1)
 
 
-# ------------------------------------------------------------------------------- select_n_components again
+# --------------------------------------------------------------------------------- number of factors alone
+
+
+@sparsely("decay", [(0.95,), (0.98, 0.8), (0.98, 0.9, 0.6)], shown=0)
+def test_the_number_of_factors_is_found_again(decay):
+    """The model of `select_model` with these numbers, fitted to all values."""
+    X = make_slow_mixture(500, 8, decay=decay, noise_variance=0.3, random_state=0).data
+    found = select_n_components(X, [5, 1, 2, 3, 4])
+    assert found.n_components == found.options["n_components"] == len(decay)
+    assert set(found.table.n_components) == {1, 2, 3, 4, 5}
+    same = select_model(X, [{"n_components": k} for k in range(1, 6)])
+    np.testing.assert_array_equal(found.table.bic, same.table.bic)
+    fit = ProbabilisticSFA(len(decay)).fit(X)
+    assert found.best_estimator_.log_likelihood_ == pytest.approx(fit.log_likelihood_, abs=0.5)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_weak_second_factor_is_not_lost_to_two_standard_errors(seed):
-    """The smallest number within two standard errors was one for two of three seeds, and is two for all."""
-    X = noisy(seed)
-    former = [
-        select_n_components(X, [1, 2], random_state=s, rule="two_standard_errors").n_components
-        for s in range(3)
-    ]
-    assert 1 in former
-    assert [select_n_components(X, [1, 2], random_state=s).n_components for s in range(3)] == [2, 2, 2]
+def test_a_weak_second_factor_is_found(seed):
+    assert [select_n_components(noisy(seed), [1, 2], random_state=s).n_components for s in range(3)] == [
+        2
+    ] * 3
+
+
+def test_a_new_factor_raises_the_likelihood():
+    """The start with one more factor is better than the fit without it if there is one more to find."""
+    X = make_slow_mixture(500, 8, decay=(0.98, 0.9, 0.6), noise_variance=0.3, random_state=3).data
+    panel = to_panel([(X - X.mean(axis=0)) / X.std(axis=0)])
+    shift, scale = X.mean(axis=0), X.std(axis=0)
+    params = rescale(ProbabilisticSFA(2).fit(X).params_, -shift / scale, 1.0 / scale)
+    noise = Noise(NoiseVariances.diagonal(8), np.full(8, 1e-9))
+    larger = enlarged(params, panel, Latents(3), noise)
+    np.testing.assert_array_equal(larger.loadings[:, :2], params.loadings)
+    assert log_likelihood(larger, panel) > log_likelihood(params, panel) + 50.0
+    assert enlarged(params, panel, Latents(11), noise).n_components == 11
+
+
+@pytest.mark.parametrize(
+    ("candidates", "options", "message"),
+    [([], {}, "candidates"), ([-1], {}, "candidates.*-1"), ([1.5], {}, "candidates"), ([1], {"x": 2}, "x")],
+)
+def test_bad_numbers_of_factors_are_named(candidates, options, message):
+    with pytest.raises(ValueError, match=message):
+        select_n_components(np.zeros((100, 3)), candidates, **options)
 
 
 def test_columns_that_interpolation_predicts_better_are_reported(rng):
