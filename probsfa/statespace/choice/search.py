@@ -14,6 +14,7 @@ from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
 from probsfa.statespace.comparison import predict_held_out, scores
+from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.fitted_model import bayesian_criterion
 from probsfa.statespace.growth import enlarged, reduced
@@ -347,36 +348,42 @@ class Search:
     def _start(
         self, problem: FitProblem, options: dict[str, Any], previous: Candidate | None
     ) -> StateSpace | None:
-        """Return initial parameters, from the round before or adapted from the closest candidate."""
+        """Return initial parameters, from the round before or adapted from the closest candidates."""
         if previous is not None:
             return start_of(previous.model.fitted.params, problem)
         latents = problem.options.latents
         other_options = {name: value for name, value in options.items() if name not in _LATENT_OPTIONS}
         if isinstance(problem.options.noise, str) and problem.options.noise not in _WHITE_NOISE_KINDS:
             return None
-        closest: StateSpace | None = None
-        smallest_distance = (np.inf, np.inf)
+        fewer: list[tuple[int, StateSpace]] = []
+        more: list[tuple[int, StateSpace]] = []
         for candidate in self.rounds[-1]:
-            candidate_latents = candidate.model.fitted.options.latents
             candidate_options = {
                 name: value for name, value in candidate.options.items() if name not in _LATENT_OPTIONS
             }
-            n_additional = latents.without(candidate_latents).numbers
-            if candidate_options != other_options or not (min(n_additional) >= 0 or max(n_additional) <= 0):
-                continue
-            distance = (float(max(n_additional) <= 0), float(sum(map(abs, n_additional))))
-            if distance < smallest_distance:
-                smallest_distance, closest = distance, candidate.model.fitted.params
-        if closest is None:
-            return None
-        standardised_params = rescale(closest, -problem.shift / problem.scale, 1.0 / problem.scale)
+            n_additional = latents.without(candidate.model.fitted.options.latents).numbers
+            if candidate_options == other_options and min(n_additional) >= 0:
+                fewer.append((sum(n_additional), candidate.model.fitted.params))
+            elif candidate_options == other_options and max(n_additional) <= 0:
+                more.append((-sum(n_additional), candidate.model.fitted.params))
+
+        def closest(models: list[tuple[int, StateSpace]]) -> StateSpace:
+            _, params = min(models, key=lambda each: each[0])
+            return rescale(params, -problem.shift / problem.scale, 1.0 / problem.scale)
+
+        # Factors of a smaller model may describe a cycle in part. A fit that begins with them and the cycle
+        # may end at a local maximum; therefore the start with the higher likelihood is used.
         panel = problem.observations.panel
-        if smallest_distance[0]:
-            return reduced(standardised_params, latents)
-        fixed_parameters = problem.options.initial_processes(
-            problem.time_unit, evenly_sampled=panel.evenly_sampled
-        )
-        return enlarged(standardised_params, panel, latents, problem.learned_noise, fixed_parameters)
+        starts: list[StateSpace] = []
+        if fewer:
+            fixed_parameters = problem.options.initial_processes(
+                problem.time_unit, evenly_sampled=panel.evenly_sampled
+            )
+            noise = problem.learned_noise
+            starts.append(enlarged(closest(fewer), panel, latents, noise, fixed_parameters))
+        if more:
+            starts.append(reduced(closest(more), latents))
+        return max(starts, key=lambda start: log_likelihood(start, panel), default=None)
 
 
 def _is_robust(candidate: Candidate) -> bool:
