@@ -59,6 +59,14 @@ class Calibration(NamedTuple):
         """Return the factors (..., D) of values at some distances (..., D)."""
         return self.small_sample * self.by_distance(distances)
 
+    def of_forecasts(self, distances: FloatArray) -> FloatArray:
+        """Return the factors (..., D) of forecasts some distances (..., D) after the last observed value.
+
+        Factors below one are not used. They are those of values that are predicted from both sides and from
+        other columns of the same row, and intervals of forecasts would be too narrow.
+        """
+        return self.small_sample * np.maximum(self.by_distance(distances), 1.0)
+
     def by_distance(self, distances: FloatArray) -> FloatArray:
         """Return the factors at some distances, of any shape, without those of the columns."""
         where = np.log(np.maximum(distances, 1.0))

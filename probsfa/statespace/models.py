@@ -472,12 +472,11 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         if calibration is None:
             return forecasts
         distances = distance_to_observed(sequences, self.fitted.time_unit)
-        return [
-            replace(
-                one, std=one.std * calibration.at(distances[part.stop - 1] + np.asarray(elapsed)[:, None])
-            )
-            for one, part, elapsed in zip(forecasts, sequences.slices, steps, strict=True)
-        ]
+        calibrated: list[Forecast] = []
+        for one, part, elapsed in zip(forecasts, sequences.slices, steps, strict=True):
+            from_observed = distances[part.stop - 1] + np.asarray(elapsed)[:, None]
+            calibrated.append(replace(one, std=one.std * calibration.of_forecasts(from_observed)))
+        return calibrated
 
     def _forecast(self, sequences: Sequences, steps: Sequence[FloatArray]) -> list[Forecast]:
         """Forecast without calibration of the standard deviations."""

@@ -196,6 +196,17 @@ def test_forecasts_are_calibrated_from_the_last_observed_value(calibrated):
     np.testing.assert_array_equal(model.forecast(x, 5).means, plain.forecast(x, 5).means)
 
 
+def test_forecasts_have_no_factors_below_one(calibrated):
+    model, plain, x = calibrated
+    narrow = Calibration(np.array([1.0, 4.0]), np.array([0.5, 0.25]), np.array([1.0, 1.1, 1.2]))
+    model = deepcopy(model)
+    model._model = replace(model._model, fitted=replace(model._model.fitted, calibration=narrow))
+    ratio = model.forecast(x, 5).std / plain.forecast(x, 5).std
+    np.testing.assert_allclose(ratio, np.broadcast_to([1.0, 1.1, 1.2], ratio.shape))
+    _, std = model.impute(x, return_std=True)
+    assert std[20, 1] < 0.6 * plain.impute(x, return_std=True)[1][20, 1]
+
+
 def test_draws_have_calibrated_standard_deviations(calibrated):
     model, _, x = calibrated
     filled, std = model.impute(x, return_std=True)
