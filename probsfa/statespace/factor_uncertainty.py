@@ -42,18 +42,18 @@ def covariances_of_fit(fitted: MaximumLikelihood, *, evenly_sampled: bool) -> Fl
     params = fitted.standardised_params.state_space
     if fitted.tails is not None:
         params = params.replace(noise_variance=params.noise_variance * fitted.tails.location_variance)
-    layout = fitted.layout(evenly_sampled=evenly_sampled)
-    return covariances_of_mixture(layout, params, fitted.n_values, fitted.lengths)
+    coordinates = fitted.coordinates(evenly_sampled=evenly_sampled)
+    return covariances_of_mixture(coordinates, params, fitted.n_values, fitted.lengths)
 
 
 def covariances_of_mixture(
-    layout: Coordinates, params: StateSpace, n_values: FloatArray, lengths: NDArray[np.int64]
+    coordinates: Coordinates, params: StateSpace, n_values: FloatArray, lengths: NDArray[np.int64]
 ) -> FloatArray:
     """Return the covariances ``V`` of mixture and level of each state with loadings.
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Free coordinates.
     params : StateSpace
         Parameters of standardised data, in state-space form.
@@ -70,25 +70,25 @@ def covariances_of_mixture(
     """
     n_rows, n_columns = float(lengths.sum()), params.n_features
     loadings = params.seen_loadings
-    n_shared = loadings.shape[1] - layout.n_ar1_noise
+    n_shared = loadings.shape[1] - coordinates.n_ar1_noise
     noise = params.noise_variance.copy()
-    if layout.n_ar1_noise:
+    if coordinates.n_ar1_noise:
         noise += np.diagonal(loadings[:, n_shared:]) ** 2
     zero_moments = np.zeros((loadings.shape[1], loadings.shape[1]))  # moments of the damping, which is zero
     complete = CompleteData(np.maximum(n_values, 1.0), zero_moments, n_rows, len(lengths))
-    metric = make_metric(layout, params, complete)
+    metric = make_metric(coordinates, params, complete)
     weighted = loadings[:, :n_shared] / noise[:, None]
     regression = np.linalg.pinv(weighted.T @ loadings[:, :n_shared], hermitian=True) @ weighted.T
-    free = free_coordinates(layout, params, np.zeros((n_columns, 1)))
+    free = free_coordinates(coordinates, params, np.zeros((n_columns, 1)))
     stationary = np.flatnonzero(params.latents.stationary[params.latents.seen[:n_shared]])
     covariances = np.zeros((n_shared, n_shared + 1, n_shared + 1))
     for k in stationary:
-        row, directions = regression[k], np.zeros((n_shared + 1, layout.size))
+        row, directions = regression[k], np.zeros((n_shared + 1, coordinates.size))
         for j in stationary:
             change = np.zeros((n_columns, loadings.shape[1]))
             change[:, j] = row
-            directions[j, layout.slices[1]] = change[layout.has_loading]
-        directions[-1, layout.slices[3]] = row
+            directions[j, coordinates.slices[1]] = change[coordinates.has_loading]
+        directions[-1, coordinates.slices[3]] = row
         directions *= free
         covariance = directions @ np.array([metric.solve(direction, free) for direction in directions]).T
         values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))

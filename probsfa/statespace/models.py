@@ -172,7 +172,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         fitted, params = self.fitted, self.fitted.params
         # Loadings, mean, and noise variance; AR(1) noise also has a decay and a scale.
         n_per_constant_column = len(params.latents.seen) + (4 if params.has_ar1_noise else 2)
-        return fitted.layout(evenly_sampled=True).n_free - n_per_constant_column * fitted.n_constant
+        return fitted.coordinates(evenly_sampled=True).n_free - n_per_constant_column * fitted.n_constant
 
     def varying(self, sequences: Sequences) -> Sequences:
         """Return the rows with NaN in the columns that were constant in the fit; warn if these vary.
@@ -634,7 +634,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Return standard errors of the parameters, from the observed information of the data."""
         fitted = self.fitted
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
-        coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
+        coordinates = self.fitted.coordinates(evenly_sampled=panel.evenly_sampled)
         floors = self._noise_floors(sequences)
         params = fitted.standardised_params.state_space
         return standard_errors(
@@ -645,7 +645,7 @@ class LinearGaussianModel(MaximumLikelihoodModel):
         """Return the profile likelihood interval of the time scale of a latent factor."""
         fitted, params = self.fitted, self.fitted.standardised_params.state_space
         panel = self._panel(sequences.standardised(fitted.shift, fitted.scale))
-        coordinates = self.fitted.layout(evenly_sampled=panel.evenly_sampled)
+        coordinates = self.fitted.coordinates(evenly_sampled=panel.evenly_sampled)
         free = free_coordinates(coordinates, params, self._noise_floors(sequences))
         if not free[component]:
             raise ValueError(f"The decay of factor {component} is fixed and has no profile.")

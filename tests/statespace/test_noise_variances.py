@@ -54,15 +54,15 @@ def series(rng, tied):
 
 def test_the_score_equals_finite_differences(rng, tied):
     params, panel = series(rng, tied)
-    layout = Coordinates(Latents(2), tied, panel.evenly_sampled)
-    at = to_vector(layout, params)
-    assert at.size == layout.size
+    coordinates = Coordinates(Latents(2), tied, panel.evenly_sampled)
+    at = to_vector(coordinates, params)
+    assert at.size == coordinates.size
     step, wanted = 1e-5, []
     for j in range(at.size):
-        ends = [log_likelihood(from_vector(layout, at + s * step * np.eye(at.size)[j], params), panel)
+        ends = [log_likelihood(from_vector(coordinates, at + s * step * np.eye(at.size)[j], params), panel)
                 for s in (1.0, -1.0)]  # fmt: skip
         wanted.append((ends[0] - ends[1]) / (2.0 * step))
-    found = score(layout, params, panel.gaps, expected_statistics(params, panel))
+    found = score(coordinates, params, panel.gaps, expected_statistics(params, panel))
     assert scaled_error(found, np.array(wanted)) < 1e-8
 
 

@@ -20,24 +20,26 @@ from tests.statespace.support import to_parameters
 @pytest.mark.parametrize("noise", ["diagonal", "isotropic", "known"])
 def test_coordinates_are_counted_before_there_are_parameters(rng, noise):
     params = to_parameters(oracle.random_model(rng, 5, 3)._replace(noise=np.full(5, 0.3)))
-    layout = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True)
-    assert params.latents == layout.latents and params.n_states == layout.n_states == 3
-    vector = to_vector(layout, params)
-    assert vector.shape == (layout.size,)
-    dynamics, loadings, _, _ = layout.slices
-    assert vector[dynamics].shape == (layout.latents.n_dynamics,)
+    coordinates = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), True)
+    assert params.latents == coordinates.latents and params.n_states == coordinates.n_states == 3
+    vector = to_vector(coordinates, params)
+    assert vector.shape == (coordinates.size,)
+    dynamics, loadings, _, _ = coordinates.slices
+    assert vector[dynamics].shape == (coordinates.latents.n_dynamics,)
     # What the likelihood depends on: coordinates without those that the canonical rule holds.
     held = np.count_nonzero(~params.free_loadings)
     assert vector[loadings].shape == (params.free_loadings.size,)
     assert (
-        layout.n_free == layout.size - held == 3 + 15 + {"diagonal": 5, "isotropic": 1, "known": 0}[noise] + 5
+        coordinates.n_free
+        == coordinates.size - held
+        == 3 + 15 + {"diagonal": 5, "isotropic": 1, "known": 0}[noise] + 5
     )
 
 
 def test_what_has_no_coordinate_is_the_templates(rng):
     params, other = (to_parameters(oracle.random_model(rng, 5, 3)) for _ in range(2))
-    layout = Coordinates(Latents(3), NoiseVariances.known(5), True)
-    back = from_vector(layout, to_vector(layout, params), other)
+    coordinates = Coordinates(Latents(3), NoiseVariances.known(5), True)
+    back = from_vector(coordinates, to_vector(coordinates, params), other)
     np.testing.assert_array_equal(back.noise_variance, other.noise_variance)
     for name in ("decay", "loadings", "offset"):
         np.testing.assert_allclose(getattr(back, name), getattr(params, name), rtol=1e-12)

@@ -164,17 +164,17 @@ def test_standard_errors_equal_the_numerical_ones(series):
     model = ProbabilisticSFA(0, rhythms=[PERIOD], smooth=1, max_iter=60, tol=1e-7).fit(series)
     errors = model.standard_errors(series)
     fitted_params, unit = model._model.fitted.standardised_params, model._model.fitted
-    layout = Coordinates(fitted_params.latents, NoiseVariances.diagonal(2), True)
+    coordinates = Coordinates(fitted_params.latents, NoiseVariances.diagonal(2), True)
     panel = to_panel([(series - unit.shift) / unit.scale])
-    at = to_vector(layout, fitted_params)
-    free = np.ones(layout.size, dtype=bool)
-    free[layout.slices[1]] = fitted_params.free_loadings.ravel()
+    at = to_vector(coordinates, fitted_params)
+    free = np.ones(coordinates.size, dtype=bool)
+    free[coordinates.slices[1]] = fitted_params.free_loadings.ravel()
     free = np.flatnonzero(free)
 
     def value(moved):
         vector = at.copy()
         vector[free] = moved
-        return log_likelihood(from_vector(layout, vector, fitted_params), panel)
+        return log_likelihood(from_vector(coordinates, vector, fitted_params), panel)
 
     covariance = np.linalg.inv(-numerical_hessian(value, at[free]))
     by_log_rate, by_frequency, by_smooth = np.sqrt(np.diag(covariance)[:3])

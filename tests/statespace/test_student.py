@@ -418,8 +418,8 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     monkeypatch.setattr(robust, "cell_moments", counted)
     monkeypatch.setattr(probsfa.statespace.student, "cell_moments", counted)
     noise = Noise(NoiseVariances.diagonal(4), np.full(4, 1e-6))
-    layout, optimizer = Coordinates(Latents(1), noise.variances, True), Optimizer("auto", 200, 0.1)
-    result = robust.fit_robust(panel, layout, noise, optimizer, tails=StudentNoise())
+    coordinates, optimizer = Coordinates(Latents(1), noise.variances, True), Optimizer("auto", 200, 0.1)
+    result = robust.fit_robust(panel, coordinates, noise, optimizer, tails=StudentNoise())
     assert result.converged and len(seen) + result.n_evaluations < 150
     tails = result.tails
     weights = infer_weights(result.params, panel, tails).weights.values
@@ -427,7 +427,7 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     moved = np.log(np.append(scales / result.params.noise_variance, taken.shape / tails.shape))
     assert np.abs(moved).max() < 0.03
     higher = robust.fit_robust(
-        panel, layout, noise, optimizer, tails=tails, start=result.params, hold_tails=True
+        panel, coordinates, noise, optimizer, tails=tails, start=result.params, hold_tails=True
     )
     assert higher.log_likelihood == pytest.approx(result.log_likelihood, abs=0.1)
 

@@ -151,17 +151,17 @@ def test_information_on_loadings_of_trends_is_their_curvature(kind, seed):
     loadings[:, 0] = mixing / scale * kind.initial_std
     process = LocalLinearTrend(np.ones(1)) if kind is LocalLinearTrend else LocalLevel.silent(1)
     params = StateSpace(np.zeros(0), loadings, np.full(3, 0.09), np.zeros(3), (process,))
-    layout, panel = Coordinates(params.latents, NoiseVariances.diagonal(3), True), to_panel([x])
-    vector, part = to_vector(layout, params), layout.slices[1]
+    coordinates, panel = Coordinates(params.latents, NoiseVariances.diagonal(3), True), to_panel([x])
+    vector, part = to_vector(coordinates, params), coordinates.slices[1]
     complete = complete_data_of(expected_statistics(params, panel), params, 1.0, centred=True)
-    information = Metric(layout, params, complete).to_dense(0.0)[part, part]
+    information = Metric(coordinates, params, complete).to_dense(0.0)[part, part]
 
     def value(i, j):
         moved = vector.copy()
         for signed in (i, j):
             k = part.start + abs(signed) - 1
             moved[k] += np.sign(signed) * 0.01 * abs(vector[k])
-        return log_likelihood(from_vector(layout, moved, params), panel)
+        return log_likelihood(from_vector(coordinates, moved, params), panel)
 
     curvature = -np.array(
         [

@@ -118,9 +118,9 @@ class CollapsedDensity(NamedTuple):
         n = panel.n_rows
         n_observed = np.asarray(panel.mask[:n]).sum(axis=0)
         excess_weights = weights[:n].sum(axis=0) - n_observed
-        layout = Coordinates(Latents(k), self.noise, False)
-        gradient = score(layout, params, panel.gaps, stats._replace(counts=n_observed))
-        by_rate, by_loadings, by_log_scale, by_offset = (gradient[part] for part in layout.slices)
+        coordinates = Coordinates(Latents(k), self.noise, False)
+        gradient = score(coordinates, params, panel.gaps, stats._replace(counts=n_observed))
+        by_rate, by_loadings, by_log_scale, by_offset = (gradient[part] for part in coordinates.slices)
         by_loadings = by_loadings.reshape(d, k)
         value = stats.log_likelihood + 0.5 * float(excess_weights @ np.log(params.noise_variance))
 

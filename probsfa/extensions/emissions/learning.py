@@ -34,11 +34,11 @@ from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
+    clip_decays,
     dynamics_score,
     from_vector,
     longest_steps,
     to_vector,
-    within_range,
 )
 from probsfa.statespace.learning.fisher_metric import CompleteData, Metric, complete_data_of
 from probsfa.statespace.learning.quasi_newton import Ascent, Box, Evaluation, maximize_objective
@@ -334,7 +334,7 @@ def maximize_bound(
         After a keyboard interrupt it has the best parameters so far.
     """
     evenly_sampled = observations.panel.evenly_sampled
-    params = within_range(engine_params(params), evenly_sampled=evenly_sampled)
+    params = clip_decays(engine_params(params), evenly_sampled=evenly_sampled)
     linear = Coordinates(params.latents, NoiseVariances.known(params.n_features), evenly_sampled)
     layout = Layout(linear, tuple((shape.shape[0], shape.shape[1]) for shape in shapes))
     objective = BoundObjective(

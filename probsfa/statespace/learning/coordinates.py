@@ -1,15 +1,17 @@
-"""Unconstrained coordinates of the parameters for optimizers, and limits of the parameters.
+"""Unconstrained coordinates of the parameters for optimizers, and constraints of the parameters.
 
-dynamics         atanh a            (evenly sampled: a in (-1, 1))
-                 log(-log a)        (unevenly sampled: a in (0, 1), the logarithm of the rate)
-                 and those of stochastic cycles and smooth processes (:meth:`.Process.to_free`)
-loadings         C, for observed states; for AR(1) noise only the scale in its own column
-noise variance   log r              (one for each group of columns that share it)
+The vector of coordinates consists of four parts:
+
+dynamics         atanh a            evenly sampled rows, decay a in (-1, 1)
+                 log(-log a)        unevenly sampled rows, a in (0, 1): the logarithm of the rate
+                                    then the coordinates of other processes (:meth:`.Process.to_free`)
+loadings         C                  on the states that enter observations (not on velocities, for example)
+noise variance   log r              one for each group of columns that share a variance
 offset           mu
 
-If columns have AR(1) noise, parameters in this package are those of the state space
-(:attr:`.StateSpace.state_space`): the noise processes are the last AR(1) processes, and their loadings on
-other columns are zero.
+If columns have AR(1) noise, the modules of this package treat the noise processes as states
+(:attr:`.StateSpace.state_space`). They are the last AR(1) processes. Each has one free loading, on the column
+of which it is the noise.
 """
 
 from collections.abc import Iterator
@@ -29,29 +31,27 @@ from probsfa.statespace.processes import BlockMoments, Process, ar1
 from probsfa.statespace.processes.base import closest_order, closest_signs
 from probsfa.statespace.processes.rhythm import Rhythm
 
-# --------------------------------------------------------------------------------------------------- limits
-
-# Fixed parameters, and ranges of the periods that are learned.
+# ---------------------------------------------------------------------------------------------- constraints
 
 #: Maximum ratio of an estimated period to its initial value, or of the initial value to the estimate.
 PERIOD_RANGE = 1.25
 
 
 class Limits(NamedTuple):
-    """Limits of parameters of the standardised data; NaN where a parameter is free.
+    """Fixed parameters and ranges of frequencies, for standardised data; NaN where a parameter is free.
 
     Attributes
     ----------
     decays : ndarray of shape (K,)
         Fixed decays of AR(1) factors.
     loadings : ndarray of shape (D, n_states)
-        Fixed loadings; NaN for velocities of smooth processes, which are not observed.
+        Fixed loadings; NaN for states that do not enter observations, such as velocities.
     noise : ndarray of shape (D,)
         Fixed variances of white noise.
     frequencies : ndarray of shape (2, R)
         Lowest and highest frequency of each stochastic cycle, in radians; equal if fixed, infinite without
         limit.
-    rhythms : slice
+    cycle_states : slice
         States of the stochastic cycles.
     """
 
@@ -59,48 +59,51 @@ class Limits(NamedTuple):
     loadings: FloatArray
     noise: FloatArray
     frequencies: FloatArray
-    rhythms: slice
+    cycle_states: slice
 
     @property
-    def hold(self) -> bool:
-        """Whether any parameter is fixed."""
-        return self.n_held > 0
+    def any_fixed(self) -> bool:
+        """Whether at least one parameter is fixed."""
+        return self.n_fixed > 0
 
     @property
-    def held_frequencies(self) -> BoolArray:
+    def fixed_frequencies(self) -> BoolArray:
         """Stochastic cycles (R,) whose frequency is fixed."""
         return np.asarray(self.frequencies[0] == self.frequencies[1])
 
     @property
-    def n_held(self) -> int:
+    def n_fixed(self) -> int:
         """Number of fixed parameters."""
         parts = (~np.isnan(part) for part in (self.decays, self.loadings, self.noise))
-        return sum(int(np.count_nonzero(part)) for part in (*parts, self.held_frequencies))
+        return sum(int(np.count_nonzero(part)) for part in (*parts, self.fixed_frequencies))
 
     @property
     def fixed_phases(self) -> BoolArray:
-        """Cycles (R,) whose phase is determined by fixed loadings that are not zero for both states."""
-        n = self.frequencies.shape[1]
-        pairs = self.loadings[:, self.rhythms].reshape(len(self.loadings), n, 2)
-        silent = np.all(pairs == 0.0, axis=2)
-        return np.asarray(np.any(~np.isnan(pairs) & ~silent[:, :, None], axis=(0, 2)))
+        """Cycles (R,) whose phase is determined by fixed loadings.
 
-    def within(self, process: Process) -> FloatArray | None:
-        """Return the limits of the frequencies of a kind of process, or None."""
+        A column in which both loadings of a cycle are fixed at zero does not determine its phase.
+        """
+        n_cycles = self.frequencies.shape[1]
+        pairs = self.loadings[:, self.cycle_states].reshape(len(self.loadings), n_cycles, 2)
+        both_zero = np.all(pairs == 0.0, axis=2)
+        return np.asarray(np.any(~np.isnan(pairs) & ~both_zero[:, :, None], axis=(0, 2)))
+
+    def frequency_bounds(self, process: Process) -> FloatArray | None:
+        """Return the bounds (2, R) of frequencies if the process is a stochastic cycle, else None."""
         return self.frequencies if process.sought else None
 
     @property
-    def of_periods(self) -> "Limits":
-        """The limits of the frequencies alone."""
-        free = [np.full_like(part, np.nan) for part in self[:3]]
-        return Limits(free[0], free[1], free[2], *self[3:])
+    def frequencies_only(self) -> "Limits":
+        """The same ranges of frequencies, with all other parameters free."""
+        decays, loadings, noise = (np.full_like(part, np.nan) for part in self[:3])
+        return Limits(decays, loadings, noise, *self[3:])
 
 
-def imposed(params: StateSpace, limits: Limits) -> StateSpace:
-    """Return the parameters closest to given ones that satisfy limits.
+def impose_limits(params: StateSpace, limits: Limits) -> StateSpace:
+    """Set parameters to their fixed values, after matching the latent processes to these values.
 
-    The order, signs and phases of the latent processes of each kind are those closest to the fixed values.
-    Explained variance that is lost by fixing loadings is added to the noise.
+    For each kind of process, the order, signs and phases with the smallest distance to the fixed values are
+    used. Variance that the loadings no longer explain is added to the noise variance.
 
     Parameters
     ----------
@@ -113,28 +116,28 @@ def imposed(params: StateSpace, limits: Limits) -> StateSpace:
     -------
     params : StateSpace
     """
-    power_before, k, d = np.sum(params.loadings**2, axis=1), params.n_components, params.n_features
-    slow, held = params.loadings[:, :k], limits.loadings[:, :k]
-    differences = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
-    # Weight of squared distances of decays, relative to those of loadings in standard deviations of the
-    # columns.
-    order = closest_order(slow, held, 0.1 * np.where(np.isnan(differences), 0.0, differences))
-    decay = params.decay[order]
-    parts, processes = [slow[:, order] * closest_signs(slow[:, order], held)], []
+    k, d = params.n_components, params.n_features
+    ar1_loadings, fixed = params.loadings[:, :k], limits.loadings[:, :k]
+    decay_distances = (np.arctanh(limits.decays)[:, None] - np.arctanh(params.decay)) ** 2
+    # Distances of loadings are squares in standard deviations of the columns, distances of decays squares of
+    # atanh with the weight 0.1.
+    order = closest_order(
+        ar1_loadings, fixed, 0.1 * np.where(np.isnan(decay_distances), 0.0, decay_distances)
+    )
+    decay, ar1_loadings = params.decay[order], ar1_loadings[:, order]
+    parts, processes = [ar1_loadings * closest_signs(ar1_loadings, fixed)], []
     for process in params.processes:
-        process_limits = limits.loadings[:, params.latents.states[type(process)]].reshape(
-            d, len(process), process.n_states
-        )
+        fixed = limits.loadings[:, params.latents.states[type(process)]]
         closest, loadings = process.closest(
-            params.loadings_of(process), process_limits, limits.within(process)
+            params.loadings_of(process),
+            fixed.reshape(d, len(process), process.n_states),
+            limits.frequency_bounds(process),
         )
         processes.append(closest)
         parts.append(loadings.reshape(d, -1))
-    loadings = np.hstack(parts)
-    free = np.isnan(limits.loadings)
-    loadings = np.where(free, loadings, limits.loadings)
-    lost_power = np.maximum(power_before - np.sum(loadings**2, axis=1), 0.0)
-    noise = params.noise_variance + lost_power
+    loadings = np.where(np.isnan(limits.loadings), np.hstack(parts), limits.loadings)
+    explained_before, explained = (np.sum(x**2, axis=1) for x in (params.loadings, loadings))
+    noise = params.noise_variance + np.maximum(explained_before - explained, 0.0)
     return params.replace(
         decay=np.where(np.isnan(limits.decays), decay, limits.decays),
         loadings=loadings,
@@ -144,11 +147,10 @@ def imposed(params: StateSpace, limits: Limits) -> StateSpace:
 
 
 def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits | None) -> StateSpace:
-    """Return parameters in canonical form, with fixed parameters unchanged.
+    """Return parameters in canonical form (:func:`~probsfa.statespace.parameters.canonical`), if free.
 
-    If any parameter is fixed, latent processes keep their order. Signs, and phases of stochastic cycles, are
-    those of :func:`~probsfa.statespace.parameters.canonical` for processes whose loadings are free or fixed
-    at zero.
+    If any parameter is fixed, the order of the latent processes does not change. Their signs, and the phases
+    of stochastic cycles, are made canonical except for processes with fixed loadings other than zero.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
     limits : Limits or None
         Fixed parameters, in any units.
     """
-    if limits is None or not limits.hold:
+    if limits is None or not limits.any_fixed:
         return canonical(params, scale)
     k, loadings = params.n_components, params.loadings.copy()
     has_fixed_loadings = np.any(limits.loadings != 0.0, axis=0, where=~np.isnan(limits.loadings))
@@ -169,8 +171,7 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
         states = params.latents.states[type(process)]
         positions = np.arange(states.start, states.stop).reshape(len(process), process.n_states)
         for j in np.flatnonzero(~np.any(has_fixed_loadings[positions], axis=1)):
-            single, rotated = process.chosen([j]).canonical(loadings[:, positions[[j]]], scale)
-            del single
+            _, rotated = process.chosen([j]).canonical(loadings[:, positions[[j]]], scale)
             loadings[:, positions[j]] = rotated[:, 0]
     scales = np.abs(params.memory_scale)
     return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_ar1_noise else {}))
@@ -178,19 +179,19 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
 
 # -------------------------------------------------------------------------------- dynamics of the processes
 
-# Dynamics of all latent processes for the fit: coordinates, score, M-step, spectra.
+# Coordinates, score, M-step and spectra of the dynamics of all latent processes.
 #
 # The coordinates of the decays of AR(1) factors come first (:mod:`probsfa.statespace.processes.ar1`), then
 # those of each other kind of process (:meth:`.Process.to_free`): the first coordinate of all its processes,
-# then the second. All other modules of this package treat them as a vector of ``Latents.n_dynamics`` numbers;
-# only the kinds of processes define their meaning.
+# then the second. Their number is ``Latents.n_dynamics``. Other modules of this package do not depend on
+# their meaning, which the modules of :mod:`probsfa.statespace.processes` define.
 
 
-def _of_each(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
-    """Iterate over the kinds of processes, each with its part (C, N) of a vector over all coordinates."""
-    where = params.latents.coordinates
+def _split_by_kind(params: StateSpace, numbers: FloatArray) -> Iterator[tuple[Process, FloatArray]]:
+    """Yield each kind of process with its part (C, N) of a vector over the coordinates of the dynamics."""
     for process in params.processes:
-        yield process, numbers[where[type(process)]].reshape(process.n_free(), len(process))
+        part = params.latents.coordinates[type(process)]
+        yield process, numbers[part].reshape(process.n_free(), len(process))
 
 
 # ---------------------------------------------------------------------------------------- coordinates
@@ -203,43 +204,44 @@ def dynamics_to_free(params: StateSpace, *, evenly_sampled: bool) -> FloatArray:
 
 
 def dynamics_from_free(template: StateSpace, free: FloatArray, *, evenly_sampled: bool) -> StateSpace:
-    """Return the parameters of ``template`` with the dynamics at the given coordinates."""
+    """Return a copy of ``template`` with the dynamics that have the given coordinates."""
     decay = ar1.from_free(free[: template.n_components], evenly_sampled=evenly_sampled)
     if not template.processes:
         return template.replace(decay=decay)
     processes = tuple(
         process.at(free_of_process).evenly_sampled() if evenly_sampled else process.at(free_of_process)
-        for process, free_of_process in _of_each(template, free)
+        for process, free_of_process in _split_by_kind(template, free)
     )
     return template.replace(decay=decay, processes=processes)
 
 
-def within_range(params: StateSpace, *, evenly_sampled: bool) -> StateSpace:
-    """Move parameters into the range of the coordinates: with uneven sampling, decays are positive."""
+def clip_decays(params: StateSpace, *, evenly_sampled: bool) -> StateSpace:
+    """Raise decays to a small positive minimum if rows are unevenly sampled: they cannot be negative then."""
     if evenly_sampled:
         return params
     return params.replace(decay=np.maximum(params.decay, 10.0 * ar1.MIN_DECAY))
 
 
 def longest_steps(latents: Latents) -> FloatArray:
-    """Return the longest step of one iteration in each coordinate."""
+    """Return the longest step of one iteration in each coordinate of the dynamics."""
     others = [np.repeat(kind.longest_steps, count) for kind, count in latents.counts.items()]
     return np.concatenate([np.ones(latents.n_components), *others])
 
 
 def longest_loading_steps(params: StateSpace) -> FloatArray:
-    """Return the longest step of one iteration in a loading on each observed state (n_seen,).
+    """Return the longest step of one iteration in the loadings on each state with loadings (n_seen,).
 
-    It is one standard deviation of a column. Loadings of processes with a diffuse start are larger by orders
-    of magnitude that depend on the data: steps are at most the largest one at the start of the optimization.
-    Longer ones often end at a lower likelihood.
+    It is one standard deviation of a column for stationary processes. Loadings of trends, whose initial state
+    is diffuse, are larger by orders of magnitude that depend on the data. For these, the longest step is the
+    largest initial loading, up to a limit of the kind. After longer steps the optimizer often ends at a lower
+    likelihood.
     """
     latents = params.latents
     others = [
         np.full(len(kind.seen) * count, kind.longest_loading_step) for kind, count in latents.counts.items()
     ]
-    limits = np.concatenate([np.ones(latents.n_components), *others])
-    return np.clip(np.max(np.abs(params.seen_loadings), axis=0, initial=0.0), 1.0, limits)
+    maximum = np.concatenate([np.ones(latents.n_components), *others])
+    return np.clip(np.max(np.abs(params.seen_loadings), axis=0, initial=0.0), 1.0, maximum)
 
 
 def dynamics_standard_errors(
@@ -256,36 +258,36 @@ def dynamics_standard_errors(
     time_unit : float
         Unit of time of the decays.
     evenly_sampled : bool
-        Whether the coordinates are those of even sampling.
+        Whether rows are evenly sampled, which determines the coordinates of decays.
 
     Returns
     -------
     dict of ndarray
-        Standard errors by fitted attribute: ``decay_`` and ``timescales_``, both (K,), the latter NaN for
-        decays that are not positive; and those of other kinds (:meth:`.Process.standard_errors`).
+        Standard errors by fitted attribute: ``decay_`` and ``timescales_``, both (K,), and those of other
+        processes (:meth:`.Process.standard_errors`). Errors of time scales are NaN for decays that are not
+        positive.
     """
     slope = np.abs(ar1.slope(params.decay, evenly_sampled=evenly_sampled))
     decay = slope * np.sqrt(np.diagonal(covariance)[: params.n_components])
     positive = np.where(params.decay > 0.0, params.decay, np.nan)
     # timescale = -unit / log(a), so its derivative is unit / (a log(a)^2)
-    found = {"decay_": decay, "timescales_": time_unit * decay / (positive * np.log(positive) ** 2)}
-    where = params.latents.coordinates
+    errors = {"decay_": decay, "timescales_": time_unit * decay / (positive * np.log(positive) ** 2)}
     for process in params.processes:
-        process_errors, shape = where[type(process)], (process.n_free(), len(process))
-        blocks = np.einsum("cndn->cdn", covariance[process_errors, process_errors].reshape(*shape, *shape))
-        have = [each.attribute for each in process.quantities if each.scale]
-        found |= dict(zip(have, process.standard_errors(blocks, time_unit), strict=True))
-    return found
+        part, shape = params.latents.coordinates[type(process)], (process.n_free(), len(process))
+        blocks = np.einsum("cndn->cdn", covariance[part, part].reshape(*shape, *shape))
+        attributes = [quantity.attribute for quantity in process.quantities if quantity.scale]
+        errors |= dict(zip(attributes, process.standard_errors(blocks, time_unit), strict=True))
+    return errors
 
 
 # -------------------------------------------------------------------------------- score and M-step
 
 
-def _of_blocks(params: StateSpace, terms: FloatArray) -> Iterator[FloatArray]:
-    """Split sums over transitions (U, L) by kind, except AR(1) factors, into matrices (U, N, B, B)."""
+def _split_blocks(params: StateSpace, terms: FloatArray) -> Iterator[FloatArray]:
+    """Split sums over transitions (U, L): yield matrices (U, N, B, B) of each kind except AR(1) factors."""
     shapes = [(len(process), process.n_states) for process in params.processes]
-    for (count, size), states in zip(shapes, block_slices(params.n_components, shapes), strict=True):
-        yield terms[:, states].reshape(-1, count, size, size)
+    for (count, size), part in zip(shapes, block_slices(params.n_components, shapes), strict=True):
+        yield terms[:, part].reshape(-1, count, size, size)
 
 
 def dynamics_score(
@@ -297,15 +299,15 @@ def dynamics_score(
     by_decay = np.asarray(
         transition_score(ar1_transition, stats.transitions, power[:, :k], moments[:, :k]).decay
     )
-    if evenly_sampled:
-        by_free = np.asarray(by_decay[0] * ar1_transition.innovation_variance[0])
+    if evenly_sampled:  # d a = (1 - a^2) d atanh(a)
+        by_coordinate = np.asarray(by_decay[0] * ar1_transition.innovation_variance[0])
     else:  # d a^g = a^g g log(a) d log(-log a)
-        by_free = np.asarray(
+        by_coordinate = np.asarray(
             np.sum(by_decay * ar1_transition.decay * gaps[:, None] * np.log(params.decay), axis=0)
         )
-    of_each = zip(params.processes, _of_blocks(params, power), _of_blocks(params, moments), strict=True)
-    others = [process.score(gaps, stats.transitions, *sums).ravel() for process, *sums in of_each]
-    return np.concatenate([by_free, *others])
+    kinds = zip(params.processes, _split_blocks(params, power), _split_blocks(params, moments), strict=True)
+    others = [process.score(gaps, stats.transitions, *sums).ravel() for process, *sums in kinds]
+    return np.concatenate([by_coordinate, *others])
 
 
 def maximize_dynamics(
@@ -316,18 +318,18 @@ def maximize_dynamics(
     Parameters
     ----------
     params : StateSpace
-        Parameters at which ``stats`` were taken.
+        Parameters at which ``stats`` were computed.
     stats : Statistics
         Expected statistics.
     gaps : ndarray of shape (U,)
         Times between successive rows; ``[1.0]`` for even sampling.
     limits : Limits, optional
-        Decays held fixed, and ranges of frequencies.
+        Fixed decays, and ranges of frequencies.
 
     Returns
     -------
     params : StateSpace
-        The same with changed dynamics.
+        A copy with other dynamics.
     """
     k = params.n_components
     sums = stats.innovation_power, stats.innovation_moments, stats.previous_power
@@ -337,16 +339,17 @@ def maximize_dynamics(
     cross = moments + decay_over_gap * previous
     current = power + 2.0 * decay_over_gap * cross - decay_over_gap**2 * previous
     decay = ar1.maximized(params.decay, stats.transitions, previous, cross, current, gaps)
-    if limits is not None and limits.hold:
+    if limits is not None and limits.any_fixed:
         decay = np.where(np.isnan(limits.decays), decay, limits.decays)
     processes = []
-    for process, *blocks in zip(params.processes, *(_of_blocks(params, x) for x in sums), strict=True):
+    for process, *blocks in zip(params.processes, *(_split_blocks(params, x) for x in sums), strict=True):
         matrix, _ = process.transitions(gaps)
-        data = [
+        block_moments = [
             BlockMoments(stats.transitions, matrix[:, j], *(x[:, j] for x in blocks))
             for j in range(len(process))
         ]
-        processes.append(process.maximized(data, gaps, None if limits is None else limits.within(process)))
+        bounds = None if limits is None else limits.frequency_bounds(process)
+        processes.append(process.maximized(block_moments, gaps, bounds))
     return params.replace(decay=decay, processes=tuple(processes))
 
 
@@ -354,43 +357,41 @@ def maximize_dynamics(
 
 
 def information_frequencies(params: StateSpace, nodes_per_panel: int = 6) -> tuple[FloatArray, FloatArray]:
-    """Return quadrature nodes in (0, pi) and weights with mean one, dense around peaks of the spectra.
+    """Return quadrature nodes in (0, pi), which are dense near peaks of the spectra, and their weights.
 
-    The spectrum of an AR(1) process has a Lorentzian peak of width ``1 - |a|`` at 0, or at pi when ``a`` is
-    negative; other kinds define theirs in ``Process.peaks``. The widths of the Gauss-Legendre panels increase
-    with the distance from the peak, so that the number of nodes grows only with the logarithm of the
-    narrowest width.
+    The weights sum to one. The spectrum of an AR(1) process has a Lorentzian peak of width ``1 - |a|`` at 0,
+    or at pi if ``a`` is negative. Other processes define their peaks in :attr:`.Process.peaks`. The widths of
+    the Gauss-Legendre panels increase with the distance from the peak, so that the number of nodes is
+    proportional to the logarithm of the narrowest width.
     """
-    centres, width = [np.zeros(0)], [np.zeros(0)]
-    for process in params.processes:
-        of_kind = process.peaks
-        centres.append(of_kind[0])
-        width.append(of_kind[1])
-    where, widths = np.concatenate(centres), np.concatenate(width)
-    slow = params.decay[params.decay >= 0.0]
-    edges = _panel_edges(np.append(slow, 1.0 - widths[where == 0.0]))
-    mirrored = np.pi - _panel_edges(-params.decay[params.decay < 0.0])
-    around = [
-        np.clip(peak + np.outer([-1.0, 1.0], _panel_edges(np.array([1.0 - peak_width]))).ravel(), 0.0, np.pi)
-        for peak, peak_width in zip(where, widths, strict=True)
+    peaks, widths = (
+        np.concatenate([np.zeros(0), *(process.peaks[i] for process in params.processes)]) for i in (0, 1)
+    )
+    at_zero = _panel_edges(np.append(params.decay[params.decay >= 0.0], 1.0 - widths[peaks == 0.0]))
+    at_pi = np.pi - _panel_edges(-params.decay[params.decay < 0.0])
+    at_peaks = [
+        np.clip(peak + np.outer([-1.0, 1.0], _panel_edges(np.array([1.0 - width]))).ravel(), 0.0, np.pi)
+        for peak, width in zip(peaks, widths, strict=True)
         if peak > 0.0
     ]
-    borders = np.unique(np.concatenate([edges, mirrored, *around, [0.0, np.pi]]))
+    edges = np.unique(np.concatenate([at_zero, at_pi, *at_peaks, [0.0, np.pi]]))
     nodes, weights = _gauss_legendre(nodes_per_panel)
-    half_widths = 0.5 * np.diff(borders)
-    centre = 0.5 * (borders[1:] + borders[:-1])
-    return (centre[:, None] + half_widths[:, None] * nodes).ravel(), (
-        half_widths[:, None] * weights
-    ).ravel() / np.pi
+    half_widths = 0.5 * np.diff(edges)[:, None]
+    centres = 0.5 * (edges[1:] + edges[:-1])[:, None]
+    return (centres + half_widths * nodes).ravel(), (half_widths * weights).ravel() / np.pi
 
 
 @cache
 def _gauss_legendre(n_nodes: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights on (-1, 1)."""
+    """Return nodes and weights of Gauss-Legendre quadrature on (-1, 1)."""
     return np.polynomial.legendre.leggauss(n_nodes)
 
 
 def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
+    """Return edges of panels from 0 to pi whose distances from 0 grow by `ratio`.
+
+    The first panel is at most 0.3 times as wide as the narrowest peak, which is that of the largest decay.
+    """
     if decay.size == 0:
         return np.array([0.0, np.pi])
     narrowest = max(1.0 - float(decay.max()), 1e-9)
@@ -399,103 +400,101 @@ def _panel_edges(decay: FloatArray, ratio: float = 3.0) -> FloatArray:
 
 
 class LatentSpectra(NamedTuple):
-    """Spectra ``f`` of the states with loadings at ``W`` frequencies, and their derivatives.
+    """Spectra ``f`` of the ``K`` states with loadings at ``W`` frequencies, and their derivatives.
 
-    The methods compute products of these derivatives for the information and for Whittle's likelihood.
-    ``weights`` (W,) are those of the frequencies, ``P`` is the number of coordinates of the dynamics, ``K``
-    that of the states.
-
-    Cross spectra between states of one process are neglected.
+    The derivatives are with respect to the ``P`` coordinates of the dynamics. Derivatives that are not zero
+    are stored as ``E`` columns: a coordinate of a stochastic cycle, for example, changes the spectra of two
+    states. The methods compute sums over the frequencies, with ``weights`` (W,), for the expected information
+    and for Whittle's likelihood. Cross spectra between states of one process are neglected.
 
     Attributes
     ----------
     values : ndarray of shape (W, K)
-        Spectrum of each state, whose mean over frequencies is its variance, one.
+        Spectrum of each state. Its mean over frequencies is the variance of the state, one.
     slopes : ndarray of shape (W, E)
-        Derivatives of spectra by coordinates: of each state by its own, or, if ``states`` is set, of
-        the spectrum of ``states[e]`` by ``coordinates[e]``.
-    states, coordinates : ndarray of shape (E,) or None, default=None
-        State and coordinate of each derivative; None if they are one to one.
+        Derivatives of the spectra by the coordinates.
+    state_of_slope, coordinate_of_slope : ndarray of shape (E,) or None, default=None
+        State and coordinate of each derivative. With None, state ``e`` has the coordinate ``e``.
     n_dynamics : int, default=0
-        Number of coordinates, used if they are not one to one.
+        Number of coordinates ``P``; only used if ``coordinate_of_slope`` is not None.
     """
 
     values: FloatArray
     slopes: FloatArray
-    states: NDArray[np.intp] | None = None
-    coordinates: NDArray[np.intp] | None = None
+    state_of_slope: NDArray[np.intp] | None = None
+    coordinate_of_slope: NDArray[np.intp] | None = None
     n_dynamics: int = 0
 
-    def of_states(self, numbers: FloatArray) -> FloatArray:
-        """Return values of states (..., K) for each derivative."""
-        return numbers if self.states is None else numbers[..., self.states]
+    def select_states(self, by_state: FloatArray) -> FloatArray:
+        """Return the entry of the state of each derivative (..., E) from an array over states (..., K)."""
+        return by_state if self.state_of_slope is None else by_state[..., self.state_of_slope]
 
-    def summed(self, numbers: FloatArray) -> FloatArray:
-        """Sum values of derivatives (..., E) for each coordinate."""
-        if self.coordinates is None:
-            return numbers
-        return numbers @ (self.coordinates[:, None] == np.arange(self.n_dynamics)).astype(np.float64)
+    def sum_by_coordinate(self, by_slope: FloatArray) -> FloatArray:
+        """Sum an array over derivatives (..., E) to one over coordinates (..., P)."""
+        if self.coordinate_of_slope is None:
+            return by_slope
+        return by_slope @ (self.coordinate_of_slope[:, None] == np.arange(self.n_dynamics)).astype(np.float64)
 
     def information(self, weights: FloatArray, g: FloatArray) -> FloatArray:
-        """Mean of ``f'_j f'_k G_jk^2``: (P, P), for ``G`` (W, K, K)."""
+        """Return the sum (P, P) of ``f'_j f'_k G_jk^2``, for ``G`` (W, K, K)."""
         slopes = self.slopes
-        between = self.of_states(self.of_states(g).swapaxes(1, 2)).swapaxes(1, 2)
-        by_entry = np.tensordot(weights, slopes[:, :, None] * slopes[:, None, :] * between**2, 1)
-        return self.summed(self.summed(by_entry).T).T
+        g_of_slopes = self.select_states(self.select_states(g).swapaxes(1, 2)).swapaxes(1, 2)
+        by_slopes = np.tensordot(weights, slopes[:, :, None] * slopes[:, None, :] * g_of_slopes**2, 1)
+        return self.sum_by_coordinate(self.sum_by_coordinate(by_slopes).T).T
 
-    def with_noise(self, weights: FloatArray, uh: FloatArray) -> FloatArray:
-        """Mean of ``f'_j (U H)_dj^2``: (P, D), for ``U H`` (W, D, K)."""
-        by_entry = np.tensordot(weights, self.slopes[:, None, :] * self.of_states(uh) ** 2, 1)
-        return self.summed(by_entry).T
+    def noise_cross_information(self, weights: FloatArray, uh: FloatArray) -> FloatArray:
+        """Return the sum (P, D) of ``f'_j (U H)_dj^2``, for ``U H`` (W, D, K)."""
+        by_slope = np.tensordot(weights, self.slopes[:, None, :] * self.select_states(uh) ** 2, 1)
+        return self.sum_by_coordinate(by_slope).T
 
-    def with_loadings(self, weights: FloatArray, h: FloatArray, g: FloatArray) -> FloatArray:
-        """Mean of ``f'_j f_k H_bj G_jk``: (q, K, P), for ``H`` (W, q, K) and ``G`` (W, K, K)."""
-        beside = self.of_states(g.swapaxes(1, 2)).swapaxes(1, 2)
-        moved = self.slopes[:, :, None] * beside * self.values[:, None, :]
-        weighted = (weights[:, None, None] * self.of_states(h)).transpose(2, 1, 0)
-        return self.summed((weighted @ moved.transpose(1, 0, 2)).transpose(1, 2, 0))
+    def loading_cross_information(self, weights: FloatArray, h: FloatArray, g: FloatArray) -> FloatArray:
+        """Return the sum (q, K, P) of ``f'_j f_k H_bj G_jk``, for ``H`` (W, q, K) and ``G`` (W, K, K)."""
+        g_of_slopes = self.select_states(g.swapaxes(1, 2)).swapaxes(1, 2)
+        slope_g_spectrum = self.slopes[:, :, None] * g_of_slopes * self.values[:, None, :]
+        weighted = (weights[:, None, None] * self.select_states(h)).transpose(2, 1, 0)
+        by_slope = (weighted @ slope_g_spectrum.transpose(1, 0, 2)).transpose(1, 2, 0)
+        return self.sum_by_coordinate(by_slope)
 
-    def gradient(
+    def whittle_gradient(
         self, weights: FloatArray, explained: FloatArray, band: NDArray[np.intp], power: FloatArray
     ) -> FloatArray:
-        """Return the derivative (P,) of Whittle's likelihood.
+        """Return the derivative (P,) of Whittle's log-likelihood, with the spectral matrix ``S``.
 
         Parameters
         ----------
         weights : ndarray of shape (W,)
             Degrees of freedom of each band of frequencies.
         explained : ndarray of shape (M, K)
-            ``C' S^-1 z`` of each row ``z`` of the periodogram's factors.
+            ``C' S^-1 z`` of each row ``z`` of :attr:`.Periodogram.rows`.
         band : ndarray of shape (M,)
             Band of each row.
         power : ndarray of shape (W, K)
             Diagonal of ``C' S^-1 C``.
         """
-        observed = np.sum(self.slopes[band] * self.of_states(explained) ** 2, axis=0)
-        expected = np.einsum("w,wk,wk->k", weights, self.slopes, self.of_states(power))
-        return self.summed(np.asarray(0.5 * (observed - expected)))
+        observed = np.sum(self.slopes[band] * self.select_states(explained) ** 2, axis=0)
+        expected = np.einsum("w,wk,wk->k", weights, self.slopes, self.select_states(power))
+        return self.sum_by_coordinate(np.asarray(0.5 * (observed - expected)))
 
 
 def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: bool) -> LatentSpectra:
-    """Return spectra of the states with loadings at frequencies ``omega`` (W,), and their derivatives."""
+    """Compute spectra of the states with loadings at frequencies ``omega`` (W,), and their derivatives."""
     values, slopes = ar1.spectra(params.decay, omega, evenly_sampled=evenly_sampled)
     if not params.processes:
         return LatentSpectra(values, slopes)
     all_values, all_slopes = [values], [slopes]
     states, coordinates = [np.arange(params.n_components)], [np.arange(params.n_components)]
-    first, where = params.n_components, params.latents.coordinates
+    first_state = params.n_components
     for process in params.processes:
-        of_states, by_free = process.spectra(omega)  # (W, N, S) and (W, N, S, C)
-        count, n_seen = of_states.shape[1:]
-        own = first + np.arange(count * n_seen).reshape(count, n_seen)
-        free = where[type(process)].start + np.arange(process.n_free() * count).reshape(
-            process.n_free(), count
-        )
-        all_values.append(of_states.reshape(len(omega), -1))
-        all_slopes.append(by_free.reshape(len(omega), -1))
-        states.append(np.repeat(own.ravel(), process.n_free()))
-        coordinates.append(np.repeat(free.T[:, None], n_seen, axis=1).ravel())
-        first += count * n_seen
+        values, slopes = process.spectra(omega)  # (W, N, S) and (W, N, S, C)
+        count, n_seen = values.shape[1:]
+        n_free, first_coordinate = process.n_free(), params.latents.coordinates[type(process)].start
+        process_states = first_state + np.arange(count * n_seen)
+        process_coordinates = first_coordinate + np.arange(n_free * count).reshape(n_free, count)
+        all_values.append(values.reshape(len(omega), -1))
+        all_slopes.append(slopes.reshape(len(omega), -1))
+        states.append(np.repeat(process_states, n_free))
+        coordinates.append(np.repeat(process_coordinates.T[:, None], n_seen, axis=1).ravel())
+        first_state += count * n_seen
     return LatentSpectra(
         np.hstack(all_values),
         np.hstack(all_slopes),
@@ -508,30 +507,31 @@ def latent_spectra(params: StateSpace, omega: FloatArray, *, evenly_sampled: boo
 def dynamics_damping(params: StateSpace, n_rows: float, *, evenly_sampled: bool) -> FloatArray:
     """Return the information of `n_rows` transitions on the coordinates if the states were observed."""
     decay = params.decay
-    of_decays = n_rows * (1.0 + decay**2) * ar1.ratio(decay, evenly_sampled=evenly_sampled) ** 2
-    return np.concatenate([of_decays, *(process.damping(n_rows).ravel() for process in params.processes)])
+    by_decays = n_rows * (1.0 + decay**2) * ar1.ratio(decay, evenly_sampled=evenly_sampled) ** 2
+    return np.concatenate([by_decays, *(process.damping(n_rows).ravel() for process in params.processes)])
 
 
 def dynamics_curvature(params: StateSpace, gradient: FloatArray, *, evenly_sampled: bool) -> FloatArray:
-    """Return the second-derivative terms of the coordinates, which are proportional to the gradient.
+    """Return the part of minus the second derivative that is proportional to the gradient.
 
-    Only terms that shorten steps are included; see :class:`.Metric`.
+    It arises because decays are nonlinear functions of the coordinates. Only positive terms, which shorten
+    steps, are included; see :class:`.Metric`.
     """
-    # d^2 a / d s^2 over d a / d s is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
-    bend = 2.0 * params.decay if evenly_sampled else -1.0 - np.log(params.decay)
-    of_decays = np.maximum(bend * gradient[: params.n_components], 0.0)
+    # (d^2 a / d s^2) / (d a / d s) is -2 a for a = tanh s, and 1 + log a for a = exp(-exp s).
+    second_over_first = -2.0 * params.decay if evenly_sampled else 1.0 + np.log(params.decay)
+    by_decays = np.maximum(-second_over_first * gradient[: params.n_components], 0.0)
     others = [
         process.curvature(process_gradient).ravel()
-        for process, process_gradient in _of_each(params, gradient)
+        for process, process_gradient in _split_by_kind(params, gradient)
     ]
-    return np.concatenate([of_decays, *others])
+    return np.concatenate([by_decays, *others])
 
 
 # ------------------------------------------------------------------------------------------- all parameters
 
 
 class Coordinates(NamedTuple):
-    """Layout of the parameters as one vector.
+    """Positions of all free parameters in one vector, and bounds of its entries.
 
     Attributes
     ----------
@@ -542,9 +542,9 @@ class Coordinates(NamedTuple):
     evenly_sampled : bool
         Whether rows are evenly sampled, which determines the coordinates of the dynamics.
     n_ar1_noise : int, default=0
-        Number of AR(1) processes, at the end, that are noise of the columns: ``D`` or zero.
+        Number of AR(1) processes that are noise of the columns, ``D`` or zero; they are the last ones.
     limits : Limits or None, default=None
-        Fixed parameters and ranges of periods; without AR(1) noise, whose parameters are never fixed.
+        Fixed parameters and ranges of periods of the factors. Parameters of AR(1) noise are never fixed.
     """
 
     latents: Latents
@@ -559,34 +559,34 @@ class Coordinates(NamedTuple):
         return self.variances.n_features
 
     @property
-    def holds(self) -> bool:
+    def any_fixed(self) -> bool:
         """Whether any parameter is fixed."""
-        return self.limits is not None and self.limits.hold
+        return self.limits is not None and self.limits.any_fixed
 
     @property
     def with_white_noise(self) -> "Coordinates":
-        """The layout of the same latent processes with white noise."""
-        alone = self.latents.with_components(self.latents.n_components - self.n_ar1_noise)
-        return self._replace(latents=alone, n_ar1_noise=0)
+        """The coordinates of the same model without AR(1) noise."""
+        factors = self.latents.with_components(self.latents.n_components - self.n_ar1_noise)
+        return self._replace(latents=factors, n_ar1_noise=0)
 
     @property
     def with_ar1_noise(self) -> "Coordinates":
-        """The layout of the same latent processes with AR(1) noise of each column."""
-        more = self.latents.with_components(self.latents.n_components + self.n_features)
-        return self._replace(latents=more, n_ar1_noise=self.n_features)
+        """The coordinates of the same model with AR(1) noise of each column."""
+        extended = self.latents.with_components(self.latents.n_components + self.n_features)
+        return self._replace(latents=extended, n_ar1_noise=self.n_features)
 
     @property
     def ar1_noise_states(self) -> slice:
-        """Which of the states are AR(1) noise."""
+        """States that are AR(1) noise."""
         return slice(self.latents.n_components - self.n_ar1_noise, self.latents.n_components)
 
     @property
     def has_loading(self) -> BoolArray:
-        """Which loadings (D, n_states) of the observed states have coordinates."""
-        loaded = np.ones((self.n_features, self.n_states), dtype=bool)
+        """Loadings (D, n_states) that have coordinates; False for AR(1) noise of other columns."""
+        has_loading = np.ones((self.n_features, self.n_states), dtype=bool)
         if self.n_ar1_noise:
-            loaded[:, self.ar1_noise_states] = np.eye(self.n_features, dtype=bool)
-        return loaded
+            has_loading[:, self.ar1_noise_states] = np.eye(self.n_features, dtype=bool)
+        return has_loading
 
     @property
     def n_loadings(self) -> int:
@@ -595,7 +595,7 @@ class Coordinates(NamedTuple):
 
     @property
     def n_states(self) -> int:
-        """Number of observed states, whose loadings have coordinates."""
+        """Number of states with loadings."""
         return self.latents.n_seen
 
     @property
@@ -610,28 +610,29 @@ class Coordinates(NamedTuple):
 
     @property
     def n_free(self) -> int:
-        """Number of free parameters that change the likelihood."""
-        alone = self.with_white_noise.latents.n_free(self.n_features)
-        n = alone + 2 * self.n_ar1_noise + self.n_noise + self.n_features
-        if self.limits is not None:  # fixed loadings determine phases, which are then not free
-            n += int(np.count_nonzero(self.limits.fixed_phases)) - self.limits.n_held
+        """Number of identified free parameters: without rotations that do not change the likelihood."""
+        n_of_factors = self.with_white_noise.latents.n_free(self.n_features)
+        n = n_of_factors + 2 * self.n_ar1_noise + self.n_noise + self.n_features
+        if self.limits is not None:
+            # A fixed loading that only determines the phase of a cycle removes no free parameter.
+            n += int(np.count_nonzero(self.limits.fixed_phases)) - self.limits.n_fixed
         return n
 
     @property
     def limits_of_states(self) -> Limits | None:
-        """The limits of all states, including AR(1) noise."""
+        """The constraints for all states: those of AR(1) noise, which is free, are inserted."""
         if self.limits is None or not self.n_ar1_noise:
             return self.limits
-        decays, loadings, noise, frequencies, rhythms = self.limits
-        k, free = len(decays), np.full(self.n_ar1_noise, np.nan)
-        between = np.full((self.n_features, self.n_ar1_noise), np.nan)
-        full = np.hstack([loadings[:, :k], between, loadings[:, k:]])
-        moved = slice(rhythms.start + self.n_ar1_noise, rhythms.stop + self.n_ar1_noise)
-        return Limits(np.append(decays, free), full, noise, frequencies, moved)
+        decays, loadings, noise, frequencies, cycle_states = self.limits
+        k, free_decays = len(decays), np.full(self.n_ar1_noise, np.nan)
+        free_loadings = np.full((self.n_features, self.n_ar1_noise), np.nan)
+        loadings_of_states = np.hstack([loadings[:, :k], free_loadings, loadings[:, k:]])
+        shifted = slice(cycle_states.start + self.n_ar1_noise, cycle_states.stop + self.n_ar1_noise)
+        return Limits(np.append(decays, free_decays), loadings_of_states, noise, frequencies, shifted)
 
     @property
     def bounds(self) -> tuple[FloatArray, FloatArray]:
-        """Lowest and highest value of each coordinate (P,), equal if it is fixed."""
+        """Lower and upper bound of each coordinate (P,); equal if the parameter is fixed."""
         lower, upper = np.full(self.size, -np.inf), np.full(self.size, np.inf)
         limits = self.limits_of_states
         if limits is None:
@@ -640,70 +641,72 @@ class Coordinates(NamedTuple):
         values = np.full(self.size, np.nan)
         decays = limits.decays
         values[: len(decays)] = np.arctanh(decays) if self.evenly_sampled else np.log(-np.log(decays))
-        # A start may have fewer stochastic cycles: they are detected one after the other.
+        # While cycles are detected one after the other, the model has fewer of them than the limits.
         if Rhythm in self.latents.counts:
             n, end = self.latents.counts[Rhythm], self.latents.coordinates[Rhythm].stop
             lower[end - n : end], upper[end - n : end] = limits.frequencies[:, :n]
-        if limits.hold and limits.loadings.shape[1] == self.latents.n_states:
+        if limits.any_fixed and limits.loadings.shape[1] == self.latents.n_states:
             values[loadings] = limits.loadings[:, self.latents.seen][self.has_loading]
             values[noise] = np.log(self.variances.of_groups(limits.noise))
-        held = ~np.isnan(values)
-        lower[held] = upper[held] = values[held]
+        fixed = ~np.isnan(values)
+        lower[fixed] = upper[fixed] = values[fixed]
         return lower, upper
 
     @property
     def slices(self) -> tuple[slice, slice, slice, slice]:
         """Slices of dynamics, loadings, noise and offset in the vector."""
-        # Plain integers, because a fit reads this thousands of times; np.cumsum took 7 % of its time.
-        first = self.latents.n_dynamics
-        second = first + self.n_loadings
-        third = second + self.n_noise
-        fourth = third + self.n_features
-        return slice(0, first), slice(first, second), slice(second, third), slice(third, fourth)
+        # Sums of integers: a fit evaluates this thousands of times, and np.cumsum took 7 % of its time.
+        loadings = self.latents.n_dynamics
+        noise = loadings + self.n_loadings
+        offset = noise + self.n_noise
+        end = offset + self.n_features
+        return slice(0, loadings), slice(loadings, noise), slice(noise, offset), slice(offset, end)
 
 
-def to_vector(layout: Coordinates, params: StateSpace) -> FloatArray:
+def to_vector(coordinates: Coordinates, params: StateSpace) -> FloatArray:
     """Return the coordinates (P,) of parameters."""
     return np.concatenate(
         [
-            dynamics_to_free(params, evenly_sampled=layout.evenly_sampled),
-            params.seen_loadings[layout.has_loading],
-            np.log(layout.variances.of_groups(params.noise_variance)),
+            dynamics_to_free(params, evenly_sampled=coordinates.evenly_sampled),
+            params.seen_loadings[coordinates.has_loading],
+            np.log(coordinates.variances.of_groups(params.noise_variance)),
             params.offset,
         ]
     )
 
 
-def from_vector(layout: Coordinates, vector: FloatArray, template: StateSpace) -> StateSpace:
-    """Return the parameters at given coordinates; others, as known variances, are from ``template``."""
-    dynamics, loadings, noise, offset = (vector[part] for part in layout.slices)
-    variance = layout.variances.of_columns(np.exp(noise), template.noise_variance)
-    moved = dynamics_from_free(template, dynamics, evenly_sampled=layout.evenly_sampled)
-    loadings_of_observed = np.zeros((layout.n_features, layout.n_states))
-    loadings_of_observed[layout.has_loading] = loadings
-    return moved.with_seen_loadings(loadings_of_observed).replace(noise_variance=variance, offset=offset)
+def from_vector(coordinates: Coordinates, vector: FloatArray, template: StateSpace) -> StateSpace:
+    """Return the parameters at given coordinates; known variances are those of ``template``."""
+    dynamics, free_loadings, noise, offset = (vector[part] for part in coordinates.slices)
+    variance = coordinates.variances.of_columns(np.exp(noise), template.noise_variance)
+    params = dynamics_from_free(template, dynamics, evenly_sampled=coordinates.evenly_sampled)
+    loadings = np.zeros((coordinates.n_features, coordinates.n_states))
+    loadings[coordinates.has_loading] = free_loadings
+    return params.with_seen_loadings(loadings).replace(noise_variance=variance, offset=offset)
 
 
-def score(layout: Coordinates, params: StateSpace, gaps: FloatArray, stats: Statistics) -> FloatArray:
+def score(coordinates: Coordinates, params: StateSpace, gaps: FloatArray, stats: Statistics) -> FloatArray:
     """Return the gradient (P,) of the log-likelihood with respect to the coordinates.
 
-    By Fisher's identity it is the gradient of the expected complete-data log-likelihood, hence a function
+    By Fisher's identity it is the gradient of the expected complete-data log-likelihood, which is a function
     of the expected statistics at the same parameters (Olsson, Petersen & Lehn-Schioler 2007).
     """
     r = params.noise_variance
     by_latent = stats.residual_moments / r[:, None]
     by_noise = 0.5 * (stats.residual_power / r - stats.counts)
-    by_dynamics = dynamics_score(params, gaps, stats, evenly_sampled=layout.evenly_sampled)
-    return pack_gradient(layout, by_dynamics, by_latent[:, layout.latents.seen], by_noise, by_latent[:, -1])
+    by_dynamics = dynamics_score(params, gaps, stats, evenly_sampled=coordinates.evenly_sampled)
+    return pack_gradient(
+        coordinates, by_dynamics, by_latent[:, coordinates.latents.seen], by_noise, by_latent[:, -1]
+    )
 
 
 def pack_gradient(
-    layout: Coordinates,
+    coordinates: Coordinates,
     by_dynamics: FloatArray,
     by_loadings: FloatArray,
     by_log_noise: FloatArray,
     by_offset: FloatArray,
 ) -> FloatArray:
-    """Concatenate gradients of dynamics' coordinates, ``C``, ``log r`` and ``mu`` to one vector (P,)."""
-    by_variances = layout.variances.totals(by_log_noise)
-    return np.concatenate([by_dynamics, by_loadings[layout.has_loading], by_variances, by_offset])
+    """Concatenate gradients by the dynamics, ``C``, ``log r`` of columns, and ``mu`` to one vector (P,)."""
+    by_variances = coordinates.variances.totals(by_log_noise)
+    return np.concatenate([by_dynamics, by_loadings[coordinates.has_loading], by_variances, by_offset])

@@ -53,7 +53,7 @@ def maximize(
     -------
     params : StateSpace
     """
-    if limits is not None and limits.hold:
+    if limits is not None and limits.any_fixed:
         free = np.isnan(limits.loadings[:, params.latents.seen])
         has_loading = free if has_loading is None else has_loading & free
     loadings, offset, variance = _maximize_observations(params, stats, noise, has_loading)

@@ -156,9 +156,11 @@ def complete_data_of(
     return CompleteData(stats.counts, moments, n_rows, n_segments)
 
 
-def complete_data_without_missing_values(n_rows: float, layout: Coordinates) -> CompleteData:
+def complete_data_without_missing_values(n_rows: float, coordinates: Coordinates) -> CompleteData:
     """Return moments of `n_rows` rows without missing values, for states with unit variance."""
-    return CompleteData(np.full(layout.n_features, n_rows), n_rows * np.eye(layout.n_states), n_rows)
+    return CompleteData(
+        np.full(coordinates.n_features, n_rows), n_rows * np.eye(coordinates.n_states), n_rows
+    )
 
 
 class Metric:
@@ -169,7 +171,7 @@ class Metric:
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Free coordinates.
     params : StateSpace
         Parameters at which the information is taken.
@@ -186,7 +188,7 @@ class Metric:
 
     def __init__(
         self,
-        layout: Coordinates,
+        coordinates: Coordinates,
         params: StateSpace,
         complete: CompleteData,
         gradient: FloatArray | None = None,
@@ -195,18 +197,18 @@ class Metric:
         d, k = params.seen_loadings.shape
         n = complete.n_rows
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
-        evenly_sampled = layout.evenly_sampled
+        evenly_sampled = coordinates.evenly_sampled
         omega, weights = _seen_frequencies(params, complete)
         spectra = latent_spectra(params, omega, evenly_sampled=evenly_sampled)
         spectrum = spectra.values
-        self.layout, self.n_rows = layout, n
+        self.coordinates, self.n_rows = coordinates, n
         self.root, left, scaled, inverse, _ = factor_spectra(
             params.replace(noise_variance=params.noise_variance / share), spectrum
         )
         q = left.shape[1]
         self.left = left
         # Number of noise coordinates above which their coupling to other coordinates is neglected.
-        self.coarse = q * k > most_within or layout.n_noise > 256
+        self.coarse = q * k > most_within or coordinates.n_noise > 256
         self.moments = complete.moments
         # The information on a noise variance is proportional to the number of observed values of its column.
         self.share = np.sqrt(share)
@@ -227,7 +229,7 @@ class Metric:
             precision = outside + np.einsum("da,ab,db->d", left, mean_inverse, left)
             by_feature = 0.5 * n * precision**2 * self.share**2
             # Variances, dynamics and loadings are not coupled to each other.
-            self.noise = layout.variances.totals(by_feature)
+            self.noise = coordinates.variances.totals(by_feature)
             self.dynamics = dynamics
         else:
             self.outside = np.eye(d) - left @ left.T if d > q else np.zeros((d, d))
@@ -242,10 +244,12 @@ class Metric:
             products = _pairs(w * inverse, inverse).transpose(0, 2, 1, 3).reshape(q * q, q * q)
             noise = 0.5 * n * (squared + pairs @ products @ pairs.T)
             by_noise = _pairs(w * inverse, fh).transpose(0, 3, 1, 2).reshape(q * k, q * q) @ pairs.T
-            by_dynamics = spectra.with_loadings(weights, h, g).reshape(q * k, layout.latents.n_dynamics)
+            by_dynamics = spectra.loading_cross_information(weights, h, g).reshape(
+                q * k, coordinates.latents.n_dynamics
+            )
             self.coupled = n * np.hstack([self._gather(by_noise.T).T, by_dynamics])
             noise *= np.outer(self.share, self.share)
-            dynamics_noise = 0.5 * n * spectra.with_noise(weights, left @ h)
+            dynamics_noise = 0.5 * n * spectra.noise_cross_information(weights, left @ h)
             between = self._gather(dynamics_noise.T)
             self.small = np.block([[self._total(noise), between], [between.T, dynamics]])
         zero = latent_spectra(params, np.zeros(1), evenly_sampled=evenly_sampled).values
@@ -254,7 +258,7 @@ class Metric:
         zero = 1.0 / (1.0 / zero[0] + complete.n_segments / n)
         self.offset_within = np.linalg.inv(np.eye(q) + (scaled * zero) @ scaled.T)
         self.dynamics_damping = dynamics_damping(params, n, evenly_sampled=evenly_sampled)
-        self.noise_curvature, self.dynamics_curvature = _curvature(layout, params, gradient)
+        self.noise_curvature, self.dynamics_curvature = _curvature(coordinates, params, gradient)
         self._remembered: tuple[tuple[float, bytes], tuple[Solver, Solver]] | None = None
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float = 0.0) -> FloatArray:
@@ -273,11 +277,11 @@ class Metric:
         -------
         ndarray of shape (P,)
         """
-        dynamics, loadings, noise, offset = self.layout.slices
+        dynamics, loadings, noise, offset = self.coordinates.slices
         if not (free[loadings].all() and free[offset].all()):
             return self._solve_some(gradient, free, damping)
-        d, k = self.layout.n_features, self.layout.n_states
-        root, n_noise = self.root[:, None], self.layout.n_noise
+        d, k = self.coordinates.n_features, self.coordinates.n_states
+        root, n_noise = self.root[:, None], self.coordinates.n_noise
         retained = np.concatenate([free[noise], free[dynamics]])
         solve_loadings, solve_small = self._factored(damping, retained)
 
@@ -325,7 +329,7 @@ class Metric:
 
     def _apart(self, damping: float, retained: BoolArray) -> Solver:
         """Return a solver for the free coordinates of noise and dynamics, without couplings between them."""
-        n_noise = self.layout.n_noise
+        n_noise = self.coordinates.n_noise
         added, moved = self._added(damping), np.flatnonzero(retained[n_noise:])
         noise = np.maximum(self.noise + added[:n_noise], _TINY)[retained[:n_noise]]
         curved = self.dynamics + np.diag(added[n_noise:])
@@ -343,12 +347,12 @@ class Metric:
             return step
         # This is still an ascent direction, because the inverse of the whole matrix is positive definite.
         everything = np.ones_like(free)
-        everything[self.layout.slices[2]] = free[self.layout.slices[2]]
+        everything[self.coordinates.slices[2]] = free[self.coordinates.slices[2]]
         return np.where(free, self.solve(np.where(free, gradient, 0.0), everything, damping), 0.0)
 
     def _within_solver(self, damping: float) -> Solver:
         """Return a solver for the loadings within the span, for vectors or columns of size q K."""
-        q, k = self.left.shape[1], self.layout.n_states
+        q, k = self.left.shape[1], self.coordinates.n_states
         damped = damping * self.moments
         if not self.coarse:
             within, blocks = self.within[0].copy(), np.arange(q)
@@ -359,7 +363,7 @@ class Metric:
 
     def _small(self, damping: float, beyond: Solver, within: Solver) -> FloatArray:
         """Return the Schur complement of noise and dynamics after elimination of the loadings."""
-        n_noise = self.layout.n_noise
+        n_noise = self.coordinates.n_noise
         small = self._noise_and_dynamics(damping)
         local = self.share[:, None] * self.local
         around = local @ beyond(local.T)
@@ -384,8 +388,8 @@ class Metric:
 
     def _to_loadings(self, small: FloatArray) -> FloatArray:
         """Multiply a vector of noise and dynamics by their information with the scaled loadings: (D, K)."""
-        by_noise = self._spread(small[: self.layout.n_noise])[:, None] * self.local
-        inside = (self.coupled @ small).reshape(self.left.shape[1], self.layout.n_states)
+        by_noise = self._spread(small[: self.coordinates.n_noise])[:, None] * self.local
+        inside = (self.coupled @ small).reshape(self.left.shape[1], self.coordinates.n_states)
         return by_noise + self.left @ (inside - self.left.T @ by_noise)
 
     def _from_loadings(self, scaled: FloatArray) -> FloatArray:
@@ -393,21 +397,21 @@ class Metric:
         inside = self.left.T @ scaled
         out = self.coupled.T @ inside.ravel()
         outer_products = scaled - self.left @ inside
-        out[: self.layout.n_noise] += self._gather(np.sum(self.local * outer_products, axis=1))
+        out[: self.coordinates.n_noise] += self._gather(np.sum(self.local * outer_products, axis=1))
         return out
 
     def _gather(self, by_feature: FloatArray) -> FloatArray:
         """Sum derivatives by the columns' log variances to those by the noise coordinates, along axis 0."""
-        return self.layout.variances.totals((by_feature.T * self.share).T)
+        return self.coordinates.variances.totals((by_feature.T * self.share).T)
 
     def _total(self, by_features: FloatArray) -> FloatArray:
         """Reduce a matrix (D, D) over weighted columns to the noise coordinates."""
-        tied = self.layout.variances
+        tied = self.coordinates.variances
         return tied.totals(tied.totals(by_features).T).T
 
-    def _spread(self, coordinates: FloatArray) -> FloatArray:
+    def _spread(self, change: FloatArray) -> FloatArray:
         """Map a change of the noise coordinates to changes of the columns' log variances, shape (D,)."""
-        return self.share * self.layout.variances.of_columns(coordinates)
+        return self.share * self.coordinates.variances.of_columns(change)
 
     def _solve_offset(self, gradient: FloatArray, damping: float) -> FloatArray:
         scaled = gradient / self.root
@@ -420,10 +424,10 @@ class Metric:
 
     def to_dense(self, damping: float = 0.0) -> FloatArray:
         """Return the whole matrix, shape (P, P), for small models and for tests."""
-        dynamics, loadings, noise, offset = self.layout.slices
-        d, k = self.layout.n_features, self.layout.n_states
-        n_noise, n_dynamics = self.layout.n_noise, self.layout.latents.n_dynamics
-        out = np.zeros((self.layout.size, self.layout.size))
+        dynamics, loadings, noise, offset = self.coordinates.slices
+        d, k = self.coordinates.n_features, self.coordinates.n_states
+        n_noise, n_dynamics = self.coordinates.n_noise, self.coordinates.latents.n_dynamics
+        out = np.zeros((self.coordinates.size, self.coordinates.size))
         damped = damping * self.moments
         span = np.kron(self.left, np.eye(k))
         if self.coarse:
@@ -533,13 +537,13 @@ def _seen_frequencies(params: StateSpace, complete: CompleteData) -> tuple[Float
 
 
 def _curvature(
-    layout: Coordinates, params: StateSpace, gradient: FloatArray | None
+    coordinates: Coordinates, params: StateSpace, gradient: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Second-derivative terms of noise and dynamics coordinates, if they shorten steps."""
     if gradient is None:
-        return np.zeros(layout.n_noise), np.zeros(layout.latents.n_dynamics)
-    dynamics, _, noise, _ = layout.slices
-    of_dynamics = dynamics_curvature(params, gradient[dynamics], evenly_sampled=layout.evenly_sampled)
+        return np.zeros(coordinates.n_noise), np.zeros(coordinates.latents.n_dynamics)
+    dynamics, _, noise, _ = coordinates.slices
+    of_dynamics = dynamics_curvature(params, gradient[dynamics], evenly_sampled=coordinates.evenly_sampled)
     return np.maximum(-gradient[noise], 0.0), of_dynamics
 
 
@@ -601,13 +605,13 @@ class ColouredSpectra(NamedTuple):
 
 
 def coloured_spectra(
-    layout: Coordinates, params: StateSpace, omega: FloatArray, share: FloatArray | float = 1.0
+    coordinates: Coordinates, params: StateSpace, omega: FloatArray, share: FloatArray | float = 1.0
 ) -> ColouredSpectra:
     """Invert the spectral matrix at frequencies ``omega`` (W,).
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Coordinates, which define the states of AR(1) noise.
     params : StateSpace
         Parameters in the state space.
@@ -616,15 +620,15 @@ def coloured_spectra(
     share : float or ndarray of shape (D,), default=1.0
         Fraction of rows in which each column is observed; white noise is divided by it.
     """
-    own = layout.ar1_noise_states
-    spectra = latent_spectra(params, omega, evenly_sampled=layout.evenly_sampled)
+    own = coordinates.ar1_noise_states
+    spectra = latent_spectra(params, omega, evenly_sampled=coordinates.evenly_sampled)
     scale = np.diagonal(params.seen_loadings[:, own])
     loadings = np.delete(params.seen_loadings, own, axis=1)
     white = params.noise_variance / share
     noise = white + scale**2 * spectra.values[:, own]
     root = 1.0 / np.sqrt(noise)
     left, singular, right = np.linalg.svd(loadings * root[:, :, None], full_matrices=False)
-    shared = _without(spectra, layout)
+    shared = _without(spectra, coordinates)
     scaled = singular[:, :, None] * right
     rotated = np.swapaxes(scaled, 1, 2)
     core = np.eye(singular.shape[1]) + (scaled * shared.values[:, None, :]) @ rotated
@@ -645,18 +649,22 @@ def coloured_spectra(
     )
 
 
-def _without(spectra: LatentSpectra, layout: Coordinates) -> LatentSpectra:
+def _without(spectra: LatentSpectra, coordinates: Coordinates) -> LatentSpectra:
     """Return the spectra of the shared states; indices of coordinates do not change."""
-    n, own = layout.n_states, layout.ar1_noise_states
-    states = np.arange(n) if spectra.states is None else spectra.states
-    coordinates = np.arange(n) if spectra.coordinates is None else spectra.coordinates
-    retained = (states < own.start) | (states >= own.stop)
+    n_states, noise_states = coordinates.n_states, coordinates.ar1_noise_states
+    state_of_slope = np.arange(n_states) if spectra.state_of_slope is None else spectra.state_of_slope
+    coordinate_of_slope = (
+        np.arange(n_states) if spectra.coordinate_of_slope is None else spectra.coordinate_of_slope
+    )
+    retained = (state_of_slope < noise_states.start) | (state_of_slope >= noise_states.stop)
     return LatentSpectra(
-        np.delete(spectra.values, own, axis=1),
+        np.delete(spectra.values, noise_states, axis=1),
         spectra.slopes[:, retained],
-        np.where(states < own.start, states, states - layout.n_ar1_noise)[retained],
-        coordinates[retained],
-        layout.latents.n_dynamics,
+        np.where(
+            state_of_slope < noise_states.start, state_of_slope, state_of_slope - coordinates.n_ar1_noise
+        )[retained],
+        coordinate_of_slope[retained],
+        coordinates.latents.n_dynamics,
     )
 
 
@@ -667,10 +675,10 @@ class _Positions(NamedTuple):
     own: NDArray[np.intp]
 
     @classmethod
-    def of(cls, layout: Coordinates) -> "_Positions":
-        positions = np.full(layout.has_loading.shape, -1)
-        positions[layout.has_loading] = np.arange(layout.n_loadings) + layout.slices[1].start
-        own = layout.ar1_noise_states
+    def of(cls, coordinates: Coordinates) -> "_Positions":
+        positions = np.full(coordinates.has_loading.shape, -1)
+        positions[coordinates.has_loading] = np.arange(coordinates.n_loadings) + coordinates.slices[1].start
+        own = coordinates.ar1_noise_states
         return cls(
             np.delete(positions, own, axis=1),
             np.array([np.arange(own.start, own.stop), np.diagonal(positions[:, own])]),
@@ -682,7 +690,7 @@ class AR1NoiseMetric(DenseMetric):
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Free coordinates, with AR(1) noise.
     params : StateSpace
         Parameters in the state space at which the information is taken.
@@ -695,38 +703,38 @@ class AR1NoiseMetric(DenseMetric):
 
     def __init__(
         self,
-        layout: Coordinates,
+        coordinates: Coordinates,
         params: StateSpace,
         complete: CompleteData,
         gradient: FloatArray | None = None,
     ) -> None:
-        n, d = complete.n_rows, layout.n_features
+        n, d = complete.n_rows, coordinates.n_features
         share = np.maximum(complete.counts / n, np.finfo(np.float64).eps)
         omega, weights = _seen_frequencies(params, complete)
-        spectra = coloured_spectra(layout, params, omega, share)
-        dynamics, _, noise, offset = layout.slices
-        positions = _Positions.of(layout)
-        size = layout.size
+        spectra = coloured_spectra(coordinates, params, omega, share)
+        dynamics, _, noise, offset = coordinates.slices
+        positions = _Positions.of(coordinates)
+        size = coordinates.size
         # Variances of all columns first, reduced to the coordinates of the noise at the end.
         matrix = np.zeros((size + d, size + d))
         white = np.arange(size, size + d)
         self._fill(matrix, spectra, weights, positions, white, np.sqrt(share), dynamics)
         matrix *= n
-        spread = layout.variances.indicator
+        spread = coordinates.variances.indicator
         information = matrix[:size, :size]
         information[:, noise] = matrix[:size, size:] @ spread
         information[noise] = information[:, noise].T
         information[noise, noise] = spread.T @ matrix[size:, size:] @ spread
-        at_zero = coloured_spectra(layout, params, np.zeros(1), share)
+        at_zero = coloured_spectra(coordinates, params, np.zeros(1), share)
         information[offset, offset] = n * at_zero.precision[0]
 
-        own = layout.ar1_noise_states
+        own = coordinates.ar1_noise_states
         added = np.zeros(size)
         # Information that is added for the decay of AR(1) noise: if the noise is very weak, its decay is not
         # identified, and steps would otherwise be unbounded and shorten all others.
         added[own] += 1.0
         if gradient is not None:
-            evenly_sampled = layout.evenly_sampled
+            evenly_sampled = coordinates.evenly_sampled
             added[dynamics] += dynamics_curvature(params, gradient[dynamics], evenly_sampled=evenly_sampled)
             added[noise] += np.maximum(-gradient[noise], 0.0)
             scale = np.diagonal(params.seen_loadings[:, own])
@@ -734,7 +742,7 @@ class AR1NoiseMetric(DenseMetric):
             added[positions.own[1]] += np.divide(slope, np.abs(scale), out=np.zeros(d), where=scale != 0.0)
         information[np.diag_indices(size)] += added
         self.information = information
-        self.damping = self._damping(layout, params, complete, share, spread)
+        self.damping = self._damping(coordinates, params, complete, share, spread)
 
     def _fill(
         self,
@@ -763,7 +771,7 @@ class AR1NoiseMetric(DenseMetric):
             "abw,abw->ab", moved, squared[column[:, None], column[None, :]]
         )
 
-        entries = shared.states
+        entries = shared.state_of_slope
         assert entries is not None
         of_dynamics = shared.information(weights, within)
         matrix[dynamics, dynamics] += 0.5 * of_dynamics
@@ -775,12 +783,12 @@ class AR1NoiseMetric(DenseMetric):
             loaded[:, column][:, :, entries] ** 2,
             optimize=True,
         )
-        cross_products = 0.5 * shared.summed(by_entry.T).T
+        cross_products = 0.5 * shared.sum_by_coordinate(by_entry.T).T
         matrix[dynamics, where] += cross_products
         matrix[where, dynamics] += cross_products.T
 
         flat = positions.loadings.ravel()
-        by_loadings = shared.with_loadings(weights, loaded, within).reshape(
+        by_loadings = shared.loading_cross_information(weights, loaded, within).reshape(
             d * k, dynamics.stop - dynamics.start
         )
         matrix[flat, dynamics] = by_loadings
@@ -803,23 +811,23 @@ class AR1NoiseMetric(DenseMetric):
 
     def _damping(
         self,
-        layout: Coordinates,
+        coordinates: Coordinates,
         params: StateSpace,
         complete: CompleteData,
         share: FloatArray,
         spread: FloatArray,
     ) -> FloatArray:
         """Return the information if all states, AR(1) noise included, were observed."""
-        dynamics, _, noise, offset = layout.slices
-        out = np.zeros((layout.size, layout.size))
-        evenly_sampled = layout.evenly_sampled
-        diagonal = np.zeros(layout.size)
+        dynamics, _, noise, offset = coordinates.slices
+        out = np.zeros((coordinates.size, coordinates.size))
+        evenly_sampled = coordinates.evenly_sampled
+        diagonal = np.zeros(coordinates.size)
         diagonal[dynamics] = dynamics_damping(params, complete.n_rows, evenly_sampled=evenly_sampled)
         diagonal[noise] = 0.5 * complete.counts @ spread
         diagonal[offset] = complete.counts / params.noise_variance
-        out[np.diag_indices(layout.size)] = diagonal
-        first = layout.slices[1].start
-        for j, states in enumerate(layout.has_loading):
+        out[np.diag_indices(coordinates.size)] = diagonal
+        first = coordinates.slices[1].start
+        for j, states in enumerate(coordinates.has_loading):
             regressors = np.flatnonzero(states)
             block = slice(first, first + len(regressors))
             weight = share[j] / params.noise_variance[j]
@@ -829,13 +837,13 @@ class AR1NoiseMetric(DenseMetric):
 
 
 def make_metric(
-    layout: Coordinates,
+    coordinates: Coordinates,
     params: StateSpace,
     complete: CompleteData,
     gradient: FloatArray | None = None,
     most_within: int = MAX_DENSE_SIZE,
 ) -> Metric | AR1NoiseMetric:
     """Return the metric of these coordinates; parameters as in :class:`.Metric`."""
-    if layout.n_ar1_noise:
-        return AR1NoiseMetric(layout, params, complete, gradient)
-    return Metric(layout, params, complete, gradient, most_within)
+    if coordinates.n_ar1_noise:
+        return AR1NoiseMetric(coordinates, params, complete, gradient)
+    return Metric(coordinates, params, complete, gradient, most_within)

@@ -12,10 +12,10 @@ from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.posterior import visit_moments
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
+    clip_decays,
     from_vector,
-    imposed,
+    impose_limits,
     to_vector,
-    within_range,
 )
 from probsfa.statespace.learning.em import fit_em, maximize, warm_up
 from probsfa.statespace.learning.objective import (
@@ -65,7 +65,7 @@ _LOADING_MULTIPLIERS = (0.3, 0.03)
 
 def fit(
     panel: Panel,
-    layout: Coordinates,
+    coordinates: Coordinates,
     noise: Noise,
     optimizer: Optimizer,
     *,
@@ -83,7 +83,7 @@ def fit(
     ----------
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
-    layout : Coordinates
+    coordinates : Coordinates
         Layout of the free parameters. With AR(1) noise of columns, all parameters are those of the
         state-space form, in which the noise processes are the last AR(1) states.
     noise : Noise
@@ -106,17 +106,17 @@ def fit(
         After a keyboard interrupt, with the best parameters so far.
     """
     evaluate = CountedEStep(panel, optimizer.max_iter, report, e_step)
-    evaluate.limits, evaluate.tol = layout.limits_of_states, optimizer.tol
+    evaluate.limits, evaluate.tol = coordinates.limits_of_states, optimizer.tol
     evaluate.begin_with_prior(noise)
     search = _Search(evaluate, noise, optimizer, initial_processes or InitialProcesses())
     # Matrices here have the size of the number of columns, too small for several threads.
     with one_blas_thread():
         if start is not None:
-            result = search.from_known(layout, start)
-        elif layout.holds:
-            result = search.from_held(layout)
+            result = search.from_known(coordinates, start)
+        elif coordinates.any_fixed:
+            result = search.from_held(coordinates)
         else:
-            result = search.from_data(layout)
+            result = search.from_data(coordinates)
         # The objective includes the prior, the reported log-likelihood does not.
         prior = evaluate.log_prior(result.params)
         return result._replace(
@@ -154,95 +154,99 @@ class _Search:
 
     # -------------------------------------------------------------------------- initial parameters
 
-    def from_known(self, layout: Coordinates, start: StateSpace) -> FitResult:
+    def from_known(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
         """Maximise from known parameters; AR(1) noise is added if they have white noise."""
-        white_layout = layout.with_white_noise
-        if layout.n_ar1_noise and start.latents == white_layout.latents and not layout.holds:
-            white = self.conform(start, white_layout)
+        white_coordinates = coordinates.with_white_noise
+        if (
+            coordinates.n_ar1_noise
+            and start.latents == white_coordinates.latents
+            and not coordinates.any_fixed
+        ):
+            white = self.conform(start, white_coordinates)
             value = self.evaluate(white).log_likelihood
             white_fit = FitResult(white, value, (value,), self.evaluate.count, "converged")
-            return self.with_ar1_noise(layout, white_fit, one_start=True)
-        initial = self.conform(start, layout)
-        if layout.limits is not None and not layout.n_ar1_noise:
-            initial = imposed(initial, layout.limits)
-        return self.refined_from(layout, initial)
+            return self.with_ar1_noise(coordinates, white_fit, one_start=True)
+        initial = self.conform(start, coordinates)
+        if coordinates.limits is not None and not coordinates.n_ar1_noise:
+            initial = impose_limits(initial, coordinates.limits)
+        return self.refined_from(coordinates, initial)
 
-    def from_held(self, layout: Coordinates) -> FitResult:
+    def from_held(self, coordinates: Coordinates) -> FitResult:
         """Maximise with some parameters fixed, from candidates in which their values are imposed."""
-        limits = layout.limits
+        limits = coordinates.limits
         assert limits is not None
-        white_layout = layout.with_white_noise._replace(limits=limits.of_periods)
-        if white_layout.latents.n_other_processes:
-            candidates = self.process_candidates(white_layout, None)
+        white_coordinates = coordinates.with_white_noise._replace(limits=limits.frequencies_only)
+        if white_coordinates.latents.n_other_processes:
+            candidates = self.process_candidates(white_coordinates, None)
         else:
-            candidates = self.ar1_candidates(white_layout)
-            candidates = [*self.refined_all(white_layout, candidates), *candidates]
-            candidates += self.random_candidates(white_layout, candidates[0])
-        imposed_candidates = [imposed(params, limits) for params in candidates]
-        if layout.n_ar1_noise:
+            candidates = self.ar1_candidates(white_coordinates)
+            candidates = [*self.refined_all(white_coordinates, candidates), *candidates]
+            candidates += self.random_candidates(white_coordinates, candidates[0])
+        imposed_candidates = [impose_limits(params, limits) for params in candidates]
+        if coordinates.n_ar1_noise:
             imposed_candidates = [with_ar1_noise(params) for params in imposed_candidates]
-        imposed_candidates = [self.conform(params, layout) for params in imposed_candidates]
+        imposed_candidates = [self.conform(params, coordinates) for params in imposed_candidates]
         return self.from_candidates(
-            layout, [*self.refined_all(layout, imposed_candidates), *imposed_candidates]
+            coordinates, [*self.refined_all(coordinates, imposed_candidates), *imposed_candidates]
         )
 
-    def from_data(self, layout: Coordinates) -> FitResult:
+    def from_data(self, coordinates: Coordinates) -> FitResult:
         """Maximise from candidates computed from the data: first with white noise, then with AR(1) noise."""
-        white_layout, max_iter = layout.with_white_noise, self.evaluate.limit
+        white_coordinates, max_iter = coordinates.with_white_noise, self.evaluate.limit
         first_fit = (
-            self.with_processes(white_layout)
-            if white_layout.latents.n_other_processes
-            else self.from_ar1_candidates(white_layout)
+            self.with_processes(white_coordinates)
+            if white_coordinates.latents.n_other_processes
+            else self.from_ar1_candidates(white_coordinates)
         )
         result = first_fit
-        for candidate in self.random_candidates(white_layout, first_fit.params):
+        for candidate in self.random_candidates(white_coordinates, first_fit.params):
             if result.status == "interrupted":
                 break
             self.evaluate.limit = self.evaluate.count + max_iter
             try:
-                result = _better(result, self.refined_from(white_layout, candidate))
+                result = _better(result, self.refined_from(white_coordinates, candidate))
             except KeyboardInterrupt:  # before the optimizer, which handles later interrupts itself
                 result = result._replace(status="interrupted")
-        if not layout.n_ar1_noise:
+        if not coordinates.n_ar1_noise:
             return result
         # The best model with white noise need not be the best with AR(1) noise.
         for i, white_fit in enumerate([result] if first_fit is result else [first_fit, result]):
             self.evaluate.limit = self.evaluate.count + max_iter
-            ar1_fit = self.with_ar1_noise(layout, white_fit, one_start=self.optimizer.one_start)
+            ar1_fit = self.with_ar1_noise(coordinates, white_fit, one_start=self.optimizer.one_start)
             result = _better(result, ar1_fit) if i else ar1_fit
             if result.status == "interrupted":
                 break
         return result
 
-    def from_ar1_candidates(self, layout: Coordinates) -> FitResult:
+    def from_ar1_candidates(self, coordinates: Coordinates) -> FitResult:
         """Maximise with AR(1) factors alone."""
-        candidates = self.ar1_candidates(layout)
+        candidates = self.ar1_candidates(coordinates)
         try:
-            return self.from_candidates(layout, self.refined_all(layout, candidates))
+            return self.from_candidates(coordinates, self.refined_all(coordinates, candidates))
         except KeyboardInterrupt:
             # Interrupted between two optimization runs, each of which stores its own best.
             return self.interrupted(candidates[0])
 
-    def with_processes(self, layout: Coordinates) -> FitResult:
+    def with_processes(self, coordinates: Coordinates) -> FitResult:
         """Maximise with cycles, smooth factors or trends; stationary ones do not lower the likelihood.
 
         The model without them is fitted first, with as many evaluations. The processes are then added to it,
         and to the candidates of :mod:`.starts`, and all are refined on Whittle's likelihood.
         """
         limit, nested = self.evaluate.limit, None
-        if layout.latents.n_components:
-            ar1_layout = layout._replace(latents=Latents(layout.latents.n_components))
-            nested = self.from_ar1_candidates(ar1_layout)
+        if coordinates.latents.n_components:
+            ar1_coordinates = coordinates._replace(latents=Latents(coordinates.latents.n_components))
+            nested = self.from_ar1_candidates(ar1_coordinates)
             silent = with_more_latents(
-                nested.params, silent_processes(layout.latents, nested.params, self.initial_processes)
+                nested.params, silent_processes(coordinates.latents, nested.params, self.initial_processes)
             )
             nested = nested._replace(params=silent)
             if nested.status == "interrupted":
                 return nested
         self.evaluate.limit = self.evaluate.count + limit
         try:
-            candidates = self.process_candidates(layout, nested)
-            result = self.from_candidates(layout, candidates, impute_missing=layout.evenly_sampled)
+            candidates = self.process_candidates(coordinates, nested)
+            result = self.from_candidates(coordinates, candidates, impute_missing=coordinates.evenly_sampled)
         except KeyboardInterrupt:
             if nested is not None:
                 return nested._replace(status="interrupted")
@@ -251,12 +255,12 @@ class _Search:
             return self.interrupted(self.evaluate.best)
         # Under a diffuse initial state the density of the first row is small: trends may lower the
         # likelihood.
-        stationary = all(kind.stationary for kind in layout.latents.counts)
+        stationary = all(kind.stationary for kind in coordinates.latents.counts)
         if nested is not None and stationary and not result.log_likelihood >= nested.log_likelihood:
             return nested._replace(status=result.status)
         return result
 
-    def with_ar1_noise(self, layout: Coordinates, nested: FitResult, *, one_start: bool) -> FitResult:
+    def with_ar1_noise(self, coordinates: Coordinates, nested: FitResult, *, one_start: bool) -> FitResult:
         """Maximise with AR(1) noise; the result is at least as likely as the white-noise fit ``nested``.
 
         The factors of ``nested`` may describe noise of single columns. Unless ``one_start``, AR(1) noise is
@@ -267,8 +271,8 @@ class _Search:
         if nested.status == "interrupted":
             return silent
         try:
-            candidates = self.ar1_noise_candidates(layout, nested.params, one_start=one_start)
-            result = self.from_candidates(layout, candidates)
+            candidates = self.ar1_noise_candidates(coordinates, nested.params, one_start=one_start)
+            result = self.from_candidates(coordinates, candidates)
         except KeyboardInterrupt:
             return silent._replace(status="interrupted")
         if not result.log_likelihood >= nested.log_likelihood:
@@ -287,38 +291,40 @@ class _Search:
 
     # ---------------------------------------------------------------------------------- candidates
 
-    def conform(self, params: StateSpace, layout: Coordinates) -> StateSpace:
+    def conform(self, params: StateSpace, coordinates: Coordinates) -> StateSpace:
         """Return a candidate that satisfies the constraints of the layout."""
-        return conform(params, layout, self.noise)
+        return conform(params, coordinates, self.noise)
 
-    def ar1_candidates(self, layout: Coordinates) -> list[StateSpace]:
+    def ar1_candidates(self, coordinates: Coordinates) -> list[StateSpace]:
         """Return candidates with AR(1) factors, the closest to slow feature analysis first."""
         centred, offset = _centred(self.panel)
-        return [self.conform(params, layout) for params in starts(centred, offset, layout.latents)]
+        return [self.conform(params, coordinates) for params in starts(centred, offset, coordinates.latents)]
 
-    def random_candidates(self, layout: Coordinates, first: StateSpace) -> list[StateSpace]:
+    def random_candidates(self, coordinates: Coordinates, first: StateSpace) -> list[StateSpace]:
         """Return candidates with random AR(1) factors; other processes are those of the first fit."""
-        k, n_starts = layout.latents.n_components, self.optimizer.n_init - 1
+        k, n_starts = coordinates.latents.n_components, self.optimizer.n_init - 1
         if n_starts == 0 or k == 0:
             return []
         other_processes = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
         random_factors = random_starts(*_centred(self.panel), Latents(k), n_starts)
-        return [self.conform(with_more_latents(params, other_processes), layout) for params in random_factors]
+        return [
+            self.conform(with_more_latents(params, other_processes), coordinates) for params in random_factors
+        ]
 
     def ar1_noise_candidates(
-        self, layout: Coordinates, nested: StateSpace, *, one_start: bool
+        self, coordinates: Coordinates, nested: StateSpace, *, one_start: bool
     ) -> list[StateSpace]:
         """Return refined candidates with AR(1) noise, and the white-noise model with weak AR(1) noise."""
-        white_layout, white_models = layout.with_white_noise, [nested]
+        white_coordinates, white_models = coordinates.with_white_noise, [nested]
         if not one_start:
             n_other_processes = nested.latents.n_other_processes
             white_models += (
-                self.process_candidates(white_layout, None)
+                self.process_candidates(white_coordinates, None)
                 if n_other_processes
-                else self.ar1_candidates(white_layout)
+                else self.ar1_candidates(white_coordinates)
             )
         candidates = [with_ar1_noise(params) for params in white_models]
-        evenly_sampled = layout.evenly_sampled
+        evenly_sampled = coordinates.evenly_sampled
         sign = (
             signs_of_ar1_noise(nested, _centred_residuals(self.panel, nested)[0])
             if evenly_sampled
@@ -326,14 +332,14 @@ class _Search:
         )
         if np.any(sign < 0.0):
             candidates.append(with_ar1_noise(nested, sign=sign))
-        conforming = [self.conform(params, layout) for params in candidates]
+        conforming = [self.conform(params, coordinates) for params in candidates]
         # Share of each column's noise that is AR(1) noise in the last start from a model with white noise.
-        weak = self.conform(with_ar1_noise(nested, 0.1), layout)
-        return [*self.refined_all(layout, conforming), weak]
+        weak = self.conform(with_ar1_noise(nested, 0.1), coordinates)
+        return [*self.refined_all(coordinates, conforming), weak]
 
-    def process_candidates(self, layout: Coordinates, nested: FitResult | None) -> list[StateSpace]:
+    def process_candidates(self, coordinates: Coordinates, nested: FitResult | None) -> list[StateSpace]:
         """Return candidates with processes beside AR(1) factors; those from a nested model are the last."""
-        latents = layout.latents
+        latents = coordinates.latents
         grid = on_even_grid(self.panel)
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
         centred = [x - offset for x in grid]
@@ -348,13 +354,13 @@ class _Search:
         else:
             variance = np.mean(np.concatenate(centred) ** 2, axis=0)
             bases = [StateSpace(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
-        bases = [self.conform(params, layout) for params in bases]
+        bases = [self.conform(params, coordinates) for params in bases]
         if data is not None and ar1_latents.n_components and latents.n_sought:
             bases = [
-                self.refined(layout._replace(latents=base_model.latents), base_model, data)[1]
+                self.refined(coordinates._replace(latents=base_model.latents), base_model, data)[1]
                 for base_model in bases
             ]
-        candidates = [self.with_cycles(layout, params, data, centred) for params in bases]
+        candidates = [self.with_cycles(coordinates, params, data, centred) for params in bases]
         if nested is not None:
             ar1_model = nested.params.ar1_alone
             base = ar1_model
@@ -364,7 +370,7 @@ class _Search:
                 base = with_more_latents(
                     ar1_model, from_ar1_factors(residual_factors, latents, self.initial_processes)[0]
                 )
-            complete_model = self.with_cycles(layout, base, data, centred)
+            complete_model = self.with_cycles(coordinates, base, data, centred)
             candidates.append(complete_model)
             for multiplier in _LOADING_MULTIPLIERS:
                 loadings = complete_model.loadings.copy()
@@ -375,17 +381,17 @@ class _Search:
                         decay=ar1_model.decay, loadings=loadings, noise_variance=ar1_model.noise_variance
                     )
                 )
-        return [self.conform(params.replace(offset=offset), layout) for params in candidates]
+        return [self.conform(params.replace(offset=offset), coordinates) for params in candidates]
 
     def with_cycles(
         self,
-        layout: Coordinates,
+        coordinates: Coordinates,
         params: StateSpace,
         data: Periodogram | None,
         centred: list[FloatArray],
     ) -> StateSpace:
         """Add stochastic cycles, detected one by one or given, and refine them on Whittle's likelihood."""
-        n_rhythms = layout.latents.n_sought
+        n_rhythms = coordinates.latents.n_sought
         for j in range(n_rhythms):
             if self.initial_processes.frequencies is None:
                 frequency = strongest_frequency(params, centred)
@@ -399,7 +405,7 @@ class _Search:
                 params = candidates[0]
             else:
                 refined = [
-                    self.refined(layout._replace(latents=candidate.latents), candidate, data)
+                    self.refined(coordinates._replace(latents=candidate.latents), candidate, data)
                     for candidate in candidates
                 ]
                 params = max(refined, key=lambda pair: pair[0])[1]
@@ -409,15 +415,17 @@ class _Search:
                 if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(initial_frequencies) - 1.0) > 0.1):
                     params = candidates[0]
         if n_rhythms == 0 and data is not None:
-            params = self.refined(layout, params, data)[1]
+            params = self.refined(coordinates, params, data)[1]
         return params
 
     # ------------------------------------------------------------------- refinement by the spectrum
 
-    def refined(self, layout: Coordinates, params: StateSpace, data: Periodogram) -> tuple[float, StateSpace]:
+    def refined(
+        self, coordinates: Coordinates, params: StateSpace, data: Periodogram
+    ) -> tuple[float, StateSpace]:
         """Refine a candidate on Whittle's likelihood; return its value there and the candidate."""
-        evenly_sampled = layout._replace(evenly_sampled=True)
-        objective_class = AR1NoiseWhittleObjective if layout.n_ar1_noise else WhittleObjective
+        evenly_sampled = coordinates._replace(evenly_sampled=True)
+        objective_class = AR1NoiseWhittleObjective if coordinates.n_ar1_noise else WhittleObjective
         objective = objective_class(
             evenly_sampled, data, params, _MAX_WHITTLE_EVALUATIONS, self.evaluate.on_whittle_step, self.noise
         )
@@ -426,7 +434,7 @@ class _Search:
             warnings.simplefilter("ignore", RuntimeWarning)
             # Tolerance in nats, not small because Whittle's likelihood is approximate: at least 0.1, 0.003
             # for each free parameter, and 0.3 of the tolerance on the exact likelihood.
-            tol = max(0.1, 0.003 * layout.size, 0.3 * self.evaluate.tol)
+            tol = max(0.1, 0.003 * coordinates.size, 0.3 * self.evaluate.tol)
             optimum = maximize_objective(
                 objective,
                 to_vector(evenly_sampled, params),
@@ -435,36 +443,41 @@ class _Search:
             )
         refined = from_vector(evenly_sampled, optimum.vector, params)
         value = optimum.history[-1] if optimum.history else -np.inf
-        refined = within_range(refined, evenly_sampled=layout.evenly_sampled)
+        refined = clip_decays(refined, evenly_sampled=coordinates.evenly_sampled)
         self.evaluate.remember_start(value, refined)
         if optimum.ending == "interrupted":
             raise KeyboardInterrupt
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
-    def refined_all(self, layout: Coordinates, candidates: list[StateSpace]) -> list[StateSpace]:
+    def refined_all(self, coordinates: Coordinates, candidates: list[StateSpace]) -> list[StateSpace]:
         """Refine candidates on Whittle's likelihood and sort them by it, best first."""
         if max(self.panel.lengths) < _MIN_ROWS_OF_SPECTRA:
             return candidates
         data = periodogram(_centred(self.panel)[0])
-        refined = [self.refined(layout, params, data) for params in candidates]
+        refined = [self.refined(coordinates, params, data) for params in candidates]
         refined.sort(key=lambda pair: -pair[0])
         return [params for _, params in refined]
 
     # --------------------------------------------------------------------- the exact log-likelihood
 
     def from_candidates(
-        self, layout: Coordinates, candidates: list[StateSpace], *, impute_missing: bool = True
+        self, coordinates: Coordinates, candidates: list[StateSpace], *, impute_missing: bool = True
     ) -> FitResult:
         """Maximise from the best candidates; the first is also refined with imputed missing values."""
         ranked = self.ranked(candidates)
         if impute_missing:
-            ranked = self.refined_with_imputed(layout, ranked)
+            ranked = self.refined_with_imputed(coordinates, ranked)
         if self.optimizer.solver == "em":
             best = ranked[0]
             return fit_em(
-                self.evaluate, best.params, self.noise, self.optimizer.tol, best.stats, layout.has_loading
+                self.evaluate,
+                best.params,
+                self.noise,
+                self.optimizer.tol,
+                best.stats,
+                coordinates.has_loading,
             )
-        return self.best_of(layout, ranked)
+        return self.best_of(coordinates, ranked)
 
     def ranked(self, candidates: list[StateSpace]) -> list["_RankedStart"]:
         """Sort candidates by their exact log-likelihood, best first; equal values count once."""
@@ -485,7 +498,9 @@ class _Search:
             )
         return sorted(ranked, key=lambda start: -start.value)
 
-    def refined_with_imputed(self, layout: Coordinates, ranked: list["_RankedStart"]) -> list["_RankedStart"]:
+    def refined_with_imputed(
+        self, coordinates: Coordinates, ranked: list["_RankedStart"]
+    ) -> list["_RankedStart"]:
         """Refine the best candidate on Whittle's likelihood again, with missing values imputed by the model.
 
         With linear interpolation, data with little noise appear noisier. The refinement is repeated as long
@@ -499,10 +514,10 @@ class _Search:
                 break
             best = ranked[0]
             # An EM step never lowers the likelihood, so its gain need not be evaluated.
-            params = maximize(best.params, best.stats, self.noise, panel.gaps, layout.has_loading)
+            params = maximize(best.params, best.stats, self.noise, panel.gaps, coordinates.has_loading)
             evaluate.count += 1  # the posterior that imputes the values
             filled, offset = _centred(panel, params)
-            _, refined = self.refined(layout, params.replace(offset=offset), periodogram(filled))
+            _, refined = self.refined(coordinates, params.replace(offset=offset), periodogram(filled))
             stats = evaluate(refined)
             gain = stats.log_likelihood - best.value
             if not gain > 0.0:
@@ -512,7 +527,7 @@ class _Search:
                 break
         return ranked
 
-    def best_of(self, layout: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
+    def best_of(self, coordinates: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
         """Maximise for a few evaluations from candidates near the best, then from the best to convergence."""
         # `>=` keeps the best start even if 30 nats are below the rounding error of its value (above 1e17
         # nats, as with very little noise).
@@ -527,10 +542,10 @@ class _Search:
             evaluate.limit = limit if is_single else min(limit, evaluate.count + 12)
             try:
                 params, stats = warm_up(
-                    evaluate, params, stats, self.noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.has_loading
+                    evaluate, params, stats, self.noise, _MAX_EM_STEPS, _MIN_EM_GAIN, coordinates.has_loading
                 )
                 results.append(
-                    fit_quasi_newton(evaluate, layout, params, self.noise, self.optimizer.tol, stats)
+                    fit_quasi_newton(evaluate, coordinates, params, self.noise, self.optimizer.tol, stats)
                 )
             finally:
                 evaluate.limit = limit
@@ -540,20 +555,20 @@ class _Search:
         if results[-1].status == "interrupted":
             best = best._replace(status="interrupted")
         elif best.status == "max_iter" and not evaluate.exhausted:
-            finished = fit_quasi_newton(evaluate, layout, best.params, self.noise, self.optimizer.tol)
+            finished = fit_quasi_newton(evaluate, coordinates, best.params, self.noise, self.optimizer.tol)
             best = finished._replace(history=(*best.history, *finished.history[1:]))
         return best._replace(n_evaluations=evaluate.count)
 
-    def refined_from(self, layout: Coordinates, start: StateSpace) -> FitResult:
+    def refined_from(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
         """Maximise the exact log-likelihood from one candidate."""
         evaluate, noise = self.evaluate, self.noise
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
         if self.optimizer.solver == "em":
-            return fit_em(evaluate, start, noise, self.optimizer.tol, has_loading=layout.has_loading)
+            return fit_em(evaluate, start, noise, self.optimizer.tol, has_loading=coordinates.has_loading)
         params, stats = warm_up(
-            evaluate, start, evaluate(start), noise, _MAX_EM_STEPS, _MIN_EM_GAIN, layout.has_loading
+            evaluate, start, evaluate(start), noise, _MAX_EM_STEPS, _MIN_EM_GAIN, coordinates.has_loading
         )
-        return fit_quasi_newton(evaluate, layout, params, noise, self.optimizer.tol, stats)
+        return fit_quasi_newton(evaluate, coordinates, params, noise, self.optimizer.tol, stats)
 
 
 class _RankedStart(NamedTuple):
@@ -602,10 +617,10 @@ def _centred(panel: Panel, params: StateSpace | None = None) -> tuple[list[Float
     return sequences, offset
 
 
-def conform(params: StateSpace, layout: Coordinates, noise: Noise) -> StateSpace:
+def conform(params: StateSpace, coordinates: Coordinates, noise: Noise) -> StateSpace:
     """Return a start that satisfies the constraints of the layout."""
     variance = np.maximum(params.noise_variance, noise.floor)
     known = variance if noise.variances.n_free else noise.floor
     variance = noise.variances.of_columns(noise.variances.means(variance), known)
-    in_range = within_range(params, evenly_sampled=layout.evenly_sampled)
+    in_range = clip_decays(params, evenly_sampled=coordinates.evenly_sampled)
     return in_range.replace(noise_variance=noise.with_held(variance))

@@ -314,13 +314,13 @@ class MaximumLikelihood:
         """Number of accepted steps."""
         return max(len(self.history), 1)
 
-    def layout(self, *, evenly_sampled: bool) -> Coordinates:
+    def coordinates(self, *, evenly_sampled: bool) -> Coordinates:
         """Return the layout of the free parameters as one vector, for evenly or unevenly sampled rows."""
         params = self.params
         limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
         variances = self.options.variances(params.n_features)
-        layout = Coordinates(params.latents, variances, evenly_sampled, limits=limits)
-        return layout.with_ar1_noise if params.has_ar1_noise else layout
+        coordinates = Coordinates(params.latents, variances, evenly_sampled, limits=limits)
+        return coordinates.with_ar1_noise if params.has_ar1_noise else coordinates
 
     @property
     def predictive_params(self) -> StateSpace:
@@ -389,12 +389,12 @@ class FitProblem(NamedTuple):
         return self.options.learned_noise(self.scale, self.resolution)
 
     @property
-    def layout(self) -> Coordinates:
+    def coordinates(self) -> Coordinates:
         """Layout of the free parameters as one vector."""
         evenly_sampled = self.observations.panel.evenly_sampled
         variances = self.options.variances(self.scale.size)
-        layout = Coordinates(self.options.latents, variances, evenly_sampled, limits=self.limits)
-        return layout.with_ar1_noise if self.options.has_ar1_noise else layout
+        coordinates = Coordinates(self.options.latents, variances, evenly_sampled, limits=self.limits)
+        return coordinates.with_ar1_noise if self.options.has_ar1_noise else coordinates
 
     @property
     def limits(self) -> Limits | None:
@@ -428,7 +428,7 @@ class FitProblem(NamedTuple):
     @property
     def tol(self) -> float:
         """Expected gain of a further step at which to stop, in nats."""
-        return self.options.gain_worth_a_step(self.layout.size)
+        return self.options.gain_worth_a_step(self.coordinates.size)
 
     @property
     def log_volume(self) -> float:
@@ -600,7 +600,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
     if not (selected and options.tol == "auto"):
         return problem
     # With n_components=None the model is for imputation, for which a larger tolerance suffices.
-    tol = gain_worth_filling(int(observations.counts.sum()), problem.layout.size)
+    tol = gain_worth_filling(int(observations.counts.sum()), problem.coordinates.size)
     return problem._replace(options=replace(problem.options, tol=tol))
 
 
@@ -656,7 +656,7 @@ def maximise(
     )
     result = optimize(
         observations.panel,
-        problem.layout,
+        problem.coordinates,
         problem.learned_noise,
         problem.optimizer,
         initial_processes=options.initial_processes(problem.time_unit, evenly_sampled=evenly_sampled),
@@ -675,7 +675,7 @@ def _maximise_integrated(problem: FitProblem, start: StateSpace | None, report: 
         # Maximum number of likelihood evaluations of the white-noise fit from which integrated AR(1) noise is
         # fitted.
         optimizer = problem.optimizer._replace(max_iter=min(options.max_iter, 15), n_init=1)
-        white = fit(panel, problem.layout.with_white_noise, noise, optimizer, report=in_data_units)
+        white = fit(panel, problem.coordinates.with_white_noise, noise, optimizer, report=in_data_units)
         if white.status == "interrupted":
             silent = np.zeros(scale.size)
             return white._replace(params=white.params.replace(memory_decay=silent, memory_scale=silent))
@@ -855,7 +855,7 @@ def _about_few_values(problem: FitProblem) -> Note:
     counts = problem.observations.counts
     if problem.constant is not None:
         counts = counts[~problem.constant]
-    n_values, n_parameters = int(counts.sum()), problem.layout.n_free
+    n_values, n_parameters = int(counts.sum()), problem.coordinates.n_free
     text = (
         f"There are {n_values / n_parameters:.1f} observed values for each free parameter, fewer than "
         f"{_MIN_VALUES_PER_PARAMETER:g}: standard deviations ignore the uncertainty of the parameters. Use "

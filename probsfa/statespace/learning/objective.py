@@ -69,13 +69,13 @@ class Rotation:
 
     Attributes
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Coordinates, which define the place of loadings in a vector.
     matrix : ndarray of shape (n, n)
         Orthogonal matrix that multiplies the loadings of the rotated states from the right.
     """
 
-    layout: Coordinates
+    coordinates: Coordinates
     matrix: FloatArray
 
     def __call__(self, vector: FloatArray) -> FloatArray:
@@ -87,22 +87,22 @@ class Rotation:
         return self._rotated_by(self.matrix.T, vector)
 
     def _rotated_by(self, matrix: FloatArray, vector: FloatArray) -> FloatArray:
-        loadings = _loadings(self.layout, vector)
-        shared = _rotated_states(self.layout)
+        loadings = _loadings(self.coordinates, vector)
+        shared = _rotated_states(self.coordinates)
         loadings[:, shared] = loadings[:, shared] @ matrix
         rotated = vector.copy()
-        rotated[self.layout.slices[1]] = loadings[self.layout.has_loading]
+        rotated[self.coordinates.slices[1]] = loadings[self.coordinates.has_loading]
         return rotated
 
 
 def rotate_along(
-    layout: Coordinates, vector: FloatArray, step: FloatArray, noise_variance: FloatArray
+    coordinates: Coordinates, vector: FloatArray, step: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, Rotation]:
     """Take a step from a vector of coordinates, with its rotation of the factors along the arc.
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Free coordinates.
     vector, step : ndarray of shape (P,)
         Initial coordinates, and the step.
@@ -116,8 +116,8 @@ def rotate_along(
     turn : Turn
         Rotation of the factors in the step.
     """
-    shared = _rotated_states(layout)
-    loadings, change = (_loadings(layout, x)[:, shared] for x in (vector, step))
+    shared = _rotated_states(coordinates)
+    loadings, change = (_loadings(coordinates, x)[:, shared] for x in (vector, step))
     inverse_noise_std = 1.0 / np.sqrt(noise_variance)[:, None]
     scaled = loadings * inverse_noise_std
     cross_products = scaled.T @ (change * inverse_noise_std)
@@ -129,26 +129,26 @@ def rotate_along(
     minimum = max(1e-10 * float(eigenvalue_sums.max(initial=0.0)), np.finfo(np.float64).tiny)
     generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(eigenvalue_sums, minimum)) @ basis.T
     generator = 0.5 * (generator - generator.T)
-    rotation = Rotation(layout, expm(generator))
-    loadings_after_step = _loadings(layout, vector + step)
+    rotation = Rotation(coordinates, expm(generator))
+    loadings_after_step = _loadings(coordinates, vector + step)
     loadings_after_step[:, shared] -= loadings @ generator
     vector_after_step = vector + step
-    vector_after_step[layout.slices[1]] = loadings_after_step[layout.has_loading]
+    vector_after_step[coordinates.slices[1]] = loadings_after_step[coordinates.has_loading]
     return rotation(vector_after_step), rotation
 
 
-def _rotated_states(layout: Coordinates) -> NDArray[np.intp]:
+def _rotated_states(coordinates: Coordinates) -> NDArray[np.intp]:
     """Return the rotated states: all except those of AR(1) noise."""
-    states = np.ones(layout.n_states, dtype=bool)
-    if layout.n_ar1_noise:
-        states[layout.ar1_noise_states] = False
+    states = np.ones(coordinates.n_states, dtype=bool)
+    if coordinates.n_ar1_noise:
+        states[coordinates.ar1_noise_states] = False
     return np.flatnonzero(states)
 
 
-def _loadings(layout: Coordinates, vector: FloatArray) -> FloatArray:
+def _loadings(coordinates: Coordinates, vector: FloatArray) -> FloatArray:
     """Return the loadings (D, n_states) of a vector of coordinates, zero where they have none."""
-    loadings = np.zeros((layout.n_features, layout.n_states))
-    loadings[layout.has_loading] = vector[layout.slices[1]]
+    loadings = np.zeros((coordinates.n_features, coordinates.n_states))
+    loadings[coordinates.has_loading] = vector[coordinates.slices[1]]
     return loadings
 
 
@@ -329,9 +329,9 @@ def rounding_error(log_likelihood: float, n_rows: int) -> float:
 class ExactObjective:
     """The exact log-likelihood as an objective: one posterior gives its value and its score."""
 
-    def __init__(self, evaluate: CountedEStep, layout: Coordinates, template: StateSpace) -> None:
+    def __init__(self, evaluate: CountedEStep, coordinates: Coordinates, template: StateSpace) -> None:
         self.evaluate = evaluate
-        self.layout = layout
+        self.coordinates = coordinates
         self.template = template
 
     @property
@@ -345,58 +345,60 @@ class ExactObjective:
 
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return the log-likelihood and its score."""
-        params = from_vector(self.layout, vector, self.template)
+        params = from_vector(self.coordinates, vector, self.template)
         return self.evaluation(params, self.evaluate(params))
 
     def evaluation(self, params: StateSpace, stats: Statistics) -> Evaluation:
         """Return the log-likelihood and its score from expected statistics at ``params``."""
-        gradient = score(self.layout, params, self.evaluate.panel.gaps, stats)
-        gradient[self.layout.slices[2]] += self._prior_slope(params)
+        gradient = score(self.coordinates, params, self.evaluate.panel.gaps, stats)
+        gradient[self.coordinates.slices[2]] += self._prior_slope(params)
         return Evaluation(stats.log_likelihood, gradient, stats)
 
     def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
         """Take a step, with its rotation of the factors along an arc unless parameters are fixed."""
-        if self.layout.holds:
+        if self.coordinates.any_fixed:
             return straight_step(vector, step)
-        params = from_vector(self.layout, vector, self.template)
-        return rotate_along(self.layout, vector, step, params.noise_variance)
+        params = from_vector(self.coordinates, vector, self.template)
+        return rotate_along(self.coordinates, vector, step, params.noise_variance)
 
     def _prior_slope(self, params: StateSpace) -> FloatArray:
         noise = self.evaluate.noise
-        size = self.layout.n_noise
+        size = self.coordinates.n_noise
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | AR1NoiseMetric:
         """Return the expected information, damped by that of complete data; full damping gives EM steps."""
-        params = from_vector(self.layout, vector, self.template)
-        noise, position = self.evaluate.noise, self.layout.slices[2]
+        params = from_vector(self.coordinates, vector, self.template)
+        noise, position = self.evaluate.noise, self.coordinates.slices[2]
         slope = slope_for_metric(evaluation.gradient, position, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
         # One segment is a lower bound: further sequences, and segments after long gaps, are not counted.
         complete = complete_data_of(stats, params, 1.0, centred=True)
-        return make_metric(self.layout, params, complete, slope)
+        return make_metric(self.coordinates, params, complete, slope)
 
 
 # Longest step of one iteration: in log r, and in mu (standard deviations).
 _MAX_STEPS = (1.5, 3.0)
 
 
-def make_box(layout: Coordinates, noise: Noise, start: StateSpace) -> Box:
+def make_box(coordinates: Coordinates, noise: Noise, start: StateSpace) -> Box:
     """Return bounds of the coordinates, and longest steps from ``start``."""
-    lower, upper = layout.bounds
-    floor_of_columns = layout.variances.of_columns(layout.variances.largest(noise.floor))
-    lower[layout.slices[2]] = np.log(layout.variances.of_groups(noise.with_held(floor_of_columns)))
-    of_loadings = np.broadcast_to(longest_loading_steps(start), layout.has_loading.shape)[layout.has_loading]
+    lower, upper = coordinates.bounds
+    floor_of_columns = coordinates.variances.of_columns(coordinates.variances.largest(noise.floor))
+    lower[coordinates.slices[2]] = np.log(coordinates.variances.of_groups(noise.with_held(floor_of_columns)))
+    of_loadings = np.broadcast_to(longest_loading_steps(start), coordinates.has_loading.shape)[
+        coordinates.has_loading
+    ]
     sizes = [
         np.full(part.stop - part.start, size)
-        for part, size in zip(layout.slices[2:], _MAX_STEPS, strict=True)
+        for part, size in zip(coordinates.slices[2:], _MAX_STEPS, strict=True)
     ]
-    return Box(lower, np.concatenate([longest_steps(layout.latents), of_loadings, *sizes]), upper)
+    return Box(lower, np.concatenate([longest_steps(coordinates.latents), of_loadings, *sizes]), upper)
 
 
 def fit_quasi_newton(
     evaluate: CountedEStep,
-    layout: Coordinates,
+    coordinates: Coordinates,
     start: StateSpace,
     noise: Noise,
     tol: float,
@@ -411,7 +413,7 @@ def fit_quasi_newton(
     ----------
     evaluate : CountedEStep
         Expected statistics, with a limited number of evaluations.
-    layout : Coordinates
+    coordinates : Coordinates
         Free coordinates.
     start : StateSpace
         Initial parameters.
@@ -426,12 +428,12 @@ def fit_quasi_newton(
     -------
     FitResult
     """
-    objective = ExactObjective(evaluate, layout, start)
+    objective = ExactObjective(evaluate, coordinates, start)
     evaluation = None if stats is None else objective.evaluation(start, stats)
     ascent: Ascent = maximize_objective(
-        objective, to_vector(layout, start), make_box(layout, noise, start), tol, evaluation
+        objective, to_vector(coordinates, start), make_box(coordinates, noise, start), tol, evaluation
     )
-    params = from_vector(layout, ascent.vector, start)
+    params = from_vector(coordinates, ascent.vector, start)
     best = ascent.history[-1] if ascent.history else -np.inf
     return FitResult(params, best, ascent.history, evaluate.count, ascent.ending)
 
@@ -552,7 +554,7 @@ class WhittleObjective:
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Free coordinates.
     data : Periodogram
         Periodogram of the data.
@@ -568,18 +570,18 @@ class WhittleObjective:
 
     def __init__(
         self,
-        layout: Coordinates,
+        coordinates: Coordinates,
         data: Periodogram,
         template: StateSpace,
         limit: int,
         on_step: Callable[[], None] | None = None,
         noise: Noise | None = None,
     ) -> None:
-        self.layout = layout
+        self.coordinates = coordinates
         self.noise = noise
         self.data = data
         self.template = template
-        self._complete = complete_data_without_missing_values(float(data.weights.sum()), layout)
+        self._complete = complete_data_without_missing_values(float(data.weights.sum()), coordinates)
         self._band = data.band
         self.limit = limit
         self.count = 0
@@ -597,7 +599,7 @@ class WhittleObjective:
     def _with_prior(self, params: StateSpace, value: float, gradient: FloatArray) -> Evaluation:
         if self.noise is not None:
             value += self.noise.log_prior(params.noise_variance)
-            gradient[self.layout.slices[2]] += self.noise.prior_slope(params.noise_variance)
+            gradient[self.coordinates.slices[2]] += self.noise.prior_slope(params.noise_variance)
         return Evaluation(value, gradient)
 
     def _begin_evaluation(self) -> None:
@@ -608,8 +610,8 @@ class WhittleObjective:
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return value and gradient."""
         self._begin_evaluation()
-        params = from_vector(self.layout, vector, self.template)
-        evenly_sampled = self.layout.evenly_sampled
+        params = from_vector(self.coordinates, vector, self.template)
+        evenly_sampled = self.coordinates.evenly_sampled
         spectra = latent_spectra(params, self.data.frequencies, evenly_sampled=evenly_sampled)
         spectrum = spectra.values
         weights = self.data.weights
@@ -629,14 +631,14 @@ class WhittleObjective:
         expected = np.einsum("wak,w,wk->ak", transfer, weights, spectrum)
         by_loadings = whitened.T @ (explained * spectrum[self._band]) - left_singular @ expected
         signal_precision = np.einsum("ak,wak->wk", scaled_loadings, transfer)
-        by_dynamics = spectra.gradient(weights, explained, self._band, signal_precision)
+        by_dynamics = spectra.whittle_gradient(weights, explained, self._band, signal_precision)
         shrunk_precision = np.einsum(
             "da,ab,db->d", left_singular, np.einsum("w,wab->ab", weights, inverse), left_singular
         )
         precision = weights.sum() * (1.0 - np.sum(left_singular**2, axis=1)) + shrunk_precision
         by_noise = 0.5 * (np.sum(whitened**2, axis=0) - precision)
         gradient = pack_gradient(
-            self.layout,
+            self.coordinates,
             by_dynamics,
             inverse_noise_std[:, None] * by_loadings,
             by_noise,
@@ -646,13 +648,13 @@ class WhittleObjective:
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric:
         """Return the metric from expected and complete-data information, as for the exact likelihood."""
-        params = from_vector(self.layout, vector, self.template)
+        params = from_vector(self.coordinates, vector, self.template)
         slope = slope_for_metric(
-            evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
+            evaluation.gradient, self.coordinates.slices[2], self.noise, params.noise_variance
         )
         # most_within is 144 instead of the default 400, because evaluations are cheaper than those of the
         # exact likelihood.
-        return Metric(self.layout, params, self._complete, slope, 144)
+        return Metric(self.coordinates, params, self._complete, slope, 144)
 
 
 class AR1NoiseWhittleObjective(WhittleObjective):
@@ -665,8 +667,8 @@ class AR1NoiseWhittleObjective(WhittleObjective):
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return value and gradient."""
         self._begin_evaluation()
-        params, layout = from_vector(self.layout, vector, self.template), self.layout
-        spectra = coloured_spectra(layout, params, self.data.frequencies)
+        params, coordinates = from_vector(self.coordinates, vector, self.template), self.coordinates
+        spectra = coloured_spectra(coordinates, params, self.data.frequencies)
         weights = self.data.weights
         whitened = self._rows @ spectra.precision  # (S^-1 z)'
         value = -0.5 * float(weights @ spectra.log_det + np.sum(whitened * self._rows))
@@ -674,23 +676,25 @@ class AR1NoiseWhittleObjective(WhittleObjective):
         by_spectrum = np.swapaxes(whitened, 1, 2) @ whitened - weights[:, None, None] * spectra.precision
         gradient_times_loadings = by_spectrum @ spectra.loadings
         shared = spectra.shared
-        by_loadings = np.zeros((layout.n_features, layout.n_states))
-        ar1_noise = layout.ar1_noise_states
-        other_states = np.delete(np.arange(layout.n_states), ar1_noise)
+        by_loadings = np.zeros((coordinates.n_features, coordinates.n_states))
+        ar1_noise = coordinates.ar1_noise_states
+        other_states = np.delete(np.arange(coordinates.n_states), ar1_noise)
         by_loadings[:, other_states] = np.einsum("wdk,wk->dk", gradient_times_loadings, shared.values)
         by_state = np.einsum("dk,wdk->wk", spectra.loadings, gradient_times_loadings)
-        by_dynamics = 0.5 * shared.summed(np.sum(shared.slopes * shared.of_states(by_state), axis=0))
+        by_dynamics = 0.5 * shared.sum_by_coordinate(
+            np.sum(shared.slopes * shared.select_states(by_state), axis=0)
+        )
         diagonal = 0.5 * np.diagonal(by_spectrum, axis1=1, axis2=2)
         by_decay, by_scale, by_noise = (np.sum(slope * diagonal, axis=0) for slope in spectra.by_column)
         by_dynamics[ar1_noise] += by_decay
         by_loadings[:, ar1_noise] = np.diag(by_scale)
-        gradient = pack_gradient(layout, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))
+        gradient = pack_gradient(coordinates, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))
         return self._with_prior(params, value, gradient)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> AR1NoiseMetric:  # type: ignore[override]
         """Return the metric from expected and complete-data information, as for the exact likelihood."""
-        params = from_vector(self.layout, vector, self.template)
+        params = from_vector(self.coordinates, vector, self.template)
         slope = slope_for_metric(
-            evaluation.gradient, self.layout.slices[2], self.noise, params.noise_variance
+            evaluation.gradient, self.coordinates.slices[2], self.noise, params.noise_variance
         )
-        return AR1NoiseMetric(self.layout, params, self._complete, slope)
+        return AR1NoiseMetric(self.coordinates, params, self._complete, slope)

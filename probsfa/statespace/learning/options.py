@@ -658,8 +658,8 @@ class FitOptions:
         unseen = np.setdiff1d(np.arange(latents.n_states), latents.seen)
         loadings[:, unseen] = np.nan
         noise = _standardised_noise(parts["noise"], scale)
-        rhythms = latents.states.get(Rhythm, slice(0, 0))
-        return Limits(parts["decays"], loadings, noise, frequencies, rhythms)
+        cycle_states = latents.states.get(Rhythm, slice(0, 0))
+        return Limits(parts["decays"], loadings, noise, frequencies, cycle_states)
 
     def initial_processes(self, time_unit: float, *, evenly_sampled: bool) -> InitialProcesses:
         """Return the initial values of processes, for a model whose decays are over `time_unit`.

@@ -289,7 +289,7 @@ class _Joint:
             hold = tails is not None and not tails.by_row
             return fit_robust(
                 self.panel_at(b),
-                self.problem.layout,
+                self.problem.coordinates,
                 noise,
                 self.problem.optimizer._replace(max_iter=limit),
                 tails=tails if tails is not None and hold else first,
@@ -297,15 +297,15 @@ class _Joint:
                 report=self.report,
                 hold_tails=hold,
             )
-        evaluate, layout = CountedEStep(self.panel_at(b), limit, self.report), self.problem.layout
-        evaluate.limits = layout.limits_of_states
+        evaluate, coordinates = CountedEStep(self.panel_at(b), limit, self.report), self.problem.coordinates
+        evaluate.limits = coordinates.limits_of_states
         if noise.variances.n_free and noise.prior > 0.0:
             evaluate.begin_with_prior(noise)
         with one_blas_thread():
             if options.solver == "em":
-                result = fit_em(evaluate, params, noise, tol, has_loading=layout.has_loading)
+                result = fit_em(evaluate, params, noise, tol, has_loading=coordinates.has_loading)
             else:
-                result = fit_quasi_newton(evaluate, layout, params, noise, tol)
+                result = fit_quasi_newton(evaluate, coordinates, params, noise, tol)
         prior = evaluate.log_prior(result.params)
         return result._replace(
             log_likelihood=result.log_likelihood - prior, history=tuple(v - prior for v in result.history)
@@ -483,16 +483,16 @@ def standard_errors_with(
     without_effects = replace(sequences, values=sequences.values - regression.effects(exog), exog=None)
     panel = make_panel(without_effects.standardised(fitted.shift, fitted.scale).retimed(fitted.time_unit))
     params, scale = fitted.standardised_params.state_space, fitted.scale
-    layout = fitted.layout(evenly_sampled=panel.evenly_sampled)
-    free = free_coordinates(layout, params, fitted.options.noise_floors)
-    free[offsets_in_trends(layout, params)] = False
-    warn_of_limits(layout, params, free)
+    coordinates = fitted.coordinates(evenly_sampled=panel.evenly_sampled)
+    free = free_coordinates(coordinates, params, fitted.options.noise_floors)
+    free[offsets_in_trends(coordinates, params)] = False
+    warn_of_limits(coordinates, params, free)
     design = _Design.of(exog, panel.values.shape[0])
     rows = design.rows[:, 1:]
-    n_first, shape = int(free.sum()), (layout.n_features, rows.shape[1])
+    n_first, shape = int(free.sum()), (coordinates.n_features, rows.shape[1])
     size = n_first + shape[0] * shape[1]
     information = np.zeros((size, size))
-    information[:n_first, :n_first] = observed_information(layout, params, panel, free)
+    information[:n_first, :n_first] = observed_information(coordinates, params, panel, free)
     for i, position in enumerate(np.ndindex(shape)):
         unit = np.zeros(shape)
         unit[position] = 1.0
@@ -501,17 +501,17 @@ def standard_errors_with(
         # The score of the other parameters is quadratic in the coefficients: differences are exact.
         step = 1.0 / np.sqrt(max(float(product[position]), 1.0))
         score_before, score_after = (
-            _score(layout, params, panel, sign * step * unit, rows) for sign in (-1.0, 1.0)
+            _score(coordinates, params, panel, sign * step * unit, rows) for sign in (-1.0, 1.0)
         )
         cross = (score_before - score_after)[free] / (2.0 * step)
         information[:n_first, n_first + i] = information[n_first + i, :n_first] = cross
     covariance = covariance_of(0.5 * (information + information.T))
-    marginal = np.full((layout.size, layout.size), np.nan)
+    marginal = np.full((coordinates.size, coordinates.size), np.nan)
     marginal[np.ix_(free, free)] = covariance[:n_first, :n_first]
     # The mean is that for covariates of zero: mu = mean - b centre / unit.
     positions = np.cumsum(free) - 1
     ratio = design.centre / design.unit
-    offsets = np.arange(layout.slices[3].start, layout.slices[3].stop)
+    offsets = np.arange(coordinates.slices[3].start, coordinates.slices[3].stop)
     for d, coordinate in enumerate(offsets):
         if not free[coordinate]:
             continue
@@ -520,7 +520,7 @@ def standard_errors_with(
         first = n_first + d * shape[1]
         weights[first : first + shape[1]] = -ratio
         marginal[coordinate, coordinate] = weights @ covariance @ weights
-    errors = errors_in_data_units(layout, params, marginal, scale, fitted.time_unit)
+    errors = errors_in_data_units(coordinates, params, marginal, scale, fitted.time_unit)
     coefficient_errors = np.sqrt(np.diag(covariance)[n_first:]).reshape(shape)
     errors["exog_coef_"] = coefficient_errors * scale[:, None] / design.unit
     others = {"exog_coef_": regression.coefficients}
@@ -530,8 +530,8 @@ def standard_errors_with(
 
 
 def _score(
-    layout: Coordinates, params: StateSpace, panel: Panel, coefficients: FloatArray, rows: FloatArray
+    coordinates: Coordinates, params: StateSpace, panel: Panel, coefficients: FloatArray, rows: FloatArray
 ) -> FloatArray:
     """Score of the other parameters at given coefficients."""
     shifted = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))
-    return score(layout, params, panel.gaps, expected_statistics(params, shifted))
+    return score(coordinates, params, panel.gaps, expected_statistics(params, shifted))

@@ -34,7 +34,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.gross_outliers import MAD, distance_from_adjacent, robust_spread
-from probsfa.statespace.learning.coordinates import Coordinates, imposed
+from probsfa.statespace.learning.coordinates import Coordinates, impose_limits
 from probsfa.statespace.learning.em import fit_em
 from probsfa.statespace.learning.fit import conform, fit
 from probsfa.statespace.learning.objective import (
@@ -183,7 +183,7 @@ class _Estimate:
 
 def fit_robust(
     panel: Panel,
-    layout: Coordinates,
+    coordinates: Coordinates,
     noise: Noise,
     optimizer: Optimizer,
     *,
@@ -199,7 +199,7 @@ def fit_robust(
     ----------
     panel : Panel
         Packed observations; the bulk of each column has mean near zero and variance near one.
-    layout, noise, initial_processes, start, report
+    coordinates, noise, initial_processes, start, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     optimizer : Optimizer
         Settings of the initial Gaussian fit, and again of the robust fit.
@@ -222,22 +222,24 @@ def fit_robust(
     cleaned = panel
     if start is None:
         cleaned = _without_outliers(panel)
-        gaussian = fit(cleaned, layout, noise, optimizer, initial_processes=initial_processes, report=report)
+        gaussian = fit(
+            cleaned, coordinates, noise, optimizer, initial_processes=initial_processes, report=report
+        )
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
-        params = conform(start, layout, noise)
-        if layout.limits is not None and not layout.n_ar1_noise:
-            params = imposed(params, layout.limits)
+        params = conform(start, coordinates, noise)
+        if coordinates.limits is not None and not coordinates.n_ar1_noise:
+            params = impose_limits(params, coordinates.limits)
     e_step = _WeightedEStep(panel)
     evaluate = CountedEStep(panel, count + optimizer.max_iter, report, e_step)
-    evaluate.count, evaluate.limits = count, layout.limits_of_states
+    evaluate.count, evaluate.limits = count, coordinates.limits_of_states
     evaluate.begin_with_prior(noise)
     with one_blas_thread():
         if start is None:
             weights = np.array(cleaned.mask[:])
         else:
             weights = infer_weights(params, panel, tails).weights.values
-        alternation = _Alternation(evaluate, e_step, layout, noise, optimizer.solver, optimizer.tol)
+        alternation = _Alternation(evaluate, e_step, coordinates, noise, optimizer.solver, optimizer.tol)
         if is_fixed:
             alternation = alternation.with_fixed_tails()
             evaluate.begin_with_prior(alternation.noise)
@@ -271,7 +273,7 @@ class _Alternation(NamedTuple):
 
     evaluate: CountedEStep
     e_step: _WeightedEStep
-    layout: Coordinates
+    coordinates: Coordinates
     noise: Noise
     solver: str
     tol: float
@@ -281,8 +283,8 @@ class _Alternation(NamedTuple):
         """Return a copy that holds shape and scales fixed."""
         known = NoiseVariances.known(self.noise.floor.size)
         noise = Noise(known, self.noise.floor)
-        layout = self.layout._replace(variances=known)
-        return self._replace(layout=layout, noise=noise, hold_shape=True)
+        coordinates = self.coordinates._replace(variances=known)
+        return self._replace(coordinates=coordinates, noise=noise, hold_shape=True)
 
     def __call__(
         self, state: _Estimate, interrupted: bool = False, *, n_rounds: int | None = None
@@ -292,9 +294,9 @@ class _Alternation(NamedTuple):
         panel, limit, is_fixed = evaluate.panel, evaluate.limit, self.hold_shape
         optimize: Callable[..., FitResult]
         if self.solver == "em":
-            optimize = partial(fit_em, has_loading=self.layout.has_loading)
+            optimize = partial(fit_em, has_loading=self.coordinates.has_loading)
         else:
-            optimize = partial(fit_quasi_newton, layout=self.layout)
+            optimize = partial(fit_quasi_newton, coordinates=self.coordinates)
         history = [state.value]
         status: Status = "interrupted" if interrupted else "max_iter"
         gains: list[float] = []

@@ -213,12 +213,12 @@ def normal_quantile(level: float) -> float:
 
 
 def observed_information(
-    layout: Coordinates, params: StateSpace, panel: Panel, free: BoolArray
+    coordinates: Coordinates, params: StateSpace, panel: Panel, free: BoolArray
 ) -> FloatArray:
     """Return minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
-    vector = to_vector(layout, params)
+    vector = to_vector(coordinates, params)
     stats = expected_statistics(params, panel)
-    expected = np.diag(make_metric(layout, params, complete_data_of(stats, params)).to_dense())
+    expected = np.diag(make_metric(coordinates, params, complete_data_of(stats, params)).to_dense())
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:
@@ -226,7 +226,7 @@ def observed_information(
         # Step of the differences, in expected standard errors.
         step[i] = 0.01 / np.sqrt(max(float(expected[i]), 1.0))
         score_after, score_before = (
-            _score_at(layout, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
+            _score_at(coordinates, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
         )
         columns.append((score_before - score_after) / (2.0 * step[i]))
     information = np.array(columns)
@@ -234,7 +234,7 @@ def observed_information(
 
 
 def free_coordinates(
-    layout: Coordinates, params: StateSpace, floors: tuple[float, ...] | FloatArray
+    coordinates: Coordinates, params: StateSpace, floors: tuple[float, ...] | FloatArray
 ) -> BoolArray:
     """Return which coordinates (P,) are free.
 
@@ -243,28 +243,28 @@ def free_coordinates(
     limit.
     """
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
-    free = np.ones(layout.size, dtype=bool)
+    free = np.ones(coordinates.size, dtype=bool)
     loadings = params.free_loadings
-    if layout.limits is not None:
-        first = layout.limits_of_states.rhythms.start if layout.limits_of_states else 0
-        for j in np.flatnonzero(layout.limits.fixed_phases):
-            loadings[:, np.searchsorted(layout.latents.seen, first + 2 * j + 1)] = True
-    if layout.n_ar1_noise:
-        ar1_noise = layout.ar1_noise_states
+    if coordinates.limits is not None:
+        first = coordinates.limits_of_states.cycle_states.start if coordinates.limits_of_states else 0
+        for j in np.flatnonzero(coordinates.limits.fixed_phases):
+            loadings[:, np.searchsorted(coordinates.latents.seen, first + 2 * j + 1)] = True
+    if coordinates.n_ar1_noise:
+        ar1_noise = coordinates.ar1_noise_states
         # AR(1) noise with less than 1e-8 of a column's variance counts as zero; its decay is not identified.
         has_ar1_noise = np.diagonal(params.seen_loadings[:, ar1_noise]) ** 2 > 1e-8
         loadings[:, ar1_noise] &= has_ar1_noise
         free[ar1_noise] = has_ar1_noise
-    free[layout.slices[1]] = loadings[layout.has_loading]
-    free[layout.slices[2]] = layout.variances.totals(at_floor.astype(np.float64)) == 0.0
-    lower, upper = layout.bounds
-    vector = to_vector(layout, params)
+    free[coordinates.slices[1]] = loadings[coordinates.has_loading]
+    free[coordinates.slices[2]] = coordinates.variances.totals(at_floor.astype(np.float64)) == 0.0
+    lower, upper = coordinates.bounds
+    vector = to_vector(coordinates, params)
     # A coordinate within this relative distance of a bound counts as at the bound.
     at_bound = (np.isclose(vector, end, rtol=1e-9, atol=0.0) for end in (lower, upper))
     return free & ~(np.any(list(at_bound), axis=0) | (lower == upper))
 
 
-def offsets_in_trends(layout: Coordinates, params: StateSpace) -> NDArray[np.intp]:
+def offsets_in_trends(coordinates: Coordinates, params: StateSpace) -> NDArray[np.intp]:
     """Return coordinates of offsets to fix in a model with trends, one for each trend.
 
     Offsets compensate a constant that is added to a trend with a diffuse start. With the offset of a column
@@ -276,7 +276,7 @@ def offsets_in_trends(layout: Coordinates, params: StateSpace) -> NDArray[np.int
     if not count:
         return np.zeros(0, dtype=np.intp)
     columns = scipy.linalg.qr(loadings.T, mode="r", pivoting=True)[1][:count]
-    return np.asarray(layout.slices[3].start + columns)
+    return np.asarray(coordinates.slices[3].start + columns)
 
 
 def _trend_loadings(params: StateSpace) -> FloatArray:
@@ -285,7 +285,7 @@ def _trend_loadings(params: StateSpace) -> FloatArray:
     return np.asarray(params.loadings[:, seen[~params.latents.stationary[seen]]])
 
 
-def warn_of_limits(layout: Coordinates, params: StateSpace, free: BoolArray) -> None:
+def warn_of_limits(coordinates: Coordinates, params: StateSpace, free: BoolArray) -> None:
     """Warn of dynamics that are not free because of the data, not because they were fixed.
 
     Warns
@@ -293,12 +293,12 @@ def warn_of_limits(layout: Coordinates, params: StateSpace, free: BoolArray) -> 
     UserWarning
         With the names of their standard errors, which are NaN.
     """
-    lower, upper = layout.bounds
+    lower, upper = coordinates.bounds
     at_limit = ~free & (lower < upper)
-    if not at_limit[layout.slices[0]].any():
+    if not at_limit[coordinates.slices[0]].any():
         return
     errors = errors_in_data_units(
-        layout, params, np.diag(np.where(at_limit, np.nan, 1.0)), np.ones(layout.n_features), 1.0
+        coordinates, params, np.diag(np.where(at_limit, np.nan, 1.0)), np.ones(coordinates.n_features), 1.0
     )
     others = ("timescales_", "loadings_", "noise_variance_", "mean_")
     names = [
@@ -314,13 +314,13 @@ def warn_of_limits(layout: Coordinates, params: StateSpace, free: BoolArray) -> 
     )
 
 
-def _score_at(layout: Coordinates, vector: FloatArray, template: StateSpace, panel: Panel) -> FloatArray:
-    params = from_vector(layout, vector, template)
-    return score(layout, params, panel.gaps, expected_statistics(params, panel))
+def _score_at(coordinates: Coordinates, vector: FloatArray, template: StateSpace, panel: Panel) -> FloatArray:
+    params = from_vector(coordinates, vector, template)
+    return score(coordinates, params, panel.gaps, expected_statistics(params, panel))
 
 
 def standard_errors(
-    layout: Coordinates,
+    coordinates: Coordinates,
     params: StateSpace,
     panel: Panel,
     floors: tuple[float, ...] | FloatArray,
@@ -332,7 +332,7 @@ def standard_errors(
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Coordinates of the parameters.
     params : StateSpace
         Maximum-likelihood parameters of the standardised data, with AR(1) noise as states.
@@ -358,12 +358,12 @@ def standard_errors(
         If the information is not positive definite, or parameters are at a limit of their range; their
         standard errors are NaN.
     """
-    free = free_coordinates(layout, params, floors)
-    free[offsets_in_trends(layout, params)] = False
-    warn_of_limits(layout, params, free)
-    covariance = np.full((layout.size, layout.size), np.nan)
-    covariance[np.ix_(free, free)] = covariance_of(observed_information(layout, params, panel, free))
-    errors = errors_in_data_units(layout, params, covariance, scale, time_unit)
+    free = free_coordinates(coordinates, params, floors)
+    free[offsets_in_trends(coordinates, params)] = False
+    warn_of_limits(coordinates, params, free)
+    covariance = np.full((coordinates.size, coordinates.size), np.nan)
+    covariance[np.ix_(free, free)] = covariance_of(observed_information(coordinates, params, panel, free))
+    errors = errors_in_data_units(coordinates, params, covariance, scale, time_unit)
     errors_of_estimates = StandardErrors.of(estimates, time_unit, errors)
     errors_of_estimates.n_steps = panel.n_steps
     return errors_of_estimates
@@ -397,28 +397,28 @@ def covariance_of(information: FloatArray) -> FloatArray:
 
 
 def errors_in_data_units(
-    layout: Coordinates, params: StateSpace, covariance: FloatArray, scale: FloatArray, time_unit: float
+    coordinates: Coordinates, params: StateSpace, covariance: FloatArray, scale: FloatArray, time_unit: float
 ) -> dict[str, FloatArray]:
     """Map the covariance (P, P) of the coordinates to errors in data units, by fitted attribute."""
     variances = np.diagonal(covariance)
-    loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in layout.slices[1:])
-    dynamics = layout.slices[0]
+    loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in coordinates.slices[1:])
+    dynamics = coordinates.slices[0]
     errors = dynamics_standard_errors(
-        params, covariance[dynamics, dynamics], time_unit, evenly_sampled=layout.evenly_sampled
+        params, covariance[dynamics, dynamics], time_unit, evenly_sampled=coordinates.evenly_sampled
     )
-    observed_loadings = np.full(layout.has_loading.shape, np.nan)
-    observed_loadings[layout.has_loading] = loadings_part
+    observed_loadings = np.full(coordinates.has_loading.shape, np.nan)
+    observed_loadings[coordinates.has_loading] = loadings_part
     loadings = np.full(params.loadings.shape, np.nan)
     loadings[:, params.latents.seen] = observed_loadings
-    if layout.n_ar1_noise:
-        ar1_noise, k = layout.ar1_noise_states, layout.ar1_noise_states.start
+    if coordinates.n_ar1_noise:
+        ar1_noise, k = coordinates.ar1_noise_states, coordinates.ar1_noise_states.start
         errors |= {
             "noise_decay_": errors["decay_"][ar1_noise],
             "memory_scale_": np.diagonal(loadings[:, ar1_noise]) * scale,
         }
         errors |= {name: errors[name][:k] for name in ("decay_", "timescales_")}
         loadings = np.delete(loadings, ar1_noise, axis=1)
-    noise = layout.variances.of_columns(noise_part, np.nan)
+    noise = coordinates.variances.of_columns(noise_part, np.nan)
     in_trend = np.any(_trend_loadings(params) != 0.0, axis=1)
     return errors | {
         "loadings_": loadings * scale[:, None],
@@ -477,19 +477,19 @@ class _Profile:
 
     def __init__(
         self,
-        layout: Coordinates,
+        coordinates: Coordinates,
         params: StateSpace,
         panel: Panel,
         free: BoolArray,
         component: int,
         noise: Noise | None,
     ) -> None:
-        self.layout, self.params, self.panel, self.component = layout, params, panel, component
+        self.coordinates, self.params, self.panel, self.component = coordinates, params, panel, component
         self.noise = noise
-        self.vector = to_vector(layout, params)
+        self.vector = to_vector(coordinates, params)
         indices = np.flatnonzero(free)
         position = int(np.flatnonzero(indices == component)[0])  # decays come first
-        information = observed_information(layout, params, panel, free)
+        information = observed_information(coordinates, params, panel, free)
         is_other = np.arange(len(indices)) != position
         self.others = indices[is_other]
         values, vectors = np.linalg.eigh(information[np.ix_(is_other, is_other)])
@@ -507,20 +507,20 @@ class _Profile:
     def log_likelihood(self, vector: FloatArray) -> tuple[float, FloatArray]:
         """Return log-likelihood plus log prior density of the noise, and the gradient (P,)."""
         self.n_evaluations += 1
-        params = from_vector(self.layout, vector, self.params)
+        params = from_vector(self.coordinates, vector, self.params)
         stats = expected_statistics(params, self.panel)
         value = float(stats.log_likelihood)
-        gradient = score(self.layout, params, self.panel.gaps, stats)
+        gradient = score(self.coordinates, params, self.panel.gaps, stats)
         if self.noise is not None:
             value += self.noise.log_prior(params.noise_variance)
-            gradient[self.layout.slices[2]] += self.noise.prior_slope(params.noise_variance)
+            gradient[self.coordinates.slices[2]] += self.noise.prior_slope(params.noise_variance)
         return value, gradient
 
     def decay(self, steps: float) -> float:
         """Return the decay at a distance from the estimate, in units of ``self.unit``."""
         vector = self.vector.copy()
         vector[self.component] += steps * self.unit
-        return float(from_vector(self.layout, vector, self.params).decay[self.component])
+        return float(from_vector(self.coordinates, vector, self.params).decay[self.component])
 
     def root(self, steps: float) -> float:
         """Return the signed root of twice the drop in log-likelihood at a distance from the estimate."""
@@ -553,7 +553,7 @@ class _Profile:
 
 
 def profile_decay(
-    layout: Coordinates,
+    coordinates: Coordinates,
     params: StateSpace,
     panel: Panel,
     free: BoolArray,
@@ -566,7 +566,7 @@ def profile_decay(
 
     Parameters
     ----------
-    layout : Coordinates
+    coordinates : Coordinates
         Coordinates of the parameters.
     params : StateSpace
         Maximum-likelihood parameters of the standardised data.
@@ -596,7 +596,7 @@ def profile_decay(
     decay = float(params.decay[component])
     if decay <= _MIN_DECAY:
         raise ValueError(f"Factor {component} has the decay {decay:.3g}, for which no time scale exists.")
-    profile = _Profile(layout, params, panel, free, component, noise)
+    profile = _Profile(coordinates, params, panel, free, component, noise)
     lower, upper = (_interval_limit(profile, sign, quantile) for sign in (-1.0, 1.0))
     steps = np.array(sorted(profile.evaluated))
     decays = np.array([profile.decay(step) for step in steps])

@@ -33,10 +33,10 @@ from tests.statespace.support import scaled_error, to_panel
 def in_coordinates(params, even, noise="diagonal"):
     """Layout, state space and vector of a model."""
     states = params.state_space
-    layout = Coordinates(
+    coordinates = Coordinates(
         params.latents, getattr(NoiseVariances, noise)(params.n_features), even
     ).with_ar1_noise
-    return layout, states, to_vector(layout, states)
+    return coordinates, states, to_vector(coordinates, states)
 
 
 @sparsely("rhythm", [False, True], shown=[True])
@@ -44,15 +44,17 @@ def in_coordinates(params, even, noise="diagonal"):
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, rhythm, even):
     params = make_model(rng, 1, rhythm=rhythm)
     data, times, panel = make_data(rng, params, even=even)
-    layout, states, at = in_coordinates(params, even)
-    assert layout.size == len(at) == layout.n_free + rhythm
-    back = from_vector(layout, at, states).with_ar1_noise_apart()
+    coordinates, states, at = in_coordinates(params, even)
+    assert coordinates.size == len(at) == coordinates.n_free + rhythm
+    back = from_vector(coordinates, at, states).with_ar1_noise_apart()
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
-    gradient = score(layout, states, panel.gaps, expected_statistics(states, panel))
+    gradient = score(coordinates, states, panel.gaps, expected_statistics(states, panel))
     step = 1e-5
-    for i in range(layout.size):
-        moved = [from_vector(layout, at + s * step * np.eye(layout.size)[i], states) for s in (1.0, -1.0)]
+    for i in range(coordinates.size):
+        moved = [
+            from_vector(coordinates, at + s * step * np.eye(coordinates.size)[i], states) for s in (1.0, -1.0)
+        ]
         up, down = (oracle.log_likelihood(each.with_ar1_noise_apart(), data, times) for each in moved)
         assert abs(gradient[i] - (up - down) / (2.0 * step)) < 2e-6 * max(1.0, abs(gradient[i])), i
 
@@ -79,27 +81,29 @@ def test_information_is_that_of_whittles_formula(rng, noise, even):
     params = params.replace(memory_scale=np.array([0.7, 1.1, 0.5]))
     if noise == "isotropic":
         params = params.replace(noise_variance=np.full(3, 0.3))
-    layout, states, at = in_coordinates(params, even, noise)
+    coordinates, states, at = in_coordinates(params, even, noise)
     omega, weights = information_frequencies(states)
     n = 70.0
-    wanted = np.zeros((layout.size, layout.size))
+    wanted = np.zeros((coordinates.size, coordinates.size))
     for w, weight in zip(omega, weights, strict=True):
         inverse = np.linalg.inv(spectral_matrix(params, w))
         slopes = []
-        for i in range(layout.size):
-            moved = [from_vector(layout, at + s * np.eye(layout.size)[i], states) for s in (1e-5, -1e-5)]
+        for i in range(coordinates.size):
+            moved = [
+                from_vector(coordinates, at + s * np.eye(coordinates.size)[i], states) for s in (1e-5, -1e-5)
+            ]
             up, down = (spectral_matrix(each.with_ar1_noise_apart(), w) for each in moved)
             slopes.append(inverse @ (up - down) / 2e-5)
         wanted += 0.5 * n * weight * np.array([[np.trace(x @ y) for y in slopes] for x in slopes])
-    offset = layout.slices[3]
+    offset = coordinates.slices[3]
     wanted[offset, offset] = n * np.linalg.inv(spectral_matrix(params, 0.0))
-    complete = CompleteData(np.full(3, n), n * np.eye(layout.n_states), n)
-    metric = AR1NoiseMetric(layout, states, complete)
+    complete = CompleteData(np.full(3, n), n * np.eye(coordinates.n_states), n)
+    metric = AR1NoiseMetric(coordinates, states, complete)
     dense = metric.to_dense()
-    own = layout.ar1_noise_states
+    own = coordinates.ar1_noise_states
     dense[own, own] -= np.eye(3)  # what is added for memories that nobody hears
     assert scaled_error(dense, wanted) < 1e-6
-    step = metric.solve(at, np.ones(layout.size, dtype=bool), 0.1)
+    step = metric.solve(at, np.ones(coordinates.size, dtype=bool), 0.1)
     assert scaled_error(metric.to_dense(0.1) @ step, at) < 1e-8
 
 
@@ -107,8 +111,8 @@ def test_whittles_likelihood_is_that_of_its_definition(rng):
     params = make_model(rng, 2, rhythm=True, n_features=3)
     sequences = [rng.standard_normal((40, 3)), rng.standard_normal((27, 3))]
     data = periodogram(sequences)
-    layout, states, at = in_coordinates(params, True)
-    objective = AR1NoiseWhittleObjective(layout, data, states, 1000)
+    coordinates, states, at = in_coordinates(params, True)
+    objective = AR1NoiseWhittleObjective(coordinates, data, states, 1000)
     evaluation = objective(at)
     wanted = 0.0
     for band, (omega, weight) in enumerate(zip(data.frequencies, data.weights, strict=True)):
@@ -117,18 +121,18 @@ def test_whittles_likelihood_is_that_of_its_definition(rng):
         wanted -= 0.5 * weight * np.linalg.slogdet(matrix)[1]
         wanted -= 0.5 * np.sum(rows * np.linalg.solve(matrix, rows.T).T)
     assert abs(evaluation.value - wanted) < 1e-10 * abs(wanted)
-    for i in range(layout.size):
-        up, down = (objective(at + s * np.eye(layout.size)[i]).value for s in (1e-5, -1e-5))
+    for i in range(coordinates.size):
+        up, down = (objective(at + s * np.eye(coordinates.size)[i]).value for s in (1e-5, -1e-5))
         assert abs(evaluation.gradient[i] - (up - down) / 2e-5) < 1e-5 * max(1.0, abs(evaluation.gradient[i]))
 
 
 def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
     params = make_model(rng, 1, rhythm=True).state_space
     _, _, panel = make_data(rng, params.with_ar1_noise_apart(), even=False)
-    layout, _, _ = in_coordinates(params.with_ar1_noise_apart(), False)
+    coordinates, _, _ = in_coordinates(params.with_ar1_noise_apart(), False)
     noise = Noise(NoiseVariances.diagonal(2), np.full(2, 1e-6))
     stats = expected_statistics(params, panel)
-    moved = em.maximize(params, stats, noise, panel.gaps, layout.has_loading)
+    moved = em.maximize(params, stats, noise, panel.gaps, coordinates.has_loading)
     for d in range(2):
         which = [0, 1 + d, 3, 4, 5]  # latent, own memory, rhythm, constant
         second = stats.latent_moments[d][np.ix_(which, which)]
@@ -139,7 +143,7 @@ def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
         assert moved.loadings[d, 2 - d] == 0.0
     before = stats.log_likelihood
     for _ in range(3):
-        params = em.maximize(params, stats, noise, panel.gaps, layout.has_loading)
+        params = em.maximize(params, stats, noise, panel.gaps, coordinates.has_loading)
         stats = expected_statistics(params, panel)
         assert stats.log_likelihood > before
         before = stats.log_likelihood
@@ -148,14 +152,19 @@ def test_the_m_step_regresses_each_column_on_factors_and_its_own_ar1_noise(rng):
 def test_observed_information_is_the_second_derivative_of_the_joint_gaussian(rng):
     params = make_model(rng, 1).replace(memory_scale=np.array([0.8, 1.2]))
     data, times, panel = make_data(rng, params, even=False)
-    layout, states, at = in_coordinates(params, False)
-    information = observed_information(layout, states, panel, np.ones(layout.size, dtype=bool))
+    coordinates, states, at = in_coordinates(params, False)
+    information = observed_information(coordinates, states, panel, np.ones(coordinates.size, dtype=bool))
 
     def value(vector):
-        return oracle.log_likelihood(from_vector(layout, vector, states).with_ar1_noise_apart(), data, times)
+        return oracle.log_likelihood(
+            from_vector(coordinates, vector, states).with_ar1_noise_apart(), data, times
+        )
 
-    own = [*range(layout.ar1_noise_states.start, layout.ar1_noise_states.stop), layout.slices[1].start + 1]
-    step = 2e-3 * np.eye(layout.size)
+    own = [
+        *range(coordinates.ar1_noise_states.start, coordinates.ar1_noise_states.stop),
+        coordinates.slices[1].start + 1,
+    ]
+    step = 2e-3 * np.eye(coordinates.size)
     for i in own:
         second = (value(at + step[i]) - 2.0 * value(at) + value(at - step[i])) / 2e-3**2
         assert abs(information[i, i] + second) < 1e-3 * max(1.0, abs(second))

@@ -144,12 +144,12 @@ def test_more_factors_than_observed_values_are_refused(rng, asked):
 
 def test_starting_with_many_columns_takes_little_time(rng):
     """No system of a thousand noise variances is solved for a step: that took a minute of starts."""
-    layout = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
+    coordinates = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
     start = StateSpace(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
-    metric = Metric(layout, start, complete_data_without_missing_values(60.0, layout))
+    metric = Metric(coordinates, start, complete_data_without_missing_values(60.0, coordinates))
     assert not hasattr(metric, "small")
-    gradient = rng.standard_normal(layout.size)
-    step = metric.solve(gradient, np.ones(layout.size, dtype=bool), 0.3)
+    gradient = rng.standard_normal(coordinates.size)
+    step = metric.solve(gradient, np.ones(coordinates.size, dtype=bool), 0.3)
     np.testing.assert_allclose(metric.to_dense(0.3) @ step, gradient, rtol=1e-6, atol=1e-8)
 
 

@@ -289,14 +289,14 @@ def test_an_interrupt_while_starting_keeps_the_best_start(rng, at, monkeypatch):
         if len(seen) == at:
             raise KeyboardInterrupt
         evaluation = call(self, vector)
-        seen.append((evaluation.value, self.layout, vector, self.template))
+        seen.append((evaluation.value, self.coordinates, vector, self.template))
         return evaluation
 
     monkeypatch.setattr(objective.WhittleObjective, "__call__", interrupted)
     with pytest.warns(ConvergenceWarning, match="[Ii]nterrupted"):
         fitted = ProbabilisticSFA(2).fit(data)
-    _, layout, vector, template = max(seen, key=lambda one: one[0])
-    best = from_vector(layout, vector, template)
+    _, coordinates, vector, template = max(seen, key=lambda one: one[0])
+    best = from_vector(coordinates, vector, template)
     np.testing.assert_allclose(np.sort(fitted.decay_), np.sort(best.decay), rtol=1e-12)
     relative = fitted.noise_variance_ / np.nanvar(data, axis=0)
     np.testing.assert_allclose(relative, best.noise_variance, rtol=1e-9)

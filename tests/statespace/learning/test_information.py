@@ -16,9 +16,11 @@ from tests.sampling import sparsely
 from tests.statespace.support import of_decay, scaled_error, to_panel, to_parameters, uneven_times
 
 
-def information(layout, params, n_rows, damping=0.0):
+def information(coordinates, params, n_rows, damping=0.0):
     """Matrix of a series of that many complete rows."""
-    return Metric(layout, params, complete_data_without_missing_values(n_rows, layout)).to_dense(damping)
+    return Metric(coordinates, params, complete_data_without_missing_values(n_rows, coordinates)).to_dense(
+        damping
+    )
 
 
 @pytest.mark.parametrize("decay", [[0.5], [0.999], [1 - 1e-7], [-0.9], [0.99, 0.3, -0.8], [0.0]])
@@ -52,8 +54,8 @@ def test_spectra_are_sums_of_autocovariances(rng):
 def test_information_is_whittles_formula(rng, shape):
     model = oracle.random_model(rng, *shape)._replace(decay=np.array([0.7, 0.4, -0.5])[: shape[1]])
     params = to_parameters(model)
-    layout = Coordinates(Latents(shape[1]), NoiseVariances.diagonal(shape[0]), True)
-    found = information(layout, params, 1)
+    coordinates = Coordinates(Latents(shape[1]), NoiseVariances.diagonal(shape[0]), True)
+    found = information(coordinates, params, 1)
     wanted = oracle.whittle_information(model, n_frequencies=200)
     assert scaled_error(found, wanted) < 1e-6
     assert scaled_error(found, found.T) < 1e-14
@@ -121,9 +123,12 @@ def test_uneven_coordinates_change_the_decay_only(rng):
 def test_complete_information_bounds_the_expected_one(rng, noise, even):
     """Seeing the latents can only tell more: the difference is positive semidefinite for complete data."""
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([0.9, 0.6, 0.2]), noise=np.full(5, 0.3))
-    params, layout = to_parameters(model), Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even)
-    expected = information(layout, params, 100)
-    whole = information(layout, params, 100, damping=1.0) - expected
+    params, coordinates = (
+        to_parameters(model),
+        Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even),
+    )
+    expected = information(coordinates, params, 100)
+    whole = information(coordinates, params, 100, damping=1.0) - expected
     assert np.linalg.eigvalsh(whole - expected).min() > -1e-8 * np.abs(whole).max()
 
 
@@ -139,9 +144,9 @@ def test_complete_information_is_the_curvature_of_the_complete_likelihood(rng):
         return oracle.expected_complete_log_likelihood(oracle.unpack(vector, model, "known"), dense, data)
 
     curvature = -oracle.numerical_hessian(value, oracle.pack(model, "known"))
-    layout, params = Coordinates(Latents(2), NoiseVariances.known(3), True), to_parameters(model)
-    found = information(layout, params, n, damping=1.0) - information(layout, params, n)
-    decay, loadings, _, offset = layout.slices
+    coordinates, params = Coordinates(Latents(2), NoiseVariances.known(3), True), to_parameters(model)
+    found = information(coordinates, params, n, damping=1.0) - information(coordinates, params, n)
+    decay, loadings, _, offset = coordinates.slices
     at = np.r_[loadings, offset]
     np.testing.assert_allclose(found[np.ix_(at, at)], curvature[np.ix_(at, at)], atol=1e-5)
     # The decay enters through n - 1 transitions only, and the expected slope is zero at the model itself.
@@ -158,16 +163,16 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
     """On the free coordinates; gaps, gradients and small noise included."""
     d, k = shape
     model = oracle.random_model(rng, d, k)._replace(noise=np.full(d, variance))
-    layout = Coordinates(Latents(k), getattr(NoiseVariances, noise)(d), True)
+    coordinates = Coordinates(Latents(k), getattr(NoiseVariances, noise)(d), True)
     moments = rng.standard_normal((40, k))
     seen = CompleteData(rng.integers(20, 60, d).astype(float), moments.T @ moments, 60.0)
-    metric = Metric(layout, to_parameters(model), seen, rng.standard_normal(layout.size))
-    free = np.ones(layout.size, dtype=bool)
-    free[layout.slices[2]] = np.arange(layout.n_noise) % 3 != 1
+    metric = Metric(coordinates, to_parameters(model), seen, rng.standard_normal(coordinates.size))
+    free = np.ones(coordinates.size, dtype=bool)
+    free[coordinates.slices[2]] = np.arange(coordinates.n_noise) % 3 != 1
     matrix = metric.to_dense(damping)[np.ix_(free, free)]
     unit = 1.0 / np.sqrt(np.diag(matrix))
     scaled = matrix * unit[:, None] * unit
-    gradient = rng.standard_normal(layout.size)
+    gradient = rng.standard_normal(coordinates.size)
     step = metric.solve(gradient, free, damping)
     np.testing.assert_array_equal(step[~free], 0.0)
     # The error of a backward stable solution: a residual of rounding times the matrix.
@@ -178,12 +183,15 @@ def test_solving_inverts_the_dense_matrix(rng, shape, noise, variance, damping):
 
 def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     """Of the loadings within the span, noise and decay: what couples them is left out."""
-    model, layout = oracle.random_model(rng, 6, 3), Coordinates(Latents(3), NoiseVariances.diagonal(6), True)
-    params, seen = to_parameters(model), complete_data_without_missing_values(10.0, layout)
-    fine = Metric(layout, params, seen).to_dense()
-    metric = Metric(layout, params, seen, most_within=8)
+    model, coordinates = (
+        oracle.random_model(rng, 6, 3),
+        Coordinates(Latents(3), NoiseVariances.diagonal(6), True),
+    )
+    params, seen = to_parameters(model), complete_data_without_missing_values(10.0, coordinates)
+    fine = Metric(coordinates, params, seen).to_dense()
+    metric = Metric(coordinates, params, seen, most_within=8)
     coarse = metric.to_dense()
-    decay, loadings, noise, offset = layout.slices
+    decay, loadings, noise, offset = coordinates.slices
     for part in (decay, offset):
         np.testing.assert_allclose(coarse[part, part], fine[part, part], rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(np.diag(coarse[noise, noise]), np.diag(fine[noise, noise]), rtol=0.2)
@@ -193,7 +201,7 @@ def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     turned = [basis.T @ (m[loadings, loadings] * np.outer(unit, unit)) @ basis for m in (fine, coarse)]
     keep = np.kron(np.eye(6), np.ones((3, 3)))
     np.testing.assert_allclose(turned[1], keep * turned[0], atol=1e-8 * np.abs(turned[0]).max())
-    gradient, free = rng.standard_normal(layout.size), np.ones(layout.size, dtype=bool)
+    gradient, free = rng.standard_normal(coordinates.size), np.ones(coordinates.size, dtype=bool)
     step = metric.solve(gradient, free, 0.1)
     np.testing.assert_allclose(metric.to_dense(0.1) @ step, gradient, rtol=1e-7, atol=1e-8)
 
@@ -208,9 +216,14 @@ def test_uneven_panels_keep_their_gaps(rng):
 
 @pytest.mark.parametrize("damping", [0.0, 1e-3])
 def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, damping):
-    model, layout = oracle.random_model(rng, 5, 3), Coordinates(Latents(3), NoiseVariances.diagonal(5), True)
-    metric = Metric(layout, to_parameters(model), complete_data_without_missing_values(40.0, layout))
-    gradient, free = rng.standard_normal(layout.size), rng.random(layout.size) < 0.6
+    model, coordinates = (
+        oracle.random_model(rng, 5, 3),
+        Coordinates(Latents(3), NoiseVariances.diagonal(5), True),
+    )
+    metric = Metric(
+        coordinates, to_parameters(model), complete_data_without_missing_values(40.0, coordinates)
+    )
+    gradient, free = rng.standard_normal(coordinates.size), rng.random(coordinates.size) < 0.6
     step = metric.solve(gradient, free, damping)
     matrix = metric.to_dense(damping)[np.ix_(free, free)]
     np.testing.assert_array_equal(step[~free], 0.0)
@@ -218,12 +231,14 @@ def test_solving_for_some_loadings_inverts_their_part_of_the_dense_matrix(rng, d
 
 
 def test_a_step_in_some_of_very_many_coordinates_still_leads_upwards(rng):
-    layout = Coordinates(Latents(25), NoiseVariances.diagonal(90), True)
+    coordinates = Coordinates(Latents(25), NoiseVariances.diagonal(90), True)
     model = oracle.Model(
         np.linspace(0.2, 0.98, 25), rng.standard_normal((90, 25)), np.full(90, 0.3), np.zeros(90)
     )
-    metric = Metric(layout, to_parameters(model), complete_data_without_missing_values(400.0, layout))
-    gradient, free = rng.standard_normal(layout.size), rng.random(layout.size) < 0.95
+    metric = Metric(
+        coordinates, to_parameters(model), complete_data_without_missing_values(400.0, coordinates)
+    )
+    gradient, free = rng.standard_normal(coordinates.size), rng.random(coordinates.size) < 0.95
     step = metric.solve(gradient, free, 0.0)
     np.testing.assert_array_equal(step[~free], 0.0)
     assert gradient @ step > 0.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from probsfa.statespace.learning.coordinates import Limits, imposed
+from probsfa.statespace.learning.coordinates import Limits, impose_limits
 from probsfa.statespace.parameters import StateSpace
 
 
@@ -24,7 +24,7 @@ def test_a_factor_of_the_opposite_sign_takes_the_place_that_is_held():
     )
     held = np.full((3, 2), np.nan)
     held[0, 0], held[2, 0] = 0.8, -0.6
-    found = imposed(params, limits_of(held, 2))
+    found = impose_limits(params, limits_of(held, 2))
     np.testing.assert_array_equal(found.decay, [0.5, 0.9])
     np.testing.assert_allclose(found.loadings, [[0.8, 0.3], [-0.1, 0.2], [-0.6, -0.4]])
 
@@ -40,4 +40,4 @@ def test_a_cycle_takes_the_phase_that_is_held(rng):
         np.zeros(0), pair, np.ones(4), np.zeros(4),
         rhythm_decay=np.array([0.99]), rhythm_frequency=np.array([0.5]),
     )  # fmt: skip
-    np.testing.assert_allclose(imposed(params, limits_of(held, 0, 1)).loadings, turned, rtol=1e-12)
+    np.testing.assert_allclose(impose_limits(params, limits_of(held, 0, 1)).loadings, turned, rtol=1e-12)

@@ -36,15 +36,17 @@ from tests.statespace.engine.block_models import KINDS, make_data, make_model
 def test_score_is_the_derivative_of_the_joint_gaussian(rng, kind, even):
     params = make_model(rng, kind)
     data, times, panel = make_data(rng, params, even=even, lengths=[19, 1, 14])
-    layout = Coordinates(params.latents, NoiseVariances.diagonal(4), even)
-    at = to_vector(layout, params)
-    back = from_vector(layout, at, params)
+    coordinates = Coordinates(params.latents, NoiseVariances.diagonal(4), even)
+    at = to_vector(coordinates, params)
+    back = from_vector(coordinates, at, params)
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
-    found = score(layout, params, panel.gaps, expected_statistics(params, panel))
+    found = score(coordinates, params, panel.gaps, expected_statistics(params, panel))
     step = 1e-5
-    for i in range(layout.size):
-        moved = [from_vector(layout, at + s * step * np.eye(layout.size)[i], params) for s in (1.0, -1.0)]
+    for i in range(coordinates.size):
+        moved = [
+            from_vector(coordinates, at + s * step * np.eye(coordinates.size)[i], params) for s in (1.0, -1.0)
+        ]
         up, down = (oracle.joint(each, data, times)[0] for each in moved)
         assert abs(found[i] - (up - down) / (2.0 * step)) < 2e-6 * max(1.0, abs(found[i])), i
 

@@ -28,32 +28,32 @@ def antisymmetric(rng, n):
 
 
 def problem(rng, d, latents, n_ar1_noise=0):
-    layout = Coordinates(latents, NoiseVariances.diagonal(d), True, n_ar1_noise)
-    return layout, rng.standard_normal(layout.size), np.exp(rng.standard_normal(d))
+    coordinates = Coordinates(latents, NoiseVariances.diagonal(d), True, n_ar1_noise)
+    return coordinates, rng.standard_normal(coordinates.size), np.exp(rng.standard_normal(d))
 
 
-def loadings_of(layout, vector):
-    full = np.zeros((layout.n_features, layout.n_states))
-    full[layout.has_loading] = vector[layout.slices[1]]
+def loadings_of(coordinates, vector):
+    full = np.zeros((coordinates.n_features, coordinates.n_states))
+    full[coordinates.has_loading] = vector[coordinates.slices[1]]
     return full
 
 
 @pytest.mark.parametrize("d,k", [(6, 3), (3, 3), (3, 5), (4, 1)])
 def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
     """However far: the straight step would change what the latents explain."""
-    layout, vector, noise = problem(rng, d, Latents(k))
-    here, generator = loadings_of(layout, vector), antisymmetric(rng, k)
+    coordinates, vector, noise = problem(rng, d, Latents(k))
+    here, generator = loadings_of(coordinates, vector), antisymmetric(rng, k)
     if k > d:  # a turn that moves what the columns see, and nothing else
         seen = np.linalg.svd(here / np.sqrt(noise)[:, None])[2][:d]
         generator = seen.T @ antisymmetric(rng, d) @ seen
-    step = np.zeros(layout.size)
-    step[layout.slices[1]] = (here @ generator).ravel()
-    reached, turn = rotate_along(layout, vector, step, noise)
+    step = np.zeros(coordinates.size)
+    step[coordinates.slices[1]] = (here @ generator).ravel()
+    reached, turn = rotate_along(coordinates, vector, step, noise)
     wanted = here @ exponential(generator)
-    np.testing.assert_allclose(loadings_of(layout, reached), wanted, atol=1e-9)
+    np.testing.assert_allclose(loadings_of(coordinates, reached), wanted, atol=1e-9)
     np.testing.assert_allclose(turn.matrix @ turn.matrix.T, np.eye(k), atol=1e-12)
-    rest = np.ones(layout.size, dtype=bool)
-    rest[layout.slices[1]] = False
+    rest = np.ones(coordinates.size, dtype=bool)
+    rest[coordinates.slices[1]] = False
     np.testing.assert_array_equal(reached[rest], vector[rest])
 
 
@@ -61,21 +61,21 @@ def test_a_turn_of_the_basis_is_followed_exactly(rng, d, k):
     "latents,n_ar1_noise", [(Latents(3), 0), (Latents(2, {Rhythm: 1, Matern32: 1}), 0), (Latents(7), 4)]
 )
 def test_any_step_is_the_same_to_first_order(rng, latents, n_ar1_noise):
-    layout, vector, noise = problem(rng, 4, latents, n_ar1_noise)
-    step = rng.standard_normal(layout.size)
+    coordinates, vector, noise = problem(rng, 4, latents, n_ar1_noise)
+    step = rng.standard_normal(coordinates.size)
     apart = []
     for length in (1e-2, 1e-3):
-        reached, _ = rotate_along(layout, vector, length * step, noise)
+        reached, _ = rotate_along(coordinates, vector, length * step, noise)
         apart.append(np.abs(reached - vector - length * step).max())
     assert 0.0 < apart[1] < 0.02 * apart[0]
 
 
 def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
     """Against a regression on all antisymmetric matrices."""
-    layout, vector, noise = problem(rng, 6, Latents(3))
-    step = 0.1 * rng.standard_normal(layout.size)
+    coordinates, vector, noise = problem(rng, 6, Latents(3))
+    step = 0.1 * rng.standard_normal(coordinates.size)
     root = 1.0 / np.sqrt(noise)[:, None]
-    scaled, change = (root * loadings_of(layout, x) for x in (vector, step))
+    scaled, change = (root * loadings_of(coordinates, x) for x in (vector, step))
     basis = []
     for i, j in ((0, 1), (0, 2), (1, 2)):
         one = np.zeros((3, 3))
@@ -83,27 +83,27 @@ def test_the_turn_leaves_least_of_the_step_in_units_of_the_noise(rng):
         basis.append(one)
     parts = np.linalg.lstsq(np.stack([(scaled @ one).ravel() for one in basis], axis=1), change.ravel())[0]
     generator = np.einsum("i,ijk->jk", parts, basis)
-    _, turn = rotate_along(layout, vector, step, noise)
+    _, turn = rotate_along(coordinates, vector, step, noise)
     np.testing.assert_allclose(turn.matrix, exponential(generator), atol=1e-10)
 
 
 def test_ar1_noises_are_not_turned_and_slopes_stay_slopes(rng):
-    layout, vector, noise = problem(rng, 4, Latents(7), 4)
-    step = rng.standard_normal(layout.size)
-    reached, turn = rotate_along(layout, vector, step, noise)
-    memories = layout.ar1_noise_states
+    coordinates, vector, noise = problem(rng, 4, Latents(7), 4)
+    step = rng.standard_normal(coordinates.size)
+    reached, turn = rotate_along(coordinates, vector, step, noise)
+    memories = coordinates.ar1_noise_states
     np.testing.assert_array_equal(
-        loadings_of(layout, reached)[:, memories], loadings_of(layout, vector + step)[:, memories]
+        loadings_of(coordinates, reached)[:, memories], loadings_of(coordinates, vector + step)[:, memories]
     )
-    slope = rng.standard_normal(layout.size)
+    slope = rng.standard_normal(coordinates.size)
     assert turn(step) @ turn(slope) == pytest.approx(step @ slope, rel=1e-12)
     np.testing.assert_allclose(turn.back(turn(slope)), slope, rtol=1e-12, atol=1e-14)
 
 
 def test_factors_that_no_column_sees_turn_nothing(rng):
-    layout, vector, noise = problem(rng, 4, Latents(2))
-    vector[layout.slices[1]] = 0.0
-    step = rng.standard_normal(layout.size)
-    reached, turn = rotate_along(layout, vector, step, noise)
+    coordinates, vector, noise = problem(rng, 4, Latents(2))
+    vector[coordinates.slices[1]] = 0.0
+    step = rng.standard_normal(coordinates.size)
+    reached, turn = rotate_along(coordinates, vector, step, noise)
     np.testing.assert_allclose(reached, vector + step, rtol=1e-14)
     np.testing.assert_allclose(turn.matrix, np.eye(2), atol=1e-14)

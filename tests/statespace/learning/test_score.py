@@ -29,8 +29,8 @@ def case(rng, sampling, noise, lengths=(5, 7), holes="scattered", variance=0.3):
 
 def score_of(model, data, times, noise):
     params, panel = to_parameters(model), to_panel(data, times)
-    layout = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), panel.evenly_sampled)
-    return score(layout, params, panel.gaps, expected_statistics(params, panel))
+    coordinates = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), panel.evenly_sampled)
+    return score(coordinates, params, panel.gaps, expected_statistics(params, panel))
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -105,12 +105,12 @@ def test_coordinates_go_there_and_back(rng, noise, even):
     model = oracle.random_model(rng, 5, 3)._replace(decay=np.array([1 - 1e-8, 0.5, 1e-3]))
     if noise == "isotropic":
         model = model._replace(noise=np.full(5, 1e-9))
-    layout = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even)
+    coordinates = Coordinates(Latents(3), getattr(NoiseVariances, noise)(5), even)
     params = to_parameters(model)
-    vector = to_vector(layout, params)
-    assert vector.shape == (layout.size,)
+    vector = to_vector(coordinates, params)
+    assert vector.shape == (coordinates.size,)
     np.testing.assert_allclose(vector, oracle.pack(model, noise, even), rtol=1e-9)
-    back = from_vector(layout, vector, params)
+    back = from_vector(coordinates, vector, params)
     for one, other in zip(back.to_arrays().values(), params.to_arrays().values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
     np.testing.assert_allclose(1 - back.decay, 1 - params.decay, rtol=1e-7)

@@ -42,7 +42,7 @@ def test_single_frequencies_give_whittles_likelihood(rng):
     objective = WhittleObjective(
         Coordinates(Latents(2), NoiseVariances.diagonal(3), True), periodogram([x]), to_parameters(model), 10
     )
-    found = objective(to_vector(objective.layout, to_parameters(model)))
+    found = objective(to_vector(objective.coordinates, to_parameters(model)))
     assert found.value == pytest.approx(oracle.whittle_log_likelihood(model, x), rel=EXACT)
 
 
@@ -59,10 +59,10 @@ def test_gradient_equals_finite_differences(rng, noise, variance):
         to_parameters(model),
         10**6,
     )
-    at = to_vector(objective.layout, to_parameters(model))
+    at = to_vector(objective.coordinates, to_parameters(model))
     # The value bends over standard deviations of the noise where loadings change.
     step = np.full(len(at), 1e-3)
-    step[objective.layout.slices[1]] = 1e-3 * variance**0.5
+    step[objective.coordinates.slices[1]] = 1e-3 * variance**0.5
     wanted = oracle.numerical_gradient(lambda v: objective(v).value, at, step)
     # The offset has no part in it.
     np.testing.assert_array_equal(objective(at).gradient[-5:], 0.0)
@@ -77,7 +77,7 @@ def test_it_approaches_the_exact_likelihood(rng):
     objective = WhittleObjective(
         Coordinates(Latents(1), NoiseVariances.diagonal(2), True), periodogram([x]), to_parameters(model), 10
     )
-    one, two = (objective(to_vector(objective.layout, to_parameters(m))).value for m in (model, other))
+    one, two = (objective(to_vector(objective.coordinates, to_parameters(m))).value for m in (model, other))
     loops = [oracle.kalman_loop(m, [x]).row_log_likelihoods.sum() for m in (model, other)]
     assert one - two == pytest.approx(loops[0] - loops[1], abs=3.0)
     assert loops[0] - loops[1] > 10.0
@@ -89,7 +89,7 @@ def test_evaluations_are_counted(rng):
     objective = WhittleObjective(
         Coordinates(Latents(2), NoiseVariances.diagonal(3), True), periodogram([x]), to_parameters(model), 2
     )
-    at = to_vector(objective.layout, to_parameters(model))
+    at = to_vector(objective.coordinates, to_parameters(model))
     assert not objective.exhausted
     objective(at), objective(at)
     assert objective.exhausted
