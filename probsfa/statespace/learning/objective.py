@@ -685,7 +685,7 @@ class AR1NoiseWhittleObjective(WhittleObjective):
             np.sum(shared.slopes * shared.select_states(by_state), axis=0)
         )
         diagonal = 0.5 * np.diagonal(by_spectrum, axis1=1, axis2=2)
-        by_decay, by_scale, by_noise = (np.sum(slope * diagonal, axis=0) for slope in spectra.by_column)
+        by_decay, by_scale, by_noise = (np.sum(slope * diagonal, axis=0) for slope in spectra.noise_slopes)
         by_dynamics[ar1_noise] += by_decay
         by_loadings[:, ar1_noise] = np.diag(by_scale)
         gradient = pack_gradient(coordinates, by_dynamics, by_loadings, by_noise, np.zeros_like(by_noise))

@@ -159,7 +159,7 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
     share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
     spectra = latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
     factors = factor_spectra(params.replace(noise_variance=params.noise_variance / share), spectra)
-    root, left, inverse = factors.root[:, None], factors.left, factors.inverse
+    root, left, inverse = factors.inverse_noise_std[:, None], factors.left_singular, factors.core_inverse
     q, p = left.shape[1], rows.shape[1]
     solve_noise = factorise(power.sum(axis=0))
     if q * p <= _MAX_DENSE_SIZE:

@@ -147,7 +147,7 @@ def test_starting_with_many_columns_takes_little_time(rng):
     coordinates = Coordinates(Latents(2), NoiseVariances.diagonal(400), True)
     start = StateSpace(np.array([0.95, 0.8]), rng.standard_normal((400, 2)), np.ones(400), np.zeros(400))
     metric = Metric(coordinates, start, complete_data_without_missing_values(60.0, coordinates))
-    assert not hasattr(metric, "small")
+    assert not hasattr(metric, "noise_and_dynamics")
     gradient = rng.standard_normal(coordinates.size)
     step = metric.solve(gradient, np.ones(coordinates.size, dtype=bool), 0.3)
     np.testing.assert_allclose(metric.to_dense(0.3) @ step, gradient, rtol=1e-6, atol=1e-8)

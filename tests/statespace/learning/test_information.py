@@ -189,7 +189,7 @@ def test_the_coarse_metric_is_the_diagonal_blocks_of_the_fine_one(rng):
     )
     params, seen = to_parameters(model), complete_data_without_missing_values(10.0, coordinates)
     fine = Metric(coordinates, params, seen).to_dense()
-    metric = Metric(coordinates, params, seen, most_within=8)
+    metric = Metric(coordinates, params, seen, max_dense_size=8)
     coarse = metric.to_dense()
     decay, loadings, noise, offset = coordinates.slices
     for part in (decay, offset):
