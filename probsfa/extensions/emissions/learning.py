@@ -287,7 +287,7 @@ class Fit(NamedTuple):
         Bound plus log density of the priors after each accepted step; never decreases.
     n_evaluations : int
         Number of evaluations of the bound.
-    ending : str
+    stop_reason : str
         Reason of the end.
     """
 
@@ -296,7 +296,7 @@ class Fit(NamedTuple):
     inference: Inference
     history: tuple[float, ...]
     n_evaluations: int
-    ending: str
+    stop_reason: str
 
 
 def maximize_bound(
@@ -364,7 +364,7 @@ def maximize_bound(
             infer(params, observations, shapes, max_iter=2)[0],
             (),
             objective.count,
-            result.ending,
+            result.stop_reason,
         )
     _, params, shapes, inference = objective.best
-    return Fit(params, shapes, inference, result.history, objective.count, result.ending)
+    return Fit(params, shapes, inference, result.history, objective.count, result.stop_reason)

@@ -425,7 +425,7 @@ def fit_model(
         tol=float(tol),
         report=report,
     )
-    status = "interrupted" if start.interrupted else fit.ending
+    status = "interrupted" if start.interrupted else fit.stop_reason
     scale = predictor_scales(columns, observations, fit.params, fit.inference.sites)
     params, axis = canonical(fit.params, scale), sequences.axis
     layout = Coordinates(

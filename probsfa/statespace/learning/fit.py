@@ -107,7 +107,7 @@ def fit(
     """
     evaluate = CountedEStep(panel, optimizer.max_iter, report, e_step)
     evaluate.limits, evaluate.tol = coordinates.limits_of_states, optimizer.tol
-    evaluate.begin_with_prior(noise)
+    evaluate.set_prior(noise)
     search = _Search(evaluate, noise, optimizer, initial_processes or InitialProcesses())
     # Matrices here have the size of the number of columns, too small for several threads.
     with one_blas_thread():
@@ -444,8 +444,8 @@ class _Search:
         refined = from_vector(evenly_sampled, optimum.vector, params)
         value = optimum.history[-1] if optimum.history else -np.inf
         refined = clip_decays(refined, evenly_sampled=coordinates.evenly_sampled)
-        self.evaluate.remember_start(value, refined)
-        if optimum.ending == "interrupted":
+        self.evaluate.record_start(value, refined)
+        if optimum.stop_reason == "interrupted":
             raise KeyboardInterrupt
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 

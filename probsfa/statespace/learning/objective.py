@@ -1,4 +1,4 @@
-"""Objectives of a fit (exact and Whittle's likelihood), steps that include rotations, and the result."""
+"""Objectives of a fit: the exact and Whittle's likelihood, optimizer steps with rotations, and the result."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,27 +50,28 @@ from probsfa.statespace.parameters import StateSpace
 # Retraction for rotations of the latent factors.
 #
 # Rotations ``C -> C Q`` with orthogonal ``Q`` of factors with nearly equal time scales hardly change the
-# likelihood, so that steps in these directions are long. A rotation is not a straight line in the
-# loadings. A straight step ``C + C A`` with antisymmetric ``A`` changes the explained variances to
-# second order in ``A``. At low noise, the likelihood then decreases by thousands of nats although a gain was
-# predicted. The rotation ``C A`` contained in a step ``S`` is therefore carried out exactly,
+# likelihood, so that steps in these directions are long. A straight step ``C + C A`` with antisymmetric
+# ``A`` is a rotation only to first order. Its terms of second order change the explained variances. At low
+# noise, the likelihood then decreases by thousands of nats although a gain was predicted. The optimizer
+# therefore splits a step ``S`` of the loadings into a rotation ``C A`` and the remainder ``S - C A``, and
+# rotates exactly,
 #
 #     C  ->  (C + S - C A) exp(A),
 #
-# which is the same step to first order. ``A`` minimizes the rest of the step in units of the noise: with
-# ``L = R^-1/2 C`` and ``D = R^-1/2 S`` it solves ``G A + A G = L' D - D' L``, ``G = L' L``. Stored steps and
-# gradients of earlier iterations are rotated too (Absil, Mahony & Sepulchre 2008, Optimization algorithms on
-# matrix manifolds, chapters 4 and 8, on retractions and vector transport).
+# which is the same step to first order. ``A`` minimizes the norm of the remainder in units of the noise: with
+# ``L = R^-1/2 C``, ``D = R^-1/2 S`` and ``G = L' L`` it solves ``G A + A G = L' D - D' L``. Steps and
+# gradients that the optimizer has stored are rotated too (Absil, Mahony & Sepulchre 2008, Optimization
+# algorithms on matrix manifolds, chapters 4 and 8, on retractions and vector transport).
 
 
 @dataclass(frozen=True, eq=False)
 class Rotation:
-    """Rotation of the shared states.
+    """Rotation of all states except AR(1) noise, as vector transport of the optimizer.
 
     Attributes
     ----------
     coordinates : Coordinates
-        Coordinates, which define the place of loadings in a vector.
+        Coordinates, which define the positions of loadings in a vector.
     matrix : ndarray of shape (n, n)
         Orthogonal matrix that multiplies the loadings of the rotated states from the right.
     """
@@ -79,11 +80,11 @@ class Rotation:
     matrix: FloatArray
 
     def __call__(self, vector: FloatArray) -> FloatArray:
-        """Rotate a vector (P,) of coordinates, of their changes or of derivatives by them."""
+        """Rotate a vector (P,) of coordinates, of changes of coordinates, or of derivatives."""
         return self._rotated_by(self.matrix, vector)
 
     def back(self, vector: FloatArray) -> FloatArray:
-        """Rotate a vector (P,) back."""
+        """Apply the inverse rotation to a vector (P,)."""
         return self._rotated_by(self.matrix.T, vector)
 
     def _rotated_by(self, matrix: FloatArray, vector: FloatArray) -> FloatArray:
@@ -98,7 +99,7 @@ class Rotation:
 def rotate_along(
     coordinates: Coordinates, vector: FloatArray, step: FloatArray, noise_variance: FloatArray
 ) -> tuple[FloatArray, Rotation]:
-    """Take a step from a vector of coordinates, with its rotation of the factors along the arc.
+    """Take a step from a vector of coordinates; the rotation of the factors in it is carried out exactly.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def rotate_along(
     -------
     vector_after_step : ndarray of shape (P,)
         Coordinates after the step.
-    turn : Turn
+    rotation : Rotation
         Rotation of the factors in the step.
     """
     shared = _rotated_states(coordinates)
@@ -124,8 +125,8 @@ def rotate_along(
     cross_products = cross_products - cross_products.T
     eigenvalues, basis = np.linalg.eigh(scaled.T @ scaled)
     eigenvalue_sums = eigenvalues[:, None] + eigenvalues
-    # Lower bound of the sums of two eigenvalues of ``G``, relative to the largest: factors are degenerate
-    # below.
+    # Sums of two eigenvalues of ``G`` are raised to a small fraction of the largest: for factors that are
+    # linearly dependent, the equation for ``A`` is singular.
     minimum = max(1e-10 * float(eigenvalue_sums.max(initial=0.0)), np.finfo(np.float64).tiny)
     generator = basis @ ((basis.T @ cross_products @ basis) / np.maximum(eigenvalue_sums, minimum)) @ basis.T
     generator = 0.5 * (generator - generator.T)
@@ -138,7 +139,7 @@ def rotate_along(
 
 
 def _rotated_states(coordinates: Coordinates) -> NDArray[np.intp]:
-    """Return the rotated states: all except those of AR(1) noise."""
+    """Return the indices of the rotated states: all except those of AR(1) noise."""
     states = np.ones(coordinates.n_states, dtype=bool)
     if coordinates.n_ar1_noise:
         states[coordinates.ar1_noise_states] = False
@@ -146,7 +147,7 @@ def _rotated_states(coordinates: Coordinates) -> NDArray[np.intp]:
 
 
 def _loadings(coordinates: Coordinates, vector: FloatArray) -> FloatArray:
-    """Return the loadings (D, n_states) of a vector of coordinates, zero where they have none."""
+    """Return the loadings (D, n_states) of a vector of coordinates; loadings without coordinates are zero."""
     loadings = np.zeros((coordinates.n_features, coordinates.n_states))
     loadings[coordinates.has_loading] = vector[coordinates.slices[1]]
     return loadings
@@ -159,7 +160,7 @@ Status = Literal["converged", "flat", "max_iter", "stalled", "interrupted", "clo
 #: Description of each status, with advice.
 STATUS_SENTENCES: dict[Status, str] = {
     "converged": "Converged: a further step is expected to gain less than tol nats.",
-    "flat": ("Converged: changes of the log-likelihood are below rounding errors in double precision."),
+    "flat": "Converged: changes of the log-likelihood are below rounding errors in double precision.",
     "max_iter": (
         "Stopped at max_iter before converging: the log-likelihood was still rising. "
         "Raise max_iter, or raise tol if the result is good enough."
@@ -181,11 +182,11 @@ class FitResult(NamedTuple):
     params : StateSpace
         The best parameters found.
     log_likelihood : float
-        Their log-likelihood, in nats.
+        Log-likelihood of these parameters, in nats.
     history : tuple of float
-        Log-likelihood after each accepted step, non-decreasing.
+        Log-likelihood at the start and after each accepted step, non-decreasing.
     n_evaluations : int
-        Number of posterior evaluations.
+        Number of evaluations of the posterior distribution, and thus of the log-likelihood.
     status : str
         A key of :data:`STATUS_SENTENCES`.
     tails : HeavyTails or None, default=None
@@ -205,17 +206,17 @@ class FitResult(NamedTuple):
         return self.status in ("converged", "flat", "closed_form")
 
 
-#: Called with the number of evaluations and the best log-likelihood so far.
+#: Progress callback: a function of the number of evaluations and the best log-likelihood so far.
 Report = Callable[[int, float], None]
 
 
 def whittle_step_callback(report: Report | None) -> Callable[[], None]:
-    """Return the function to call at each step on Whittle's likelihood, before and between evaluations.
+    """Return the function to call at each evaluation of Whittle's likelihood.
 
     Parameters
     ----------
     report : callable, optional
-        Report. If it has a method ``on_whittle_step()`` (:class:`.Progress`), this is called at these steps.
+        Progress callback. It may have a method ``on_whittle_step()`` (:class:`.Progress`).
 
     Returns
     -------
@@ -235,7 +236,7 @@ EStep = Callable[[StateSpace], Statistics]
 
 
 class CountedEStep:
-    """Expected statistics of the states at given parameters, with a limited number of evaluations.
+    """E-step with a limited number of evaluations, which records the best parameters.
 
     Parameters
     ----------
@@ -246,12 +247,16 @@ class CountedEStep:
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
-        Return expected statistics over all data, if the panel is only a sample.
+        Function that returns expected statistics over all data; required if the panel is only a sample.
 
     Attributes
     ----------
+    count : int
+        Number of evaluations so far.
+    best, best_log_likelihood
+        Parameters with the highest log-likelihood so far, and that log-likelihood.
     noise : Noise or None
-        Noise model with a prior, once :meth:`begin_with_prior` is called. The log prior density is then added
+        Noise model with a prior, once :meth:`set_prior` is called. The log prior density is then added
         to the log-likelihood of the statistics, so that optimizers maximise the posterior density.
     limits : Limits or None
         Fixed parameters and ranges of periods for EM steps, or None.
@@ -284,8 +289,8 @@ class CountedEStep:
         self.noise: Noise | None = None
         self.limits: Limits | None = None
 
-    def remember_start(self, value: float, params: StateSpace) -> None:
-        """Store the best start on Whittle's likelihood, for an interrupt before the first evaluation."""
+    def record_start(self, value: float, params: StateSpace) -> None:
+        """Store a start if it has the highest Whittle likelihood so far and no evaluation is done yet."""
         if (
             self.best is None
             and np.isfinite(value)
@@ -293,8 +298,8 @@ class CountedEStep:
         ):
             self.best_start = (value, params)
 
-    def begin_with_prior(self, noise: Noise) -> None:
-        """Add the noise prior to the objective and reset the incumbent."""
+    def set_prior(self, noise: Noise) -> None:
+        """Add the noise prior to the objective and discard the best parameters so far."""
         self.noise, self.best, self.best_log_likelihood = noise, None, -np.inf
 
     def log_prior(self, params: StateSpace) -> float:
@@ -355,7 +360,7 @@ class ExactObjective:
         return Evaluation(stats.log_likelihood, gradient, stats)
 
     def move(self, vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Transport]:
-        """Take a step, with its rotation of the factors along an arc unless parameters are fixed."""
+        """Take a step by :func:`rotate_along`, or along a straight line if parameters are fixed."""
         if self.coordinates.any_fixed:
             return straight_step(vector, step)
         params = from_vector(self.coordinates, vector, self.template)
@@ -367,33 +372,33 @@ class ExactObjective:
         return np.zeros(size) if noise is None else noise.prior_slope(params.noise_variance)
 
     def metric(self, vector: FloatArray, evaluation: Evaluation) -> Metric | AR1NoiseMetric:
-        """Return the expected information, damped by that of complete data; full damping gives EM steps."""
+        """Return the expected information with complete-data damping; damping one gives nearly EM steps."""
         params = from_vector(self.coordinates, vector, self.template)
-        noise, position = self.evaluate.noise, self.coordinates.slices[2]
-        slope = slope_for_metric(evaluation.gradient, position, noise, params.noise_variance)
+        noise, log_variances = self.evaluate.noise, self.coordinates.slices[2]
+        slope = slope_for_metric(evaluation.gradient, log_variances, noise, params.noise_variance)
         stats: Statistics = evaluation.detail
-        # One segment is a lower bound: further sequences, and segments after long gaps, are not counted.
+        # One sequence is a lower bound of the number of independent parts of the series.
         complete = complete_data_of(stats, params, 1.0, centred=True)
         return make_metric(self.coordinates, params, complete, slope)
 
 
-# Longest step of one iteration: in log r, and in mu (standard deviations).
+# Longest steps of one iteration in ``log r``, and in ``mu`` in standard deviations of a column.
 _MAX_STEPS = (1.5, 3.0)
 
 
 def make_box(coordinates: Coordinates, noise: Noise, start: StateSpace) -> Box:
-    """Return bounds of the coordinates, and longest steps from ``start``."""
+    """Return bounds of the coordinates, and longest steps for an optimization from ``start``."""
     lower, upper = coordinates.bounds
-    floor_of_columns = coordinates.variances.of_columns(coordinates.variances.largest(noise.floor))
-    lower[coordinates.slices[2]] = np.log(coordinates.variances.of_groups(noise.with_held(floor_of_columns)))
-    of_loadings = np.broadcast_to(longest_loading_steps(start), coordinates.has_loading.shape)[
-        coordinates.has_loading
+    variances, has_loading = coordinates.variances, coordinates.has_loading
+    floor = variances.of_columns(variances.largest(noise.floor))
+    lower[coordinates.slices[2]] = np.log(variances.of_groups(noise.with_held(floor)))
+    loading_steps = np.broadcast_to(longest_loading_steps(start), has_loading.shape)[has_loading]
+    noise_and_offset_steps = [
+        np.full(part.stop - part.start, step)
+        for part, step in zip(coordinates.slices[2:], _MAX_STEPS, strict=True)
     ]
-    sizes = [
-        np.full(part.stop - part.start, size)
-        for part, size in zip(coordinates.slices[2:], _MAX_STEPS, strict=True)
-    ]
-    return Box(lower, np.concatenate([longest_steps(coordinates.latents), of_loadings, *sizes]), upper)
+    max_step = np.concatenate([longest_steps(coordinates.latents), loading_steps, *noise_and_offset_steps])
+    return Box(lower, max_step, upper)
 
 
 def fit_quasi_newton(
@@ -404,10 +409,10 @@ def fit_quasi_newton(
     tol: float,
     stats: Statistics | None = None,
 ) -> FitResult:
-    """Maximise with the exact score from ``start``.
+    """Maximise the exact likelihood from ``start`` by quasi-Newton steps.
 
-    Unlike EM steps, quasi-Newton steps are not short if the noise variance is small, because the metric (see
-    :mod:`.fisher_metric`) approximates the curvature of the likelihood.
+    EM steps are short if the noise variance is small. Quasi-Newton steps are not, because the metric
+    (:mod:`.fisher_metric`) approximates the curvature of the likelihood.
 
     Parameters
     ----------
@@ -435,36 +440,37 @@ def fit_quasi_newton(
     )
     params = from_vector(coordinates, ascent.vector, start)
     best = ascent.history[-1] if ascent.history else -np.inf
-    return FitResult(params, best, ascent.history, evaluate.count, ascent.ending)
+    return FitResult(params, best, ascent.history, evaluate.count, ascent.stop_reason)
 
 
 # ------------------------------------------------------------------------------------ likelihood of Whittle
 
-# Whittle's likelihood: approximate log-likelihood from the periodogram, at a cost independent of length.
+# Whittle's likelihood approximates the log-likelihood by a sum over the Fourier frequencies,
 #
-#     log p(X) ~ -1/2 sum_w  log|S(w)| + tr(S(w)^-1 I(w)),        S(w) = C diag(f(w)) C' + diag(r)
+#     log p(X) ~ -1/2 sum_w (log|S(w)| + tr(S(w)^-1 I(w))),       S(w) = C diag(f(w)) C' + diag(r),
 #
-# over the Fourier frequencies, with the periodogram matrix ``I``; with AR(1) noise of the columns,
-# ``diag(n(w))`` replaces ``diag(r)`` (:func:`.coloured_spectra`). Adjacent frequencies are averaged into
-# bands, narrow near zero where the spectra of slow factors peak, and the periodogram of a band is stored as a
-# factor of at most D rows, ``I = Z' Z``. After one Fourier transform an evaluation costs a few products of
-# these rows with D-by-K matrices. Its maximum differs from the exact one by edge terms, so that it gives good
-# initial values. Many can be compared at the cost of one posterior.
+# with the periodogram matrix ``I``. With AR(1) noise of the columns, ``diag(n(w))`` replaces ``diag(r)``
+# (:func:`.coloured_spectra`). Adjacent frequencies are averaged into bands, which are narrow near zero, where
+# the spectra of slow factors have their peaks. The periodogram of a band is stored as a factor of at most D
+# rows, ``I = Z' Z``. After one Fourier transform an evaluation costs a few products of these rows with D-by-K
+# matrices, for any length of the series. The maximum differs from that of the exact likelihood because the
+# ends of the series are neglected, but is a good initial value. Many initial values can be compared at the
+# cost of one posterior.
 
 
 class Periodogram(NamedTuple):
-    """Periodogram averaged over bands.
+    """Periodogram averaged over bands of frequencies.
 
     Attributes
     ----------
     frequencies : ndarray of shape (W,)
         Mean frequency of each band, in (0, pi].
     weights : ndarray of shape (W,)
-        Degrees of freedom of each band; their sum is the number of rows minus one for each sequence, for its
-        mean.
+        Degrees of freedom of each band. Their sum is the number of rows minus the number of sequences, whose
+        means are subtracted.
     rows : ndarray of shape (M, D)
-        Factors ``Z`` of the bands, stacked: the sum of ``z z'`` over the rows of a band is the real part of
-        its periodogram matrix times its weight.
+        Factors ``Z`` of all bands, stacked. For the rows ``z`` of a band, the sum of ``z z'`` is the real
+        part of the periodogram matrix times the weight of the band.
     first : ndarray of shape (W,)
         First row of each band.
     """
@@ -489,7 +495,10 @@ class Periodogram(NamedTuple):
 
 
 def band_edges(max_length: int, growth: float = 1.12) -> FloatArray:
-    """Return borders between bands: single Fourier frequencies first, then geometrically growing widths."""
+    """Return the edges of the bands of a periodogram, for sequences of at most `max_length` rows.
+
+    The first bands contain one Fourier frequency each; the widths of all others grow geometrically.
+    """
     base = 2.0 * np.pi / max_length
     edges = [0.5 * base]
     while edges[-1] < np.pi:
@@ -522,7 +531,7 @@ def periodogram(sequences: list[FloatArray]) -> Periodogram:
         transform = np.fft.rfft(x, axis=0)[1:]
         transform /= np.sqrt(n)
         omega = 2.0 * np.pi * np.arange(1, len(transform) + 1) / n
-        # Each frequency also represents its negative, except the last one of an even length.
+        # Each frequency also represents its negative, except pi, which an even length has.
         weight = np.full(len(omega), 2.0)
         weight[omega >= np.pi * (1.0 - 1e-12)] = 1.0
         first = np.searchsorted(omega, edges, side="left")
@@ -550,7 +559,7 @@ def _reduced_rows(rows: FloatArray) -> FloatArray:
 class WhittleObjective:
     """Whittle's log-likelihood as an objective of :func:`.maximize_objective`.
 
-    It does not depend on the offset, which stays constant.
+    It does not depend on the offset, which the optimizer does not change.
 
     Parameters
     ----------
@@ -559,7 +568,7 @@ class WhittleObjective:
     data : Periodogram
         Periodogram of the data.
     template : StateSpace
-        Parameters that have no coordinates.
+        Values of the parameters that have no coordinates.
     limit : int
         Maximum number of evaluations.
     on_step : callable, optional
@@ -617,15 +626,15 @@ class WhittleObjective:
         weights = self.data.weights
         inverse_noise_std, left_singular, scaled_loadings, inverse, core = factor_spectra(params, spectrum)
         log_det = np.linalg.slogdet(core)[1] + float(np.sum(np.log(params.noise_variance)))
-        # S^-1 = root (1 - left left' + left inverse left') root: the component of
-        # a row outside the span of the loadings is a residual; the component inside is shrunk.
+        # S^-1 = R^-1/2 (1 - U U' + U B^-1 U') R^-1/2 (see SpectralFactors): the component of a scaled row
+        # R^-1/2 z outside the span of U is a residual; the component inside is multiplied by B^-1.
         rows = self.data.rows * inverse_noise_std
         projections = rows @ left_singular
         residuals = rows - projections @ left_singular.T
         shrunk = np.einsum("ma,mab->mb", projections, inverse[self._band])
         value = -0.5 * float(weights @ log_det + np.sum(residuals**2) + np.sum(shrunk * projections))
 
-        whitened = residuals + shrunk @ left_singular.T  # root^-1 S^-1 z
+        whitened = residuals + shrunk @ left_singular.T  # R^1/2 S^-1 z
         explained = shrunk @ scaled_loadings  # C' S^-1 z
         transfer = inverse @ scaled_loadings
         expected = np.einsum("wak,w,wk->ak", transfer, weights, spectrum)
@@ -652,13 +661,13 @@ class WhittleObjective:
         slope = slope_for_metric(
             evaluation.gradient, self.coordinates.slices[2], self.noise, params.noise_variance
         )
-        # most_within is 144 instead of the default 400, because evaluations are cheaper than those of the
-        # exact likelihood.
-        return Metric(self.coordinates, params, self._complete, slope, 144)
+        # The complete matrix is used up to a smaller size than for the exact likelihood, because evaluations
+        # are cheaper.
+        return Metric(self.coordinates, params, self._complete, slope, max_dense_size=144)
 
 
 class AR1NoiseWhittleObjective(WhittleObjective):
-    """Whittle's log-likelihood with AR(1) noise of the columns; parameters in the state space."""
+    """Whittle's log-likelihood with AR(1) noise of the columns, which the parameters contain as states."""
 
     @cached_property
     def _rows(self) -> FloatArray:
@@ -667,7 +676,8 @@ class AR1NoiseWhittleObjective(WhittleObjective):
     def __call__(self, vector: FloatArray) -> Evaluation:
         """Return value and gradient."""
         self._begin_evaluation()
-        params, coordinates = from_vector(self.coordinates, vector, self.template), self.coordinates
+        coordinates = self.coordinates
+        params = from_vector(coordinates, vector, self.template)
         spectra = coloured_spectra(coordinates, params, self.data.frequencies)
         weights = self.data.weights
         whitened = self._rows @ spectra.precision  # (S^-1 z)'

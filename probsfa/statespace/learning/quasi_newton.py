@@ -1,15 +1,16 @@
 """Quasi-Newton optimizer with a metric and a damping matrix from the objective.
 
-The metric approximates minus the second derivative. Its inverse replaces the usual multiple of the identity
-in the middle of the limited-memory BFGS recursion; the stored secant pairs correct the metric. Where the
-quadratic model is inaccurate, a multiple of the damping matrix is added to the metric (Levenberg-Marquardt),
-which first shortens steps along directions with little information. A step that lowers the objective is
-rejected, but its secant pair is stored: it contains the curvature that the model missed (as in Nocedal &
-Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds. The steps of an objective may
-follow curves (``move``); stored pairs are then transported along them.
+The algorithm is limited-memory BFGS. The metric approximates minus the second derivative, and its inverse
+replaces the usual multiple of the identity in the two-loop recursion; the stored secant pairs correct the
+metric. If the quadratic model is inaccurate, a multiple of the damping matrix is added to the metric
+(Levenberg-Marquardt), which mainly shortens steps along directions with little information. A step that
+lowers the objective is rejected, but its secant pair is stored, because it contains the curvature that the
+model lacked (as in Nocedal & Wright 2006, Numerical Optimization, section 6.2). Coordinates may have bounds.
+An objective with a method ``move`` takes steps along curves; stored pairs are then transported along them.
 
-If the steps of a few coordinates are too long, these coordinates are limited to their longest step, and the
-step of all others is optimal given that. Scaling the whole step would slow down all other coordinates.
+If the steps of a few coordinates are longer than allowed, these coordinates are limited to their longest
+steps, and the step of all others is optimal given these. Scaling the whole step would slow down all other
+coordinates.
 """
 
 from collections import deque
@@ -21,28 +22,32 @@ from probsfa._typing import BoolArray, FloatArray
 
 StopReason = Literal["converged", "flat", "max_iter", "stalled", "interrupted"]
 
+# Number of secant pairs.
 _N_STORED_PAIRS = 12
+# Minimum gain of an accepted step, as a fraction of the gain of the linear model (Armijo condition).
 _ARMIJO = 1e-4
-_MIN_DAMPING = 1e-9
-# Smallest damping after a rejected step, and damping that is set to zero when it decreases.
-_INITIAL_DAMPING, _NEGLIGIBLE_DAMPING = 1e-4, 1e-6
+# Smallest damping other than zero, smallest damping after a rejected step, and damping that is set to zero
+# instead of being decreased.
+_MIN_DAMPING, _INITIAL_DAMPING, _NEGLIGIBLE_DAMPING = 1e-9, 1e-4, 1e-6
 # Damping above which the step is shortened instead, and the minimum fraction of a step.
 _MAX_DAMPING, _MIN_STEP_FRACTION = 1.0, 1e-6
-# Factors by which damping increases after a rejected step, and decreases after a step with the expected gain
-# or more.
+# Factors by which damping increases after a rejected step, and by which it decreases after a step with at
+# least three quarters of the predicted gain, or with more than the predicted gain.
 _DAMPING_INCREASE, _DAMPING_DECREASE, _FAST_DAMPING_DECREASE = 10.0, 3.0, 10.0
 # If a rejected step loses more than this fraction of the loss of the previous one, damping had little effect.
 _MIN_LOSS_RATIO = 0.5
-_MAX_STEP_EXCESS = 4.0
-_DAMPING_RATIO = 30.0
+# Ratio of a step to the longest allowed one above which damping is increased before the step is scaled, and
+# the factor of the increase.
+_MAX_STEP_EXCESS, _DAMPING_RATIO = 4.0, 30.0
 # Maximum number of coordinates that are limited to their longest steps, and of rounds in which they are
 # found.
 _MAX_LIMITED, _LIMITING_ITERATIONS = 4, 3
+# Number of steps whose total gain must be small for convergence while steps are damped.
 _N_RECENT_STEPS = 3
 
 
 class Evaluation(NamedTuple):
-    """Value and gradient (P,) of the objective at a vector, and data for its metric."""
+    """Value and gradient (P,) of the objective at a vector; ``detail`` is used to compute its metric."""
 
     value: float
     gradient: FloatArray
@@ -50,15 +55,19 @@ class Evaluation(NamedTuple):
 
 
 class Curvature(Protocol):
-    """A positive definite metric and damping matrix."""
+    """Metric and damping matrix, both positive definite."""
 
     def solve(self, gradient: FloatArray, free: BoolArray, damping: float) -> FloatArray:
-        """Solve with metric plus ``damping`` times damping matrix; fixed coordinates are zero."""
+        """Solve with the metric plus ``damping`` times the damping matrix; fixed coordinates are zero."""
         ...
 
 
 class Objective(Protocol):
-    """Function to maximise, in nats, with its gradient and a metric close to minus its second derivative."""
+    """Function to maximise, in nats, with its gradient and metric.
+
+    It may have a method ``move(vector, step)`` that returns the vector after the step and the transport along
+    it; see :func:`straight_step`, which is the default.
+    """
 
     @property
     def exhausted(self) -> bool:
@@ -79,7 +88,7 @@ class Objective(Protocol):
 
 
 class Transport(Protocol):
-    """Transport of coordinate changes and gradients along a step."""
+    """Transport of coordinate changes and gradients along a step (vector transport on a manifold)."""
 
     def __call__(self, change: FloatArray, /) -> FloatArray:
         """Transport a vector (P,) from the start of the step to its end."""
@@ -91,7 +100,7 @@ class Transport(Protocol):
 
 
 class IdentityTransport:
-    """Identity transport, along a straight line."""
+    """Transport along a straight line, the identity."""
 
     def __call__(self, change: FloatArray) -> FloatArray:
         """Return the same vector."""
@@ -108,16 +117,16 @@ def straight_step(vector: FloatArray, step: FloatArray) -> tuple[FloatArray, Tra
 
 
 class Box(NamedTuple):
-    """Bounds (P,) and the ``longest`` step of each coordinate (P,).
+    """Bounds ``lower`` and ``upper`` (P,) and longest steps ``max_step`` (P,) of the coordinates.
 
     A coordinate whose ``lower`` and ``upper`` bounds are equal is fixed. Upper bounds are optional.
     """
 
     lower: FloatArray
-    longest: FloatArray
+    max_step: FloatArray
     upper: FloatArray | float = np.inf
 
-    def within(self, vector: FloatArray) -> FloatArray:
+    def clip(self, vector: FloatArray) -> FloatArray:
         """Return the vector clipped to the bounds."""
         return np.minimum(np.maximum(vector, self.lower), self.upper)
 
@@ -129,69 +138,72 @@ class Box(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """Result of the optimizer: the best vector, the values after each accepted step and why it ended."""
+    """Result of the optimizer: best vector, values at the start and after each accepted step, stop reason."""
 
     vector: FloatArray
     history: tuple[float, ...]
-    ending: StopReason
+    stop_reason: StopReason
 
 
 class _Point(NamedTuple):
+    """A vector and the objective there."""
+
     vector: FloatArray
-    known: Evaluation
+    evaluation: Evaluation
 
     @property
     def value(self) -> float:
-        return self.known.value
+        return self.evaluation.value
 
     @property
     def gradient(self) -> FloatArray:
-        return self.known.gradient
+        return self.evaluation.gradient
 
 
 class _SecantPairs:
-    """Secant pairs: a step and the decrease of the gradient along it."""
+    """The last secant pairs; each is a step and the decrease of the gradient along it."""
 
     def __init__(self) -> None:
         self.pairs: deque[tuple[FloatArray, FloatArray]] = deque(maxlen=_N_STORED_PAIRS)
-        self._kept: tuple[bytes, list[tuple[FloatArray, FloatArray, float]]] | None = None
+        self._cached: tuple[bytes, list[tuple[FloatArray, FloatArray, float]]] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
 
     def clear(self) -> None:
         self.pairs.clear()
-        self._kept = None
+        self._cached = None
 
-    def add(self, step: FloatArray, fall: FloatArray) -> None:
+    def add(self, step: FloatArray, gradient_decrease: FloatArray) -> None:
         """Store a step and the decrease of the gradient along it."""
-        self.pairs.append((step, fall))
-        self._kept = None
+        self.pairs.append((step, gradient_decrease))
+        self._cached = None
 
-    def turn(self, turn: Transport) -> None:
+    def transport(self, transport: Transport) -> None:
         """Transport all pairs along a step."""
-        for i, (step, fall) in enumerate(self.pairs):
-            self.pairs[i] = (turn(step), turn(fall))
-        self._kept = None
+        for i, (step, gradient_decrease) in enumerate(self.pairs):
+            self.pairs[i] = (transport(step), transport(gradient_decrease))
+        self._cached = None
 
-    def _among(self, free: BoolArray) -> list[tuple[FloatArray, FloatArray, float]]:
-        """Return pairs with positive curvature on the free coordinates, with their products.
+    def _on_free(self, free: BoolArray) -> list[tuple[FloatArray, FloatArray, float]]:
+        """Return the pairs ``s``, ``y`` with positive curvature on the free coordinates, and ``s' y``.
 
-        The result is cached: one step computes several directions, with other damping or limited coordinates.
+        The result is cached, because several directions are computed for one step: with different damping or
+        limited coordinates.
         """
         key = free.tobytes()
-        if self._kept is None or self._kept[0] != key:
+        if self._cached is None or self._cached[0] != key:
             pairs = self.pairs if free.all() else [(s * free, y * free) for s, y in self.pairs]
             products = [(s, y, float(s @ y)) for s, y in pairs]
             curved = [(s, y, sy) for s, y, sy in products if sy > 1e-10 * np.sqrt((s @ s) * (y @ y))]
-            self._kept = key, curved
-        return self._kept[1]
+            self._cached = key, curved
+        return self._cached[1]
 
     def direction(
         self, gradient: FloatArray, metric: Curvature, free: BoolArray, damping: float
     ) -> FloatArray:
-        """Return the ascent direction: two-loop recursion on the free coordinates with the inverse metric."""
-        retained = self._among(free)
+        """Compute the ascent direction on the free coordinates by two-loop recursion with the metric."""
+        retained = self._on_free(free)
         q = gradient * free
         alphas = []
         for s, y, sy in reversed(retained):
@@ -204,7 +216,7 @@ class _SecantPairs:
 
 
 def _bounded_step(
-    memory: _SecantPairs,
+    pairs: _SecantPairs,
     point: _Point,
     free: BoolArray,
     metric: Curvature,
@@ -213,49 +225,51 @@ def _bounded_step(
 ) -> tuple[FloatArray | None, float, float]:
     """Return a step within the longest steps, the factor by which it was shortened, and its damping.
 
-    If a step is far too long in one badly determined direction, scaling would make it short in all others.
-    Damping is therefore increased before the step is scaled.
+    If a step is much too long in one direction with little information, scaling it would make it very short
+    in all others. Damping is therefore increased before the step is scaled. The step is None if it is not
+    finite.
     """
     while True:
-        step = memory.direction(point.gradient, metric, free, damping)
+        step = pairs.direction(point.gradient, metric, free, damping)
         if not np.all(np.isfinite(step)):
             return None, 1.0, damping
-        step = _with_limited_coordinates(step, memory, free, metric, damping, box)
-        excess = max(1.0, float(np.max(np.abs(step) / box.longest)))
-        if excess <= _MAX_STEP_EXCESS or damping >= 1.0:
+        step = _with_limited_coordinates(step, pairs, free, metric, damping, box)
+        excess = max(1.0, float(np.max(np.abs(step) / box.max_step)))
+        if excess <= _MAX_STEP_EXCESS or damping >= _MAX_DAMPING:
             return step / excess, excess, damping
         damping = max(_DAMPING_RATIO * damping, _MIN_DAMPING)
 
 
 def _with_limited_coordinates(
-    step: FloatArray, memory: _SecantPairs, free: BoolArray, metric: Curvature, damping: float, box: Box
+    step: FloatArray, pairs: _SecantPairs, free: BoolArray, metric: Curvature, damping: float, box: Box
 ) -> FloatArray:
-    """Return the best step of the quadratic model, with a few coordinates limited to their longest steps.
+    """Return the best step of the quadratic model if a few coordinates are limited to their longest steps.
 
-    With the inverse ``H`` of the model's matrix the best step is ``H (g - f)``, where ``f`` are the Lagrange
-    multipliers of the limited coordinates.
+    With the inverse ``H`` of the matrix of the model and the gradient ``g``, it is ``H (g - f)``, where ``f``
+    are the Lagrange multipliers of the limited coordinates. If more than four coordinates are too long, the
+    step is returned as it is.
     """
-    held: list[int] = []
+    limited: list[int] = []
     columns: list[FloatArray] = []
-    best = step
+    limited_step = step
     for _ in range(_LIMITING_ITERATIONS):
-        # Limited coordinates are at their longest steps up to rounding.
-        over = np.flatnonzero(np.abs(best) > (1.0 + 1e-6) * box.longest)
-        if over.size == 0 or over.size + len(held) > _MAX_LIMITED:
+        # The tolerance excludes coordinates that are already limited, up to rounding errors.
+        too_long = np.flatnonzero(np.abs(limited_step) > (1.0 + 1e-6) * box.max_step)
+        if too_long.size == 0 or too_long.size + len(limited) > _MAX_LIMITED:
             break
-        for i in over.tolist():
-            held.append(i)
-            columns.append(memory.direction(np.eye(1, step.size, i)[0], metric, free, damping))
+        for i in too_long.tolist():
+            limited.append(i)
+            columns.append(pairs.direction(np.eye(1, step.size, i)[0], metric, free, damping))
         inverse = np.array(columns).T
-        positions = np.sign(step[held]) * box.longest[held]
+        limits = np.sign(step[limited]) * box.max_step[limited]
         try:
-            candidates = step - inverse @ np.linalg.solve(inverse[held], step[held] - positions)
+            solution = step - inverse @ np.linalg.solve(inverse[limited], step[limited] - limits)
         except np.linalg.LinAlgError:
             break
-        if not np.all(np.isfinite(candidates)):
+        if not np.all(np.isfinite(solution)):
             break
-        best = candidates
-    return best
+        limited_step = solution
+    return limited_step
 
 
 def maximize_objective(
@@ -263,9 +277,9 @@ def maximize_objective(
     start: FloatArray,
     box: Box,
     tol: float,
-    known: Evaluation | None = None,
+    start_evaluation: Evaluation | None = None,
 ) -> Ascent:
-    """Maximise until a further step is expected to gain less than ``tol``.
+    """Maximise an objective until the predicted gain of a further step is less than ``tol``.
 
     Parameters
     ----------
@@ -276,105 +290,110 @@ def maximize_objective(
     box : Box
         Bounds and longest steps.
     tol : float
-        Expected gain of a further step at which to stop, in the units of the value.
-    known : Evaluation, optional
-        The objective at ``start``, if it is known.
+        Predicted gain of a further step below which to stop, in the units of the value.
+    start_evaluation : Evaluation, optional
+        The objective at ``start``, if it is already evaluated.
 
     Returns
     -------
     Ascent
         After a keyboard interrupt, with the best point so far.
     """
-    memory = _SecantPairs()
+    pairs = _SecantPairs()
     move = getattr(objective, "move", straight_step)
     history: list[float] = []
-    vector = box.within(start)
-    damping, used, misled, refused, length = 0.0, 0.0, False, 0.0, 1.0
+    vector = box.clip(start)
+    damping, used_damping, previous_rejected, rejected_gain, step_fraction = 0.0, 0.0, False, 0.0, 1.0
     try:
-        point = _Point(vector, objective(vector) if known is None else known)
+        point = _Point(vector, objective(vector) if start_evaluation is None else start_evaluation)
         if not (np.isfinite(point.value) and np.all(np.isfinite(point.gradient))):
             return Ascent(vector, (), "stalled")
         history.append(point.value)
-        metric = objective.metric(point.vector, point.known)
+        metric = objective.metric(point.vector, point.evaluation)
         while not objective.exhausted:
             free = box.free(point.vector, point.gradient)
-            # First guess: a fraction of the damping that the previous step required.
-            minimum = max(
-                damping, used / _DAMPING_RATIO**2 if used > _MIN_DAMPING * _DAMPING_RATIO**2 else 0.0
-            )
-            step, excess, used = _bounded_step(memory, point, free, metric, minimum, box)
+            # At least a small fraction of the damping that the previous step required.
+            min_damping = damping
+            if used_damping > _MIN_DAMPING * _DAMPING_RATIO**2:
+                min_damping = max(damping, used_damping / _DAMPING_RATIO**2)
+            step, excess, used_damping = _bounded_step(pairs, point, free, metric, min_damping, box)
             if step is None:
                 return Ascent(vector, tuple(history), "stalled")
-            step *= length
-            slope = float(point.gradient @ step)
-            expected = 0.5 * slope
-            if slope <= 0.0 and memory:
-                memory.clear()
+            step *= step_fraction
+            directional_derivative = float(point.gradient @ step)
+            predicted_gain = 0.5 * directional_derivative
+            if directional_derivative <= 0.0 and pairs:
+                pairs.clear()
                 continue
-            if expected * excess < tol * length:
-                if minimum == 0.0 or _recent_gain(history) < _N_RECENT_STEPS * tol:
+            if predicted_gain * excess < tol * step_fraction:
+                if min_damping == 0.0 or _recent_gain(history) < _N_RECENT_STEPS * tol:
                     return Ascent(vector, tuple(history), "converged")
-                # A damped step has a smaller expected gain: try without damping before stopping.
-                if not misled:
-                    damping = used = 0.0
+                # Damping reduces the predicted gain. Try without damping before stopping.
+                if not previous_rejected:
+                    damping = used_damping = 0.0
                     continue
-            reached, turn = move(point.vector, step)
-            candidate = box.within(reached)
+            reached, transport = move(point.vector, step)
+            candidate = box.clip(reached)
             evaluation = objective(candidate)
             gain = evaluation.value - point.value
-            if np.isfinite(gain) and gain >= _ARMIJO * slope:
-                new = _Point(candidate, evaluation)
-                memory.turn(turn)
-                taken = box.within(point.vector + step) - point.vector
-                memory.add(turn(taken), turn(point.gradient) - new.gradient)
-                point, misled, shortened, length = new, False, length < 1.0, 1.0
+            if np.isfinite(gain) and gain >= _ARMIJO * directional_derivative:
+                accepted = _Point(candidate, evaluation)
+                pairs.transport(transport)
+                actual_step = box.clip(point.vector + step) - point.vector
+                pairs.add(transport(actual_step), transport(point.gradient) - accepted.gradient)
+                point, previous_rejected, shortened, step_fraction = accepted, False, step_fraction < 1.0, 1.0
                 vector = point.vector
                 history.append(point.value)
-                metric = objective.metric(point.vector, point.known)
-                if gain > 0.75 * expected and not shortened:  # short steps always have the expected gain
-                    damping = _less(damping, _FAST_DAMPING_DECREASE if gain > expected else _DAMPING_DECREASE)
-                elif gain < 0.25 * expected:
+                metric = objective.metric(point.vector, point.evaluation)
+                # The gain of a shortened step is always close to the predicted one.
+                if gain > 0.75 * predicted_gain and not shortened:
+                    more_than_predicted = gain > predicted_gain
+                    factor = _FAST_DAMPING_DECREASE if more_than_predicted else _DAMPING_DECREASE
+                    damping = damping / factor if damping > _NEGLIGIBLE_DAMPING else 0.0
+                elif gain < 0.25 * predicted_gain:
                     damping = max(4.0 * damping, _MIN_DAMPING)
-            elif expected < objective.rounding(point.value):
+            elif predicted_gain < objective.rounding(point.value):
                 return Ascent(vector, tuple(history), "flat")
-            elif length < _MIN_STEP_FRACTION:
+            elif step_fraction < _MIN_STEP_FRACTION:
                 return Ascent(vector, tuple(history), "stalled")
             elif damping > _MAX_DAMPING:
-                # The step is too long: go to the maximum of the parabola through both values and the slope.
-                memory.clear()
-                curvature = slope - gain if np.isfinite(gain) else np.inf
-                length *= min(max(0.5 * slope / curvature, 0.05), 0.5)
+                # Shorten the step to the maximum of the parabola through both values and the derivative.
+                pairs.clear()
+                curvature = directional_derivative - gain if np.isfinite(gain) else np.inf
+                step_fraction *= min(max(0.5 * directional_derivative / curvature, 0.05), 0.5)
             else:
                 # The quadratic model was inaccurate: store the secant pair and increase damping.
-                _store_rejected(memory, point, step, evaluation, turn, box)
-                more = _DAMPING_INCREASE
-                if misled and not gain > _MIN_LOSS_RATIO * refused:
-                    more = (
-                        _DAMPING_INCREASE**2
-                    )  # nearly the same step: this damping is too small to change it
-                misled, refused = True, gain
-                damping = max(more * damping, more * used, _INITIAL_DAMPING)
+                _store_rejected(pairs, point, step, evaluation, transport, box)
+                factor = _DAMPING_INCREASE
+                if previous_rejected and not gain > _MIN_LOSS_RATIO * rejected_gain:
+                    factor **= 2  # the last increase hardly changed the step
+                previous_rejected, rejected_gain = True, gain
+                damping = max(factor * damping, factor * used_damping, _INITIAL_DAMPING)
     except KeyboardInterrupt:
         return Ascent(vector, tuple(history), "interrupted")
     return Ascent(vector, tuple(history), "max_iter")
 
 
 def _store_rejected(
-    memory: _SecantPairs, point: _Point, step: FloatArray, evaluation: Evaluation, turn: Transport, box: Box
+    pairs: _SecantPairs,
+    point: _Point,
+    step: FloatArray,
+    evaluation: Evaluation,
+    transport: Transport,
+    box: Box,
 ) -> None:
-    """Store the secant pair of a rejected step, at its start, if its curvature is positive and finite."""
+    """Store the secant pair of a rejected step if its curvature is positive and finite.
+
+    The gradient at its end is transported back to its start, where the optimizer stays.
+    """
     if not (np.isfinite(evaluation.value) and np.all(np.isfinite(evaluation.gradient))):
         return
-    taken = box.within(point.vector + step) - point.vector
-    fall = point.gradient - turn.back(evaluation.gradient)
-    if taken @ fall > 0.0:
-        memory.add(taken, fall)
+    taken = box.clip(point.vector + step) - point.vector
+    gradient_decrease = point.gradient - transport.back(evaluation.gradient)
+    if taken @ gradient_decrease > 0.0:
+        pairs.add(taken, gradient_decrease)
 
 
 def _recent_gain(history: list[float]) -> float:
-    """Return the total gain of the last three steps."""
+    """Return the total gain of the last three steps; infinite if there are fewer."""
     return history[-1] - history[-1 - _N_RECENT_STEPS] if len(history) > _N_RECENT_STEPS else np.inf
-
-
-def _less(damping: float, factor: float) -> float:
-    return damping / factor if damping > _NEGLIGIBLE_DAMPING else 0.0

@@ -300,7 +300,7 @@ class _Joint:
         evaluate, coordinates = CountedEStep(self.panel_at(b), limit, self.report), self.problem.coordinates
         evaluate.limits = coordinates.limits_of_states
         if noise.variances.n_free and noise.prior > 0.0:
-            evaluate.begin_with_prior(noise)
+            evaluate.set_prior(noise)
         with one_blas_thread():
             if options.solver == "em":
                 result = fit_em(evaluate, params, noise, tol, has_loading=coordinates.has_loading)

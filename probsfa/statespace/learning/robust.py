@@ -233,7 +233,7 @@ def fit_robust(
     e_step = _WeightedEStep(panel)
     evaluate = CountedEStep(panel, count + optimizer.max_iter, report, e_step)
     evaluate.count, evaluate.limits = count, coordinates.limits_of_states
-    evaluate.begin_with_prior(noise)
+    evaluate.set_prior(noise)
     with one_blas_thread():
         if start is None:
             weights = np.array(cleaned.mask[:])
@@ -242,7 +242,7 @@ def fit_robust(
         alternation = _Alternation(evaluate, e_step, coordinates, noise, optimizer.solver, optimizer.tol)
         if is_fixed:
             alternation = alternation.with_fixed_tails()
-            evaluate.begin_with_prior(alternation.noise)
+            evaluate.set_prior(alternation.noise)
         state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=is_fixed)
         result, state = alternation(state, interrupted)
         if not (tails.by_row or is_fixed):
@@ -355,7 +355,7 @@ def _with_leave_one_out_tails(
     """
     evaluate, panel = alternation.evaluate, alternation.evaluate.panel
     fixed_tails = alternation.with_fixed_tails()
-    evaluate.begin_with_prior(fixed_tails.noise)
+    evaluate.set_prior(fixed_tails.noise)
     has_converged = True
     try:
         for _ in range(_MAX_LEAVE_ONE_OUT_UPDATES):

@@ -75,14 +75,14 @@ def test_a_right_metric_needs_one_step(rng):
     A, b, f, g = quadratic(rng, 8)
     problem = Problem(f, g, 8, metric=A)
     found = maximize_objective(problem, np.zeros(8), free_box(8), 1e-10)
-    assert found.ending == "converged" and len(problem.seen) <= 3
+    assert found.stop_reason == "converged" and len(problem.seen) <= 3
     np.testing.assert_allclose(found.vector, np.linalg.solve(A, b), rtol=1e-8)
 
 
 def test_a_wrong_metric_is_corrected_by_ar1_noise(rng):
     A, b, f, g = quadratic(rng, 8)
     found = maximize_objective(Problem(f, g, 8, metric=np.diag(np.diag(A))), np.zeros(8), free_box(8), 1e-12)
-    assert found.ending in ("converged", "flat")
+    assert found.stop_reason in ("converged", "flat")
     assert found.history[-1] == pytest.approx(f(np.linalg.solve(A, b)), rel=1e-10)
 
 
@@ -92,7 +92,7 @@ def test_bounds_hold_and_the_bounded_optimum_is_found(rng, metric):
     lower = np.where(np.arange(6) % 2 == 0, np.linalg.solve(A, b) + 1.0, -np.inf)
     problem = Problem(f, g, 6, metric=A if metric == "right" else np.diag(np.diag(A)))
     found = maximize_objective(problem, np.full(6, -5.0), Box(lower, np.full(6, 1e6)), 1e-12)
-    assert found.ending in ("converged", "flat")
+    assert found.stop_reason in ("converged", "flat")
     assert all(np.all(vector >= lower) for _, vector in problem.seen)
     best = minimize(
         lambda x: -f(x),
@@ -119,7 +119,7 @@ def test_rosenbrocks_valley(n):
     start[1::2] = 1.0
     problem = Problem(rosenbrock, rosenbrock_slope, n)
     found = maximize_objective(problem, start, free_box(n), 1e-12)
-    assert found.ending in ("converged", "flat")
+    assert found.stop_reason in ("converged", "flat")
     np.testing.assert_allclose(found.vector, 1.0, atol=OPTIM)
 
 
@@ -146,7 +146,7 @@ def test_steps_are_no_longer_than_allowed(longest):
 def test_the_limit_is_kept(limit):
     problem = Problem(rosenbrock, rosenbrock_slope, 2, limit=limit)
     found = maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
-    assert found.ending == "max_iter" and len(problem.seen) == limit
+    assert found.stop_reason == "max_iter" and len(problem.seen) == limit
     assert found.history[-1] == rosenbrock(found.vector) == max(value for value, _ in problem.seen)
 
 
@@ -154,14 +154,14 @@ def test_the_limit_is_kept(limit):
 def test_an_interrupt_keeps_the_best(interrupt_at):
     problem = Problem(rosenbrock, rosenbrock_slope, 2, interrupt_at=interrupt_at)
     found = maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
-    assert found.ending == "interrupted"
+    assert found.stop_reason == "interrupted"
     assert rosenbrock(found.vector) == found.history[-1] == max(value for value, _ in problem.seen)
 
 
 def test_an_interrupt_before_the_first_value_keeps_the_start():
     problem = Problem(rosenbrock, rosenbrock_slope, 2, interrupt_at=0)
     found = maximize_objective(problem, np.array([-1.2, 1.0]), free_box(2), 1e-12)
-    assert found.ending == "interrupted" and found.history == ()
+    assert found.stop_reason == "interrupted" and found.history == ()
     np.testing.assert_array_equal(found.vector, [-1.2, 1.0])
 
 
@@ -169,7 +169,7 @@ def test_the_optimum_is_recognised_at_once(rng):
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(f, g, 4, metric=A)
     found = maximize_objective(problem, np.linalg.solve(A, b), free_box(4), 1e-6)
-    assert found.ending == "converged" and len(problem.seen) == 1
+    assert found.stop_reason == "converged" and len(problem.seen) == 1
 
 
 def test_gains_below_rounding_are_flat(rng):
@@ -178,7 +178,7 @@ def test_gains_below_rounding_are_flat(rng):
     problem = Problem(lambda x: round(f(x), 3), g, 4, metric=10.0 * A)
     problem.rounding = lambda value: 1e-2
     found = maximize_objective(problem, np.zeros(4), free_box(4), 1e-20)
-    assert found.ending in ("flat", "converged") and len(problem.seen) < 200
+    assert found.stop_reason in ("flat", "converged") and len(problem.seen) < 200
     assert found.history[-1] == pytest.approx(f(np.linalg.solve(A, b)), abs=2e-2)
 
 
@@ -186,7 +186,7 @@ def test_a_gradient_that_lies_ends_as_stalled(rng):
     A, b, f, g = quadratic(rng, 4)
     problem = Problem(f, lambda x: -g(x), 4, metric=A)
     found = maximize_objective(problem, np.zeros(4), free_box(4), 1e-8)
-    assert found.ending == "stalled" and len(problem.seen) < 200
+    assert found.stop_reason == "stalled" and len(problem.seen) < 200
     np.testing.assert_array_equal(found.vector, 0.0)
 
 
@@ -205,7 +205,7 @@ def test_not_finite_ahead_shortens_the_step(bad):
 def test_a_start_that_is_not_finite_ends():
     problem = Problem(lambda x: np.nan, lambda x: np.full(2, np.nan), 2)
     found = maximize_objective(problem, np.zeros(2), free_box(2), 1e-6)
-    assert found.ending == "stalled" and len(problem.seen) < 200
+    assert found.stop_reason == "stalled" and len(problem.seen) < 200
 
 
 def test_a_singular_metric_is_survived(rng):
@@ -279,7 +279,7 @@ def test_damping_that_grows_in_leaps_still_shortens_the_step():
     problem = Problem(value, lambda x: np.where(x > 0.0, -100.0 * x, np.nan), n, limit=40)
     problem.metric = lambda vector, evaluation: Leaping()
     found = maximize_objective(problem, np.full(n, 0.5), free_box(n, longest=1.0), 1e-6)
-    assert found.ending != "stalled"
+    assert found.stop_reason != "stalled"
     assert found.history[-1] > -6.0
 
 
@@ -306,7 +306,7 @@ def test_cached_pairs_follow_every_change(rng):
             memory.direction(gradient, metric, ~free | held, 0.1), fresh(pairs, ~free | held)
         )
         pairs = [(turn @ s, turn @ y) for s, y in pairs]
-        memory.turn(lambda change: turn @ change)
+        memory.transport(lambda change: turn @ change)
         np.testing.assert_array_equal(memory.direction(gradient, metric, free, 0.1), fresh(pairs, free))
     memory.clear()
     np.testing.assert_array_equal(memory.direction(gradient, metric, held, 0.1), fresh([], held))
