@@ -10,7 +10,7 @@ from probsfa.bayes.priors import Priors, check_normal_priors
 from probsfa.bayes.sampling.nuts import CHAIN_METHODS
 from probsfa.statespace.columns import column_moments
 from probsfa.statespace.covariates import check_identified
-from probsfa.statespace.learning.budget import most_components
+from probsfa.statespace.learning.budget import max_components
 from probsfa.statespace.learning.options import (
     ProcessOptions,
     as_noise,
@@ -141,4 +141,4 @@ def _check_priors_of(processes: ProcessOptions) -> None:
 def default_n_components(sequences: Sequences, inference: str) -> int:
     """Return the default number of factors for imputation, limited by the data and by computing time."""
     columns = column_moments(sequences)
-    return most_components(sequences.n_rows, columns.counts, ~columns.constant, _PRODUCTS[inference])
+    return max_components(sequences.n_rows, columns.counts, ~columns.constant, _PRODUCTS[inference])

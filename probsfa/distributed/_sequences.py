@@ -17,7 +17,7 @@ from probsfa.statespace.columns import column_moments, merge_columns
 from probsfa.statespace.engine.moments import Statistics
 from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.estimator import set_fitted
-from probsfa.statespace.learning.budget import Size, most_components
+from probsfa.statespace.learning.budget import Size, max_components
 from probsfa.statespace.learning.maximum_likelihood import (
     Observations,
     check_lengths_for_timescales,
@@ -88,7 +88,7 @@ class OnCluster:
     def default_size(self, *, ar1_noise: bool = False) -> Size:
         """Return the default number of factors; all rows are used."""
         n_rows = sum(self.columns.lengths)
-        return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
+        return Size(max_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None

@@ -41,7 +41,7 @@ from probsfa.statespace.held_out_values import (
     isolated_values,
     units_of,
 )
-from probsfa.statespace.learning.budget import most_components
+from probsfa.statespace.learning.budget import max_components
 from probsfa.statespace.learning.maximum_likelihood import (
     FitStatus,
     InMemory,
@@ -291,7 +291,7 @@ def select_model(
         draws = hide_for_choice(sequences.values, fraction=fraction, n_masks=n_masks, block=block, rng=rng)
         return draws._replace(part=np.where(far, 0, draws.part))
 
-    maximum = most_components(
+    maximum = max_components(
         sequences.n_rows, sequences.mask.sum(axis=0), ~InMemory(sequences).columns.constant
     )
     always = default_candidates(InMemory(compared)) if given is None and alternatives is None else []

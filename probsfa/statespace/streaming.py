@@ -20,7 +20,7 @@ from probsfa._validation import Sequences, check_lengths
 from probsfa.statespace.columns import ColumnMoments, column_moments, merge_columns
 from probsfa.statespace.engine.core.kernels import pack
 from probsfa.statespace.engine.posterior import expected_statistics
-from probsfa.statespace.learning.budget import Size, most_components
+from probsfa.statespace.learning.budget import Size, max_components
 from probsfa.statespace.learning.maximum_likelihood import Observations, check_lengths_for_timescales
 from probsfa.statespace.panel import Panel, Units, lazy_panel, make_panel
 
@@ -71,7 +71,7 @@ class InBlocks:
     def default_size(self, *, ar1_noise: bool = False) -> Size:
         """Return the default number of factors; all rows are used."""
         n_rows = int(self.X.shape[0])
-        return Size(most_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
+        return Size(max_components(n_rows, self.columns.counts, ~self.columns.constant, ar1_noise=ar1_noise))
 
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None

@@ -367,7 +367,7 @@ class FitProblem(NamedTuple):
         Variance of the rounding errors of each column.
     columns : ColumnMoments or None, default=None
         Moments of the columns.
-    n_further : int, default=0
+    n_full_evaluations : int, default=0
         Number of evaluations on all rows, if the observations are segments of them.
     """
 
@@ -381,7 +381,7 @@ class FitProblem(NamedTuple):
     about_size: str = ""
     resolution: FloatArray | float = 0.0
     columns: ColumnMoments | None = None
-    n_further: int = 0
+    n_full_evaluations: int = 0
 
     @property
     def learned_noise(self) -> Noise:
@@ -475,7 +475,7 @@ def maximum_likelihood(
     problem = make_problem(data, options, size)
     start = None if init is None else start_of(init, problem)
     result = maximise(problem, start=start, report=report)
-    if problem.n_further and result.status != "interrupted":
+    if problem.n_full_evaluations and result.status != "interrupted":
         problem, result = _continued(problem, result, data, report)
     return in_data_units(problem, result)
 
@@ -484,7 +484,7 @@ def _continued(
     problem: FitProblem, result: FitResult, data: TrainingData, report: Report | None
 ) -> tuple[FitProblem, FitResult]:
     """Continue a fit to segments with a few evaluations on all rows; the status is that of the first fit."""
-    few = replace(problem.options, max_iter=min(problem.n_further, problem.options.max_iter))
+    few = replace(problem.options, max_iter=min(problem.n_full_evaluations, problem.options.max_iter))
     full = make_problem(data, few)._replace(about_size=problem.about_size)
     reached = maximise(full, start=result.params, report=report)
     status = result.status if reached.status == "max_iter" else reached.status
@@ -593,7 +593,7 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         size.sentence if selected else "",
         resolution_variance(data.sequences) / scale**2 if isinstance(data, InMemory) else 0.0,
         data.columns,
-        size.n_further,
+        size.n_full_evaluations,
     )
     own_states = options.has_ar1_noise and not problem.integrates_ar1_noise
     check_bytes(latents.n_states + (scale.size if own_states else 0))

@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 from probsfa import ProbabilisticSFA, select_n_components
 from probsfa.statespace.engine.posterior import expected_statistics, log_likelihood
 from probsfa.statespace.learning import em
-from probsfa.statespace.learning.budget import default_size, most_components
+from probsfa.statespace.learning.budget import default_size, max_components
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
     from_vector,
@@ -297,8 +297,8 @@ def test_standard_errors_are_the_scatter_of_estimates():
 
 def test_fewer_factors_are_taken_with_ar1_noise():
     varying = np.ones(52, dtype=bool)
-    assert most_components(9000, np.full(52, 9000), varying) == 32
-    assert most_components(9000, np.full(52, 9000), varying, ar1_noise=True) == 16
+    assert max_components(9000, np.full(52, 9000), varying) == 32
+    assert max_components(9000, np.full(52, 9000), varying, ar1_noise=True) == 16
     size = default_size(np.ones((50_000, 18), dtype=bool), (50_000,), varying[:18], ar1_noise=True)
     assert size.n_components == 16 and size.segments is not None
 

@@ -9,9 +9,10 @@ from probsfa.datasets import hide_cells, make_slow_mixture
 from probsfa.imputation import LinearInterpolation
 from probsfa.statespace.learning.budget import (
     affordable_rows,
+    affordable_segments,
     choose_segments,
     default_size,
-    most_components,
+    max_components,
 )
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_missing_values
@@ -22,7 +23,7 @@ from probsfa.statespace.parameters import Latents, StateSpace
 
 
 def size_of(n_rows, n_features, **kwargs):
-    return most_components(n_rows, np.full(n_features, n_rows), np.ones(n_features, dtype=bool), **kwargs)
+    return max_components(n_rows, np.full(n_features, n_rows), np.ones(n_features, dtype=bool), **kwargs)
 
 
 def test_there_are_as_many_factors_as_columns_that_vary(rng):
@@ -75,6 +76,17 @@ def test_a_column_that_no_segment_shows_is_learned_from_all_rows():
     assert choose_segments(mask, (n_rows,), 3_000) is None
     size = default_size(mask, (n_rows,), np.ones(20, dtype=bool))
     assert size.segments is None and size.n_components < 20
+
+
+def test_several_fits_share_the_affordable_rows():
+    mask, lengths = np.ones((60_000, 18), dtype=bool), (60_000,)
+    assert affordable_segments(mask[:2_000], (2_000,), 18) is None
+    n_rows = [
+        sum(s.stop - s.start for s in affordable_segments(mask, lengths, 18, **settings))
+        for settings in ({}, {"n_fits": 4}, {"n_fits": 4, "min_rows": 20_000})
+    ]
+    affordable = affordable_rows(18, 18)
+    np.testing.assert_allclose(n_rows, [affordable, affordable / 4, 20_000], atol=8)
 
 
 @pytest.mark.exhaustive

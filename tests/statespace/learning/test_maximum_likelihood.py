@@ -155,7 +155,8 @@ def test_a_fit_to_segments_is_continued_with_all_rows(rng):
     data, options = in_memory(X), FitOptions(None, noise="diagonal")
     halves = [slice(0, 60), slice(60, 120)]
     parts, whole = (
-        maximum_likelihood(data, options, size=Size(1, halves, 400, n_further)) for n_further in (0, 20)
+        maximum_likelihood(data, options, size=Size(1, halves, 400, n_full_evaluations))
+        for n_full_evaluations in (0, 20)
     )
     assert np.max(np.abs(parts.params.offset - X.mean(axis=0))) > 0.5
     assert "to all rows with at most 20 evaluations" in whole.status
