@@ -16,7 +16,7 @@ from probsfa.statespace.learning.options import (
     as_noise,
     check_variances,
     is_number,
-    words_of,
+    named_values,
 )
 from probsfa.statespace.noise import STRUCTURES
 
@@ -80,7 +80,7 @@ def check_settings(model: Any) -> None:
         raise ValueError("robust=True and hierarchical=True cannot be combined. Set one of them to False.")
     structural = [name for name in ("rhythms", "smooth") if _is_positive(name, getattr(model, name))]
     if not isinstance(model.trend, str) and (model.trend != 0 or isinstance(model.trend, bool)):
-        words = " or ".join(map(repr, words_of("trend")))
+        words = " or ".join(map(repr, named_values("trend")))
         raise ValueError(
             f"trend must be 0, {words}; got {model.trend!r}. Several random walks are supported by "
             "ProbabilisticSFA: their rotations have no effect on the likelihood."
@@ -131,7 +131,7 @@ def _check_priors_of(processes: ProcessOptions) -> None:
     for kind, count in processes.counts.items():
         if count and kind not in SITES:
             name = next(iter(kind.variant), kind.option)
-            known = [one.variant.get(name, one.word) for one in SITES if one.option == kind.option]
+            known = [one.variant.get(name, one.named_value) for one in SITES if one.option == kind.option]
             raise ValueError(
                 f"{name}={processes[name]!r} is not supported by BayesianSFA, which has no priors for these "
                 f"processes. Use {' or '.join(map(repr, known))}, or ProbabilisticSFA."

@@ -31,10 +31,10 @@ def make_estimator(args: argparse.Namespace, *, n_filling: int = 0) -> Any:
         Number of observed values of the file, if the model is only used to impute this file.
     """
     from probsfa.statespace import ProbabilisticSFA  # imports JAX
-    from probsfa.statespace.learning.options import gain_worth_filling
+    from probsfa.statespace.learning.options import imputation_tolerance
 
     return ProbabilisticSFA(
-        args.n_components, max_iter=args.max_iter, tol=gain_worth_filling(n_filling), random_state=args.seed
+        args.n_components, max_iter=args.max_iter, tol=imputation_tolerance(n_filling), random_state=args.seed
     )
 
 

@@ -464,7 +464,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             raise ValueError(
                 "from_parameters does not support transforms, which are learned from data. Use fit."
             )
-        checked = FitOptions.of(estimator).check().with_noise_named()
+        checked = FitOptions.of(estimator).check().with_default_noise()
         if checked.has_ar1_noise != params.has_ar1_noise:
             raise ValueError("noise='ar1', memory_decay and memory_scale must be set together.")
         tails = checked.tails
@@ -513,7 +513,7 @@ class ProbabilisticSFA(Saveable, StateSpaceMethods):
             with Progress(self.max_iter) if self.verbose else nullcontext() as report:
                 return with_noise(maximum_likelihood(data, requested, init=init, report=report, size=size))
 
-        if options.leaves_noise_open and isinstance(data, InMemory):
+        if options.selects_noise and isinstance(data, InMemory):
             return fit_default_model(
                 data,
                 options,

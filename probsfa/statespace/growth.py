@@ -60,12 +60,14 @@ def enlarged(
     n = panel.n_rows
     left[:n] -= smooth(params, panel).means @ params.state_space.loadings.T
     residual = panel._replace(values=left * panel.mask[:])
-    like_ar1 = [Latents(0, {kind: count}) for kind, count in more.counts.items() if not kind.sought]
+    like_ar1 = [Latents(0, {kind: count}) for kind, count in more.counts.items() if not kind.from_periodogram]
     for kind in (Latents(more.n_components), *like_ar1):
         if kind.n_states:
             params = _best(_with_latents(params, residual, kind, noise, initial_processes), panel)
-    for j in range(more.n_sought):
-        params = _with_cycle(params, panel, latents.n_sought - more.n_sought + j, noise, initial_processes)
+    for j in range(more.n_from_periodogram):
+        params = _with_cycle(
+            params, panel, latents.n_from_periodogram - more.n_from_periodogram + j, noise, initial_processes
+        )
     return params
 
 

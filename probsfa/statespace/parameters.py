@@ -97,14 +97,14 @@ class Latents:
         return sum(self.counts.values())
 
     @property
-    def n_sought(self) -> int:
+    def n_from_periodogram(self) -> int:
         """Number of processes with starting values from the periodogram."""
-        return sum(count for kind, count in self.counts.items() if kind.sought)
+        return sum(count for kind, count in self.counts.items() if kind.from_periodogram)
 
     @property
     def n_like_ar1(self) -> int:
         """Number of processes with the starting values of an AR(1) factor."""
-        return self.n_other_processes - self.n_sought
+        return self.n_other_processes - self.n_from_periodogram
 
     @cached_property
     def n_states(self) -> int:

@@ -73,7 +73,7 @@ def to_arrays(
             "init": None,
             "transforms": as_plain(options["transforms"]),
         },
-        "fitted_with": fitted.options.plain,
+        "fitted_with": fitted.options.as_dict,
         "time_axis": fitted.axis._asdict(),
         **{name: _plain(getattr(fitted, name)) for name in _FIT_ARRAYS},
         "degrees_of_freedom": None if fitted.tails is None else _plain(fitted.tails.shape),
@@ -117,7 +117,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
     options["transforms"] = as_asked(options.get("transforms"))
-    checked = FitOptions.of_plain(state["fitted_with"]).check()
+    checked = FitOptions.from_dict(state["fitted_with"]).check()
     fitted = MaximumLikelihood(
         params=StateSpace.from_arrays(state),
         options=checked,

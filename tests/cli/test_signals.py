@@ -31,7 +31,7 @@ fit_of_old = StandIn.fit
 StandIn.fit = goes_on
 # Spares the import of JAX.
 sys.modules["probsfa.statespace"] = types.SimpleNamespace(ProbabilisticSFA=StandIn)
-tolerance = types.SimpleNamespace(gain_worth_filling=lambda n_cells: "auto")
+tolerance = types.SimpleNamespace(imputation_tolerance=lambda n_cells: "auto")
 sys.modules["probsfa.statespace.learning.options"] = tolerance
 sys.exit(main(sys.argv[1:]))
 """

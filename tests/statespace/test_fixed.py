@@ -264,7 +264,7 @@ def test_a_fit_to_blocks_of_rows_keeps_to_the_pattern(series):
         ({"loadings": np.ones((3, 2))}, {}, r"has shape \(3, 2\)"),
         ({"loadings": np.full((4, 2), np.inf)}, {}, "finite"),
         ({"noise": [0.1, -1.0, 0.1, 0.1]}, {}, "positive variances"),
-        ({"noise": [0.1, NAN, 0.1, 0.1]}, {"noise": "isotropic"}, "single columns"),
+        ({"noise": [0.1, NAN, 0.1, 0.1]}, {"noise": "isotropic"}, "variance for each column"),
         ({"periods": [NAN]}, {"rhythms": 1}, "starting values"),
         ({"decays": [0.5, NAN]}, {"n_components": None}, "n_components"),
         ({"decays": [0.5, NAN]}, {"noise": 0.0}, "support fixed"),

@@ -48,7 +48,7 @@ def test_a_fit_reaches_what_was_saved_by_the_first_version(expected):
     again = probsfa.ProbabilisticSFA(**saved.get_params()).fit(expected["X"])
     # Climbs have changed since, what they climb has not: apart by no more than a step is worth.
     n_parameters = 2 + again.loadings_.size + 2 * again.mean_.size
-    assert abs(again.log_likelihood_ - saved.log_likelihood_) < FitOptions(2).gain_worth_a_step(n_parameters)
+    assert abs(again.log_likelihood_ - saved.log_likelihood_) < FitOptions(2).tolerance(n_parameters)
     assert again.converged_
     np.testing.assert_allclose(again.decay_, saved.decay_, atol=2e-3)
     np.testing.assert_allclose(again.loadings_, saved.loadings_, atol=1e-2)

@@ -90,7 +90,7 @@ class Limits(NamedTuple):
 
     def frequency_bounds(self, process: Process) -> FloatArray | None:
         """Return the bounds (2, R) of frequencies if the process is a stochastic cycle, else None."""
-        return self.frequencies if process.sought else None
+        return self.frequencies if process.from_periodogram else None
 
     @property
     def frequencies_only(self) -> "Limits":

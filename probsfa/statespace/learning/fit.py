@@ -355,7 +355,7 @@ class _Search:
             variance = np.mean(np.concatenate(centred) ** 2, axis=0)
             bases = [StateSpace(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
         bases = [self.conform(params, coordinates) for params in bases]
-        if data is not None and ar1_latents.n_components and latents.n_sought:
+        if data is not None and ar1_latents.n_components and latents.n_from_periodogram:
             bases = [
                 self.refined(coordinates._replace(latents=base_model.latents), base_model, data)[1]
                 for base_model in bases
@@ -391,7 +391,7 @@ class _Search:
         centred: list[FloatArray],
     ) -> StateSpace:
         """Add stochastic cycles, detected one by one or given, and refine them on Whittle's likelihood."""
-        n_rhythms = coordinates.latents.n_sought
+        n_rhythms = coordinates.latents.n_from_periodogram
         for j in range(n_rhythms):
             if self.initial_processes.frequencies is None:
                 frequency = strongest_frequency(params, centred)

@@ -39,9 +39,9 @@ from probsfa.statespace.learning.objective import (
 from probsfa.statespace.learning.options import (
     FitOptions,
     Optimizer,
-    check_bytes,
+    check_fit_memory,
     check_identified,
-    gain_worth_filling,
+    imputation_tolerance,
 )
 from probsfa.statespace.learning.robust import clipped, fit_robust, repetitive_columns
 from probsfa.statespace.learning.starts import with_weak_ar1_noise
@@ -428,7 +428,7 @@ class FitProblem(NamedTuple):
     @property
     def tol(self) -> float:
         """Expected gain of a further step at which to stop, in nats."""
-        return self.options.gain_worth_a_step(self.coordinates.size)
+        return self.options.tolerance(self.coordinates.size)
 
     @property
     def log_volume(self) -> float:
@@ -566,7 +566,7 @@ def _check_start(params: StateSpace) -> None:
 
 def make_problem(data: TrainingData, options: FitOptions, size: Size | None = None) -> FitProblem:
     """Standardise data for a fit; parameters as in :func:`maximum_likelihood`."""
-    options = options.check().with_noise_named()
+    options = options.check().with_default_noise()
     columns = data.columns
     if options.robust:
         columns = _columns_without_outliers(data)
@@ -596,11 +596,11 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         size.n_full_evaluations,
     )
     own_states = options.has_ar1_noise and not problem.integrates_ar1_noise
-    check_bytes(latents.n_states + (scale.size if own_states else 0))
+    check_fit_memory(latents.n_states + (scale.size if own_states else 0))
     if not (selected and options.tol == "auto"):
         return problem
     # With n_components=None the model is for imputation, for which a larger tolerance suffices.
-    tol = gain_worth_filling(int(observations.counts.sum()), problem.coordinates.size)
+    tol = imputation_tolerance(int(observations.counts.sum()), problem.coordinates.size)
     return problem._replace(options=replace(problem.options, tol=tol))
 
 
@@ -803,7 +803,7 @@ def _about_floors(params: StateSpace, problem: FitProblem) -> Note:
     if params.has_ar1_noise:
         noise_variance = noise_variance + params.memory_scale**2
     if options.known_noise(problem.scale) is not None:
-        raised = np.flatnonzero(options.raised_noise(problem.scale))
+        raised = np.flatnonzero(options.is_noise_raised(problem.scale))
         text = (
             f"The known noise variance of {_listed(raised, problem)} is below rounding errors: "
             f"{MIN_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the noise-free limit."

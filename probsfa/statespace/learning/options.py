@@ -31,64 +31,67 @@ __all__ = [
     "InitialProcesses",
     "Optimizer",
     "ProcessOptions",
-    "check_bytes",
+    "check_fit_memory",
     "check_identified",
-    "gain_worth_filling",
+    "imputation_tolerance",
 ]
 
-#: Names in `fixed` and their numbers of dimensions. An entry is a value, or None if it is learned.
-FIXED = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
+#: Names of the entries of `fixed`, and the number of dimensions of each array.
+FIXED_DIMENSIONS = {"decays": 1, "loadings": 2, "noise": 1, "periods": 1}
 
 # Types of durations.
 _DURATIONS = (str, timedelta, np.timedelta64)
 
-# Matrices of the size of a covariance that are in RAM at a time: a batch of rows, bands of a spectrum.
+# Number of matrices of the size of a state covariance that are in RAM at the same time: those of a batch of
+# rows and of the bands of a spectrum.
 _N_MATRICES_IN_MEMORY = 600
-# Default tolerance, in nats: a factor of the squared number of free parameters, and the maximum.
+# Default tolerance in nats: its ratio to the squared number of free parameters, and its maximum.
 _TOL_PER_SQUARED_PARAMETER, _MAX_TOL = 2e-5, 0.5
 # Tolerance of imputation in nats for each observed value, and the number of values above which it is used.
-# Smaller gains do not visibly change imputed values but take most evaluations; fits to fewer values are fast.
+# Steps with smaller gains take most evaluations and do not visibly change imputed values. Fits to fewer
+# values are fast.
 _TOL_PER_VALUE, _MIN_VALUES_OF_TOL = 1e-4, 50_000
-# The same for each free parameter. The log-likelihood at the maximum exceeds that of the true parameters by
-# half a nat for each; a fit of more than a thousand parameters takes a hundred small steps that do not
-# improve imputed values.
+# Tolerance of imputation in nats for each free parameter, and the number of parameters above which it is
+# used. The log-likelihood at the maximum exceeds that of the true parameters by half a nat for each
+# parameter. A fit of more than a thousand parameters takes a hundred small steps that do not improve imputed
+# values.
 _TOL_PER_PARAMETER, _MIN_PARAMETERS_OF_TOL = 1e-3, 1_000
 
 
-def gain_worth_filling(n_cells: int, n_parameters: int = 0) -> float | Literal["auto"]:
+def imputation_tolerance(n_values: int, n_parameters: int = 0) -> float | Literal["auto"]:
     """Return the tolerance of a fit for imputation: in nats, or "auto" for few values and parameters.
 
     Parameters
     ----------
-    n_cells : int
+    n_values : int
         Number of observed values.
     n_parameters : int, default=0
         Number of free parameters of the model.
     """
-    by_cells = _TOL_PER_VALUE * n_cells if n_cells > _MIN_VALUES_OF_TOL else 0.0
+    by_values = _TOL_PER_VALUE * n_values if n_values > _MIN_VALUES_OF_TOL else 0.0
     by_parameters = _TOL_PER_PARAMETER * n_parameters if n_parameters > _MIN_PARAMETERS_OF_TOL else 0.0
-    return max(by_cells, by_parameters) or "auto"
+    return max(by_values, by_parameters) or "auto"
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value is a real number; True and False are not."""
+    """Return whether a value is a real number; bool values do not count as numbers."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def check_variances(noise: tuple[float, ...]) -> None:
-    """Raise a ValueError unless the known variances of all columns are positive."""
+    """Raise a ValueError unless the known variances of all columns are positive and finite."""
     bad = next(
         (j for j, variance in enumerate(noise) if not (np.isfinite(variance) and variance > 0.0)), None
     )
     if bad is not None:
         raise ValueError(
-            f"noise must be positive, finite variances, one for each column; noise[{bad}] is "
-            f"{noise[bad]!r}. The limit of no noise, in all columns, is noise=0.0."
+            f"noise must contain a positive, finite variance for each column; noise[{bad}] is "
+            f"{noise[bad]!r}. For a model without noise in any column, use noise=0.0."
         )
 
 
 def as_noise(value: Any) -> Any:
-    """Return several noise variances as a tuple, and any other value as it is."""
+    """Return an array of noise variances as a tuple, an array of one number as a float, and others as is."""
     if isinstance(value, (str, numbers.Real)) or value is None:
         return value
     try:
@@ -104,33 +107,33 @@ def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
     Parameters
     ----------
     value : mapping or None
-        Arrays by their names in :data:`FIXED`, NaN or None where a parameter is learned. Loadings may be
-        boolean: true where they are learned, false where they are zero. Periods may be durations.
+        Arrays by their names in :data:`FIXED_DIMENSIONS`, NaN or None where a parameter is learned. Loadings
+        may be boolean: true where they are learned, false where they are zero. Periods may be durations.
 
     Raises
     ------
     ValueError
-        If a name is unknown, or an array has another number of dimensions.
+        If a name is unknown, or an array has a wrong number of dimensions or contains other types.
     """
     if value is None:
         return None
     if not isinstance(value, Mapping):
         raise ValueError(f"fixed must be a dictionary, or None; got {type(value).__name__}.")
-    unknown = sorted(str(name) for name in set(value) - set(FIXED))
+    unknown = sorted(str(name) for name in set(value) - set(FIXED_DIMENSIONS))
     if unknown:
-        raise ValueError(f"fixed may contain {', '.join(FIXED)}; got {', '.join(unknown)}.")
+        raise ValueError(f"fixed may contain {', '.join(FIXED_DIMENSIONS)}; got {', '.join(unknown)}.")
     out: dict[str, tuple[Any, ...]] = {}
     for name, given in value.items():
         array = np.asarray(given, dtype=object)
-        if array.ndim != FIXED[name]:
+        if array.ndim != FIXED_DIMENSIONS[name]:
             raise ValueError(
-                f"fixed[{name!r}] must have {FIXED[name]} dimension(s), NaN where it is learned; got shape "
-                f"{array.shape}."
+                f"fixed[{name!r}] must have {FIXED_DIMENSIONS[name]} dimension(s); got shape {array.shape}. "
+                "Use NaN for learned values."
             )
-        if array.size and all(isinstance(one, (bool, np.bool_)) for one in array.flat):
+        if array.size and all(isinstance(entry, (bool, np.bool_)) for entry in array.flat):
             if name != "loadings":
                 raise ValueError(
-                    f"fixed[{name!r}] must contain numbers, NaN where they are learned; got booleans."
+                    f"fixed[{name!r}] must contain numbers; got booleans. Use NaN for learned values."
                 )
             array = np.where(array.astype(bool), np.nan, 0.0).astype(object)
         out[name] = _as_tuples(name, array)
@@ -138,19 +141,19 @@ def as_fixed(value: Any) -> dict[str, tuple[Any, ...]] | None:
 
 
 def _as_tuples(name: str, array: Any) -> tuple[Any, ...]:
-    """Return an array as nested tuples of floats, None for NaN; periods keep durations."""
+    """Return an array as nested tuples of floats, None for NaN; durations of periods are unchanged."""
     if array.ndim > 1:
         return tuple(_as_tuples(name, row) for row in array)
     durations = _DURATIONS if name == "periods" else ()
     out: list[Any] = []
-    for one in array:
-        if one is None or isinstance(one, durations):
-            out.append(one)
+    for entry in array:
+        if entry is None or isinstance(entry, durations):
+            out.append(entry)
             continue
         try:
-            number = float(one)
+            number = float(entry)
         except (TypeError, ValueError):
-            raise ValueError(f"fixed[{name!r}] must contain numbers; got {one!r}.") from None
+            raise ValueError(f"fixed[{name!r}] must contain numbers; got {entry!r}.") from None
         out.append(None if np.isnan(number) else number)
     return tuple(out)
 
@@ -161,12 +164,12 @@ def _as_array(value: tuple[Any, ...]) -> FloatArray:
 
 
 def _standardised_noise(variance: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return fixed variances (D,) in squared units of `scale` (D,), raised to the smallest allowed one."""
+    """Return fixed variances (D,) divided by ``scale**2``, raised to the minimum of known variances."""
     return np.maximum(variance / scale**2, MIN_KNOWN_NOISE)
 
 
-def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
-    """Return a period or time scale in the unit of the times."""
+def _in_time_units(name: str, value: Any, axis: TimeAxis) -> float:
+    """Return a period or time scale as a number, in the unit of the times."""
     if isinstance(value, _DURATIONS):
         seconds = seconds_of(value, name)
         if axis.kind != "dates":
@@ -188,22 +191,24 @@ def _in_units(name: str, value: Any, axis: TimeAxis) -> float:
 
 
 def _kinds(option: str) -> list[type[Process]]:
+    """Return the kinds of processes that an option requests."""
     return [kind for kind in KINDS if kind.option == option]
 
 
-def words_of(option: str) -> tuple[str, ...]:
-    """Return the words that are values of an option."""
-    return tuple(kind.word for kind in _kinds(option) if kind.word)
+def named_values(option: str) -> tuple[str, ...]:
+    """Return the strings that are values of an option, such as "level" for `trend`."""
+    return tuple(kind.named_value for kind in _kinds(option) if kind.named_value)
 
 
 def _variants(option: str) -> list[Any]:
-    """Return the values of a second option, the default first."""
+    """Return the values of an option that selects a variant of a kind, the default first."""
     return [value for kind in KINDS for name, value in kind.variant.items() if name == option]
 
 
-_COUNTED = tuple(dict.fromkeys(kind.option for kind in KINDS))
-_SECOND = tuple(dict.fromkeys(name for kind in KINDS for name in kind.variant))
-_DEFAULTS = {**dict.fromkeys(_COUNTED, 0), **{name: _variants(name)[0] for name in _SECOND}}
+# Options that request processes, such as `rhythms`, and options that select a variant, such as `smoothness`.
+_REQUESTS = tuple(dict.fromkeys(kind.option for kind in KINDS))
+_VARIANTS = tuple(dict.fromkeys(name for kind in KINDS for name in kind.variant))
+_DEFAULTS = {**dict.fromkeys(_REQUESTS, 0), **{name: _variants(name)[0] for name in _VARIANTS}}
 
 
 class ProcessOptions(Mapping[str, Any]):
@@ -212,26 +217,26 @@ class ProcessOptions(Mapping[str, Any]):
     Parameters
     ----------
     **values : int, str, tuple or array-like
-        Values that are not the defaults: numbers of processes, initial times of each, or words. Times are
-        stored as tuples.
+        Values other than the defaults: a number of processes, a list of initial periods or time scales, or a
+        string. Lists are stored as tuples.
 
     Raises
     ------
     ValueError
-        If a value is neither a number nor times, for options with times.
+        If a value of an option that accepts a list has another type.
     TypeError
-        If there is no option of this name.
+        If an option does not exist.
     """
 
     def __init__(self, **values: Any) -> None:
         unknown = sorted(values.keys() - _DEFAULTS.keys())
         if unknown:
-            raise TypeError(f"there are no processes of the options {', '.join(unknown)}.")
+            raise TypeError(f"Options of processes are {', '.join(_DEFAULTS)}; got {', '.join(unknown)}.")
         self._values = {**_DEFAULTS, **{name: _normalized(name, value) for name, value in values.items()}}
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
-        """Return the options that an estimator has."""
+        """Return the values of those options that are parameters of an estimator."""
         return cls(**{name: getattr(estimator, name) for name in _DEFAULTS if hasattr(estimator, name)})
 
     def __getitem__(self, name: str) -> Any:
@@ -248,11 +253,11 @@ class ProcessOptions(Mapping[str, Any]):
         return f"ProcessOptions({', '.join(changed)})"
 
     def replace(self, **changes: Any) -> Self:
-        """Return the options with other values."""
+        """Return a copy with some values changed."""
         return type(self)(**{**self._values, **changes})
 
     def count(self, name: str) -> int:
-        """Return the number of processes of an option."""
+        """Return the number of processes that an option requests."""
         value = self[name]
         if isinstance(value, str):
             return 1
@@ -260,7 +265,7 @@ class ProcessOptions(Mapping[str, Any]):
 
     @property
     def times(self) -> dict[str, tuple[Any, ...]]:
-        """Initial times of processes, by option, for options with times instead of a number."""
+        """Initial periods or time scales by option, for options whose value is a list of them."""
         return {name: value for name, value in self.items() if isinstance(value, tuple)}
 
     def check(self) -> None:
@@ -271,33 +276,37 @@ class ProcessOptions(Mapping[str, Any]):
         ValueError
             The message names the option, its value and what is allowed.
         """
-        for name in _COUNTED:
-            if isinstance(self[name], str):
-                check_option(name, self[name], words_of(name))
+        for name in _REQUESTS:
+            value = self[name]
+            if isinstance(value, str):
+                check_option(name, value, named_values(name))
             else:
-                value = self[name]
                 check_count(name, len(value) if isinstance(value, tuple) else value, minimum=0)
-        for name in _SECOND:
-            known = _variants(name)
-            if self[name] not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}; got {self[name]!r}.")
+        for name in _VARIANTS:
+            variants = _variants(name)
+            if self[name] not in variants:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(map(str, variants))}; got {self[name]!r}."
+                )
 
     def kind(self, name: str) -> type[Process]:
-        """Return the kind of the processes of an option."""
+        """Return the kind of the processes that an option requests."""
         value = self[name]
         for kind in _kinds(name):
-            fits = kind.word == value if isinstance(value, str) else kind.counted
-            if fits and all(self[other] == wanted for other, wanted in kind.variant.items()):
+            matches = kind.named_value == value if isinstance(value, str) else kind.accepts_count
+            if matches and all(self[option] == variant for option, variant in kind.variant.items()):
                 return kind
         raise ValueError(f"{name} has no processes for {value!r}.")
 
     @property
     def counts(self) -> dict[type[Process], int]:
         """Number of processes of each requested kind."""
-        return {self.kind(name): self.count(name) for name in _COUNTED}
+        return {self.kind(name): self.count(name) for name in _REQUESTS}
 
-    def started(self, time_unit: float, *, evenly_sampled: bool) -> dict[type[Process], Process]:
-        """Return the processes of options with times, which must be numbers; see :meth:`.Process.of_times`.
+    def initial(self, time_unit: float, *, evenly_sampled: bool) -> dict[type[Process], Process]:
+        """Return initial processes for lists of periods and time scales; see :meth:`.Process.of_times`.
+
+        The lists must contain numbers, not durations.
 
         Parameters
         ----------
@@ -306,18 +315,18 @@ class ProcessOptions(Mapping[str, Any]):
         evenly_sampled : bool
             Whether all rows are one unit of time apart.
         """
-        found = {}
+        processes = {}
         for name, value in self.times.items():
             times: FloatArray = np.array(value, dtype=np.float64) / time_unit
             kind = self.kind(name)
-            found[kind] = kind.of_times(times, evenly_sampled=evenly_sampled)
-        return found
+            processes[kind] = kind.of_times(times, evenly_sampled=evenly_sampled)
+        return processes
 
 
 def _normalized(name: str, value: Any) -> Any:
-    """Return a number of processes as an integer, and their times as a tuple; other values as they are."""
-    what = next((kind.times for kind in _kinds(name) if kind.times), "")
-    if not what:
+    """Return the value of an option that accepts a list as an integer or a tuple, others unchanged."""
+    times = next((kind.times for kind in _kinds(name) if kind.times), "")
+    if not times:
         return value
     if isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return int(value)
@@ -327,7 +336,7 @@ def _normalized(name: str, value: Any) -> Any:
         value = value.tolist()
     if isinstance(value, (list, tuple)):
         return tuple(value)
-    raise ValueError(f"{name} must be a number of factors, or a list of their {what}; got {value!r}.")
+    raise ValueError(f"{name} must be a number of factors, or a list of their {times}; got {value!r}.")
 
 
 # ----------------------------------------------------------------------------------- options of a fit
@@ -336,8 +345,12 @@ def _normalized(name: str, value: Any) -> Any:
 class InitialProcesses(NamedTuple):
     """Initial values of processes from the options.
 
-    ``frequencies`` are those of stochastic cycles in radians per unit of time, or None to detect them;
-    ``processes`` are initial processes of other kinds.
+    Attributes
+    ----------
+    frequencies : ndarray of shape (R,) or None, default=None
+        Frequencies of stochastic cycles in radians per time step; None to detect them.
+    processes : mapping of type to Process
+        Initial processes of other kinds.
     """
 
     frequencies: FloatArray | None = None
@@ -345,20 +358,20 @@ class InitialProcesses(NamedTuple):
 
 
 class Optimizer(NamedTuple):
-    """Settings of the optimization of standardised data.
+    """Settings of the optimizer for standardised data.
 
     Attributes
     ----------
     solver : {"auto", "em", "lbfgs"}
-        Optimizer; "auto" is "lbfgs".
+        Algorithm; "auto" is "lbfgs".
     max_iter : int
-        Maximum number of likelihood evaluations.
+        Maximum number of likelihood evaluations of each run.
     tol : float
         Expected gain at which to stop, in nats.
     n_init : int, default=1
-        Number of complete runs; all but the first start at random, with `max_iter` evaluations each.
+        Number of runs; all except the first start from random parameters.
     one_start : bool, default=False
-        Whether a fit with AR(1) noise starts only from the model with white noise.
+        Whether a fit with AR(1) noise has only one initial model, the fit with white noise.
     """
 
     solver: str
@@ -377,9 +390,10 @@ class FitOptions:
     n_components : int or None
         Number of AR(1) latent factors; None to select it.
     noise : {"auto", "diagonal", "isotropic", "ar1"}, float or array-like (D,), default="auto"
-        Structure of the noise: a variance for each column, one for all columns, or one for each column with
-        AR(1) noise in addition; or known variances in squared data units, one for all columns or a tuple with
-        one for each. "auto" is "diagonal" in a single fit; see :mod:`probsfa.statespace.default_model`.
+        Structure of the noise. "diagonal": a variance for each column. "isotropic": one variance for all
+        columns. "ar1": a variance for each column, and AR(1) noise. "auto" is "diagonal" in a single fit;
+        see :mod:`probsfa.statespace.default_model`. Numbers are known variances in squared data units: one
+        for all columns, or one for each.
     solver : {"auto", "lbfgs", "em"}, default="auto"
         Optimizer of the likelihood; "auto" is "lbfgs".
     max_iter : int, default=200
@@ -389,13 +403,13 @@ class FitOptions:
     noise_floor : float or "auto", default="auto"
         Smallest noise variance, as a fraction of each column's variance.
     n_init : int, default=1
-        Number of optimization runs; all but the first start from random parameters.
+        Number of optimization runs; all except the first start from random parameters.
     processes : ProcessOptions
-        Options of the processes beside AR(1) factors.
+        Options of processes other than AR(1) factors.
     noise_prior : {"weak"} or None, default="weak"
-        Prior of the noise variances that are learned.
+        Prior of the noise variances that are estimated.
     robust : bool or {"cell", "row"}, default=False
-        Whether noise is Student-t; with a weight for each value ("cell" or True) or for each row.
+        Whether noise is Student-t, with a weight for each value ("cell" or True) or for each row ("row").
     fixed : dict or None, default=None
         Fixed parameters, as returned by :func:`as_fixed`.
     """
@@ -418,26 +432,28 @@ class FitOptions:
 
     @classmethod
     def of(cls, estimator: Any) -> Self:
-        """Return the options of an estimator from its public parameters."""
-        names = {one.name for one in fields(cls)} - {"processes"}
+        """Return the options of an estimator from its parameters."""
+        names = {option.name for option in fields(cls)} - {"processes"}
         values = {name: getattr(estimator, name) for name in names}
-        # With robust="auto" the default model excludes outliers; each of its fits has Gaussian noise.
-        automatic = isinstance(values["robust"], str) and values["robust"] == "auto"
-        values["robust"] = False if automatic else values["robust"]
+        # With robust="auto" outliers may be excluded from the data; the noise of each fit is Gaussian.
+        if isinstance(values["robust"], str) and values["robust"] == "auto":
+            values["robust"] = False
         return cls(**values, processes=ProcessOptions.of(estimator))
 
     @classmethod
-    def of_plain(cls, values: Mapping[str, Any]) -> Self:
-        """Return the options from the values of :attr:`plain`; other names are ignored."""
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the options from the values of :attr:`as_dict`; other names are ignored."""
         processes = {name: values[name] for name in ProcessOptions() if name in values}
-        others = {one.name: values[one.name] for one in fields(cls) if one.name in values}
+        others = {option.name: values[option.name] for option in fields(cls) if option.name in values}
         return cls(**others, processes=ProcessOptions(**processes))
 
     @property
-    def plain(self) -> dict[str, Any]:
-        """Values of all options by name, as for files."""
-        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "processes"}
-        return {**own, **self.processes}
+    def as_dict(self) -> dict[str, Any]:
+        """Values of all options by name, for files."""
+        others = {
+            option.name: getattr(self, option.name) for option in fields(self) if option.name != "processes"
+        }
+        return {**others, **self.processes}
 
     def check(self) -> Self:
         """Check every option.
@@ -470,8 +486,8 @@ class FitOptions:
         check_option("solver", self.solver, ("auto", "em", "lbfgs"))
         if self.noise_prior is not None:
             check_option("noise_prior", self.noise_prior, ("weak",))
-        by_name = isinstance(self.robust, str) and self.robust in TAILS
-        if not (by_name or isinstance(self.robust, (bool, np.bool_))):
+        is_name = isinstance(self.robust, str) and self.robust in TAILS
+        if not (is_name or isinstance(self.robust, (bool, np.bool_))):
             names = " or ".join(map(repr, TAILS))
             raise ValueError(f"robust must be 'auto', True, False, {names}; got {self.robust!r}.")
         if self.noise_free and self.robust:
@@ -501,12 +517,12 @@ class FitOptions:
         return self
 
     @property
-    def leaves_noise_open(self) -> bool:
-        """Whether a fit may choose between white and AR(1) noise."""
+    def selects_noise(self) -> bool:
+        """Whether the noise, white or AR(1), is selected together with the number of factors."""
         return self.noise == "auto" and self.n_components is None and not self.robust
 
-    def with_noise_named(self) -> Self:
-        """Return the options with "diagonal" noise in place of "auto", as a single fit uses it."""
+    def with_default_noise(self) -> Self:
+        """Return the options with "diagonal" noise instead of "auto"."""
         return replace(self, noise="diagonal") if self.noise == "auto" else self
 
     def _check_fixed(self, fixed: dict[str, tuple[Any, ...]]) -> None:
@@ -521,8 +537,8 @@ class FitOptions:
         for name, size in requested.items():
             if name in fixed and len(fixed[name]) != size:
                 raise ValueError(
-                    f"fixed[{name!r}] has {len(fixed[name])} values; there are {size} such factors. Use NaN "
-                    "for learned values."
+                    f"fixed[{name!r}] has {len(fixed[name])} values; it must have {size}, one for each "
+                    "factor. Use NaN for learned values."
                 )
         if "loadings" in fixed and any(len(row) != latents.n_states for row in fixed["loadings"]):
             raise ValueError(
@@ -540,20 +556,20 @@ class FitOptions:
                 raise ValueError("fixed['noise'] must contain positive variances.")
             if not self.separate_variances:
                 raise ValueError(
-                    "fixed['noise'] has variances of single columns, which requires noise='diagonal' or "
-                    "'ar1'."
+                    "fixed['noise'] contains a variance for each column, which requires noise='diagonal' or "
+                    "noise='ar1'."
                 )
         if None in fixed.get("periods", ()) and "rhythms" not in self.processes.times:
             raise ValueError(
                 "fixed['periods'] has NaN for learned periods: pass their starting values as rhythms=."
             )
 
-    def gain_worth_a_step(self, n_parameters: int) -> float:
+    def tolerance(self, n_parameters: int) -> float:
         """Return the expected gain of a further step at which to stop, in nats.
 
         On average, the log-likelihood at the maximum exceeds that of the true parameters by half a nat for
-        each free parameter (Wilks 1938); the tolerance is a small part of that. It is smaller for few
-        parameters, which are more often interpreted and can be computed exactly at lower cost.
+        each free parameter (Wilks 1938). The default tolerance is a small part of this difference. It is
+        smallest for models with few parameters, which users more often interpret and which are faster to fit.
         """
         if not isinstance(self.tol, str):
             return self.tol
@@ -567,18 +583,18 @@ class FitOptions:
 
     @property
     def tails(self) -> HeavyTails | None:
-        """Noise with heavy tails from which a fit starts; None for Gaussian noise."""
+        """Initial noise with heavy tails; None for Gaussian noise."""
         if not self.robust:
             return None
         return TAILS[self.robust if isinstance(self.robust, str) else "cell"]
 
     @property
     def n_other_processes(self) -> int:
-        """Number of processes beside AR(1) factors."""
+        """Number of processes that are not AR(1) factors."""
         return sum(self.processes.counts.values())
 
     def with_times(self, axis: TimeAxis) -> Self:
-        """Return the options with periods and time scales as numbers, in the unit of the times.
+        """Return the options with periods and time scales as numbers in the unit of the times.
 
         Raises
         ------
@@ -586,19 +602,20 @@ class FitOptions:
             If a value is not positive, or is a duration although the times are not dates.
         """
         times: dict[str, tuple[Any, ...]] = {
-            name: tuple(_in_units(name, one, axis) for one in values)
+            name: tuple(_in_time_units(name, value, axis) for value in values)
             for name, values in self.processes.times.items()
         }
         fixed = self.fixed
         if self.fixed is not None and "periods" in self.fixed:
-            periods = tuple(
-                None if one is None else _in_units("fixed['periods']", one, axis)
-                for one in self.fixed["periods"]
+            fixed_periods = tuple(
+                None if period is None else _in_time_units("fixed['periods']", period, axis)
+                for period in self.fixed["periods"]
             )
-            fixed = {**self.fixed, "periods": periods}
-            begin = times.get("rhythms", periods)
+            fixed = {**self.fixed, "periods": fixed_periods}
+            initial_periods = times.get("rhythms", fixed_periods)
             times["rhythms"] = tuple(
-                start if held is None else held for start, held in zip(begin, periods, strict=True)
+                initial if period is None else period
+                for initial, period in zip(initial_periods, fixed_periods, strict=True)
             )
         return replace(self, processes=self.processes.replace(**times), fixed=fixed)
 
@@ -617,61 +634,61 @@ class FitOptions:
         Returns
         -------
         Limits or None
-            Limits for the standardised data; None if there are none.
+            Constraints for the standardised data; None if all parameters are free.
 
         Raises
         ------
         ValueError
-            If the number of rows of the loadings or of variances in `fixed` is not the number of columns; or
-            if a decay is not positive although rows are unevenly spaced.
+            If loadings or variances in `fixed` do not have one row for each column; or if a decay is not
+            positive although rows are unevenly spaced.
         """
         periods = self.processes.times.get("rhythms", ())
-        known = bool(periods) and all(is_number(period) for period in periods)
-        if self.fixed is None and not known:
+        has_periods = bool(periods) and all(is_number(period) for period in periods)
+        if self.fixed is None and not has_periods:
             return None
         latents, d = self.latents, scale.size
         frequencies = np.repeat([[-np.inf], [np.inf]], self.processes.count("rhythms"), axis=1)
-        if known:
-            start = 2.0 * np.pi * time_unit / np.array(periods, dtype=np.float64)
-            frequencies = np.array([start / PERIOD_RANGE, start * PERIOD_RANGE])
+        if has_periods:
+            initial = 2.0 * np.pi * time_unit / np.array(periods, dtype=np.float64)
+            frequencies = np.array([initial / PERIOD_RANGE, initial * PERIOD_RANGE])
             if evenly_sampled:
                 frequencies[1] = np.minimum(frequencies[1], np.pi)
         fixed = self.fixed or {}
-        if known and "periods" in fixed:
-            held = np.array([one is not None for one in fixed["periods"]])
-            frequencies = np.where(held, start, frequencies)
-        parts = {
+        if has_periods and "periods" in fixed:
+            is_fixed = np.array([period is not None for period in fixed["periods"]])
+            frequencies = np.where(is_fixed, initial, frequencies)
+        arrays = {
             "decays": np.full(latents.n_components, np.nan),
             "loadings": np.full((d, latents.n_states), np.nan),
             "noise": np.full(d, np.nan),
         }
-        for name, free in parts.items():
+        for name, free in arrays.items():
             if name not in fixed:
                 continue
             value = _as_array(fixed[name])
             if value.shape != free.shape:
                 raise ValueError(f"fixed[{name!r}] has shape {value.shape}; it must be {free.shape}.")
-            parts[name] = value
-        if not evenly_sampled and np.any(parts["decays"] <= 0.0):
+            arrays[name] = value
+        if not evenly_sampled and np.any(arrays["decays"] <= 0.0):
             raise ValueError("fixed['decays'] must be positive if rows are not evenly spaced.")
-        loadings = parts["loadings"] / scale[:, None]
-        unseen = np.setdiff1d(np.arange(latents.n_states), latents.seen)
-        loadings[:, unseen] = np.nan
-        noise = _standardised_noise(parts["noise"], scale)
+        loadings = arrays["loadings"] / scale[:, None]
+        without_loadings = np.setdiff1d(np.arange(latents.n_states), latents.seen)
+        loadings[:, without_loadings] = np.nan
+        noise = _standardised_noise(arrays["noise"], scale)
         cycle_states = latents.states.get(Rhythm, slice(0, 0))
-        return Limits(parts["decays"], loadings, noise, frequencies, cycle_states)
+        return Limits(arrays["decays"], loadings, noise, frequencies, cycle_states)
 
     def initial_processes(self, time_unit: float, *, evenly_sampled: bool) -> InitialProcesses:
-        """Return the initial values of processes, for a model whose decays are over `time_unit`.
+        """Return the initial values of processes, with frequencies and rates per `time_unit`.
 
         Raises
         ------
         ValueError
             If rows are evenly sampled and a period is two rows or less.
         """
-        initial = self.processes.started(time_unit, evenly_sampled=evenly_sampled)
-        cycles = [process for kind, process in initial.items() if kind.sought]
-        others = {kind: process for kind, process in initial.items() if not kind.sought}
+        initial = self.processes.initial(time_unit, evenly_sampled=evenly_sampled)
+        cycles = [process for kind, process in initial.items() if kind.from_periodogram]
+        others = {kind: process for kind, process in initial.items() if not kind.from_periodogram}
         return InitialProcesses(
             np.concatenate([process.peaks[0] for process in cycles]) if cycles else None, others
         )
@@ -682,7 +699,7 @@ class FitOptions:
 
     @property
     def separate_variances(self) -> bool:
-        """Whether a separate variance of white noise is learned for each column."""
+        """Whether a separate variance of white noise is estimated for each column."""
         return self.variances(2).separate
 
     @property
@@ -692,7 +709,7 @@ class FitOptions:
 
     @property
     def scales_by_feature(self) -> bool:
-        """Whether columns are standardised separately; with isotropic noise one scale is used for all."""
+        """Whether each column is divided by its own scale; with isotropic noise all have the same scale."""
         return self.separate_variances or isinstance(self.noise, tuple)
 
     @property
@@ -701,60 +718,68 @@ class FitOptions:
         return is_number(self.noise) and self.noise == 0.0
 
     @property
-    def least_noise(self) -> float:
-        """Smallest noise variance allowed, as a fraction of each column's variance."""
+    def min_noise(self) -> float:
+        """Lower bound of estimated noise variances, as a fraction of each column's variance."""
         if not isinstance(self.noise_floor, str):
             return float(self.noise_floor)
         return MIN_WHITE_NOISE if self.has_ar1_noise else MIN_NOISE
 
     @property
     def noise_floors(self) -> tuple[float, ...]:
-        """Noise variances that are recognized as lower bounds, as fractions of a column's variance.
+        """Noise variances that count as lower bounds, as fractions of a column's variance.
 
-        With "auto", the second is the lower bound of earlier versions.
+        With "auto" they include the lower bound of earlier versions, which a loaded model may have.
         """
-        return (self.least_noise, FORMER_FLOOR) if self.noise_floor == "auto" else (self.least_noise,)
+        return (self.min_noise, FORMER_FLOOR) if self.noise_floor == "auto" else (self.min_noise,)
 
     def known_noise(self, scale: FloatArray) -> FloatArray | None:
-        """Return known noise variances (D,) in squared units of `scale` (D,), raised to the smallest allowed.
+        """Return known noise variances (D,) divided by ``scale**2``, raised to a minimum; None if unknown.
 
         Raises
         ------
         ValueError
-            If the variances are not one for each column.
+            If there is not one variance for each column.
         """
-        given = self._given_noise(scale)
-        return None if given is None else np.maximum(given, MIN_KNOWN_NOISE)
+        relative = self._relative_noise(scale)
+        return None if relative is None else np.maximum(relative, MIN_KNOWN_NOISE)
 
-    def raised_noise(self, scale: FloatArray) -> BoolArray:
-        """Return whether the known noise variance of each column (D,) is below the smallest allowed one."""
-        given = self._given_noise(scale)
-        return np.zeros(scale.size, dtype=bool) if given is None else given < MIN_KNOWN_NOISE
+    def is_noise_raised(self, scale: FloatArray) -> BoolArray:
+        """Return whether :meth:`known_noise` raises the noise variance of each column (D,)."""
+        relative = self._relative_noise(scale)
+        return np.zeros(scale.size, dtype=bool) if relative is None else relative < MIN_KNOWN_NOISE
 
-    def _given_noise(self, scale: FloatArray) -> FloatArray | None:
+    def _relative_noise(self, scale: FloatArray) -> FloatArray | None:
+        """Return known noise variances divided by ``scale**2``, or None if variances are estimated."""
         if isinstance(self.noise, str):
             return None
-        given = np.asarray(self.noise, dtype=np.float64)
-        if given.ndim and given.size != scale.size:
-            raise ValueError(f"noise has {given.size} variances; X has {scale.size} columns.")
-        return given / scale**2
+        variances = np.asarray(self.noise, dtype=np.float64)
+        if variances.ndim and variances.size != scale.size:
+            raise ValueError(f"noise has {variances.size} variances; X has {scale.size} columns.")
+        return variances / scale**2
 
     def learned_noise(self, scale: FloatArray, resolution: FloatArray | float = 0.0) -> Noise:
-        """Return constraints and prior of the noise variances, in squared units of `scale` (D,).
+        """Return constraints and prior of the noise variances divided by ``scale**2``.
 
-        With ``noise_floor="auto"`` variances are not below those that the resolution of columns implies.
+        Parameters
+        ----------
+        scale : ndarray of shape (D,)
+            Unit of each standardised column.
+        resolution : ndarray of shape (D,) or float, default=0.0
+            Variance of the rounding errors of each standardised column; a lower bound of the noise variance
+            with ``noise_floor="auto"``.
         """
         known = self.known_noise(scale)
-        minimum = np.maximum(self.least_noise, resolution if self.noise_floor == "auto" else 0.0)
+        minimum = np.maximum(self.min_noise, resolution if self.noise_floor == "auto" else 0.0)
         floor = np.broadcast_to(minimum, scale.shape).copy() if known is None else known
-        held = None
+        fixed = None
         if self.fixed is not None and "noise" in self.fixed:
-            held = _standardised_noise(_as_array(self.fixed["noise"]), scale)
-        return Noise(self.variances(scale.size), floor, 0.0 if self.noise_prior is None else WEAK_PRIOR, held)
+            fixed = _standardised_noise(_as_array(self.fixed["noise"]), scale)
+        prior = 0.0 if self.noise_prior is None else WEAK_PRIOR
+        return Noise(self.variances(scale.size), floor, prior, fixed)
 
 
 def check_identified(latents: Latents, n_observed: int) -> None:
-    """Raise a ValueError if there are more latent factors of a kind than observed values to learn them from.
+    """Raise a ValueError if there are more latent factors of a kind than observed values.
 
     Parameters
     ----------
@@ -763,9 +788,9 @@ def check_identified(latents: Latents, n_observed: int) -> None:
     n_observed : int
         Number of observed values.
     """
-    named = {"n_components": latents.n_components}
-    named |= {kind.option: count for kind, count in latents.counts.items()}
-    for name, count in named.items():
+    counts = {"n_components": latents.n_components}
+    counts |= {kind.option: count for kind, count in latents.counts.items()}
+    for name, count in counts.items():
         if count > max(n_observed, 1):
             raise ValueError(
                 f"{name}={count} is more than the {n_observed} observed values: the likelihood does not "
@@ -773,15 +798,15 @@ def check_identified(latents: Latents, n_observed: int) -> None:
             )
 
 
-def check_bytes(n_states: int, available: int | None = None) -> None:
+def check_fit_memory(n_states: int, available: int | None = None) -> None:
     """Raise a ValueError if a fit with so many states requires more RAM than this machine has.
 
     Parameters
     ----------
     n_states : int
-        Number of states: of latent factors and of AR(1) noise.
+        Number of states of latent factors and AR(1) noise.
     available : int, optional
-        Bytes of RAM; those of the machine by default, without a check if the system does not report them.
+        Bytes of RAM. By default that of the machine; if the system does not report it, nothing is checked.
 
     Raises
     ------
@@ -791,8 +816,7 @@ def check_bytes(n_states: int, available: int | None = None) -> None:
     check_memory(
         8 * _N_MATRICES_IN_MEMORY * n_states**2,
         f"{n_states} states of latent factors and AR(1) noise require about {{size}}, for "
-        f"{_N_MATRICES_IN_MEMORY} "
-        f"matrices of {n_states} x {n_states} numbers",
+        f"{_N_MATRICES_IN_MEMORY} matrices of {n_states} x {n_states} numbers",
         "Use fewer (n_components, rhythms, smooth).",
         available,
     )

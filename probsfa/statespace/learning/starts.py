@@ -370,7 +370,7 @@ def from_ar1_factors(
 
     Non-stationary processes replace the slowest of these. Cycles are not added here.
     """
-    kinds = [kind for kind in latents.counts if not kind.sought]
+    kinds = [kind for kind in latents.counts if not kind.from_periodogram]
     n = sum(latents.counts[kind] for kind in kinds)
     if not n:
         return [params]

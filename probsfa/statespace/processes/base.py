@@ -101,16 +101,17 @@ class Process(ABC):
     Attributes
     ----------
     option : str
-        Option of the estimators that requests processes of this kind: by their number, if `counted`; by a
-        list of their `times`, such as "periods"; or one process by `word`.
-    counted : bool
-        Whether a number of processes is a value of the option.
+        Option of the estimators that requests processes of this kind. Its value is a number of processes, a
+        list of their initial periods or time scales, or a string.
+    accepts_count : bool
+        Whether the value of the option may be a number of processes.
     times : str
-        Meaning of a list of values of the option; empty if a list is no value of it.
-    word : str
-        Value of the option that requests one process; may be empty.
+        Name of the quantity in a list, such as "periods"; empty if the value may not be a list.
+    named_value : str
+        String value of the option that requests one process; empty if there is no such value.
     variant : mapping of str to object
-        Second option and its value that selects this kind; that of the first such kind is the default.
+        Name and value of another option that selects this kind among those with the same `option`. The value
+        of the first such kind is the default.
     n_states : int
         Number of states of one process, ``B``.
     parts : tuple of str
@@ -118,10 +119,10 @@ class Process(ABC):
     seen : tuple of int
         Indices of the states of a process that have loadings.
     stationary : bool
-        Whether the states have constant variance. In a model with other processes, which contain the level of
-        columns, offsets have no standard errors.
-    sought : bool
-        Whether initial values come from the periodogram; other kinds start from AR(1) factors.
+        Whether the states have constant variance.
+    from_periodogram : bool
+        Whether initial values are computed from the periodogram; those of other kinds are computed from AR(1)
+        factors.
     longest_steps : tuple of float
         Longest optimizer step in each coordinate.
     longest_loading_step : float
@@ -137,15 +138,15 @@ class Process(ABC):
     """
 
     option: ClassVar[str]
-    counted: ClassVar[bool] = True
+    accepts_count: ClassVar[bool] = True
     times: ClassVar[str] = ""
-    word: ClassVar[str] = ""
+    named_value: ClassVar[str] = ""
     variant: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     n_states: ClassVar[int]
     parts: ClassVar[tuple[str, ...]] = ("",)
     seen: ClassVar[tuple[int, ...]] = (0,)
     stationary: ClassVar[bool] = True
-    sought: ClassVar[bool] = False
+    from_periodogram: ClassVar[bool] = False
     longest_steps: ClassVar[tuple[float, ...]] = ()
     longest_loading_step: ClassVar[float] = 1.0
     names: ClassVar[dict[str, str]]

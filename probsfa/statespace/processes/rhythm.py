@@ -42,7 +42,7 @@ class Rhythm(Process):
 
     option: ClassVar[str] = "rhythms"
     times: ClassVar[str] = "periods"
-    sought: ClassVar[bool] = True
+    from_periodogram: ClassVar[bool] = True
     quantities: ClassVar[tuple[Quantity, ...]] = (
         Quantity("rhythm_periods_", "period", "time", ("cycle",), "log"),
         Quantity("rhythm_decay_", "decay of cycle", "", ("cycle",), "decay", "rhythm_decays"),

@@ -43,7 +43,7 @@ class LocalLevel(Process):
     start: FloatArray
 
     option: ClassVar[str] = "trend"
-    word: ClassVar[str] = "level"
+    named_value: ClassVar[str] = "level"
     quantities: ClassVar[tuple[Quantity, ...]] = (_STEPS,)
     #: Standard deviation of the state at the start, in units of that of a step.
     initial_std: ClassVar[float] = _INITIAL_LEVEL_VARIANCE**0.5
@@ -117,8 +117,8 @@ class LocalLinearTrend(Process):
     ratio: FloatArray
 
     option: ClassVar[str] = "trend"
-    counted: ClassVar[bool] = False
-    word: ClassVar[str] = "linear"
+    accepts_count: ClassVar[bool] = False
+    named_value: ClassVar[str] = "linear"
     quantities: ClassVar[tuple[Quantity, ...]] = (
         _STEPS,
         Quantity("trend_slope_steps_", "std of steps of slope", "data", ("column", "trend")),

@@ -17,7 +17,7 @@ from probsfa.statespace.learning.budget import (
 from probsfa.statespace.learning.coordinates import Coordinates
 from probsfa.statespace.learning.fisher_metric import Metric, complete_data_without_missing_values
 from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem
-from probsfa.statespace.learning.options import FitOptions, check_bytes
+from probsfa.statespace.learning.options import FitOptions, check_fit_memory
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.parameters import Latents, StateSpace
 
@@ -133,18 +133,18 @@ def test_a_stream_chooses_its_number_of_factors(rng):
 
 def test_a_step_must_be_worth_more_where_there_are_many_parameters():
     options = FitOptions(2)
-    worth = [options.gain_worth_a_step(n) for n in (10, 100, 300, 1000)]
+    worth = [options.tolerance(n) for n in (10, 100, 300, 1000)]
     np.testing.assert_allclose(worth, [0.002, 0.2, 0.5, 0.5])
-    assert FitOptions(2, tol=3.0).gain_worth_a_step(1000) == 3.0
+    assert FitOptions(2, tol=3.0).tolerance(1000) == 3.0
 
 
 def test_more_factors_than_memory_holds_are_refused(rng):
     """Before anything is computed: 20,000 latents of three columns."""
     with pytest.raises(ValueError, match="20000.*1,788 GiB"):
         ProbabilisticSFA(20_000).fit(rng.standard_normal((10_000, 3)))
-    check_bytes(100, available=2**30)
+    check_fit_memory(100, available=2**30)
     with pytest.raises(ValueError, match="Use fewer"):
-        check_bytes(1000, available=2**30)
+        check_fit_memory(1000, available=2**30)
 
 
 @pytest.mark.parametrize("asked", [{"n_components": 61}, {"rhythms": 10**8}, {"smooth": 10**9}])

@@ -9,7 +9,7 @@ from probsfa._validation import Sequences
 from probsfa.statespace.learning.budget import Size
 from probsfa.statespace.learning.maximum_likelihood import InMemory, make_problem, maximum_likelihood
 from probsfa.statespace.learning.objective import STATUS_SENTENCES
-from probsfa.statespace.learning.options import FitOptions, gain_worth_filling
+from probsfa.statespace.learning.options import FitOptions, imputation_tolerance
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.streaming import InBlocks
 from tests.oracles import statespace as oracle
@@ -134,10 +134,10 @@ def test_a_known_noise_is_known_in_standardised_units():
 
 
 def test_the_tolerance_of_filling_grows_with_values_and_parameters():
-    assert gain_worth_filling(50_000, 1_000) == "auto"
-    assert gain_worth_filling(60_000, 1_000) == pytest.approx(6.0)
-    assert gain_worth_filling(10_000, 2_000) == pytest.approx(2.0)
-    assert gain_worth_filling(60_000, 20_000) == pytest.approx(20.0)
+    assert imputation_tolerance(50_000, 1_000) == "auto"
+    assert imputation_tolerance(60_000, 1_000) == pytest.approx(6.0)
+    assert imputation_tolerance(10_000, 2_000) == pytest.approx(2.0)
+    assert imputation_tolerance(60_000, 20_000) == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize("k,wanted", [(None, 1e-3 * (30 + 60 * 30 + 60 + 60)), (30, "auto")])
