@@ -65,6 +65,17 @@ def test_least_squares_take_few_posteriors(rng):
     assert least_squares(to_parameters(model), panel, rows, 1e-3).n_evaluations <= 12
 
 
+def test_least_squares_do_not_depend_on_the_preconditioner(rng, monkeypatch):
+    model = oracle.random_model(rng, 4, 2)
+    panel = to_panel(oracle.simulate(rng, model, [100]))
+    rows = np.zeros((len(panel.values), 3))
+    rows[:100] = np.column_stack([np.ones(100), rng.standard_normal((100, 2))])
+    expected = least_squares(to_parameters(model), panel, rows, 1e-12)
+    monkeypatch.setattr(regression, "_MAX_DENSE_SIZE", 1)
+    by_blocks = least_squares(to_parameters(model), panel, rows, 1e-12)
+    np.testing.assert_allclose(by_blocks.change, expected.change, atol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def driven():
     """Two columns with holes, a trend and a switch as covariates; and the model of them."""

@@ -168,7 +168,7 @@ def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Calla
     else:
         blocks = [factorise(np.einsum("w,wij->ij", inverse[:, a, a], power)) for a in range(q)]
 
-        def within(x: FloatArray) -> FloatArray:
+        def solve_factors(x: FloatArray) -> FloatArray:
             return np.concatenate([solve(x[a * p : (a + 1) * p]) for a, solve in enumerate(blocks)])
 
     def solve(gradient: FloatArray) -> FloatArray:
