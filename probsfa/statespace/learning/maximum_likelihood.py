@@ -1,9 +1,9 @@
-"""Maximum likelihood from data to parameters, in the units of the data.
+"""Maximum likelihood estimation in the units of the data.
 
-Every fit computes the units of the columns, standardises the observations, maximises the likelihood
-(:mod:`.fit`) and converts the result to the units of the data. The protocol :class:`TrainingData` covers data
-in memory (:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or on a cluster
-(:mod:`probsfa.distributed`).
+Every fit computes location and scale of each column, standardises the observations, maximises the likelihood
+(:mod:`.fit`) and converts the result to the units of the data. Data that implement the protocol
+:class:`TrainingData` may be in memory (:class:`InMemory`), in a file (:mod:`probsfa.statespace.streaming`) or
+on a cluster (:mod:`probsfa.distributed`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -68,18 +68,19 @@ __all__ = [
 
 # --------------------------------------------------------------------------------------------------- status
 
-# Status of a fit: how it ended and its findings, as records with codes, and as one text.
+# The status of a fit reports how the fit ended and what should be known about the model: as notes with codes,
+# and as one text.
 
 
 class Note(NamedTuple):
-    """One finding of a fit.
+    """One statement about a fit.
 
     Attributes
     ----------
     code : str
-        Name of the kind of finding, such as ``"converged"`` or ``"constant_columns"``.
+        Kind of the statement, such as ``"converged"`` or ``"constant_columns"``.
     text : str
-        Text of the finding.
+        The statement.
     values : dict
         Numbers and names in the text.
     """
@@ -100,7 +101,7 @@ class FitStatus(str):
     Attributes
     ----------
     notes : tuple of Note
-        The findings, in the order of the text.
+        The notes with a text, in the order of the text.
 
     Examples
     --------
@@ -116,12 +117,12 @@ class FitStatus(str):
     def __new__(cls, notes: Iterable[Note]) -> Self:
         """Join the texts of the notes."""
         retained = tuple(note for note in notes if note.text)
-        made = super().__new__(cls, " ".join(note.text.strip() for note in retained))
-        made.notes = retained
-        return made
+        status = super().__new__(cls, " ".join(note.text.strip() for note in retained))
+        status.notes = retained
+        return status
 
     def __getnewargs__(self) -> Any:
-        """Return the arguments from which copies are made."""
+        """Return the arguments with which copy and pickle create the object."""
         return (self.notes,)
 
     @property
@@ -141,11 +142,15 @@ class FitStatus(str):
 
 # ------------------------------------------------------------------------------------------ record of a fit
 
-# Maximum decay, and minimum share of the noise in the variance of a column, of initial parameters from SFA.
+# Limits of initial parameters from slow feature analysis: maximum decay, and minimum share of the noise in
+# the variance of a column.
 _MAX_INITIAL_DECAY, _MIN_NOISE_SHARE = 1.0 - 1e-4, 0.1
-# Number of observed values for each free parameter below which a fit reports few values. In windows of 10
-# rows, 90 % intervals of imputed values covered 70 %, in windows of 20 rows 85 %.
+# Number of observed values for each free parameter below which the status has a note on few values. In fits
+# to 10 rows, 90 % intervals of imputed values covered 70 % of them, in fits to 20 rows 85 %.
 _MIN_VALUES_PER_PARAMETER = 3.0
+# Maximum number of likelihood evaluations of the fit with white noise from which a fit with integrated AR(1)
+# noise starts.
+_MAX_WHITE_NOISE_EVALUATIONS = 15
 
 
 class Observations(NamedTuple):
@@ -154,11 +159,11 @@ class Observations(NamedTuple):
     Attributes
     ----------
     panel : Panel
-        Packed observations; with an `e_step`, a sample of them from which starts are computed.
+        Packed observations. If there is an `e_step`, it is a sample from which initial values are computed.
     counts : ndarray of shape (D,)
-        Number of observed values of each column, in all the data.
+        Number of observed values of each column in all data.
     e_step : callable or None, default=None
-        Return the expected statistics at given parameters over all the data, if the panel is a sample.
+        Function of parameters that returns expected statistics over all data; None if the panel has all data.
     """
 
     panel: Panel
@@ -167,7 +172,7 @@ class Observations(NamedTuple):
 
 
 class TrainingData(Protocol):
-    """Checked data that a model can be fitted to, in memory or elsewhere."""
+    """Validated data to which a model can be fitted, in memory or elsewhere."""
 
     @property
     def time_unit(self) -> float:
@@ -191,7 +196,7 @@ class TrainingData(Protocol):
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
-        """Return observations in these units: all rows, or some segments of them."""
+        """Return observations ``(x - shift) / scale`` of all rows, or of some segments."""
         ...
 
 
@@ -225,7 +230,7 @@ class InMemory:
     def standardised(
         self, shift: FloatArray, scale: FloatArray, segments: list[slice] | None = None
     ) -> Observations:
-        """Return observations in these units: all rows, or some segments of them."""
+        """Return observations ``(x - shift) / scale`` of all rows, or of some segments."""
         rows = self.sequences if segments is None else self.sequences.cut_out(segments)
         panel = make_panel(rows.standardised(shift, scale).retimed(self.time_unit))
         return Observations(panel, panel.mask[:].sum(axis=0))
@@ -252,32 +257,32 @@ class MaximumLikelihood:
     log_likelihood : float
         Log-likelihood of the training data, in nats.
     history : ndarray of shape (n_iter,)
-        Log-likelihood after each accepted step.
+        Log-likelihood at the start and after each accepted step.
     n_evaluations : int
-        Number of posterior evaluations.
+        Number of likelihood evaluations.
     converged : bool
         Whether the fit ended at a maximum.
     status : FitStatus
-        Reason why the fit ended, and notes on the model.
+        How the fit ended, and notes on the model.
     options : FitOptions
         Options of the fit.
     axis : TimeAxis
         Kind and unit of the times of the data.
     constant : ndarray of shape (D,) or None, default=None
-        Constant columns whose noise variance would have to be estimated. Their prediction is the constant,
-        with standard deviation zero.
+        Constant columns, whose noise variance cannot be estimated. They are predicted by the constant with
+        standard deviation zero. None if no column is constant, or if noise variances are known or shared.
     tails : HeavyTails or None, default=None
-        Noise with heavy tails; None for Gaussian noise. With such noise, `params` have squared scales as
-        noise variances, and `log_likelihood` is a lower bound.
+        Noise with heavy tails; None for Gaussian noise. With heavy tails, the noise variances in `params` are
+        squared scales, and `log_likelihood` is a lower bound.
     interrupted : bool, default=False
         Whether the fit was interrupted from the keyboard.
     calibration : Calibration or None, default=None
         Multipliers of predictive standard deviations; None without calibration.
     observed_once : ndarray of shape (D,) or None, default=None
-        Constant columns with one observed value: the standard deviation of their other values is infinite.
+        Constant columns with one observed value, for which predictive standard deviations are infinite.
     outlier_spread : ndarray of shape (D,) or None, default=None
-        Robust spread, from adjacent values, of columns whose outliers are excluded, zero for other columns;
-        None if no value is excluded.
+        Robust standard deviation of differences from adjacent values, for columns with excluded outliers;
+        zero for other columns. None if no value is excluded.
     n_values : ndarray of shape (D,) or None, default=None
         Number of observed values of each column in the data; None if parameters were not estimated.
     lengths : ndarray of int or None, default=None
@@ -315,7 +320,7 @@ class MaximumLikelihood:
         return max(len(self.history), 1)
 
     def coordinates(self, *, evenly_sampled: bool) -> Coordinates:
-        """Return the layout of the free parameters as one vector, for evenly or unevenly sampled rows."""
+        """Return the coordinates of the free parameters, for evenly or unevenly sampled rows."""
         params = self.params
         limits = self.options.limits(self.scale, self.time_unit, evenly_sampled=evenly_sampled)
         variances = self.options.variances(params.n_features)
@@ -324,9 +329,10 @@ class MaximumLikelihood:
 
     @property
     def predictive_params(self) -> StateSpace:
-        """State-space parameters for predicting observations: constant columns have no noise.
+        """State-space parameters for predictions.
 
-        Noise variances are those of the marginal distribution if noise has heavy tails.
+        The noise variance of constant columns is zero. With heavy tails, noise variances are those of the
+        marginal distribution of the noise.
         """
         states = self.params.state_space
         if self.constant is None and self.tails is None:
@@ -345,7 +351,7 @@ class MaximumLikelihood:
 
 
 class FitProblem(NamedTuple):
-    """A likelihood to maximise: standardised observations, their units, and the options.
+    """Problem of a fit: standardised observations, their location and scale, and the options.
 
     Attributes
     ----------
@@ -360,9 +366,9 @@ class FitProblem(NamedTuple):
     feature_names : tuple of str or None, default=None
         Names of the columns.
     constant : ndarray of shape (D,) or None, default=None
-        Columns that are constant and have their own noise variance.
-    about_size : str, default=""
-        Sentence of the status on the number of factors and the rows, if the fit selected them.
+        Constant columns with a separate noise variance.
+    size_sentence : str, default=""
+        Sentence of the status on the number of factors and rows, if these were selected.
     resolution : ndarray of shape (D,) or float, default=0.0
         Variance of the rounding errors of each column.
     columns : ColumnMoments or None, default=None
@@ -378,7 +384,7 @@ class FitProblem(NamedTuple):
     options: FitOptions
     feature_names: tuple[str, ...] | None = None
     constant: BoolArray | None = None
-    about_size: str = ""
+    size_sentence: str = ""
     resolution: FloatArray | float = 0.0
     columns: ColumnMoments | None = None
     n_full_evaluations: int = 0
@@ -390,7 +396,7 @@ class FitProblem(NamedTuple):
 
     @property
     def coordinates(self) -> Coordinates:
-        """Layout of the free parameters as one vector."""
+        """Coordinates of the free parameters."""
         evenly_sampled = self.observations.panel.evenly_sampled
         variances = self.options.variances(self.scale.size)
         coordinates = Coordinates(self.options.latents, variances, evenly_sampled, limits=self.limits)
@@ -407,12 +413,19 @@ class FitProblem(NamedTuple):
         """Settings of the optimizer."""
         requested = self.options
         return Optimizer(
-            requested.solver, requested.max_iter, self.tol, requested.n_init, one_start=bool(self.about_size)
+            requested.solver,
+            requested.max_iter,
+            self.tol,
+            requested.n_init,
+            one_start=bool(self.size_sentence),
         )
 
     @property
     def integrates_ar1_noise(self) -> bool:
-        """Whether AR(1) noise is integrated out: for many columns, if all factors are AR(1)."""
+        """Whether AR(1) noise is integrated out, which is faster for many columns.
+
+        This requires data in memory, Gaussian noise, AR(1) factors only, and no fixed parameters.
+        """
         options, observations = self.options, self.observations
         if (
             not options.has_ar1_noise
@@ -432,9 +445,9 @@ class FitProblem(NamedTuple):
 
     @property
     def log_volume(self) -> float:
-        """Log-likelihood of the standardised data minus that of the data, in nats.
+        """Difference of the log-likelihoods of the standardised data and of the data, in nats.
 
-        ``log p(x) = log p((x - shift) / scale) - log(scale)`` for each observed value.
+        For each observed value ``log p((x - shift) / scale) - log p(x) = log(scale)``.
         """
         return float(self.observations.counts @ np.log(self.scale))
 
@@ -452,13 +465,13 @@ def maximum_likelihood(
     Parameters
     ----------
     data : TrainingData
-        Checked data.
+        Validated data.
     options : FitOptions
-        Options of the fit, with noise.
+        Options of the fit.
     init : StateSpace or fitted estimator, optional
-        Initial parameters, in the units of the data; see :func:`start_of`.
+        Initial parameters in the units of the data; see :func:`start_of`.
     report : callable, optional
-        Called with the number of posterior evaluations and the best log-likelihood so far.
+        Called with the number of likelihood evaluations and the best log-likelihood so far.
     size : Size, optional
         Number of factors and rows if ``n_components`` is None; by default :meth:`TrainingData.default_size`.
 
@@ -476,21 +489,26 @@ def maximum_likelihood(
     start = None if init is None else start_of(init, problem)
     result = maximise(problem, start=start, report=report)
     if problem.n_full_evaluations and result.status != "interrupted":
-        problem, result = _continued(problem, result, data, report)
+        problem, result = _fit_to_all_rows(problem, result, data, report)
     return in_data_units(problem, result)
 
 
-def _continued(
+def _fit_to_all_rows(
     problem: FitProblem, result: FitResult, data: TrainingData, report: Report | None
 ) -> tuple[FitProblem, FitResult]:
-    """Continue a fit to segments with a few evaluations on all rows; the status is that of the first fit."""
-    few = replace(problem.options, max_iter=min(problem.n_full_evaluations, problem.options.max_iter))
-    full = make_problem(data, few)._replace(about_size=problem.about_size)
-    reached = maximise(full, start=result.params, report=report)
-    status = result.status if reached.status == "max_iter" else reached.status
-    n_evaluations = result.n_evaluations + reached.n_evaluations
-    full = full._replace(options=problem.options)
-    return full, reached._replace(status=status, n_evaluations=n_evaluations)
+    """Continue a fit to segments with a few evaluations on all rows.
+
+    If these end by their limit, which is expected, the status is that of the fit to the segments.
+    """
+    few_evaluations = replace(
+        problem.options, max_iter=min(problem.n_full_evaluations, problem.options.max_iter)
+    )
+    full_problem = make_problem(data, few_evaluations)._replace(size_sentence=problem.size_sentence)
+    full_result = maximise(full_problem, start=result.params, report=report)
+    status = result.status if full_result.status == "max_iter" else full_result.status
+    n_evaluations = result.n_evaluations + full_result.n_evaluations
+    full_problem = full_problem._replace(options=problem.options)
+    return full_problem, full_result._replace(status=status, n_evaluations=n_evaluations)
 
 
 def start_of(init: Any, problem: FitProblem) -> StateSpace:
@@ -499,17 +517,17 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
     Parameters
     ----------
     init : StateSpace or fitted estimator
-        Parameters in the units of the data, or an estimator with ``params_``; or slow feature analysis with
-        ``delta_values_``, ``loadings_`` and ``mean_``. Its latent factors get the decays ``1 - delta / 2``,
-        and the noise at least a tenth of each column's variance.
+        Parameters in the units of the data; or an estimator with ``params_``; or a fitted slow feature
+        analysis with ``delta_values_``, ``loadings_`` and ``mean_``. Decays are then ``1 - delta / 2``, and
+        the noise variance is at least a tenth of each column's variance.
     problem : FitProblem
         Standardised data and options.
 
     Raises
     ------
     ValueError
-        If `init` has another type, or another number of factors or columns than the problem; or if a number
-        is not finite, a decay is outside (-1, 1), or a variance is negative.
+        If `init` has a wrong type, number of factors or number of columns; or if a number is not finite, a
+        decay is outside (-1, 1), or a variance is negative.
     """
     scale, k = problem.scale, problem.options.latents.n_components
     params = init if isinstance(init, StateSpace) else getattr(init, "params_", None)
@@ -536,8 +554,8 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
         and not params.has_ar1_noise
         and (problem.options.robust or problem.options.fixed is not None)
     ):
-        # At a scale of zero the gradient with respect to the scale is zero, so that AR(1) noise would not be
-        # found.
+        # If the scale of AR(1) noise is zero, so is the gradient with respect to it, and the optimizer would
+        # not change it.
         params = with_weak_ar1_noise(params)
     if params.latents != problem.options.latents or params.n_features != scale.size:
         raise ValueError(
@@ -549,18 +567,18 @@ def start_of(init: Any, problem: FitProblem) -> StateSpace:
 
 
 def _check_start(params: StateSpace) -> None:
-    """Raise a ValueError if these parameters have no density, so that optimization cannot start."""
-    for name, part in params.to_arrays().items():
-        what = "decays within (-1, 1)" if name.endswith("decay") else "finite numbers"
-        bad = ~np.isfinite(part)
+    """Raise a ValueError if the likelihood does not exist at these parameters."""
+    for name, array in params.to_arrays().items():
+        requirement = "decays within (-1, 1)" if name.endswith("decay") else "finite numbers"
+        is_invalid = ~np.isfinite(array)
         if name.endswith("decay"):
-            bad |= np.abs(part) >= 1.0
+            is_invalid |= np.abs(array) >= 1.0
         elif name == "noise_variance":
-            what, bad = "finite variances that are not negative", bad | (part < 0.0)
-        if bad.any():
+            requirement, is_invalid = "finite variances that are not negative", is_invalid | (array < 0.0)
+        if is_invalid.any():
             raise ValueError(
-                f"init has {name}={part[bad].flat[0]:g}; a fit requires {what}. Change the value, or use "
-                "init=None."
+                f"init has {name}={array[is_invalid].flat[0]:g}; a fit requires {requirement}. Change the "
+                "value, or use init=None."
             )
 
 
@@ -571,8 +589,8 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
     if options.robust:
         columns = _columns_without_outliers(data)
     shift, scale = columns.units(by_feature=options.scales_by_feature)
-    options.known_noise(scale)  # checks the number of variances before columns are standardised
-    # With known or shared noise variances, the variance of a constant column is determined.
+    options.known_noise(scale)  # raises an error if the number of variances is wrong
+    # With known or shared noise variances, that of a constant column need not be estimated from the column.
     constant = data.columns.constant if options.separate_variances else None
     selected = options.n_components is None
     if not selected:
@@ -595,8 +613,8 @@ def make_problem(data: TrainingData, options: FitOptions, size: Size | None = No
         data.columns,
         size.n_full_evaluations,
     )
-    own_states = options.has_ar1_noise and not problem.integrates_ar1_noise
-    check_fit_memory(latents.n_states + (scale.size if own_states else 0))
+    has_noise_states = options.has_ar1_noise and not problem.integrates_ar1_noise
+    check_fit_memory(latents.n_states + (scale.size if has_noise_states else 0))
     if not (selected and options.tol == "auto"):
         return problem
     # With n_components=None the model is for imputation, for which a larger tolerance suffices.
@@ -608,14 +626,14 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
     """Compute moments of the columns with outliers clipped."""
     if not isinstance(data, InMemory):
         raise ValueError(
-            "robust noise has a weight for each value, and requires all rows in memory. Fit to an array, "
-            "or use robust=False."
+            "robust noise has a weight for each value and requires all rows in memory. Fit to an array, or "
+            "use robust=False."
         )
     return column_moments(replace(data.sequences, values=clipped(data.sequences)))
 
 
 class _InDataUnits:
-    """Report of a fit to standardised data, with log-likelihoods converted to data units."""
+    """Progress callback of a fit to standardised data that reports log-likelihoods in data units."""
 
     def __init__(self, report: Report, log_volume: float) -> None:
         self._report, self._log_volume = report, log_volume
@@ -638,12 +656,12 @@ def maximise(
     start : StateSpace, optional
         Initial parameters, in standardised units.
     report : callable, optional
-        Called with the number of posterior evaluations and the best log-likelihood so far, in data units.
+        Called with the number of likelihood evaluations and the best log-likelihood so far, in data units.
 
     Returns
     -------
     FitResult
-        In standardised units; AR(1) noise is a part of the parameters' noise, not of their states.
+        In standardised units. AR(1) noise is in the fields of the noise, not among the states.
     """
     options, observations = problem.options, problem.observations
     if problem.integrates_ar1_noise:
@@ -672,14 +690,13 @@ def _maximise_integrated(problem: FitProblem, start: StateSpace | None, report: 
     noise = problem.learned_noise
     in_data_units = None if report is None else _InDataUnits(report, problem.log_volume)
     if start is None:
-        # Maximum number of likelihood evaluations of the white-noise fit from which integrated AR(1) noise is
-        # fitted.
-        optimizer = problem.optimizer._replace(max_iter=min(options.max_iter, 15), n_init=1)
-        white = fit(panel, problem.coordinates.with_white_noise, noise, optimizer, report=in_data_units)
-        if white.status == "interrupted":
-            silent = np.zeros(scale.size)
-            return white._replace(params=white.params.replace(memory_decay=silent, memory_scale=silent))
-        start = white.params
+        max_iter = min(options.max_iter, _MAX_WHITE_NOISE_EVALUATIONS)
+        optimizer = problem.optimizer._replace(max_iter=max_iter, n_init=1)
+        white_fit = fit(panel, problem.coordinates.with_white_noise, noise, optimizer, report=in_data_units)
+        if white_fit.status == "interrupted":
+            zeros = np.zeros(scale.size)
+            return white_fit._replace(params=white_fit.params.replace(memory_decay=zeros, memory_scale=zeros))
+        start = white_fit.params
     return fit_monte_carlo_em(panel, start, noise, max_iter=options.max_iter, tol=problem.tol)
 
 
@@ -703,7 +720,7 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
             "The fit ended at parameters that are not finite: some values of X, or some times, are too far "
             "from the others, or the known noise variances are too small or too large."
         )
-    log_density_of_constants = problem.log_volume + _of_constant_columns(result, problem)
+    log_density_of_constants = problem.log_volume + _constant_log_likelihood(result, problem)
     observed_once = (
         problem.constant & (problem.observations.counts <= 1.0) if problem.constant is not None else None
     )
@@ -719,13 +736,13 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
         status=FitStatus(
             [
                 Note(result.status, STATUS_SENTENCES[result.status], {}),
-                Note("tolerance", _about_tolerance(result, problem), {"tol": problem.tol}),
-                Note("size", problem.about_size, {"n_components": problem.options.n_components}),
-                _about_tails(result, problem),
-                Note("noise_integrated", _about_integration(problem), {}),
-                _about_floors(params, problem),
-                _about_constants(problem),
-                _about_few_values(problem),
+                Note("tolerance", _tolerance_sentence(result, problem), {"tol": problem.tol}),
+                Note("size", problem.size_sentence, {"n_components": problem.options.n_components}),
+                _tails_note(result, problem),
+                Note("noise_integrated", _integration_sentence(problem), {}),
+                _noise_note(params, problem),
+                _constants_note(problem),
+                _few_values_note(problem),
             ]
         ),
         options=problem.options,
@@ -738,29 +755,29 @@ def in_data_units(problem: FitProblem, result: FitResult) -> MaximumLikelihood:
     )
 
 
-def _of_constant_columns(result: FitResult, problem: FitProblem) -> float:
+def _constant_log_likelihood(result: FitResult, problem: FitProblem) -> float:
     """Return the log-likelihood of the constant columns of standardised data, in nats.
 
-    No factor explains these columns. Their log-likelihood increases without limit as the noise variance
-    decreases, and is therefore excluded.
+    It is excluded from the log-likelihood of the fit, because it has no upper bound: the maximum likelihood
+    estimate of their noise variance is zero. These columns have no loadings.
     """
     if problem.constant is None:
         return 0.0
-    params, panel, own = result.params, problem.observations.panel, problem.constant
-    counts = problem.observations.counts[own]
+    params, panel, constant = result.params, problem.observations.panel, problem.constant
+    counts = problem.observations.counts[constant]
     # Standardised values are zero.
     if result.tails is not None:
         log_norm = result.tails.log_density(np.zeros((1, 1)), np.ones((1, 1)))[0]
-        return float(counts @ (log_norm - 0.5 * np.log(2.0 * np.pi * params.noise_variance[own])))
+        return float(counts @ (log_norm - 0.5 * np.log(2.0 * np.pi * params.noise_variance[constant])))
     if params.has_ar1_noise:
-        log_determinants = ColumnNoise(params, Steps.of(panel)).log_determinant[own]
+        log_determinants = ColumnNoise(params, Steps.of(panel)).log_determinant[constant]
     else:
-        log_determinants = counts * np.log(params.noise_variance[own])
+        log_determinants = counts * np.log(params.noise_variance[constant])
     return -0.5 * float(np.sum(counts * np.log(2.0 * np.pi) + log_determinants))
 
 
-def _about_tails(result: FitResult, problem: FitProblem) -> Note:
-    """Return a note on noise with heavy tails; its text is empty for Gaussian noise."""
+def _tails_note(result: FitResult, problem: FitProblem) -> Note:
+    """Return a note on noise with heavy tails; the text is empty for Gaussian noise."""
     tails = result.tails
     if tails is None:
         return Note("student_t", "", {"degrees": None})
@@ -771,14 +788,14 @@ def _about_tails(result: FitResult, problem: FitProblem) -> Note:
     repetitive = np.flatnonzero(repetitive_columns(problem.observations.panel))
     if problem.options.separate_variances and repetitive.size:
         sentence += (
-            f" At least 40 % of the values of {_listed(repetitive, problem)} are equal: their noise "
-            "variance is "
-            "at least a tenth of the variance, because all other values would otherwise be outliers."
+            f" At least 40 % of the values of {_named_columns(repetitive, problem)} are equal: their noise "
+            "variance is at least a tenth of the variance, because all other values would otherwise be "
+            "outliers."
         )
     return Note("student_t", sentence, {"degrees": tails.shape})
 
 
-def _about_integration(problem: FitProblem) -> str:
+def _integration_sentence(problem: FitProblem) -> str:
     """Return a sentence on the log-likelihood if it is an estimate, or an empty string."""
     if not problem.integrates_ar1_noise:
         return ""
@@ -788,24 +805,23 @@ def _about_integration(problem: FitProblem) -> str:
     )
 
 
-def _about_tolerance(result: FitResult, problem: FitProblem) -> str:
+def _tolerance_sentence(result: FitResult, problem: FitProblem) -> str:
     """Return a sentence on tol='auto' if the fit converged, or an empty string."""
     if problem.options.tol != "auto" or result.status != "converged":
         return ""
     return f" tol='auto' is {problem.tol:.2g}."
 
 
-def _about_floors(params: StateSpace, problem: FitProblem) -> Note:
-    """Return a note on noise variances at a lower bound or near zero; its text is empty without such."""
+def _noise_note(params: StateSpace, problem: FitProblem) -> Note:
+    """Return a note on noise variances at a lower bound or near zero; the text is empty if there are none."""
     options = problem.options
-    # AR(1) noise counts as noise, too.
     noise_variance = params.noise_variance
     if params.has_ar1_noise:
         noise_variance = noise_variance + params.memory_scale**2
     if options.known_noise(problem.scale) is not None:
         raised = np.flatnonzero(options.is_noise_raised(problem.scale))
         text = (
-            f"The known noise variance of {_listed(raised, problem)} is below rounding errors: "
+            f"The known noise variance of {_named_columns(raised, problem)} is below rounding errors: "
             f"{MIN_KNOWN_NOISE:g} of the variance is used. noise=0.0 is the noise-free limit."
         )
         return Note("noise_raised", text if raised.size else "", {"columns": raised.tolist()})
@@ -815,9 +831,9 @@ def _about_floors(params: StateSpace, problem: FitProblem) -> Note:
     if options.separate_variances and is_heywood(variance[is_varying]):
         lowest = np.array([np.argmin(np.where(is_varying, variance, np.inf))])
         text = (
-            f"The noise variance of {_listed(lowest, problem)} is nearly zero while most are not (a Heywood "
-            "case): a factor reproduces this column, and intervals may be too narrow. Use fewer factors, "
-            "or set noise_floor."
+            f"The noise variance of {_named_columns(lowest, problem)} is nearly zero while most are not (a "
+            "Heywood case): a factor reproduces this column, and intervals may be too narrow. Use fewer "
+            "factors, or set noise_floor."
         )
         return Note("heywood", text, {"columns": lowest.tolist()})
     at_floor = np.flatnonzero(is_varying & np.isclose(variance, problem.learned_noise.floor, rtol=1e-6))
@@ -828,30 +844,32 @@ def _about_floors(params: StateSpace, problem: FitProblem) -> Note:
     return Note("noise_at_floor", text if at_floor.size else "", {"columns": at_floor.tolist()})
 
 
-def _about_constants(problem: FitProblem) -> Note:
-    """Return a note on constant columns; its text is empty if all columns vary."""
+def _constants_note(problem: FitProblem) -> Note:
+    """Return a note on constant columns; the text is empty if all columns vary."""
     if problem.constant is None:
         return Note("constant_columns", "", {})
     constant = np.flatnonzero(problem.constant)
-    who = _listed(constant, problem)
+    columns = _named_columns(constant, problem)
     observed_once = problem.observations.counts[constant] <= 1.0
-    spread = (
+    std = (
         "infinite"
         if observed_once.all()
         else "0, infinite where one value is observed"
         if observed_once.any()
         else "0"
     )
+    is_single = constant.size == 1
     text = (
-        f"{who[0].upper() + who[1:]} {'is' if constant.size == 1 else 'are'} constant: its variance cannot "
-        f"be estimated. Missing values are imputed by the constant, with standard deviation {spread}; "
-        "likelihoods leave the column out."
+        f"{columns[0].upper() + columns[1:]} {'is' if is_single else 'are'} constant: "
+        f"{'its variance' if is_single else 'their variances'} cannot be estimated. Missing values are "
+        f"imputed by the constant, with standard deviation {std}; likelihoods exclude the "
+        f"column{'' if is_single else 's'}."
     )
     return Note("constant_columns", text, {"columns": constant.tolist()})
 
 
-def _about_few_values(problem: FitProblem) -> Note:
-    """Return a note on few values per free parameter; its text is empty if there are enough."""
+def _few_values_note(problem: FitProblem) -> Note:
+    """Return a note on few values per free parameter; the text is empty if there are enough."""
     counts = problem.observations.counts
     if problem.constant is not None:
         counts = counts[~problem.constant]
@@ -865,6 +883,6 @@ def _about_few_values(problem: FitProblem) -> Note:
     return Note("few_values", text if is_few else "", {"values": n_values, "parameters": n_parameters})
 
 
-def _listed(features: NDArray[np.intp], problem: FitProblem) -> str:
-    """Return "feature" or "features" with the names of up to five."""
+def _named_columns(features: NDArray[np.intp], problem: FitProblem) -> str:
+    """Return "column" or "columns" with the names of up to five."""
     return f"column{'s' if features.size > 1 else ''} {listed(features, problem.feature_names)}"

@@ -409,7 +409,7 @@ def maximum_likelihood_with(
         if nested_result.status == "interrupted":
             state = state._replace(result=state.result._replace(status="interrupted"))
     if size is not None:
-        problem = problem._replace(about_size=size.sentence)
+        problem = problem._replace(size_sentence=size.sentence)
     result = state.result._replace(n_evaluations=state.n_evaluations + n_before)
     fitted = in_data_units(problem, result)
     coefficients = base_coefficients + problem.scale[:, None] * state.coefficients / joint_fit.design.unit
