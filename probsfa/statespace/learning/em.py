@@ -1,9 +1,10 @@
 """Expectation maximisation with the exact M-step, and Monte Carlo EM for AR(1) noise of many columns.
 
 The expected complete-data log-likelihood is the sum of a term for the dynamics and a term for the
-observations. The latter is a regression of each column on ``(z, 1)`` over the rows in which it is observed;
-of the AR(1) noise processes, only that of the column is a regressor. With the stationary variance fixed at
-one, the decay of an AR(1) process solves a cubic equation (:func:`.ar1.cubic_decay`).
+observations. The parameters of the observations are estimated by a regression of each column on the states
+and a constant, over the rows in which the column is observed. Of the AR(1) noise processes, only that of the
+column is a regressor. With the stationary variance fixed at one, the decay of an AR(1) process is the
+solution of a cubic equation (:func:`.ar1.cubic_decay`).
 """
 
 from collections import deque
@@ -20,7 +21,7 @@ from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import StateSpace
 
-# Number of successive steps whose expected remaining gain must be below the tolerance.
+# Number of successive steps whose predicted remaining gain must be below the tolerance.
 _N_CONVERGED_STEPS = 5
 
 
@@ -32,7 +33,7 @@ def maximize(
     has_loading: BoolArray | None = None,
     limits: Limits | None = None,
 ) -> StateSpace:
-    """M-step: maximise the expected complete-data log-likelihood plus the log prior of the noise.
+    """M-step: maximise the expected complete-data log-likelihood plus the log prior density of the noise.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ def maximize(
     has_loading : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned; the others are zero. By default all are learned.
     limits : Limits, optional
-        Fixed parameters and ranges of frequencies, of all states.
+        Fixed parameters, and ranges of frequencies.
 
     Returns
     -------
@@ -64,23 +65,24 @@ def maximize(
 def _maximize_observations(
     params: StateSpace, stats: Statistics, noise: Noise, has_loading: BoolArray | None
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    # The statistics hold residuals, so the regression gives the change of (C, mu).
+    """Return loadings, offsets and noise variances that maximise the expected density of the observations."""
+    # The statistics contain moments of the residuals at `params`. The regression of these on the states is
+    # the change of loadings and offsets.
     moments, cross_products = stats.latent_moments, stats.residual_moments
     latents = params.latents
     if latents.n_seen < latents.n_states:
         regressors = np.append(latents.seen, params.n_states)
         moments, cross_products = moments[:, regressors[:, None], regressors], cross_products[:, regressors]
     if has_loading is not None and not has_loading.all():
-        # An identity equation sets the change of loadings that are not learned to zero.
-        differences = ~np.column_stack([has_loading, np.ones(len(has_loading), dtype=bool)])
-        moments = np.where(
-            differences[:, :, None] | differences[:, None, :], np.eye(differences.shape[1]), moments
-        )
-        cross_products = np.where(differences, 0.0, cross_products)
-    # In units of the states, because the moments of trends differ from others by orders of magnitude.
-    size = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), np.finfo(np.float64).tiny))
-    scaled = moments / (size[:, :, None] * size[:, None, :])
-    change = np.linalg.solve(scaled, (cross_products / size)[:, :, None])[:, :, 0] / size
+        # The equations of loadings that are not learned are replaced by "change = 0".
+        excluded = ~np.column_stack([has_loading, np.ones(len(has_loading), dtype=bool)])
+        identity = np.eye(excluded.shape[1])
+        moments = np.where(excluded[:, :, None] | excluded[:, None, :], identity, moments)
+        cross_products = np.where(excluded, 0.0, cross_products)
+    # Regressors are scaled, because the moments of trends differ from others by orders of magnitude.
+    scale = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), np.finfo(np.float64).tiny))
+    scaled = moments / (scale[:, :, None] * scale[:, None, :])
+    change = np.linalg.solve(scaled, (cross_products / scale)[:, :, None])[:, :, 0] / scale
     power = stats.residual_power - np.einsum("di,di->d", change, cross_products)
     variance = noise.maximized(params.noise_variance, stats.counts, power)
     return params.seen_loadings + change[:, :-1], params.offset + change[:, -1], variance
@@ -94,10 +96,10 @@ def fit_em(
     stats: Statistics | None = None,
     has_loading: BoolArray | None = None,
 ) -> FitResult:
-    """Run plain EM from ``start``.
+    """Maximise the likelihood by EM from ``start``.
 
-    It stops when the expected remaining gain is below ``tol`` nats. EM converges linearly, with a rate near
-    one if the noise is small; the remaining gain is therefore extrapolated by a geometric series.
+    The algorithm stops when the predicted remaining gain is below ``tol`` nats. EM converges linearly, with a
+    rate near one if the noise is small. The remaining gain is therefore predicted by a geometric series.
 
     Parameters
     ----------
@@ -108,9 +110,9 @@ def fit_em(
     noise : Noise
         Constraints and prior of the noise variances.
     tol : float
-        Expected remaining gain at which to stop, in nats.
+        Predicted remaining gain at which to stop, in nats.
     stats : Statistics, optional
-        The statistics at ``start``, if they are known.
+        The statistics at ``start``, if they are already computed.
     has_loading : ndarray of bool of shape (D, n_seen), optional
         Which loadings are learned, as in :func:`maximize`.
 
@@ -121,7 +123,7 @@ def fit_em(
     gaps = evaluate.panel.gaps
     params, history = start, []
     status: Status = "max_iter"
-    gain, promising = np.inf, 0
+    gain, n_converged = np.inf, 0
     rates: deque[float] = deque([1.0], maxlen=_N_CONVERGED_STEPS)
     try:
         stats = evaluate(params) if stats is None else stats
@@ -130,18 +132,18 @@ def fit_em(
             proposal = maximize(params, stats, noise, gaps, has_loading, evaluate.limits)
             proposed = evaluate(proposal)
             previous_gain, gain = gain, proposed.log_likelihood - stats.log_likelihood
-            noise_level = rounding_error(stats.log_likelihood, evaluate.panel.n_rows)
-            if gain <= noise_level:
-                status = "flat" if gain >= -noise_level else "stalled"
+            rounding = rounding_error(stats.log_likelihood, evaluate.panel.n_rows)
+            if gain <= rounding:
+                status = "flat" if gain >= -rounding else "stalled"
                 break
             params, stats = proposal, proposed
             history.append(stats.log_likelihood)
             rates.append(gain / previous_gain if np.isfinite(previous_gain) else 1.0)
-            # In the first steps only the fast directions converge: use the slowest recent rate, and require
-            # several successive steps that meet the tolerance.
+            # The first steps converge only in directions with a fast rate. The prediction therefore uses the
+            # slowest recent rate, and several successive predictions must be below the tolerance.
             rate = max(rates)
-            promising = promising + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
-            if promising >= _N_CONVERGED_STEPS:
+            n_converged = n_converged + 1 if rate < 1.0 and gain * rate / (1.0 - rate) < tol else 0
+            if n_converged >= _N_CONVERGED_STEPS:
                 status = "converged"
                 break
     except KeyboardInterrupt:
@@ -158,9 +160,9 @@ def warm_up(
     min_gain: float,
     has_loading: BoolArray | None = None,
 ) -> tuple[StateSpace, Statistics]:
-    """Take up to ``max_steps`` EM steps, as long as each gains more than ``min_gain`` nats.
+    """Take up to ``max_steps`` EM steps, as long as each increases the log-likelihood by ``min_gain`` nats.
 
-    Far from the optimum, and with missing values, the first EM steps are efficient.
+    The first EM steps are efficient far from the optimum, in particular with missing values.
 
     Parameters
     ----------
@@ -204,35 +206,45 @@ def warm_up(
 
 # Monte Carlo EM for AR(1) noise of many columns, with that noise integrated out.
 #
-# Only the factors are hidden variables of this EM algorithm; the AR(1) noise of a column is part of its
-# noise covariance ``S_d`` (:mod:`~probsfa.statespace.engine.idiosyncratic`). With the posterior mean ``m`` of
-# the factors and draws ``e`` of their deviation from it, the expected log density is
+# The latent variables of this EM algorithm are the factors only. The AR(1) noise of column ``d`` is part of
+# the noise covariance ``S_d`` (T, T) of the column (:mod:`~probsfa.statespace.engine.idiosyncratic`). With
+# the posterior means ``m`` (T, K) of the factors, draws ``e`` (T, K) of their deviations from the means, and
+# the loadings ``C_d`` (K,), the expected complete-data log-likelihood is
 #
-#     sum_d log N(x_d - mu_d - m C_d; 0, S_d) - 1/2 mean_e (e C_d)' S_d^-1 (e C_d)  +  E log p(z),
+#     sum_d log N(x_d - mu_d - m C_d; 0, S_d) - 1/2 mean_e (e C_d)' S_d^-1 (e C_d)  +  E log p(z).
 #
-# which is maximized in blocks (expectation conditional maximisation, Meng & Rubin 1993): decays of the
-# factors in closed form, loadings and offsets by generalised least squares, and the three parameters of the
-# noise of each column by scoring steps. Scoring steps that lower the density are rejected, so that no block
-# lowers it.  All iterations use the same random numbers, so that they converge. Means are exact; draws are
-# used only in sums over all rows, for which one draw of thousands of rows is sufficient.  References
-# ---------- Meng, X.-L. & Rubin, D. B. (1993). Maximum likelihood estimation via the ECM algorithm: a general
-# framework. Biometrika 80, 267-278. Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM
-# algorithm. Journal of Computational and Graphical Statistics 10, 422-439.
+# It is maximized in blocks (expectation conditional maximisation, Meng & Rubin 1993): decays of the factors
+# in closed form, loadings and offsets by generalised least squares, and the three parameters of the noise of
+# each column by Fisher scoring. Scoring steps that lower the density are rejected. All iterations use the
+# same random numbers, so that they converge (Levine & Casella 2001). Means are exact. Draws are used only in
+# sums over all rows, for which one draw of thousands of rows is sufficient.
+#
+# Meng, X.-L. & Rubin, D. B. (1993). Maximum likelihood estimation via the ECM algorithm: a general framework.
+# Biometrika 80, 267-278.
+# Levine, R. A. & Casella, G. (2001). Implementations of the Monte Carlo EM algorithm. Journal of
+# Computational and Graphical Statistics 10, 422-439.
 
-# Conjugate gradient iterations of the regressions, and scoring steps of the noise, in each iteration of EM.
+# Number of conjugate gradient iterations of the regressions, and of scoring steps of the noise, in each
+# iteration of EM.
 _N_REGRESSION_ITERATIONS, _N_SCORING_STEPS = 3, 2
-# Initial fraction of the white noise that becomes AR(1) noise, and its initial decay.
+# Initial fraction of the white noise that becomes AR(1) noise, and initial decay of AR(1) noise.
 _INITIAL_AR1_SHARE, _INITIAL_DECAY = 0.5, 0.8
-# Ranges of the noise: variances of AR(1) noise, in variances of a column, and atanh of decays.
+# Range of the variance of AR(1) noise of standardised columns, and maximum absolute atanh of its decay.
 _MIN_VARIANCE, _MAX_VARIANCE, _MAX_ATANH_DECAY = 1e-8, 1e2, 6.5
-# Largest scoring step, in each coordinate.
+# Number of rows times draws for which sums over rows have Monte Carlo errors of 1 to 2 percent.
+_N_DRAWN_ROWS = 3000
+# Tolerance of posterior means during the fit, in posterior standard deviations.
+_MEAN_TOL = 1e-2
+# Gain in nats per free parameter below which EM stops, because Monte Carlo errors are larger.
+_TOL_PER_PARAMETER = 5e-3
+# Largest scoring step in each coordinate.
 _MAX_STEP = 1.5
-# Frequencies on which the expected information of the noise is computed.
+# Frequencies at which the expected information of the noise is computed.
 _FREQUENCIES = np.concatenate([np.geomspace(1e-4, 1e-2, 24, endpoint=False), np.linspace(1e-2, np.pi, 160)])
 
 
 def with_ar1_noise(params: StateSpace) -> StateSpace:
-    """Return the model with half of each column's white noise as AR(1) noise."""
+    """Return the model with half of the white noise of each column replaced by AR(1) noise."""
     return params.replace(
         noise_variance=(1.0 - _INITIAL_AR1_SHARE) * params.noise_variance,
         memory_decay=np.full(params.n_features, _INITIAL_DECAY),
@@ -241,25 +253,25 @@ def with_ar1_noise(params: StateSpace) -> StateSpace:
 
 
 class EMIteration:
-    """State and steps of Monte Carlo EM.
+    """E-step and M-step of Monte Carlo EM, with the current parameters and draws.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, standardised.
     params : StateSpace
-        Initial values, with AR(1) noise.
+        Initial parameters, with AR(1) noise.
     noise : Noise
-        Floor and prior of the variances of white noise.
+        Lower bounds and prior of the variances of white noise.
     n_draws : int, optional
-        Number of draws of the factors; by default enough for 3000 rows times draws.
+        Number of draws of the factors. By default rows times draws are at least 3000.
 
     Attributes
     ----------
     params : StateSpace
         Current parameters.
     system : FactorSystem
-        The system of the last E-step.
+        Linear system of the posterior of the factors at the last E-step.
     means : ndarray of shape (T, K)
         Posterior means of the factors at the last E-step.
     deviations : ndarray of shape (n_draws, T, K)
@@ -269,173 +281,186 @@ class EMIteration:
     def __init__(self, panel: Panel, params: StateSpace, noise: Noise, n_draws: int | None = None) -> None:
         self.panel, self.params, self.noise = panel, params, noise
         self.steps = Steps.of(panel)
-        # Number of rows times draws for which sums have an error of 1 to 2 percent.
-        self.n_draws = n_draws or -(-3000 // panel.n_rows)
+        self.n_draws = n_draws or -(-_N_DRAWN_ROWS // panel.n_rows)
         self._values = np.ascontiguousarray(panel.values[: panel.n_rows].T)
-        self._seen = self.steps.weights
-        self._counts = self._seen.sum(axis=1)
+        self._observed = self.steps.weights
+        self._counts = self._observed.sum(axis=1)
         self._solutions: FloatArray | None = None
         # Weights of the mean and of the draws in expectations.
         self._shares = np.append(1.0, np.full(self.n_draws, 1.0 / self.n_draws))
         self._damping = np.full(params.n_features, 1e-2)
 
     def centred(self) -> FloatArray:
-        """Return the observed values less the offset (D, T), zero where missing."""
-        return np.asarray((self._values - self.params.offset[:, None]) * self._seen)
+        """Return the observed values minus the offset (D, T), zero where missing."""
+        return np.asarray((self._values - self.params.offset[:, None]) * self._observed)
 
     def expect(self) -> None:
-        """E-step: posterior means and draws of the factors."""
+        """E-step: compute posterior means and draws of the factors.
+
+        Deviations from the means are drawn by simulating factors and observations from the model, and
+        subtracting the posterior means of the simulated factors given the simulated observations.
+        """
         self.system = FactorSystem(self.params, self.steps)
         factors, _, values = self.system.simulate(np.random.default_rng(0), self.n_draws)
         right = self.system.information(np.concatenate([self.centred()[None], values]))
-        # Error of posterior means during the fit, in posterior standard deviations.
-        found = self.system.solve(right, self._solutions, tol=1e-2)
-        self._solutions = found.values
-        self.means, self.deviations = found.values[0], factors - found.values[1:]
+        solution = self.system.solve(right, self._solutions, tol=_MEAN_TOL)
+        self._solutions = solution.values
+        self.means, self.deviations = solution.values[0], factors - solution.values[1:]
 
     def maximize(self) -> float:
-        """M-step in blocks; return the increase of expected log density plus prior, in nats."""
-        decay = self._best_decays()
+        """M-step in blocks; return the increase of expected log density plus log prior, in nats."""
+        decay = self._maximize_decays()
         gain = self._regress() + self._score_noise()
         self.params = self.params.replace(decay=decay)
         return gain
 
     @property
     def _factors(self) -> FloatArray:
-        """Means and deviations (1 + n_draws, T, K)."""
+        """Posterior means and deviations from them, (1 + n_draws, T, K)."""
         return np.concatenate([self.means[None], self.deviations])
 
-    def _best_decays(self) -> FloatArray:
+    def _maximize_decays(self) -> FloatArray:
         """Return the decays of the factors that maximize their expected log density."""
         factors, inside = self._factors, self.steps.inside[1:]
         previous = factors[:, :-1]
         innovations = factors[:, 1:] - self.system.decays.T[1:] * previous
         index = self.panel.gap_index[1 : self.panel.n_rows]
         n_gaps = self.panel.gaps.size
-        of_gap = (index == np.arange(n_gaps)[:, None]).astype(np.float64)
+        has_gap = (index == np.arange(n_gaps)[:, None]).astype(np.float64)
 
-        def total(left: FloatArray, right: FloatArray) -> FloatArray:
-            return np.asarray(of_gap @ np.einsum("r,rtk,rtk->tk", self._shares, left, right))
+        def expected_sum(left: FloatArray, right: FloatArray) -> FloatArray:
+            return np.asarray(has_gap @ np.einsum("r,rtk,rtk->tk", self._shares, left, right))
 
-        none = np.zeros(0)
-        sums = Statistics(
-            *(0.0, none, none, none, none, none),
+        empty = np.zeros(0)
+        stats = Statistics(
+            *(0.0, empty, empty, empty, empty, empty),
             transitions=np.bincount(index[inside], minlength=n_gaps).astype(np.float64),
-            innovation_power=total(innovations, innovations),
-            innovation_moments=total(innovations, previous),
-            previous_power=total(previous, previous),
+            innovation_power=expected_sum(innovations, innovations),
+            innovation_moments=expected_sum(innovations, previous),
+            previous_power=expected_sum(previous, previous),
         )
-        alone = self.params.replace(memory_decay=none, memory_scale=none)
-        return maximize_dynamics(alone, sums, self.panel.gaps).decay
+        factors_only = self.params.replace(memory_decay=empty, memory_scale=empty)
+        return maximize_dynamics(factors_only, stats, self.panel.gaps).decay
 
     def _regress(self) -> float:
-        """Move loadings and offsets towards their generalised least squares estimates; return the gain."""
+        """Move loadings and offsets towards their generalised least squares estimates; return the gain.
+
+        The normal equations of each column are solved by a few preconditioned conjugate gradient iterations.
+        """
         params, noise, shares = self.params, self.system.noise, self._shares[:, None, None]
         ones = np.zeros((1 + self.n_draws, self.panel.n_rows, 1))
         ones[0] = 1.0
         regressors = np.concatenate([self._factors, ones], axis=2)
 
-        def against(values: FloatArray) -> FloatArray:
-            """Sums (D, K + 1) of regressors times values (R, D, T) after multiplication by ``S_d^-1``."""
+        def weighted_moments(values: FloatArray) -> FloatArray:
+            """Return expected products (D, K + 1) of the regressors, ``S_d^-1`` and values (R, D, T)."""
             return np.asarray(np.sum(shares * (noise.solve(values) @ regressors), axis=0))
 
-        def fitted(coefficients: FloatArray) -> FloatArray:
-            return self._seen * (coefficients @ regressors.swapaxes(1, 2))
+        def fitted_values(coefficients: FloatArray) -> FloatArray:
+            return self._observed * (coefficients @ regressors.swapaxes(1, 2))
 
-        left = -fitted(np.column_stack([params.loadings, np.zeros(params.n_features)]))
-        left[0] += self.centred()
-        residual = against(left)
-        root = np.asarray(np.linalg.cholesky(self._normal_matrices(regressors)), np.float64)
-        change, direction, last = np.zeros_like(residual), np.zeros_like(residual), np.ones(len(residual))
+        errors = -fitted_values(np.column_stack([params.loadings, np.zeros(params.n_features)]))
+        errors[0] += self.centred()
+        residual = weighted_moments(errors)
+        cholesky = np.asarray(np.linalg.cholesky(self._preconditioners(regressors)), np.float64)
+        change, direction = np.zeros_like(residual), np.zeros_like(residual)
+        previous_norm = np.full(len(residual), np.inf)
         gain = 0.0
-        for i in range(_N_REGRESSION_ITERATIONS):
-            scaled = _solve_with(root, residual)
-            power = np.sum(residual * scaled, axis=1)
-            direction = scaled + (power / last if i else np.zeros_like(power))[:, None] * direction
-            image = against(fitted(direction))
-            curvature = np.sum(direction * image, axis=1)
-            step = np.where(curvature > 0.0, power / np.where(curvature > 0.0, curvature, 1.0), 0.0)
+        for _ in range(_N_REGRESSION_ITERATIONS):
+            preconditioned = _solve_with(cholesky, residual)
+            norm = np.sum(residual * preconditioned, axis=1)
+            direction = preconditioned + (norm / previous_norm)[:, None] * direction
+            product = weighted_moments(fitted_values(direction))
+            curvature = np.sum(direction * product, axis=1)
+            step = np.where(curvature > 0.0, norm / np.where(curvature > 0.0, curvature, 1.0), 0.0)
             change += step[:, None] * direction
-            residual -= step[:, None] * image
-            gain += 0.5 * float(np.sum(step * power))
-            last = np.where(power > 0.0, power, 1.0)
+            residual -= step[:, None] * product
+            gain += 0.5 * float(np.sum(step * norm))
+            previous_norm = np.where(norm > 0.0, norm, 1.0)
         self.params = params.replace(
             loadings=params.loadings + change[:, :-1], offset=params.offset + change[:, -1]
         )
         return gain
 
-    def _normal_matrices(self, regressors: FloatArray) -> FloatArray:
-        """Normal matrices (D, K + 1, K + 1) of the regressions, with tridiagonal precisions of the noise."""
-        diagonal, before = self.system.noise.markov_precision()
+    def _preconditioners(self, regressors: FloatArray) -> FloatArray:
+        """Return normal matrices (D, K + 1, K + 1) with tridiagonal approximations of the precisions."""
+        diagonal, off_diagonal = self.system.noise.markov_precision()
         n, m = regressors.shape[1:]
-        here = np.einsum("r,rti,rtj->tij", self._shares, regressors, regressors).reshape(n, m * m)
-        across = np.einsum("r,rti,rtj->tij", self._shares, regressors[:, 1:], regressors[:, :-1])
-        across = (across + across.swapaxes(1, 2)).reshape(n - 1, m * m)
-        matrices = (diagonal @ here + before[:, 1:] @ across).reshape(-1, m, m)
-        each = np.arange(m)
-        matrices[:, each, each] *= 1.0 + 1e-10
-        matrices[:, each, each] += 1e-10
+        same_row = np.einsum("r,rti,rtj->tij", self._shares, regressors, regressors).reshape(n, m * m)
+        adjacent_rows = np.einsum("r,rti,rtj->tij", self._shares, regressors[:, 1:], regressors[:, :-1])
+        adjacent_rows = (adjacent_rows + adjacent_rows.swapaxes(1, 2)).reshape(n - 1, m * m)
+        matrices = (diagonal @ same_row + off_diagonal[:, 1:] @ adjacent_rows).reshape(-1, m, m)
+        # A ridge, because factors may be linearly dependent.
+        entries = np.arange(m)
+        matrices[:, entries, entries] *= 1.0 + 1e-10
+        matrices[:, entries, entries] += 1e-10
         return np.asarray(matrices)
 
     def _score_noise(self) -> float:
-        """Take scoring steps of the noise of each column; return the gain."""
-        residuals = -self._seen * self.system.common(self._factors)
+        """Take damped Fisher scoring steps of the noise of each column; return the gain."""
+        residuals = -self._observed * self.system.common(self._factors)
         residuals[0] += self.centred()
         params, noise = self.params, ColumnNoise(self.params, self.steps)
         value, gain = self._expected_density(params, noise, residuals), 0.0
         for _ in range(_N_SCORING_STEPS):
             score = self._noise_score(params, noise, residuals)
             information = _noise_information(params) * self._counts[:, None, None]
-            each = np.arange(3)
-            information[:, each, each] *= 1.0 + self._damping[:, None]
-            information[:, each, each] += 1.0
+            entries = np.arange(3)
+            information[:, entries, entries] *= 1.0 + self._damping[:, None]
+            information[:, entries, entries] += 1.0
             step = np.linalg.solve(information, score[:, :, None])[:, :, 0]
-            proposed = _moved(params, np.clip(step, -_MAX_STEP, _MAX_STEP), self.noise)
+            proposed = _noise_after_step(params, np.clip(step, -_MAX_STEP, _MAX_STEP), self.noise)
             if not self.panel.evenly_sampled:
                 proposed = proposed.replace(memory_decay=np.maximum(proposed.memory_decay, 1e-6))
-            of_proposed = ColumnNoise(proposed, self.steps)
-            reached = self._expected_density(proposed, of_proposed, residuals)
-            better = reached >= value
-            gain += float(np.sum(np.where(better, reached - value, 0.0)))
-            self._damping = np.clip(np.where(better, 0.25, 10.0) * self._damping, 1e-4, 1e6)
-            params = _chosen(better, proposed, params)
-            value = np.where(better, reached, value)
-            noise = of_proposed if better.all() else ColumnNoise(params, self.steps)
+            proposed_noise = ColumnNoise(proposed, self.steps)
+            proposed_value = self._expected_density(proposed, proposed_noise, residuals)
+            accepted = proposed_value >= value
+            gain += float(np.sum(np.where(accepted, proposed_value - value, 0.0)))
+            self._damping = np.clip(np.where(accepted, 0.25, 10.0) * self._damping, 1e-4, 1e6)
+            params = _select_noise(accepted, proposed, params)
+            value = np.where(accepted, proposed_value, value)
+            noise = proposed_noise if accepted.all() else ColumnNoise(params, self.steps)
         self.params = params
         return gain
 
     def _expected_density(self, params: StateSpace, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
-        """Expected log density of each column (D,) given the factors, with the prior, up to a constant."""
+        """Return the expected log density of each column (D,) given the factors, plus the log prior.
+
+        Constants are omitted.
+        """
         power = np.einsum("r,rdt,rdt->d", self._shares, noise.solve(residuals), residuals)
         prior = np.log1p(self.noise.prior / params.noise_variance)
         return np.asarray(-0.5 * (noise.log_determinant + power) - prior)
 
     def _noise_score(self, params: StateSpace, noise: ColumnNoise, residuals: FloatArray) -> FloatArray:
-        """Score (D, 3) of log ``s^2``, log ``r`` and ``atanh b`` by Fisher's identity."""
+        """Return the score (D, 3) of ``log s^2``, ``log r`` and ``atanh b`` by Fisher's identity.
+
+        ``s`` and ``b`` are standard deviation and decay of AR(1) noise, ``r`` is the variance of white noise.
+        """
         processes = noise.smooth(residuals)
-        variances, lagged = noise.moments
+        variances, lag_one_covariances = noise.moments
 
         def expected(left: FloatArray, right: FloatArray) -> FloatArray:
             return np.asarray(np.einsum("r,rdt,rdt->dt", self._shares, left, right))
 
         white = residuals - noise.scale * processes
-        with_process = np.sum(self._seen * (expected(white, processes) - noise.scale * variances), axis=1)
-        power = np.sum(self._seen * (expected(white, white) + noise.scale**2 * variances), axis=1)
-        by_scale = 0.5 * params.memory_scale * with_process / params.noise_variance
-        slope = self.noise.prior / (params.noise_variance + self.noise.prior)
-        by_noise = 0.5 * (power / params.noise_variance - self._counts) + slope
-        second = expected(processes, processes) + variances
-        previous, current = second[:, :-1], second[:, 1:]
-        cross = expected(processes[:, :, 1:], processes[:, :, :-1]) + lagged[:, 1:]
-        over = noise.decays[:, 1:]
-        left = 1.0 - over**2
-        innovation = current - 2.0 * over * cross + over**2 * previous
-        by_transition = (over + cross - over * previous - over * innovation / left) / left
-        by_decay = np.sum(by_transition * self._slopes(params.memory_decay), axis=1)
+        cross_power = np.sum(self._observed * (expected(white, processes) - noise.scale * variances), axis=1)
+        white_power = np.sum(self._observed * (expected(white, white) + noise.scale**2 * variances), axis=1)
+        by_scale = 0.5 * params.memory_scale * cross_power / params.noise_variance
+        prior_slope = self.noise.prior / (params.noise_variance + self.noise.prior)
+        by_noise = 0.5 * (white_power / params.noise_variance - self._counts) + prior_slope
+        second_moments = expected(processes, processes) + variances
+        previous, current = second_moments[:, :-1], second_moments[:, 1:]
+        cross = expected(processes[:, :, 1:], processes[:, :, :-1]) + lag_one_covariances[:, 1:]
+        decay = noise.decays[:, 1:]
+        variance = 1.0 - decay**2
+        innovation_power = current - 2.0 * decay * cross + decay**2 * previous
+        by_step_decay = (decay + cross - decay * previous - decay * innovation_power / variance) / variance
+        by_decay = np.sum(by_step_decay * self._decay_slopes(params.memory_decay), axis=1)
         return np.stack([by_scale, by_noise, by_decay * (1.0 - params.memory_decay**2)], axis=1)
 
-    def _slopes(self, decay: FloatArray) -> FloatArray:
-        """Derivatives (D, T - 1) of decays over each step by the decay over one unit of time."""
+    def _decay_slopes(self, decay: FloatArray) -> FloatArray:
+        """Return derivatives (D, T - 1) of the decays over each time step by the decays of unit time (D,)."""
         inside = self.steps.inside[1:]
         if self.panel.evenly_sampled:
             return inside.astype(np.float64)[None]
@@ -443,38 +468,41 @@ class EMIteration:
         return np.where(inside, elapsed * decay[:, None] ** (elapsed - 1.0), 0.0)
 
 
-def _solve_with(root: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve systems (D, m) by Cholesky factors (D, m, m) of their matrices."""
-    half = np.linalg.solve(root, right[:, :, None])
-    return np.asarray(np.linalg.solve(root.swapaxes(1, 2), half)[:, :, 0])
+def _solve_with(cholesky: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve linear systems with right-hand sides (D, m), given Cholesky factors (D, m, m) of the matrices."""
+    half = np.linalg.solve(cholesky, right[:, :, None])
+    return np.asarray(np.linalg.solve(cholesky.swapaxes(1, 2), half)[:, :, 0])
 
 
 def _noise_information(params: StateSpace) -> FloatArray:
-    """Expected information (D, 3, 3) of a value on log ``s^2``, log ``r`` and ``atanh b`` (Whittle 1953)."""
+    """Return the expected information (D, 3, 3) of one value on the parameters of the noise (Whittle 1953).
+
+    The parameters are those of :meth:`EMIteration._noise_score`.
+    """
     decay, cosine = params.memory_decay[:, None], np.cos(_FREQUENCIES)
-    ratio = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
-    own = params.memory_scale[:, None] ** 2 * ratio
+    unit_spectrum = (1.0 - decay**2) / (1.0 - 2.0 * decay * cosine + decay**2)
+    ar1_spectrum = params.memory_scale[:, None] ** 2 * unit_spectrum
     # Derivative of the log spectrum of a unit-variance process by atanh of its decay.
-    by_decay = -2.0 * decay + 2.0 * (cosine - decay) * ratio
-    total = own + params.noise_variance[:, None]
-    slopes = np.stack([own / total, 1.0 - own / total, by_decay * own / total])
+    by_decay = -2.0 * decay + 2.0 * (cosine - decay) * unit_spectrum
+    ar1_share = ar1_spectrum / (ar1_spectrum + params.noise_variance[:, None])
+    slopes = np.stack([ar1_share, 1.0 - ar1_share, by_decay * ar1_share])
     weights = np.gradient(_FREQUENCIES) / np.pi
     return np.asarray(0.5 * np.einsum("idw,jdw,w->dij", slopes, slopes, weights))
 
 
-def _moved(params: StateSpace, step: FloatArray, noise: Noise) -> StateSpace:
+def _noise_after_step(params: StateSpace, step: FloatArray, noise: Noise) -> StateSpace:
     """Apply a step (D, 3) to the parameters of the noise, within their ranges."""
     variance = np.clip(params.memory_scale**2 * np.exp(step[:, 0]), _MIN_VARIANCE, _MAX_VARIANCE)
     white = np.maximum(params.noise_variance * np.exp(step[:, 1]), noise.floor)
-    angle = np.clip(np.arctanh(params.memory_decay) + step[:, 2], -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY)
-    return params.replace(memory_scale=np.sqrt(variance), noise_variance=white, memory_decay=np.tanh(angle))
+    atanh = np.clip(np.arctanh(params.memory_decay) + step[:, 2], -_MAX_ATANH_DECAY, _MAX_ATANH_DECAY)
+    return params.replace(memory_scale=np.sqrt(variance), noise_variance=white, memory_decay=np.tanh(atanh))
 
 
-def _chosen(where: BoolArray, first: StateSpace, second: StateSpace) -> StateSpace:
-    """Return the first parameters with the noise of the second in columns where `where` is False."""
+def _select_noise(is_first: BoolArray, first: StateSpace, second: StateSpace) -> StateSpace:
+    """Return the first parameters, with the noise of the second in columns where `is_first` is False."""
     names = ("memory_scale", "noise_variance", "memory_decay")
     return first.replace(
-        **{name: np.where(where, getattr(first, name), getattr(second, name)) for name in names}
+        **{name: np.where(is_first, getattr(first, name), getattr(second, name)) for name in names}
     )
 
 
@@ -486,16 +514,16 @@ def fit_monte_carlo_em(
     max_iter: int,
     tol: float,
 ) -> FitResult:
-    """Maximize the likelihood with AR(1) noise of all columns, from initial values.
+    """Maximize the likelihood with AR(1) noise of all columns by Monte Carlo EM.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
     start : StateSpace
-        Initial values; AR(1) noise is added to a model with white noise.
+        Initial parameters. AR(1) noise is added if the noise is white.
     noise : Noise
-        Floor and prior of the variances of white noise.
+        Lower bounds and prior of the variances of white noise.
     max_iter : int
         Maximum number of iterations.
     tol : float
@@ -504,16 +532,15 @@ def fit_monte_carlo_em(
     Returns
     -------
     FitResult
-        The log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). The history is this
-        estimate minus the gains of later M-steps, which are lower bounds of the increase of the
+        The log-likelihood is an estimate (:meth:`.FactorSystem.log_determinant`). An entry of the history is
+        this estimate minus the gains of all later M-steps, which are lower bounds of the increase of the
         log-likelihood.
     """
     if not start.has_ar1_noise:
         start = with_ar1_noise(start)
     start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
     n_parameters = start.n_components * (start.n_features + 1) + 4 * start.n_features
-    # Gain in nats per free parameter below which EM stops, because the error of the draws is larger.
-    minimum = max(tol, 5e-3 * n_parameters)
+    tol = max(tol, _TOL_PER_PARAMETER * n_parameters)
     gains: list[float] = []
     status: Status = "max_iter"
     with one_blas_thread():
@@ -523,19 +550,20 @@ def fit_monte_carlo_em(
             while len(gains) < max_iter:
                 gains.append(iteration.maximize())
                 iteration.expect()
-                if _to_come(gains) < minimum:
+                if _predicted_gain(gains) < tol:
                     status = "converged"
                     break
         except KeyboardInterrupt:
             status = "interrupted"
             iteration.expect()
         value = estimate_log_likelihood(iteration)
-    history = tuple(value - float(rest) for rest in np.append(np.cumsum(gains[::-1])[::-1], 0.0))
+    later_gains = np.append(np.cumsum(gains[::-1])[::-1], 0.0)
+    history = tuple(value - float(later) for later in later_gains)
     return FitResult(iteration.params, value, history, len(gains) + 1, status)
 
 
-def _to_come(gains: list[float]) -> float:
-    """Extrapolate the sum of further gains geometrically from the last two."""
+def _predicted_gain(gains: list[float]) -> float:
+    """Predict the sum of further gains by a geometric series from the last two; infinite without two."""
     if len(gains) < 2:
         return np.inf
     rate = np.clip(gains[-1] / max(gains[-2], 1e-300), 0.5, 0.95)

@@ -39,7 +39,7 @@ def test_score_of_the_noise_is_the_slope_of_the_expected_density(rng, even):
     params = make_params(rng)
     iteration = EMIteration(make_panel(rng, params, [30, 12], even=even), params, make_noise(4, 0.05), 3)
     iteration.expect()
-    residuals = -iteration._seen * iteration.system.common(iteration._factors)
+    residuals = -iteration._observed * iteration.system.common(iteration._factors)
     residuals[0] += iteration.centred()
 
     def density(params):
@@ -49,7 +49,7 @@ def test_score_of_the_noise_is_the_slope_of_the_expected_density(rng, even):
     for i in range(3):
         step = np.zeros((4, 3))
         step[:, i] = 1e-5
-        ahead, back = (density(learning._moved(params, x, iteration.noise)) for x in (step, -step))
+        ahead, back = (density(learning._noise_after_step(params, x, iteration.noise)) for x in (step, -step))
         np.testing.assert_allclose((ahead - back) / 2e-5, score[:, i], rtol=1e-5, atol=1e-5)
 
 
@@ -66,7 +66,7 @@ def test_information_of_the_noise_is_that_of_a_long_series(rng):
     for d in range(4):
         inverse, slopes = np.linalg.inv(covariance(params, d)), []
         for step in np.eye(3) * 1e-5:
-            ahead, back = (learning._moved(params, np.tile(x, (4, 1)), noise) for x in (step, -step))
+            ahead, back = (learning._noise_after_step(params, np.tile(x, (4, 1)), noise) for x in (step, -step))
             slopes.append(inverse @ (covariance(ahead, d) - covariance(back, d)) / 2e-5)
         wanted = [[0.5 * np.sum(left * right.T) / n for left in slopes] for right in slopes]
         np.testing.assert_allclose(found[d], wanted, rtol=0.1, atol=0.01)
@@ -81,7 +81,7 @@ def test_regression_is_generalised_least_squares(rng, monkeypatch):
     lag = np.abs(np.subtract.outer(np.arange(40), np.arange(40)))
     total = 0.0
     for d in range(4):
-        seen = iteration._seen[d] > 0.0
+        seen = iteration._observed[d] > 0.0
         own = params.memory_scale[d] ** 2 * params.memory_decay[d] ** lag + params.noise_variance[d] * np.eye(
             40
         )
