@@ -132,7 +132,7 @@ SITES: dict[type[Process], KindSites] = {
         "level_steps",
         lambda priors: priors.level_steps,
         LocalLevel.initial_std,
-        lambda: LocalLevel.silent(1),
+        lambda: LocalLevel.arbitrary(1),
         lambda start: (),
         (),
         "trend",

@@ -15,7 +15,7 @@ from probsfa.statespace.learning.starts import (
     estimated_cycle,
     from_ar1_factors,
     interpolate,
-    on_even_grid,
+    interpolate_to_grid,
     starts,
     strongest_frequency,
 )
@@ -145,7 +145,7 @@ def _with_cycle(
     params: StateSpace, panel: Panel, which: int, noise: Noise, initial_processes: InitialProcesses | None
 ) -> StateSpace:
     """Return the model with one more stochastic cycle, at a known frequency or that of most excess power."""
-    grid = on_even_grid(panel)
+    grid = interpolate_to_grid(panel)
     centred = [rows - params.offset for rows in grid]
     if initial_processes is None or initial_processes.frequencies is None:
         frequency = strongest_frequency(params.state_space, centred)

@@ -11,7 +11,7 @@ import numpy as np
 from probsfa._validation import Sequences
 from probsfa.statespace.columns import autocorrelation
 from probsfa.statespace.learning.budget import choose_segments
-from probsfa.statespace.learning.starts import likelihood_gain_of_cycle, on_even_grid
+from probsfa.statespace.learning.starts import interpolate_to_grid, likelihood_gain_of_cycle
 from probsfa.statespace.models import LinearGaussianModel
 from probsfa.statespace.student_model import StudentModel
 
@@ -59,7 +59,7 @@ def residual_structure(model: LinearGaussianModel, sequences: Sequences) -> Resi
 def expected_gain_of_cycle(model: LinearGaussianModel, sequences: Sequences) -> float:
     """Return the approximate maximum gain in log-likelihood from another stochastic cycle, in nats."""
     params = model.fitted.standardised_params.state_space
-    centred = [rows - params.offset for rows in on_even_grid(model.standardised_panel(sequences))]
+    centred = [rows - params.offset for rows in interpolate_to_grid(model.standardised_panel(sequences))]
     return likelihood_gain_of_cycle(params, centred)
 
 

@@ -319,7 +319,7 @@ def test_the_values_of_the_sites_at_a_start_are_its_parameters(rng, options):
     model = ModelSettings(1, "diagonal", None, False, False, **options)
     target = Target(1, NoiseVariances.diagonal(2), DEFAULT_PRIORS, kinds=model.kinds)
     params = FitOptions(1, processes=ProcessOptions(**options)).latents
-    processes = [kind.silent(count) for kind, count in params.counts.items()]
+    processes = [kind.arbitrary(count) for kind, count in params.counts.items()]
     loadings = np.zeros((2, params.n_states))
     loadings[:, params.seen] = rng.standard_normal((2, len(params.seen)))
     start = StateSpace(np.array([0.8]), loadings, np.full(2, 0.3), rng.standard_normal(2), processes)

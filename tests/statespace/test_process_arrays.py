@@ -20,7 +20,7 @@ def test_the_incomplete_gamma_function_is_accurate_for_small_numbers(library):
 
 
 def test_transitions_by_jax_are_those_by_numpy():
-    processes = [kind.silent(2) for kind in KINDS]
+    processes = [kind.arbitrary(2) for kind in KINDS]
     with jax.enable_x64(True):
         traced = [type(one)(*map(jax.numpy.asarray, one.arrays().values())) for one in processes]
         found = jax.jit(lambda gaps: block_transitions(traced, gaps))(GAPS)

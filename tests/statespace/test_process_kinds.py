@@ -17,7 +17,7 @@ from probsfa.statespace.quantities import INTERVALS, Quantity
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_attribute_of_a_kind_is_a_quantity(kind):
-    process = kind.silent(2)
+    process = kind.arbitrary(2)
     loadings = np.ones((3, 2, kind.n_states))
     assert len(process.attributes(loadings, 1.0)) == len(kind.quantities)
     assert all(one == QUANTITIES[one.attribute] for one in kind.quantities)

@@ -67,7 +67,9 @@ def test_random_walks_are_turned_to_main_axes(rng):
     loadings = 1e5 * rng.standard_normal((4, 3))
     turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     models = [
-        canonical(StateSpace(np.zeros(0), one, np.ones(4), np.zeros(4), (LocalLevel.silent(3),)), np.ones(4))
+        canonical(
+            StateSpace(np.zeros(0), one, np.ones(4), np.zeros(4), (LocalLevel.arbitrary(3),)), np.ones(4)
+        )
         for one in (loadings, loadings @ turn)
     ]
     np.testing.assert_allclose(models[0].loadings, models[1].loadings, rtol=1e-9)
@@ -149,7 +151,7 @@ def test_information_on_loadings_of_trends_is_their_curvature(kind, seed):
     x = np.outer((path - path.mean()) / scale, mixing) + 0.3 * rng.standard_normal((400, 3))
     loadings = np.zeros((3, kind.n_states))
     loadings[:, 0] = mixing / scale * kind.initial_std
-    process = LocalLinearTrend(np.ones(1)) if kind is LocalLinearTrend else LocalLevel.silent(1)
+    process = LocalLinearTrend(np.ones(1)) if kind is LocalLinearTrend else LocalLevel.arbitrary(1)
     params = StateSpace(np.zeros(0), loadings, np.full(3, 0.09), np.zeros(3), (process,))
     coordinates, panel = Coordinates(params.latents, NoiseVariances.diagonal(3), True), to_panel([x])
     vector, part = to_vector(coordinates, params), coordinates.slices[1]

@@ -1,4 +1,8 @@
-"""Maximum likelihood from starts refined by Whittle's likelihood and ranked by the exact likelihood."""
+"""Maximum likelihood from several initial values.
+
+Initial values are optimised on Whittle's likelihood, ranked by the exact likelihood, and the best are then
+optimised on the exact likelihood.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -34,25 +38,30 @@ from probsfa.statespace.learning.options import InitialProcesses, Optimizer
 from probsfa.statespace.learning.quasi_newton import maximize_objective
 from probsfa.statespace.learning.starts import (
     DAMPING_TIMES,
+    ar1_noise_signs,
     from_ar1_factors,
     interpolate,
-    on_even_grid,
+    interpolate_to_grid,
+    processes_without_loadings,
     random_starts,
-    signs_of_ar1_noise,
-    silent_processes,
     starts,
     strongest_frequency,
     with_ar1_noise,
     with_cycle,
-    with_silent_ar1_noise,
+    with_zero_ar1_noise,
 )
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.panel import Panel
 from probsfa.statespace.parameters import Latents, StateSpace, with_more_latents
 
+# Maximum number of evaluations of Whittle's likelihood for one candidate.
 _MAX_WHITTLE_EVALUATIONS = 80
-# Refined starts are dropped if their exact log-likelihood is below the best by more than this (nats).
+# Candidates are dropped if their exact log-likelihood is below the best by more than this (nats).
 _MAX_LOSS_OF_START = 30.0
+# Candidates whose log-likelihoods differ by less than this (nats) count as one.
+_MIN_DIFFERENCE_OF_STARTS = 0.05
+# Number of evaluations of the first optimization from each candidate, if there are several.
+_N_FIRST_EVALUATIONS = 12
 # Maximum number of EM steps before quasi-Newton steps, and the gain (nats) below which they end.
 _MAX_EM_STEPS, _MIN_EM_GAIN = 5, 2.0
 # Maximum number of imputations by the model before optimization, and the gain (nats) below which they end.
@@ -61,6 +70,11 @@ _MAX_IMPUTATIONS, _MIN_IMPUTATION_GAIN = 6, 5.0
 _MIN_ROWS_OF_SPECTRA = 8
 # Multipliers of the initial loadings of cycles, smooth factors and trends that are added to AR(1) factors.
 _LOADING_MULTIPLIERS = (0.3, 0.03)
+# Largest relative change of the frequency of a cycle on Whittle's likelihood. With too few latent factors, a
+# cycle would otherwise become slow and replace a missing factor.
+_MAX_FREQUENCY_CHANGE = 0.1
+# Share of the noise of each column that is AR(1) noise, for the candidate with weak AR(1) noise.
+_WEAK_AR1_SHARE = 0.1
 
 
 def fit(
@@ -76,29 +90,29 @@ def fit(
 ) -> FitResult:
     """Maximise the likelihood of standardised data.
 
-    With a noise prior, the posterior density is maximised from the first step on. With the likelihood alone,
-    variances would reach their lower bound, where the likelihood is flat and convergence is slow.
+    With a noise prior, the posterior density is maximised. With the likelihood alone, variances may reach
+    their lower bound, where the likelihood is flat and convergence is slow.
 
     Parameters
     ----------
     panel : Panel
         Packed observations, each column with mean near zero and variance near one.
     coordinates : Coordinates
-        Layout of the free parameters. With AR(1) noise of columns, all parameters are those of the
-        state-space form, in which the noise processes are the last AR(1) states.
+        Free coordinates. With AR(1) noise of columns, all parameters are those of the state-space form, in
+        which the noise processes are the last AR(1) states.
     noise : Noise
-        Constraints and prior of the noise variances; known variances are lower bounds (`noise.floor`).
+        Constraints and prior of the noise variances. Known variances are those of `noise.floor`.
     optimizer : Optimizer
         Settings of the optimizer.
     initial_processes : InitialProcesses, optional
         Initial values of stochastic cycles and smooth processes.
     start : StateSpace, optional
-        Initial parameters, if they are known.
+        Initial parameters. By default they are computed from the data.
     report : callable, optional
         Called with the number of evaluations and the best log-likelihood so far.
     e_step : callable, optional
-        Function that returns expected statistics over all data; required if `panel` is only a sample for
-        the computation of starts.
+        Function that returns expected statistics over all data; required if `panel` is only a sample, which
+        is then used for initial values.
 
     Returns
     -------
@@ -112,9 +126,9 @@ def fit(
     # Matrices here have the size of the number of columns, too small for several threads.
     with one_blas_thread():
         if start is not None:
-            result = search.from_known(coordinates, start)
+            result = search.from_initial_values(coordinates, start)
         elif coordinates.any_fixed:
-            result = search.from_held(coordinates)
+            result = search.from_fixed(coordinates)
         else:
             result = search.from_data(coordinates)
         # The objective includes the prior, the reported log-likelihood does not.
@@ -128,14 +142,17 @@ def fit(
 
 @dataclass(frozen=True)
 class _Search:
-    """Search for the maximum: rank candidates by the exact log-likelihood, and refine the best.
+    """Search for the maximum: rank candidates by the exact log-likelihood, and optimise the best.
+
+    A candidate is a model with initial parameters. To refine a candidate means to optimise it on Whittle's
+    likelihood.
 
     Attributes
     ----------
     evaluate : CountedEStep
-        Computes expected statistics and counts evaluations, up to a limit.
+        E-step with a limited number of evaluations.
     noise : Noise
-        How the noise variances are learned.
+        Constraints and prior of the noise variances.
     optimizer : Optimizer
         Settings of the optimizer.
     initial_processes : InitialProcesses
@@ -149,30 +166,30 @@ class _Search:
 
     @property
     def panel(self) -> Panel:
-        """The data."""
+        """Packed observations."""
         return self.evaluate.panel
 
     # -------------------------------------------------------------------------- initial parameters
 
-    def from_known(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
-        """Maximise from known parameters; AR(1) noise is added if they have white noise."""
+    def from_initial_values(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
+        """Maximise from given parameters; AR(1) noise is added to them if they have white noise."""
         white_coordinates = coordinates.with_white_noise
         if (
             coordinates.n_ar1_noise
             and start.latents == white_coordinates.latents
             and not coordinates.any_fixed
         ):
-            white = self.conform(start, white_coordinates)
+            white = self.satisfy_constraints(start, white_coordinates)
             value = self.evaluate(white).log_likelihood
             white_fit = FitResult(white, value, (value,), self.evaluate.count, "converged")
             return self.with_ar1_noise(coordinates, white_fit, one_start=True)
-        initial = self.conform(start, coordinates)
+        initial = self.satisfy_constraints(start, coordinates)
         if coordinates.limits is not None and not coordinates.n_ar1_noise:
             initial = impose_limits(initial, coordinates.limits)
-        return self.refined_from(coordinates, initial)
+        return self.maximise_from_one(coordinates, initial)
 
-    def from_held(self, coordinates: Coordinates) -> FitResult:
-        """Maximise with some parameters fixed, from candidates in which their values are imposed."""
+    def from_fixed(self, coordinates: Coordinates) -> FitResult:
+        """Maximise with some parameters fixed, from candidates that have the fixed values."""
         limits = coordinates.limits
         assert limits is not None
         white_coordinates = coordinates.with_white_noise._replace(limits=limits.frequencies_only)
@@ -180,14 +197,14 @@ class _Search:
             candidates = self.process_candidates(white_coordinates, None)
         else:
             candidates = self.ar1_candidates(white_coordinates)
-            candidates = [*self.refined_all(white_coordinates, candidates), *candidates]
+            candidates = [*self.refine_all(white_coordinates, candidates), *candidates]
             candidates += self.random_candidates(white_coordinates, candidates[0])
         imposed_candidates = [impose_limits(params, limits) for params in candidates]
         if coordinates.n_ar1_noise:
             imposed_candidates = [with_ar1_noise(params) for params in imposed_candidates]
-        imposed_candidates = [self.conform(params, coordinates) for params in imposed_candidates]
+        imposed_candidates = [self.satisfy_constraints(params, coordinates) for params in imposed_candidates]
         return self.from_candidates(
-            coordinates, [*self.refined_all(coordinates, imposed_candidates), *imposed_candidates]
+            coordinates, [*self.refine_all(coordinates, imposed_candidates), *imposed_candidates]
         )
 
     def from_data(self, coordinates: Coordinates) -> FitResult:
@@ -204,43 +221,46 @@ class _Search:
                 break
             self.evaluate.limit = self.evaluate.count + max_iter
             try:
-                result = _better(result, self.refined_from(white_coordinates, candidate))
-            except KeyboardInterrupt:  # before the optimizer, which handles later interrupts itself
+                result = _select_better(result, self.maximise_from_one(white_coordinates, candidate))
+            except KeyboardInterrupt:  # outside the optimizer, which handles interrupts itself
                 result = result._replace(status="interrupted")
         if not coordinates.n_ar1_noise:
             return result
-        # The best model with white noise need not be the best with AR(1) noise.
-        for i, white_fit in enumerate([result] if first_fit is result else [first_fit, result]):
+        # The best model with white noise is not always the best initial model with AR(1) noise. The first fit
+        # is therefore tried too.
+        white_fits = [result] if first_fit is result else [first_fit, result]
+        for i, white_fit in enumerate(white_fits):
             self.evaluate.limit = self.evaluate.count + max_iter
             ar1_fit = self.with_ar1_noise(coordinates, white_fit, one_start=self.optimizer.one_start)
-            result = _better(result, ar1_fit) if i else ar1_fit
+            result = _select_better(result, ar1_fit) if i else ar1_fit
             if result.status == "interrupted":
                 break
         return result
 
     def from_ar1_candidates(self, coordinates: Coordinates) -> FitResult:
-        """Maximise with AR(1) factors alone."""
+        """Maximise a model with AR(1) factors only."""
         candidates = self.ar1_candidates(coordinates)
         try:
-            return self.from_candidates(coordinates, self.refined_all(coordinates, candidates))
+            return self.from_candidates(coordinates, self.refine_all(coordinates, candidates))
         except KeyboardInterrupt:
-            # Interrupted between two optimization runs, each of which stores its own best.
-            return self.interrupted(candidates[0])
+            return self.interrupted_result(candidates[0])
 
     def with_processes(self, coordinates: Coordinates) -> FitResult:
-        """Maximise with cycles, smooth factors or trends; stationary ones do not lower the likelihood.
+        """Maximise a model with cycles, smooth factors or trends.
 
-        The model without them is fitted first, with as many evaluations. The processes are then added to it,
-        and to the candidates of :mod:`.starts`, and all are refined on Whittle's likelihood.
+        The model without these processes is fitted first, with the same maximum number of evaluations. The
+        processes are then added to it, and to the candidates of :mod:`.starts`, and all are refined. The
+        result is at least as likely as the model without these processes, unless it has trends.
         """
         limit, nested = self.evaluate.limit, None
         if coordinates.latents.n_components:
             ar1_coordinates = coordinates._replace(latents=Latents(coordinates.latents.n_components))
             nested = self.from_ar1_candidates(ar1_coordinates)
-            silent = with_more_latents(
-                nested.params, silent_processes(coordinates.latents, nested.params, self.initial_processes)
+            extended = with_more_latents(
+                nested.params,
+                processes_without_loadings(coordinates.latents, nested.params, self.initial_processes),
             )
-            nested = nested._replace(params=silent)
+            nested = nested._replace(params=extended)
             if nested.status == "interrupted":
                 return nested
         self.evaluate.limit = self.evaluate.count + limit
@@ -252,35 +272,34 @@ class _Search:
                 return nested._replace(status="interrupted")
             if self.evaluate.best is None:
                 raise
-            return self.interrupted(self.evaluate.best)
-        # Under a diffuse initial state the density of the first row is small: trends may lower the
-        # likelihood.
+            return self.interrupted_result(self.evaluate.best)
+        # Under the diffuse initial state of a trend the density of the first row is small, so that trends may
+        # lower the likelihood.
         stationary = all(kind.stationary for kind in coordinates.latents.counts)
         if nested is not None and stationary and not result.log_likelihood >= nested.log_likelihood:
             return nested._replace(status=result.status)
         return result
 
     def with_ar1_noise(self, coordinates: Coordinates, nested: FitResult, *, one_start: bool) -> FitResult:
-        """Maximise with AR(1) noise; the result is at least as likely as the white-noise fit ``nested``.
+        """Maximise a model with AR(1) noise; the result is at least as likely as the white-noise fit.
 
-        The factors of ``nested`` may describe noise of single columns. Unless ``one_start``, AR(1) noise is
-        therefore also added to the candidates of the white-noise model. All are refined on Whittle's
-        likelihood.
+        AR(1) noise is added to the white-noise fit ``nested``. Its factors may describe noise of single
+        columns. Unless ``one_start``, AR(1) noise is therefore also added to candidates with white noise.
         """
-        silent = nested._replace(params=with_silent_ar1_noise(nested.params))
+        extended = nested._replace(params=with_zero_ar1_noise(nested.params))
         if nested.status == "interrupted":
-            return silent
+            return extended
         try:
             candidates = self.ar1_noise_candidates(coordinates, nested.params, one_start=one_start)
             result = self.from_candidates(coordinates, candidates)
         except KeyboardInterrupt:
-            return silent._replace(status="interrupted")
+            return extended._replace(status="interrupted")
         if not result.log_likelihood >= nested.log_likelihood:
-            return silent._replace(status=result.status)
+            return extended._replace(status=result.status)
         return result
 
-    def interrupted(self, start: StateSpace) -> FitResult:
-        """Return the best evaluated parameters, or the best by Whittle's likelihood, or `start`."""
+    def interrupted_result(self, start: StateSpace) -> FitResult:
+        """Return the best parameters by the exact likelihood, or else by Whittle's, or else `start`."""
         evaluate = self.evaluate
         if evaluate.best is None:
             start = start if evaluate.best_start is None else evaluate.best_start[1]
@@ -291,14 +310,17 @@ class _Search:
 
     # ---------------------------------------------------------------------------------- candidates
 
-    def conform(self, params: StateSpace, coordinates: Coordinates) -> StateSpace:
-        """Return a candidate that satisfies the constraints of the layout."""
-        return conform(params, coordinates, self.noise)
+    def satisfy_constraints(self, params: StateSpace, coordinates: Coordinates) -> StateSpace:
+        """Return a candidate within the constraints of coordinates and noise."""
+        return satisfy_constraints(params, coordinates, self.noise)
 
     def ar1_candidates(self, coordinates: Coordinates) -> list[StateSpace]:
-        """Return candidates with AR(1) factors, the closest to slow feature analysis first."""
+        """Return candidates with AR(1) factors; the first is that of slow feature analysis."""
         centred, offset = _centred(self.panel)
-        return [self.conform(params, coordinates) for params in starts(centred, offset, coordinates.latents)]
+        return [
+            self.satisfy_constraints(params, coordinates)
+            for params in starts(centred, offset, coordinates.latents)
+        ]
 
     def random_candidates(self, coordinates: Coordinates, first: StateSpace) -> list[StateSpace]:
         """Return candidates with random AR(1) factors; other processes are those of the first fit."""
@@ -308,7 +330,8 @@ class _Search:
         other_processes = first.replace(decay=first.decay[:0], loadings=first.loadings[:, k:])
         random_factors = random_starts(*_centred(self.panel), Latents(k), n_starts)
         return [
-            self.conform(with_more_latents(params, other_processes), coordinates) for params in random_factors
+            self.satisfy_constraints(with_more_latents(params, other_processes), coordinates)
+            for params in random_factors
         ]
 
     def ar1_noise_candidates(
@@ -326,21 +349,20 @@ class _Search:
         candidates = [with_ar1_noise(params) for params in white_models]
         evenly_sampled = coordinates.evenly_sampled
         sign = (
-            signs_of_ar1_noise(nested, _centred_residuals(self.panel, nested)[0])
+            ar1_noise_signs(nested, _centred_residuals(self.panel, nested)[0])
             if evenly_sampled
             else np.ones(1)
         )
         if np.any(sign < 0.0):
             candidates.append(with_ar1_noise(nested, sign=sign))
-        conforming = [self.conform(params, coordinates) for params in candidates]
-        # Share of each column's noise that is AR(1) noise in the last start from a model with white noise.
-        weak = self.conform(with_ar1_noise(nested, 0.1), coordinates)
-        return [*self.refined_all(coordinates, conforming), weak]
+        refinable = [self.satisfy_constraints(params, coordinates) for params in candidates]
+        weak = self.satisfy_constraints(with_ar1_noise(nested, _WEAK_AR1_SHARE), coordinates)
+        return [*self.refine_all(coordinates, refinable), weak]
 
     def process_candidates(self, coordinates: Coordinates, nested: FitResult | None) -> list[StateSpace]:
-        """Return candidates with processes beside AR(1) factors; those from a nested model are the last."""
+        """Return candidates with cycles, smooth factors or trends; those from a nested model are the last."""
         latents = coordinates.latents
-        grid = on_even_grid(self.panel)
+        grid = interpolate_to_grid(self.panel)
         offset = np.sum([x.sum(axis=0) for x in grid], axis=0) / sum(map(len, grid))
         centred = [x - offset for x in grid]
         data = periodogram(centred) if max(map(len, grid)) >= _MIN_ROWS_OF_SPECTRA else None
@@ -354,10 +376,10 @@ class _Search:
         else:
             variance = np.mean(np.concatenate(centred) ** 2, axis=0)
             bases = [StateSpace(np.zeros(0), np.zeros((len(offset), 0)), variance, offset)]
-        bases = [self.conform(params, coordinates) for params in bases]
+        bases = [self.satisfy_constraints(params, coordinates) for params in bases]
         if data is not None and ar1_latents.n_components and latents.n_from_periodogram:
             bases = [
-                self.refined(coordinates._replace(latents=base_model.latents), base_model, data)[1]
+                self.refine(coordinates._replace(latents=base_model.latents), base_model, data)[1]
                 for base_model in bases
             ]
         candidates = [self.with_cycles(coordinates, params, data, centred) for params in bases]
@@ -381,7 +403,7 @@ class _Search:
                         decay=ar1_model.decay, loadings=loadings, noise_variance=ar1_model.noise_variance
                     )
                 )
-        return [self.conform(params.replace(offset=offset), coordinates) for params in candidates]
+        return [self.satisfy_constraints(params.replace(offset=offset), coordinates) for params in candidates]
 
     def with_cycles(
         self,
@@ -390,7 +412,7 @@ class _Search:
         data: Periodogram | None,
         centred: list[FloatArray],
     ) -> StateSpace:
-        """Add stochastic cycles, detected one by one or given, and refine them on Whittle's likelihood."""
+        """Add stochastic cycles one by one, with detected or given frequencies, and refine the model."""
         n_rhythms = coordinates.latents.n_from_periodogram
         for j in range(n_rhythms):
             if self.initial_processes.frequencies is None:
@@ -405,25 +427,24 @@ class _Search:
                 params = candidates[0]
             else:
                 refined = [
-                    self.refined(coordinates._replace(latents=candidate.latents), candidate, data)
+                    self.refine(coordinates._replace(latents=candidate.latents), candidate, data)
                     for candidate in candidates
                 ]
                 params = max(refined, key=lambda pair: pair[0])[1]
                 initial_frequencies = np.append(previous_frequencies, frequency)
-                # Largest relative change of a cycle's frequency on Whittle's likelihood. With too few latent
-                # factors, a cycle would otherwise become slow and replace a missing factor.
-                if np.any(np.abs(np.abs(params.rhythm_frequency) / np.abs(initial_frequencies) - 1.0) > 0.1):
+                changes = np.abs(params.rhythm_frequency) / np.abs(initial_frequencies) - 1.0
+                if np.any(np.abs(changes) > _MAX_FREQUENCY_CHANGE):
                     params = candidates[0]
         if n_rhythms == 0 and data is not None:
-            params = self.refined(coordinates, params, data)[1]
+            params = self.refine(coordinates, params, data)[1]
         return params
 
     # ------------------------------------------------------------------- refinement by the spectrum
 
-    def refined(
+    def refine(
         self, coordinates: Coordinates, params: StateSpace, data: Periodogram
     ) -> tuple[float, StateSpace]:
-        """Refine a candidate on Whittle's likelihood; return its value there and the candidate."""
+        """Optimise a candidate on Whittle's likelihood; return the likelihood and the candidate."""
         evenly_sampled = coordinates._replace(evenly_sampled=True)
         objective_class = AR1NoiseWhittleObjective if coordinates.n_ar1_noise else WhittleObjective
         objective = objective_class(
@@ -432,8 +453,7 @@ class _Search:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             # A very long step may overflow; the optimizer then shortens it.
             warnings.simplefilter("ignore", RuntimeWarning)
-            # Tolerance in nats, not small because Whittle's likelihood is approximate: at least 0.1, 0.003
-            # for each free parameter, and 0.3 of the tolerance on the exact likelihood.
+            # The tolerance in nats is large, because Whittle's likelihood is approximate.
             tol = max(0.1, 0.003 * coordinates.size, 0.3 * self.evaluate.tol)
             optimum = maximize_objective(
                 objective,
@@ -449,12 +469,12 @@ class _Search:
             raise KeyboardInterrupt
         return (value, refined) if np.isfinite(value) else (-np.inf, params)
 
-    def refined_all(self, coordinates: Coordinates, candidates: list[StateSpace]) -> list[StateSpace]:
-        """Refine candidates on Whittle's likelihood and sort them by it, best first."""
+    def refine_all(self, coordinates: Coordinates, candidates: list[StateSpace]) -> list[StateSpace]:
+        """Optimise candidates on Whittle's likelihood and sort them by it, best first."""
         if max(self.panel.lengths) < _MIN_ROWS_OF_SPECTRA:
             return candidates
         data = periodogram(_centred(self.panel)[0])
-        refined = [self.refined(coordinates, params, data) for params in candidates]
+        refined = [self.refine(coordinates, params, data) for params in candidates]
         refined.sort(key=lambda pair: -pair[0])
         return [params for _, params in refined]
 
@@ -463,10 +483,13 @@ class _Search:
     def from_candidates(
         self, coordinates: Coordinates, candidates: list[StateSpace], *, impute_missing: bool = True
     ) -> FitResult:
-        """Maximise from the best candidates; the first is also refined with imputed missing values."""
-        ranked = self.ranked(candidates)
+        """Maximise the exact likelihood from the best candidates.
+
+        The best candidate is first refined with missing values imputed by the model.
+        """
+        ranked = self.rank(candidates)
         if impute_missing:
-            ranked = self.refined_with_imputed(coordinates, ranked)
+            ranked = self.refine_with_imputation(coordinates, ranked)
         if self.optimizer.solver == "em":
             best = ranked[0]
             return fit_em(
@@ -477,34 +500,35 @@ class _Search:
                 best.stats,
                 coordinates.has_loading,
             )
-        return self.best_of(coordinates, ranked)
+        return self.maximise_from(coordinates, ranked)
 
-    def ranked(self, candidates: list[StateSpace]) -> list["_RankedStart"]:
-        """Sort candidates by their exact log-likelihood, best first; equal values count once."""
+    def rank(self, candidates: list[StateSpace]) -> list["_RankedStart"]:
+        """Sort candidates by their exact log-likelihood, best first, and remove duplicates."""
         ranked: list[_RankedStart] = []
         for params in candidates:
             if ranked and self.evaluate.exhausted:
                 break
             stats = self.evaluate(params)
             value = stats.log_likelihood
-            # Starts whose log-likelihoods differ by less than this (nats) count as one optimum.
-            if np.isfinite(value) and all(abs(value - other.value) > 0.05 for other in ranked):
+            if np.isfinite(value) and all(
+                abs(value - other.value) > _MIN_DIFFERENCE_OF_STARTS for other in ranked
+            ):
                 ranked.append(_RankedStart(value, params, stats))
         if not ranked:
             raise ValueError(
-                "The log-likelihood is not finite at any start: some values of X are too far from the "
-                "others, or the known noise variances are too small or too large. Rescale or remove these "
-                "values."
+                "The log-likelihood is not finite at any initial parameters: some values of X are too far "
+                "from the others, or the known noise variances are too small or too large. Rescale or remove "
+                "these values."
             )
         return sorted(ranked, key=lambda start: -start.value)
 
-    def refined_with_imputed(
+    def refine_with_imputation(
         self, coordinates: Coordinates, ranked: list["_RankedStart"]
     ) -> list["_RankedStart"]:
-        """Refine the best candidate on Whittle's likelihood again, with missing values imputed by the model.
+        """Refine the best candidate again, with missing values imputed by the model.
 
-        With linear interpolation, data with little noise appear noisier. The refinement is repeated as long
-        as the exact likelihood increases enough.
+        After linear interpolation, data with little noise appear to be noisier. Imputation and refinement are
+        repeated as long as the exact likelihood increases enough.
         """
         panel, evaluate = self.panel, self.evaluate
         if panel.mask[: panel.n_rows].all() or max(panel.lengths) < _MIN_ROWS_OF_SPECTRA:
@@ -513,11 +537,10 @@ class _Search:
             if evaluate.limit - evaluate.count < 2:
                 break
             best = ranked[0]
-            # An EM step never lowers the likelihood, so its gain need not be evaluated.
             params = maximize(best.params, best.stats, self.noise, panel.gaps, coordinates.has_loading)
-            evaluate.count += 1  # the posterior that imputes the values
-            filled, offset = _centred(panel, params)
-            _, refined = self.refined(coordinates, params.replace(offset=offset), periodogram(filled))
+            evaluate.count += 1  # imputation computes a posterior
+            imputed, offset = _centred(panel, params)
+            _, refined = self.refine(coordinates, params.replace(offset=offset), periodogram(imputed))
             stats = evaluate(refined)
             gain = stats.log_likelihood - best.value
             if not gain > 0.0:
@@ -527,19 +550,18 @@ class _Search:
                 break
         return ranked
 
-    def best_of(self, coordinates: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
-        """Maximise for a few evaluations from candidates near the best, then from the best to convergence."""
-        # `>=` keeps the best start even if 30 nats are below the rounding error of its value (above 1e17
-        # nats, as with very little noise).
-        promising = [start for start in ranked if start.value >= ranked[0].value - _MAX_LOSS_OF_START]
+    def maximise_from(self, coordinates: Coordinates, ranked: list["_RankedStart"]) -> FitResult:
+        """Optimise good candidates for a few evaluations, then the best of them to convergence."""
+        # `>=` keeps the best candidate even if its value is above 1e17 nats, as with very little noise: 30
+        # nats are then below the rounding error.
+        good = [start for start in ranked if start.value >= ranked[0].value - _MAX_LOSS_OF_START]
         evaluate, limit = self.evaluate, self.evaluate.limit
         results: list[FitResult] = []
-        for _, params, stats in promising:
+        for _, params, stats in good:
             if results and evaluate.count >= limit:
                 break
-            is_single = len(promising) == 1
-            # Evaluations of the first optimization run from each start, if there are several.
-            evaluate.limit = limit if is_single else min(limit, evaluate.count + 12)
+            if len(good) > 1:
+                evaluate.limit = min(limit, evaluate.count + _N_FIRST_EVALUATIONS)
             try:
                 params, stats = warm_up(
                     evaluate, params, stats, self.noise, _MAX_EM_STEPS, _MIN_EM_GAIN, coordinates.has_loading
@@ -559,8 +581,8 @@ class _Search:
             best = finished._replace(history=(*best.history, *finished.history[1:]))
         return best._replace(n_evaluations=evaluate.count)
 
-    def refined_from(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
-        """Maximise the exact log-likelihood from one candidate."""
+    def maximise_from_one(self, coordinates: Coordinates, start: StateSpace) -> FitResult:
+        """Maximise the exact likelihood from one candidate."""
         evaluate, noise = self.evaluate, self.noise
         start = start.replace(noise_variance=np.maximum(start.noise_variance, noise.floor))
         if self.optimizer.solver == "em":
@@ -572,28 +594,28 @@ class _Search:
 
 
 class _RankedStart(NamedTuple):
-    """A candidate with its exact log-likelihood."""
+    """A candidate with its exact log-likelihood and expected statistics."""
 
     value: float
     params: StateSpace
     stats: Statistics
 
 
-def _better(best: FitResult, other: FitResult) -> FitResult:
+def _select_better(best: FitResult, other: FitResult) -> FitResult:
     """Return the better of two results, with status "interrupted" if `other` was interrupted."""
     better = other if other.history and other.log_likelihood > best.log_likelihood else best
     return better._replace(status="interrupted") if other.status == "interrupted" else better
 
 
 def _centred_residuals(panel: Panel, params: StateSpace) -> tuple[list[FloatArray], FloatArray]:
-    """Return centred residuals of a model, with missing values interpolated, and their mean."""
+    """Return residuals of a model, with missing values interpolated, as centred sequences, and their mean."""
     residuals = np.array(panel.values[:])
     residuals[: panel.n_rows] -= _predicted(panel, params)
     return _centred(panel._replace(values=residuals * panel.mask[:]))
 
 
 def _predicted(panel: Panel, params: StateSpace) -> FloatArray:
-    """Return posterior means of all values (N, D), to eight digits, which suffice for a start."""
+    """Return posterior means of all values (N, D), to eight digits."""
     predicted = np.empty((panel.n_rows, panel.values.shape[1]))
 
     def store(rows: slice, means: FloatArray, _: FloatArray) -> None:
@@ -604,21 +626,21 @@ def _predicted(panel: Panel, params: StateSpace) -> FloatArray:
 
 
 def _centred(panel: Panel, params: StateSpace | None = None) -> tuple[list[FloatArray], FloatArray]:
-    """Return centred sequences and their mean; missing values are interpolated, or imputed by a model."""
+    """Return centred sequences and their mean, with missing values interpolated or imputed by a model."""
     if params is None:
         sequences = interpolate(panel)
     else:
-        filled, n = _predicted(panel, params), panel.n_rows
-        np.copyto(filled, panel.values[:n], where=panel.mask[:n] > 0.0)
-        sequences = np.split(filled, np.cumsum(panel.lengths)[:-1])
+        imputed, n = _predicted(panel, params), panel.n_rows
+        np.copyto(imputed, panel.values[:n], where=panel.mask[:n] > 0.0)
+        sequences = np.split(imputed, np.cumsum(panel.lengths)[:-1])
     offset = np.sum([x.sum(axis=0) for x in sequences], axis=0) / panel.n_rows
     for x in sequences:
         x -= offset
     return sequences, offset
 
 
-def conform(params: StateSpace, coordinates: Coordinates, noise: Noise) -> StateSpace:
-    """Return a start that satisfies the constraints of the layout."""
+def satisfy_constraints(params: StateSpace, coordinates: Coordinates, noise: Noise) -> StateSpace:
+    """Return parameters within the constraints of coordinates and noise."""
     variance = np.maximum(params.noise_variance, noise.floor)
     known = variance if noise.variances.n_free else noise.floor
     variance = noise.variances.of_columns(noise.variances.means(variance), known)

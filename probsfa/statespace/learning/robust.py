@@ -36,7 +36,7 @@ from probsfa.statespace.engine.posterior import expected_statistics
 from probsfa.statespace.gross_outliers import MAD, distance_from_adjacent, robust_spread
 from probsfa.statespace.learning.coordinates import Coordinates, impose_limits
 from probsfa.statespace.learning.em import fit_em
-from probsfa.statespace.learning.fit import conform, fit
+from probsfa.statespace.learning.fit import fit, satisfy_constraints
 from probsfa.statespace.learning.objective import (
     CountedEStep,
     FitResult,
@@ -227,7 +227,7 @@ def fit_robust(
         )
         params, count, interrupted = gaussian.params, gaussian.n_evaluations, gaussian.status == "interrupted"
     else:
-        params = conform(start, coordinates, noise)
+        params = satisfy_constraints(start, coordinates, noise)
         if coordinates.limits is not None and not coordinates.n_ar1_noise:
             params = impose_limits(params, coordinates.limits)
     e_step = _WeightedEStep(panel)

@@ -1,10 +1,9 @@
 """Initial parameters from the data.
 
-Slow feature analysis of interpolated data estimates directions and decays. With noise, its decays are too
-small and its directions avoid noisy columns. The lagged covariances ``G(l) = C diag(a^l) C'``, l > 0, do not
-contain white noise; their joint eigenvectors are a second start, which is better for noisy data (Tong et al.
-1991; Molgedey & Schuster 1994). Both are refined on Whittle's likelihood, at very little cost, and then
-ranked by the exact likelihood.
+Slow feature analysis of interpolated data estimates loadings and decays. With noise, its decays are too small
+and its features have small weights on noisy columns. The lagged covariances ``G(l) = C diag(a^l) C'`` at lags
+``l > 0`` do not contain white noise. Their joint eigenvectors are other initial values, which are better for
+noisy data (Tong et al. 1991; Molgedey & Schuster 1994). The module :mod:`.fit` compares both.
 """
 
 from collections.abc import Iterator
@@ -22,15 +21,17 @@ from probsfa.statespace.processes.rhythm import Rhythm
 
 # -------------------------------------------------------------------------------------------- AR(1) factors
 
+# Range of initial decays.
 _MAX_DECAY, _MIN_DECAY = 1.0 - 1e-4, 0.02
-# Minimum share of the noise in the variance of each column, for different starts.
-_NOISE_SHARES = (0.1, 1e-3)
+# Minimum share of the noise in the variance of each column, a large and a small one.
+_LARGE_NOISE_SHARE, _SMALL_NOISE_SHARE = 0.1, 1e-3
 
 
 def interpolate(panel: Panel) -> list[FloatArray]:
-    """Impute missing values by linear interpolation, constant before the first and after the last value.
+    """Impute missing values by linear interpolation.
 
-    If a column is never observed in a sequence, its mean over all sequences is used.
+    Before the first and after the last observed value of a column, the imputed value is constant. If a column
+    has no observed value in a sequence, its mean over all sequences is imputed.
     """
     counts = np.maximum(panel.mask[:].sum(axis=0), 1.0)
     means = panel.values[:].sum(axis=0) / counts
@@ -65,7 +66,7 @@ def lagged_covariance(sequences: list[FloatArray], lag: int) -> FloatArray:
 
 
 def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) -> Iterator[StateSpace]:
-    """Yield different starts, the closest to slow feature analysis first.
+    """Yield different initial parameters; the first are those of slow feature analysis.
 
     Parameters
     ----------
@@ -87,15 +88,15 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
         return
     basis = _row_space(sequences)
     projected = sequences if basis is None else [x @ basis for x in sequences]
-    covariance, lagged = lagged_covariance(projected, 0), lagged_covariance(projected, 1)
-    by_slowness = _from_slowness(covariance, lagged, n_components)
-    by_lags = _from_lagged_covariances(lagged, lagged_covariance(projected, 2), n_components)
+    covariance, lag_one, lag_two = (lagged_covariance(projected, lag) for lag in (0, 1, 2))
+    by_slowness = _from_slowness(covariance, lag_one, n_components)
+    by_lags = _from_lagged_covariances(lag_one, lag_two, n_components)
     if by_lags[0].size == 0:  # no direction is positively autocorrelated
         by_lags = by_slowness
     for (decay, loadings), share in (
-        (by_slowness, _NOISE_SHARES[0]),
-        (by_lags, _NOISE_SHARES[1]),
-        (by_slowness, _NOISE_SHARES[1]),
+        (by_slowness, _LARGE_NOISE_SHARE),
+        (by_lags, _SMALL_NOISE_SHARE),
+        (by_slowness, _SMALL_NOISE_SHARE),
     ):
         decay, loadings = _split_components(decay, loadings, n_components)
         loadings = loadings if basis is None else basis @ loadings
@@ -106,11 +107,17 @@ def starts(sequences: list[FloatArray], offset: FloatArray, latents: Latents) ->
 def random_starts(
     sequences: list[FloatArray], offset: FloatArray, latents: Latents, n_starts: int
 ) -> Iterator[StateSpace]:
-    """Yield random starts, the same in each call.
+    """Yield random initial parameters; they are the same in each call with the same arguments.
 
-    Loadings are random combinations of the directions in which the data vary, and explain between a tenth and
-    nine tenths of the variance; time scales are log-uniform from one step to the length of the longest
-    sequence. Parameters are those of :func:`starts`, and the number of starts.
+    Loadings are random combinations of the principal axes of the data, and explain between a tenth and nine
+    tenths of the variance. Time scales are log-uniform from one step to the length of the longest sequence.
+
+    Parameters
+    ----------
+    sequences, offset, latents
+        As of :func:`starts`.
+    n_starts : int
+        Number of different initial parameters.
     """
     k, longest = latents.n_components, max(len(x) for x in sequences)
     variances = _variances(sequences)
@@ -137,23 +144,23 @@ def _variances(sequences: list[FloatArray]) -> FloatArray:
 
 
 def _row_space(sequences: list[FloatArray]) -> FloatArray | None:
-    """Return an orthonormal basis (D, R) of the N rows if they are fewer than the D columns, or None.
+    """Return an orthonormal basis (D, R) of the rows if there are fewer rows than columns, or None.
 
-    Eigenproblems of size D cost D^3 products, and all data lie in the span of the rows.
+    Eigenproblems in this basis are faster than those of size D.
     """
     rows = np.concatenate(sequences)
     if rows.shape[0] >= rows.shape[1]:
         return None
-    _, size, axes = np.linalg.svd(rows, full_matrices=False)
-    retained = size > np.sqrt(default_rank_tol(rows.shape[1])) * size[0]
-    retained[0] = True  # even if all rows are zero
+    _, singular_values, axes = np.linalg.svd(rows, full_matrices=False)
+    retained = singular_values > np.sqrt(default_rank_tol(rows.shape[1])) * singular_values[0]
+    retained[0] = True  # also if all rows are zero
     return np.asarray(axes[retained].T)
 
 
 def _from_slowness(
     covariance: FloatArray, lagged: FloatArray, n_components: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Return decays and loadings by slow feature analysis; differences have moment ``2 (G(0) - G(1))``."""
+    """Return decays and loadings by slow feature analysis, from the covariances at lags zero and one."""
     solution = slow_directions(2.0 * (covariance - lagged), covariance)
     retained = min(n_components, solution.rank)
     decay = np.clip(1.0 - 0.5 * solution.delta_values[:retained], -_MAX_DECAY, _MAX_DECAY)
@@ -170,6 +177,7 @@ def _from_lagged_covariances(
     positive = values > 1e-3 * max(float(values[0]), 0.0)
     loadings_of_whitened = vectors[:, positive] * np.sqrt(values[positive])
     whitener = vectors[:, positive] / np.sqrt(values[positive])
+    # G(1) = C diag(a) C' is whitened; the eigenvalues of the whitened G(2) = C diag(a^2) C' are the decays.
     decay, rotation = np.linalg.eigh(whitener.T @ lag_two_covariance @ whitener)
     order = np.argsort(-decay)
     decay = np.clip(decay[order], 2.5 * _MIN_DECAY, _MAX_DECAY)
@@ -179,7 +187,7 @@ def _from_lagged_covariances(
 def _split_components(
     decay: FloatArray, loadings: FloatArray, n_components: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Split components into a slower and a faster one, the slowest first, until their number is reached."""
+    """Split components, the slowest first, into a slower and a faster one until there are `n_components`."""
     decay, loadings = decay.copy(), loadings.copy()
     n_initial = decay.shape[0]
     for j in range(n_components - n_initial):
@@ -196,47 +204,56 @@ def _split_components(
 
 # --------------------------------------------------------------------------------- other kinds of processes
 
-# Initial parameters of processes beside AR(1) factors.
+# Initial parameters of processes other than AR(1) factors.
 #
-# Stochastic cycles are detected one after the other, each at the frequency where the whitened periodogram
-# ``x(w)* S(w)^-1 x(w)`` of the model so far exceeds adjacent frequencies most. Its mean is ``D`` if the model
-# is correct. If the model is wrong, for example with too few factors, the mean varies slowly with the
-# frequency, while a cycle is a narrow peak. Loadings are the principal axis of the Fourier transform around
-# that frequency; its phases are those of the columns.
+# Stochastic cycles are added one after the other. The frequency of a new cycle is a peak of the whitened
+# periodogram ``x(w)* S(w)^-1 x(w)``, with the Fourier transform ``x(w)`` of the data and the spectral matrix
+# ``S(w)`` of the model so far. The expectation of this periodogram is the number of columns if the model is
+# correct. With other errors of the model, such as too few factors, the expectation varies slowly with the
+# frequency; with a missing cycle it has a narrow peak. Peaks are therefore compared with the background, the
+# median over nearby frequencies. Loadings of the cycle are the principal axis of the Fourier transform near
+# the peak; its complex phases are those of the columns.
 #
-# Other kinds replace the AR(1) factors of :mod:`.starts` that explain most, by :meth:`.Process.like_ar1`.
+# Processes of other kinds replace those AR(1) factors that explain most of the variance
+# (:meth:`.Process.like_ar1`).
 
-# Initial damping times of a stochastic cycle, in periods; the better one is used.
+# Initial damping times of a stochastic cycle, in periods; the one with the higher likelihood is used.
 DAMPING_TIMES = (10.0, 60.0)
 # Number of frequencies at which the background of a periodogram is computed, and its smallest half-width.
 _N_BACKGROUND_FREQUENCIES, _MIN_BACKGROUND_HALF_WIDTH = 200, 10
 # Number of frequencies on each side of a peak that are a part of it.
 _PEAK_HALF_WIDTH = 2
+# Minimum number of periods of a detected cycle in the longest sequence, and minimum distance of its frequency
+# from those of other cycles, in Fourier frequencies.
+_MIN_PERIODS, _MIN_FREQUENCY_DISTANCE = 3.0, 2.5
 # Maximum number of rows of an even grid for each unevenly sampled row.
 _MAX_GRID_ROWS_PER_ROW = 16
 
 
-def on_even_grid(panel: Panel) -> list[FloatArray]:
-    """Return sequences at even times, a row for each unit of time, by linear interpolation."""
+def interpolate_to_grid(panel: Panel) -> list[FloatArray]:
+    """Interpolate sequences linearly to an even grid, with one row for each unit of time.
+
+    Steps of the grid are longer if it would otherwise have more than 16 times as many rows as the sequence.
+    """
     if panel.evenly_sampled:
         return interpolate(panel)
-    filled, first = [], 0
+    interpolated, first = [], 0
     for length, rows in zip(panel.lengths, interpolate(panel), strict=True):
         gaps = np.append(panel.gaps, 0.0)[panel.gap_index[first : first + length]]
-        times_of_rows = np.cumsum(gaps) - gaps[0]
-        n = int(min(times_of_rows[-1], _MAX_GRID_ROWS_PER_ROW * length)) + 1
-        grid = (
-            np.linspace(0.0, times_of_rows[-1], n)
-            if times_of_rows[-1] > _MAX_GRID_ROWS_PER_ROW * length
-            else np.arange(float(n))
-        )
-        filled.append(np.column_stack([np.interp(grid, times_of_rows, column) for column in rows.T]))
+        times = np.cumsum(gaps) - gaps[0]
+        n_steps = int(min(times[-1], _MAX_GRID_ROWS_PER_ROW * length))
+        is_too_long = times[-1] > _MAX_GRID_ROWS_PER_ROW * length
+        grid = np.linspace(0.0, times[-1], n_steps + 1) if is_too_long else np.arange(n_steps + 1.0)
+        interpolated.append(np.column_stack([np.interp(grid, times, column) for column in rows.T]))
         first += length
-    return filled
+    return interpolated
 
 
 def _transforms(sequences: list[FloatArray]) -> tuple[FloatArray, list[FloatArray]]:
-    """Return frequencies of the longest sequence, and Fourier transforms divided by sqrt(length)."""
+    """Return the Fourier frequencies of the longest sequence, and transforms divided by sqrt(length).
+
+    Sequences that are shorter than a quarter of the longest one are not transformed.
+    """
     n = max(len(x) for x in sequences)
     transforms = [np.fft.rfft(x, n, axis=0) / np.sqrt(len(x)) for x in sequences if len(x) >= n // 4]
     return 2.0 * np.pi * np.arange(n // 2 + 1) / n, transforms
@@ -249,27 +266,27 @@ def _whitened_power(params: StateSpace, omega: FloatArray, transforms: list[Floa
     power = np.sum([np.sum(np.abs(x) ** 2, axis=1) for x in scaled], axis=0)
     if params.n_states:
         spectra = latent_spectra(params, omega, evenly_sampled=True).values
-        _, left_factors, _, inverse, _ = factor_spectra(params, spectra)
+        _, left_singular, _, core_inverse, _ = factor_spectra(params, spectra)
         for x in scaled:
-            projected = x @ left_factors
-            reduction = np.einsum("wa,wab,wb->w", projected.conj(), inverse, projected).real
-            power = power + reduction - np.sum(np.abs(projected) ** 2, axis=1)
+            projected = x @ left_singular
+            whitened = np.einsum("wa,wab,wb->w", projected.conj(), core_inverse, projected).real
+            power = power + whitened - np.sum(np.abs(projected) ** 2, axis=1)
     return np.asarray(power)
 
 
 def strongest_frequency(params: StateSpace, sequences: list[FloatArray]) -> float:
-    """Return the frequency with most power of centred sequences relative to a model and the background."""
+    """Return the frequency of the highest peak of the whitened periodogram above its background."""
     omega, transforms = _transforms(sequences)
     whitened = _whitened_power(params, omega, transforms)
-    return float(omega[_strongest(params, omega, whitened, sequences)])
+    return float(omega[_highest_peak(params, omega, whitened, sequences)])
 
 
 def likelihood_gain_of_cycle(params: StateSpace, sequences: list[FloatArray]) -> float:
-    """Return the approximate gain in log-likelihood, in nats, of adding the strongest stochastic cycle.
+    """Return the approximate gain in log-likelihood, in nats, of adding a stochastic cycle.
 
-    This is the power above the background of adjacent frequencies, relative to the background. It would be
-    the gain of a model that explains all of this power, without the log determinant. For a correct model it
-    is a few nats for each column, due to chance.
+    This is the relative excess of the whitened periodogram over its background at the highest peak: the gain
+    of a model that explains the whole peak, without the change of its log determinant. For a correct model it
+    is a few nats for each column by chance.
 
     Parameters
     ----------
@@ -287,36 +304,46 @@ def likelihood_gain_of_cycle(params: StateSpace, sequences: list[FloatArray]) ->
     if not _candidate_frequencies(params, omega, sequences).any():
         return 0.0
     whitened = _whitened_power(params, omega, transforms)
-    peak = _strongest(params, omega, whitened, sequences)
+    peak = _highest_peak(params, omega, whitened, sequences)
     band = slice(max(peak - _PEAK_HALF_WIDTH, 1), peak + _PEAK_HALF_WIDTH + 1)
     excess = np.maximum(whitened[band] / _background(whitened)[band] - 1.0, 0.0)
     return float(excess.sum() * params.n_features * len(transforms))
 
 
-def _strongest(
+def _highest_peak(
     params: StateSpace, omega: FloatArray, whitened: FloatArray, sequences: list[FloatArray]
 ) -> int:
-    """Return the index of the frequency with most power above background, except near cycles of the model."""
+    """Return the index of the candidate frequency with the largest ratio of power to background.
+
+    For a short series without candidate frequencies it is the middle of the spectrum.
+    """
     power = np.convolve(whitened, [0.25, 0.5, 0.25], mode="same")
     power /= _background(power)
-    possible = _candidate_frequencies(params, omega, sequences)
-    if not possible.any():  # a short series: the middle of the spectrum
+    is_candidate = _candidate_frequencies(params, omega, sequences)
+    if not is_candidate.any():
         return max(len(omega) // 2, 1)
-    return int(np.argmax(np.where(possible, power, -np.inf)))
+    return int(np.argmax(np.where(is_candidate, power, -np.inf)))
 
 
 def _candidate_frequencies(params: StateSpace, omega: FloatArray, sequences: list[FloatArray]) -> BoolArray:
-    """Return the frequencies (W,) of cycles that the series can show and that the model does not have."""
-    # Minimum number of periods of a detected stochastic cycle in a series.
-    longest = 2.0 * np.pi * 3.0 / max(len(x) for x in sequences)
-    differences = np.abs(omega[:, None] - np.abs(params.rhythm_frequency)) < 2.5 * omega[1]
-    possible = (omega >= min(longest, 0.5 * np.pi)) & ~np.any(differences, axis=1)
-    possible[-1] = False  # it has no phase
-    return possible
+    """Return which frequencies (W,) a new cycle may have.
+
+    The longest sequence must contain several periods, and the model must not have a cycle of a similar
+    frequency.
+    """
+    lowest = 2.0 * np.pi * _MIN_PERIODS / max(len(x) for x in sequences)
+    distances = np.abs(omega[:, None] - np.abs(params.rhythm_frequency))
+    is_near = np.any(distances < _MIN_FREQUENCY_DISTANCE * omega[1], axis=1)
+    is_candidate = (omega >= min(lowest, 0.5 * np.pi)) & ~is_near
+    is_candidate[-1] = False  # the Fourier transform is real there, so that the phase is not determined
+    return is_candidate
 
 
 def _background(power: FloatArray) -> FloatArray:
-    """Return medians of the power from two thirds to three halves of each frequency, shape (W,)."""
+    """Return the median power from two thirds to three halves of each frequency, shape (W,).
+
+    Medians are computed at some frequencies and interpolated.
+    """
     n = len(power)
     centres = np.unique(np.geomspace(1, max(n - 1, 1), _N_BACKGROUND_FREQUENCIES).astype(int))
     half_widths = [max(centre // 3, _MIN_BACKGROUND_HALF_WIDTH) for centre in centres]
@@ -330,14 +357,14 @@ def _background(power: FloatArray) -> FloatArray:
 def with_cycle(
     params: StateSpace, frequency: float, sequences: list[FloatArray], damping_time: float
 ) -> StateSpace:
-    """Return the model with another stochastic cycle of that frequency; see :func:`estimated_cycle`."""
+    """Return the model with an additional stochastic cycle; see :func:`estimated_cycle`."""
     return with_more_latents(params, estimated_cycle(params, frequency, sequences, damping_time))
 
 
 def estimated_cycle(
     params: StateSpace, frequency: float, sequences: list[FloatArray], damping_time: float
 ) -> StateSpace:
-    """Estimate a stochastic cycle of some frequency; noise and offset are those of the model.
+    """Estimate the loadings of a stochastic cycle with given frequency and damping time.
 
     Parameters
     ----------
@@ -349,54 +376,65 @@ def estimated_cycle(
         Complete, centred sequences.
     damping_time : float
         Damping time of the cycle, in periods.
+
+    Returns
+    -------
+    StateSpace
+        Model with the cycle only; noise and offset are those of `params`.
     """
     omega, transforms = _transforms(sequences)
     nearest = int(np.argmin(np.abs(omega - frequency)))
-    band = slice(max(nearest - 2, 1), nearest + 3)
+    band = slice(max(nearest - _PEAK_HALF_WIDTH, 1), nearest + _PEAK_HALF_WIDTH + 1)
     rows = np.concatenate([x[band] for x in transforms]) / np.sqrt(params.noise_variance)
-    _, sizes, vectors = np.linalg.svd(rows, full_matrices=False)
+    _, singular_values, axes = np.linalg.svd(rows, full_matrices=False)
     n_rows = np.mean([len(x) for x in sequences]) * len(transforms)
-    vector = vectors[0] * sizes[0] * np.sqrt(2.0 / n_rows) * np.sqrt(params.noise_variance)
-    # c z + c* z* is the real part of (c - i c*) (z + i z*), which rotates as exp(i w t).
+    amplitudes = axes[0] * singular_values[0] * np.sqrt(2.0 / n_rows) * np.sqrt(params.noise_variance)
     cycle = Rhythm(np.array([np.exp(-frequency / (2.0 * np.pi * damping_time))]), np.array([frequency]))
-    loadings = np.stack([vector.real, -vector.imag], axis=1)
+    # With states (cos w t, sin w t), the signal Re(v exp(i w t)) has the loadings (Re v, -Im v).
+    loadings = np.stack([amplitudes.real, -amplitudes.imag], axis=1)
     return params.replace(decay=np.zeros(0), loadings=loadings, processes=(cycle,))
 
 
 def from_ar1_factors(
     params: StateSpace, latents: Latents, initial_processes: InitialProcesses
 ) -> list[StateSpace]:
-    """Return models in which processes of other kinds replace the AR(1) factors that explain most.
+    """Return models in which other processes replace the AR(1) factors that explain most of the variance.
 
-    Non-stationary processes replace the slowest of these. Cycles are not added here.
+    Trends replace the slowest of these factors. Cycles are not added here.
     """
     kinds = [kind for kind in latents.counts if not kind.from_periodogram]
     n = sum(latents.counts[kind] for kind in kinds)
     if not n:
         return [params]
-    size = np.sum(params.loadings[:, : params.n_components] ** 2 / params.noise_variance[:, None], axis=0)
-    selected = np.sort(np.argsort(-size, kind="stable")[:n])
+    explained = np.sum(
+        params.loadings[:, : params.n_components] ** 2 / params.noise_variance[:, None], axis=0
+    )
+    selected = np.sort(np.argsort(-explained, kind="stable")[:n])
     slowest_first = selected[np.argsort(-params.decay[selected], kind="stable")]
     others = np.setdiff1d(np.arange(params.n_components), selected)
     models = [params.replace(decay=params.decay[others], loadings=params.loadings[:, others])]
     for kind in sorted(kinds, key=lambda kind: kind.stationary):
         count = latents.counts[kind]
         replaced, slowest_first = np.sort(slowest_first[:count]), slowest_first[count:]
-        new_processes = []
-        for process, factors in kind.like_ar1(params.decay[replaced]):
+        alternatives = []
+        for process, multipliers in kind.like_ar1(params.decay[replaced]):
             initial = initial_processes.processes.get(kind, process)
             process_model = params.replace(decay=np.zeros(0), processes=(initial,))
-            new_processes.append(process_model.with_seen_loadings(params.loadings[:, replaced] * factors))
-        models = [with_more_latents(model, new_process) for model in models for new_process in new_processes]
+            loadings = params.loadings[:, replaced] * multipliers
+            alternatives.append(process_model.with_seen_loadings(loadings))
+        models = [with_more_latents(model, alternative) for model in models for alternative in alternatives]
     return models
 
 
-def silent_processes(
+def processes_without_loadings(
     latents: Latents, template: StateSpace, initial_processes: InitialProcesses
 ) -> StateSpace:
-    """Return cycles, smooth factors and trends with zero loadings, which do not change a model."""
+    """Return cycles, smooth factors and trends with zero loadings.
+
+    Adding them to a model does not change its likelihood.
+    """
     processes = [
-        initial_processes.processes.get(kind, kind.silent(count)) for kind, count in latents.counts.items()
+        initial_processes.processes.get(kind, kind.arbitrary(count)) for kind, count in latents.counts.items()
     ]
     loadings = np.zeros((template.n_features, latents.n_states - latents.n_components))
     return template.replace(decay=np.zeros(0), loadings=loadings, processes=tuple(processes))
@@ -404,21 +442,25 @@ def silent_processes(
 
 # ---------------------------------------------------------------------------------------------- AR(1) noise
 
-# Initial values for AR(1) noise of the columns.
+# Initial parameters of AR(1) noise of the columns.
 #
-# The noise of each column is split into white and AR(1) noise. Scale and decay of the latter are then
-# estimated on Whittle's likelihood; only the sign of the decay must be known before.
+# The noise of each column is split into white and AR(1) noise. Scale and decay of AR(1) noise are then
+# estimated by the optimizer, which may end at another maximum if the sign of the decay is wrong. The sign is
+# therefore estimated from residuals.
 
-# Initial fraction of the noise that is AR(1) noise: in the frequency domain, and for the exact likelihood.
+# Initial share of AR(1) noise in the noise: for optimization on Whittle's and on the exact likelihood.
 _WHITTLE_AR1_SHARE, _EXACT_AR1_SHARE = 0.5, 0.1
-# Minimum fraction of noise in the variance of a noisy column, and lag-one correlation of alternating noise.
-_MIN_NOISE_SHARE, _MAX_CORRELATION_OF_ALTERNATING = 0.1, -0.2
+# Initial absolute decay of AR(1) noise.
+_AR1_NOISE_DECAY = 0.8
+# The initial decay of AR(1) noise is negative for columns with at least this share of noise in their variance
+# and at most this lag-one correlation of residuals.
+_MIN_NOISE_SHARE, _MAX_NEGATIVE_CORRELATION = 0.1, -0.2
 
 
 def with_ar1_noise(
     params: StateSpace, share: float = _WHITTLE_AR1_SHARE, sign: FloatArray | float = 1.0
 ) -> StateSpace:
-    """Return the model with a fraction of each column's noise as AR(1) noise, in the state space.
+    """Return the model with a fraction of the noise of each column as AR(1) noise, in state-space form.
 
     Parameters
     ----------
@@ -432,34 +474,33 @@ def with_ar1_noise(
     return _add_ar1_noise(params, share, sign).state_space
 
 
-def signs_of_ar1_noise(params: StateSpace, residuals: list[FloatArray]) -> FloatArray:
-    """Return signs (D,) of the decays of AR(1) noise from the residuals of standardised sequences.
+def ar1_noise_signs(params: StateSpace, residuals: list[FloatArray]) -> FloatArray:
+    """Return initial signs (D,) of the decays of AR(1) noise from residuals of standardised sequences.
 
-    Negative signs are used only for columns with much noise, because with little noise residuals alternate as
-    an artefact of smoothing.
+    Negative signs are used only for columns with much noise. With little noise, residuals of the smoother
+    have a negative lag-one correlation even if the noise is white.
     """
     lagged, power = (
         np.sum([np.sum(x[lag:] * x[: len(x) - lag], axis=0) for x in residuals], axis=0) for lag in (1, 0)
     )
     has_much_noise = params.noise_variance > _MIN_NOISE_SHARE
-    return np.where(has_much_noise & (lagged < _MAX_CORRELATION_OF_ALTERNATING * power), -1.0, 1.0)
+    return np.where(has_much_noise & (lagged < _MAX_NEGATIVE_CORRELATION * power), -1.0, 1.0)
 
 
 def with_weak_ar1_noise(params: StateSpace) -> StateSpace:
-    """Return the model with a tenth of each column's noise as AR(1) noise."""
+    """Return the model with a tenth of the noise of each column as AR(1) noise."""
     return _add_ar1_noise(params, _EXACT_AR1_SHARE)
 
 
-def with_silent_ar1_noise(params: StateSpace) -> StateSpace:
-    """Return the same model with AR(1) noise of scale zero, in the state space."""
+def with_zero_ar1_noise(params: StateSpace) -> StateSpace:
+    """Return the same model with AR(1) noise of scale zero, in state-space form."""
     return _add_ar1_noise(params, 0.0).state_space
 
 
 def _add_ar1_noise(params: StateSpace, share: float, sign: FloatArray | float = 1.0) -> StateSpace:
     variance: FloatArray = params.noise_variance
-    # Initial decay.
     return params.replace(
         noise_variance=(1.0 - share) * variance,
-        memory_decay=np.full(params.n_features, 0.8) * sign,
+        memory_decay=np.full(params.n_features, _AR1_NOISE_DECAY) * sign,
         memory_scale=np.sqrt(share * variance),
     )

@@ -192,7 +192,7 @@ class Process(ABC):
 
     @classmethod
     @abstractmethod
-    def silent(cls, count: int) -> Self:
+    def arbitrary(cls, count: int) -> Self:
         """Return `count` processes with arbitrary parameters, all different unless they are constants."""
 
     @classmethod
@@ -418,10 +418,10 @@ class Process(ABC):
         found = [np.zeros(len(self)) for one in self.quantities if one.scale]
         if not found or not self.n_free():
             return tuple(found)
-        free, silent = self.to_free(), np.zeros((1, len(self), self.n_states))
+        free, arbitrary = self.to_free(), np.zeros((1, len(self), self.n_states))
         slopes = []
         for sides in self._sides(free):
-            up, down = (self.at(free + side).attributes(silent, time_unit) for side in sides)
+            up, down = (self.at(free + side).attributes(arbitrary, time_unit) for side in sides)
             pairs = zip(self.quantities, up, down, strict=True)
             slopes.append([(x - y) / (2.0 * _DIFFERENCE_STEP) for one, x, y in pairs if one.scale])
         return tuple(np.sqrt(np.einsum("cqn,cdn,dqn->qn", slopes, covariances, slopes)))

@@ -107,7 +107,7 @@ class Matern32(Process):
         return self.rate
 
     @classmethod
-    def silent(cls, count: int) -> Self:
+    def arbitrary(cls, count: int) -> Self:
         """See :class:`.Process`."""
         return cls(np.linspace(0.05, 0.5, count))
 

@@ -98,7 +98,7 @@ class Rhythm(Process):
         return np.abs(self.frequency)
 
     @classmethod
-    def silent(cls, count: int) -> Self:
+    def arbitrary(cls, count: int) -> Self:
         """See :class:`.Process`."""
         return cls(np.full(count, 0.9), np.linspace(0.1, 1.0, count))
 

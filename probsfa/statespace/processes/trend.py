@@ -71,7 +71,7 @@ class LocalLevel(Process):
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
         """See :class:`.Process`: random walks with the same variance of the steps."""
-        trend = cls.silent(len(decay))
+        trend = cls.arbitrary(len(decay))
         return [(trend, np.sqrt((1.0 - decay) * (1.0 + decay) * trend.start))]
 
     @property
@@ -80,7 +80,7 @@ class LocalLevel(Process):
         return np.zeros(len(self))
 
     @classmethod
-    def silent(cls, count: int) -> Self:
+    def arbitrary(cls, count: int) -> Self:
         """See :class:`.Process`."""
         return cls(np.full(count, _INITIAL_LEVEL_VARIANCE))
 
@@ -167,7 +167,7 @@ class LocalLinearTrend(Process):
         return self.ratio
 
     @classmethod
-    def silent(cls, count: int) -> Self:
+    def arbitrary(cls, count: int) -> Self:
         """See :class:`.Process`."""
         return cls(np.geomspace(1.0, 100.0, count))
 

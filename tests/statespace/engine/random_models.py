@@ -51,7 +51,7 @@ def random_case(seed):
     slow, fast = 1.0 - 10.0 ** rng.uniform(-6, -2, n_ar), rng.uniform(0.01, 0.99, n_ar)
     n_ar1_noise = n_features if rng.random() < 0.3 else 0
     processes = (
-        LocalLevel.silent(n_levels),
+        LocalLevel.arbitrary(n_levels),
         Rhythm(1.0 - 10.0 ** rng.uniform(-4, -0.5, n_rhythms), rng.uniform(0.05, 2.0, n_rhythms)),
         Matern32.of_times(10.0 ** rng.uniform(0, np.log10(300.0), n_smooth)),
         LocalLinearTrend(10.0 ** rng.uniform(-2, 4, n_lines)),

@@ -19,7 +19,7 @@ from probsfa.statespace.learning.coordinates import (
 from probsfa.statespace.learning.fisher_metric import AR1NoiseMetric, CompleteData
 from probsfa.statespace.learning.objective import AR1NoiseWhittleObjective, periodogram
 from probsfa.statespace.learning.standard_errors import observed_information
-from probsfa.statespace.learning.starts import signs_of_ar1_noise
+from probsfa.statespace.learning.starts import ar1_noise_signs
 from probsfa.statespace.noise import NoiseVariances
 from probsfa.statespace.noise.gaussian import Noise
 from probsfa.statespace.parameters import StateSpace, make_parameters
@@ -327,5 +327,5 @@ def test_noise_that_alternates_starts_with_negative_decays(rng):
     white, alternating = rng.standard_normal(400), lfilter([1.0], [1.0, 0.6], rng.standard_normal(400))
     left = np.column_stack([white, alternating, alternating, -0.5 * alternating])
     params = StateSpace(np.array([0.9]), np.ones((4, 1)), np.array([0.5, 0.5, 0.01, 0.5]), np.zeros(4))
-    signs = signs_of_ar1_noise(params, [left[:100], left[100:]])
+    signs = ar1_noise_signs(params, [left[:100], left[100:]])
     np.testing.assert_array_equal(signs, [1.0, -1.0, 1.0, -1.0])

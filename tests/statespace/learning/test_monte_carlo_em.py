@@ -66,7 +66,9 @@ def test_information_of_the_noise_is_that_of_a_long_series(rng):
     for d in range(4):
         inverse, slopes = np.linalg.inv(covariance(params, d)), []
         for step in np.eye(3) * 1e-5:
-            ahead, back = (learning._noise_after_step(params, np.tile(x, (4, 1)), noise) for x in (step, -step))
+            ahead, back = (
+                learning._noise_after_step(params, np.tile(x, (4, 1)), noise) for x in (step, -step)
+            )
             slopes.append(inverse @ (covariance(ahead, d) - covariance(back, d)) / 2e-5)
         wanted = [[0.5 * np.sum(left * right.T) / n for left in slopes] for right in slopes]
         np.testing.assert_allclose(found[d], wanted, rtol=0.1, atol=0.01)
