@@ -554,7 +554,7 @@ def test_rounds_go_on_as_long_as_the_posterior_density_rises(
     """Each round here loses a nat of likelihood; with the prior it may gain, up to the round `last_gain`."""
     rows = Sequences(rng.standard_normal((30, 2)), (30,))
     problem = make_problem(InMemory(rows), FitOptions(1, max_iter=max_iter))
-    joint = regression._Joint(problem, rng.standard_normal((30, 1)), None)
+    joint = regression._JointFit(problem, rng.standard_normal((30, 1)), None)
     params = StateSpace(np.array([0.9]), np.ones((2, 1)), np.full(2, 0.5), np.zeros(2))
     rounds = []
 

@@ -427,7 +427,7 @@ def test_tails_of_values_left_out_are_found_in_few_posteriors(rng, monkeypatch):
     moved = np.log(np.append(scales / result.params.noise_variance, taken.shape / tails.shape))
     assert np.abs(moved).max() < 0.03
     higher = robust.fit_robust(
-        panel, coordinates, noise, optimizer, tails=tails, start=result.params, hold_tails=True
+        panel, coordinates, noise, optimizer, tails=tails, start=result.params, fix_tails=True
     )
     assert higher.log_likelihood == pytest.approx(result.log_likelihood, abs=0.1)
 

@@ -645,4 +645,4 @@ def satisfy_constraints(params: StateSpace, coordinates: Coordinates, noise: Noi
     known = variance if noise.variances.n_free else noise.floor
     variance = noise.variances.of_columns(noise.variances.means(variance), known)
     in_range = clip_decays(params, evenly_sampled=coordinates.evenly_sampled)
-    return in_range.replace(noise_variance=noise.with_held(variance))
+    return in_range.replace(noise_variance=noise.with_fixed(variance))

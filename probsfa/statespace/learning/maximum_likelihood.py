@@ -43,7 +43,7 @@ from probsfa.statespace.learning.options import (
     check_identified,
     imputation_tolerance,
 )
-from probsfa.statespace.learning.robust import clipped, fit_robust, repetitive_columns
+from probsfa.statespace.learning.robust import clip_outliers, fit_robust, repetitive_columns
 from probsfa.statespace.learning.starts import with_weak_ar1_noise
 from probsfa.statespace.noise import HeavyTails
 from probsfa.statespace.noise.gaussian import MIN_KNOWN_NOISE, Noise, is_heywood
@@ -629,7 +629,7 @@ def _columns_without_outliers(data: TrainingData) -> ColumnMoments:
             "robust noise has a weight for each value and requires all rows in memory. Fit to an array, or "
             "use robust=False."
         )
-    return column_moments(replace(data.sequences, values=clipped(data.sequences)))
+    return column_moments(replace(data.sequences, values=clip_outliers(data.sequences)))
 
 
 class _InDataUnits:

@@ -1,19 +1,20 @@
 """Regression on covariates, estimated by maximum likelihood jointly with all other parameters.
 
-The model is ``x_t = mu + B u_t + C z_t + n_t``. Given all other parameters, the likelihood is quadratic in
-``mu`` and ``B``: they are the generalised least squares ``(X' S^-1 X)^-1 X' S^-1 x`` with the covariance
-``S`` of all observations (Harvey 1989, section 3.4.2). The product of ``S^-1`` with a series is its smoothing
-residual divided by the noise variance, so that each conjugate gradient step needs one posterior. The
-preconditioner is the expected information in the frequency domain, where a covariate of power ``G(w)``
-contributes ``G(w) S^-1(w)`` to the information on its coefficients. With it, few steps are needed.
+The model is ``x_t = mu + B u_t + C z_t + n_t`` with covariates ``u_t``. Given all other parameters, the
+log-likelihood is quadratic in ``mu`` and ``B``. Its maximum is the generalised least squares estimate
+``(X' S^-1 X)^-1 X' S^-1 x``, with regressors ``X``, observations ``x`` and their covariance ``S`` (Harvey
+1989, section 3.4.2). It is computed by conjugate gradients. The product of ``S^-1`` with a series is the
+smoothing residual of the series divided by the noise variance, so that each step requires one posterior. The
+preconditioner is the expected information in the frequency domain, where a covariate with the spectrum
+``G(w)`` contributes ``G(w) S^-1(w)`` to the information on its coefficients.
 
-The Fisher information between coefficients and all other parameters is zero, because the former determine
-only means and the latter only covariances. Alternating between least squares and optimization of the others
-therefore converges quickly.
+The Fisher information between coefficients and all other parameters is zero, because coefficients determine
+only means and the other parameters only covariances. Alternating between least squares and optimization of
+the other parameters therefore converges quickly.
 
-Under Student-t noise (:mod:`.robust`) the lower bound replaces the likelihood. At given weights of the values
-it is, up to constants, the log-likelihood of the Gaussian model with noise variance ``r / w``: generalised
-least squares of that model raise the bound.
+Under Student-t noise (:mod:`.robust`) a lower bound replaces the likelihood. For given weights ``w`` of the
+values it is, up to constants, the log-likelihood of the Gaussian model with noise variances ``r / w``.
+Generalised least squares estimates of that model raise the bound.
 """
 
 from collections.abc import Callable
@@ -47,7 +48,7 @@ from probsfa.statespace.learning.objective import (
     fit_quasi_newton,
 )
 from probsfa.statespace.learning.options import FitOptions
-from probsfa.statespace.learning.robust import clipped, fit_robust
+from probsfa.statespace.learning.robust import clip_outliers, fit_robust
 from probsfa.statespace.learning.standard_errors import (
     StandardErrors,
     covariance_of,
@@ -68,12 +69,19 @@ __all__ = ["least_squares", "maximum_likelihood_with", "standard_errors_with"]
 # Maximum number of rounds; minimum number of evaluations after the first fit; maximum number of conjugate
 # gradient steps.
 _MAX_ROUNDS, _MIN_EVALUATIONS, _MAX_STEPS = 12, 12, 60
-# Size beyond which only diagonal blocks of the preconditioner are used.
+# Remaining gain at which least squares stop, as a fraction of the tolerance of the fit.
+_LEAST_SQUARES_TOL = 1e-4
+# Minimum fraction of the variance of a column that covariates must leave unexplained.
+_MIN_RESIDUAL_SHARE = 1e-20
+# Number of factors times covariates above which only diagonal blocks of the preconditioner are used.
 _MAX_DENSE_SIZE = 1000
 
 
 class _Design(NamedTuple):
-    """Standardised covariates ``(u - centre) / unit`` after a constant column, padded with rows of zeros."""
+    """Regressors: a constant column, then standardised covariates ``(u - centre) / unit``.
+
+    Rows of zeros are added at the end, as in a panel.
+    """
 
     rows: FloatArray
     centre: FloatArray
@@ -90,7 +98,7 @@ class _Design(NamedTuple):
 
 
 class _Solution(NamedTuple):
-    """Generalised least squares: changes (D, P) of the coefficients, gain and number of posteriors."""
+    """Generalised least squares: changes (D, P) of coefficients, gain in nats, and number of posteriors."""
 
     change: FloatArray
     gain: float
@@ -98,7 +106,7 @@ class _Solution(NamedTuple):
 
 
 def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float) -> _Solution:
-    """Compute the coefficients of regressors that maximize the likelihood at fixed other parameters.
+    """Maximize the likelihood over the coefficients of regressors, with all other parameters fixed.
 
     Parameters
     ----------
@@ -114,7 +122,7 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float
     Returns
     -------
     change : ndarray of shape (D, P)
-        Changes of the coefficients relative to the effects already subtracted from the observations.
+        Changes of the coefficients relative to those whose effects are subtracted from the observations.
     gain : float
         Gain in log-likelihood, in nats.
     n_evaluations : int
@@ -126,10 +134,10 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float
     residual, preconditioned = gradient, precondition(gradient)
     direction, residual_norm = preconditioned, float(np.sum(gradient * preconditioned))
     while 0.5 * residual_norm > tol and count <= _MAX_STEPS:
-        information_times_direction = _information_times(params, panel, rows, direction)
+        product = _information_times(params, panel, rows, direction)
         count += 1
-        step = residual_norm / float(np.sum(direction * information_times_direction))
-        change, residual = change + step * direction, residual - step * information_times_direction
+        step = residual_norm / float(np.sum(direction * product))
+        change, residual = change + step * direction, residual - step * product
         gain += 0.5 * step * residual_norm
         preconditioned = precondition(residual)
         previous_norm, residual_norm = residual_norm, float(np.sum(residual * preconditioned))
@@ -138,7 +146,7 @@ def least_squares(params: StateSpace, panel: Panel, rows: FloatArray, tol: float
 
 
 def _gradient(params: StateSpace, panel: Panel, rows: FloatArray) -> FloatArray:
-    """Gradient (D, P) of the log-likelihood by coefficients, by Fisher's identity."""
+    """Compute the gradient (D, P) of the log-likelihood by coefficients, by Fisher's identity."""
     n = panel.n_rows
     means = smooth(params, panel).means
     errors = panel.cell_weights[:n] * (panel.values[:n] - params.offset - means @ params.loadings.T)
@@ -148,42 +156,55 @@ def _gradient(params: StateSpace, panel: Panel, rows: FloatArray) -> FloatArray:
 def _information_times(
     params: StateSpace, panel: Panel, rows: FloatArray, coefficients: FloatArray
 ) -> FloatArray:
-    """Multiply coefficients (D, P) by their observed information."""
+    """Multiply coefficients (D, P) by the observed information on them."""
     effects = panel._replace(values=panel.mask[:] * (rows @ coefficients.T))
     return _gradient(params.replace(offset=np.zeros_like(params.offset)), effects, rows)
 
 
 def _preconditioner(params: StateSpace, panel: Panel, rows: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return a solver with the expected information for evenly spread missing values and even sampling."""
+    """Return a solver with the expected information on coefficients, the preconditioner.
+
+    It is exact if missing values are spread evenly over the rows and rows are evenly sampled.
+    """
     omega, power = _powers(rows[: panel.n_rows], panel.lengths)
     share = np.maximum(panel.cell_weights[:].sum(axis=0) / panel.n_rows, 1.0 / panel.n_rows)
     spectra = latent_spectra(params, omega, evenly_sampled=panel.evenly_sampled).values
     factors = factor_spectra(params.replace(noise_variance=params.noise_variance / share), spectra)
-    root, left, inverse = factors.inverse_noise_std[:, None], factors.left_singular, factors.core_inverse
-    q, p = left.shape[1], rows.shape[1]
+    inverse_noise_std, left_singular, core_inverse = (
+        factors.inverse_noise_std[:, None],
+        factors.left_singular,
+        factors.core_inverse,
+    )
+    q, p = left_singular.shape[1], rows.shape[1]
     solve_noise = factorise(power.sum(axis=0))
     if q * p <= _MAX_DENSE_SIZE:
-        factor_information = np.einsum("wab,wij->aibj", inverse, power, optimize=True).reshape(q * p, q * p)
+        factor_information = np.einsum("wab,wij->aibj", core_inverse, power, optimize=True).reshape(
+            q * p, q * p
+        )
         solve_factors = factorise(factor_information)
     else:
-        blocks = [factorise(np.einsum("w,wij->ij", inverse[:, a, a], power)) for a in range(q)]
+        blocks = [factorise(np.einsum("w,wij->ij", core_inverse[:, a, a], power)) for a in range(q)]
 
         def solve_factors(x: FloatArray) -> FloatArray:
             return np.concatenate([solve(x[a * p : (a + 1) * p]) for a, solve in enumerate(blocks)])
 
     def solve(gradient: FloatArray) -> FloatArray:
-        scaled = gradient / root
-        projected = left.T @ scaled
-        noise_part = solve_noise((scaled - left @ projected).T).T
+        scaled = gradient / inverse_noise_std
+        projected = left_singular.T @ scaled
+        noise_part = solve_noise((scaled - left_singular @ projected).T).T
         return np.asarray(
-            (noise_part + left @ solve_factors(projected.ravel()).reshape(projected.shape)) / root
+            (noise_part + left_singular @ solve_factors(projected.ravel()).reshape(projected.shape))
+            / inverse_noise_std
         )
 
     return solve
 
 
 def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
-    """Return frequencies (W,), and second moments (W, P, P) of regressors there, with sum ``rows' rows``."""
+    """Return frequencies (W,) of bands, and second moments (W, P, P) of the regressors in each band.
+
+    The sum of the second moments over the bands is ``rows' rows``.
+    """
     edges = np.concatenate([[-1.0, 0.0], band_edges(max(max(lengths), 2))])
     p, n_bands = rows.shape[1], len(edges) - 1
     power, moments, weights = np.zeros((n_bands, p, p)), np.zeros(n_bands), np.zeros(n_bands)
@@ -209,7 +230,7 @@ def _powers(rows: FloatArray, lengths: tuple[int, ...]) -> tuple[FloatArray, Flo
 
 
 class _State(NamedTuple):
-    """Current state of a fit: last result, coefficients for the standardised data, number of evaluations."""
+    """Current state of a fit: last result, coefficients for standardised data, number of evaluations."""
 
     result: FitResult
     coefficients: FloatArray
@@ -221,8 +242,8 @@ class _State(NamedTuple):
         return self.result.log_likelihood
 
 
-class _Joint:
-    """Likelihood of standardised rows as a function of all parameters and the coefficients of covariates."""
+class _JointFit:
+    """Joint fit of all parameters and the coefficients of covariates to standardised rows."""
 
     def __init__(self, problem: FitProblem, exog: FloatArray, report: Report | None) -> None:
         self.problem, self.report = problem, report
@@ -244,14 +265,13 @@ class _Joint:
         params, panel = result.params.state_space, self.panel_at(coefficients)
         if result.tails is not None:
             panel = panel.weighted(infer_weights(params, panel, result.tails).weights.values)
-        # Remaining gain at which least squares stop, as a fraction of the tolerance.
-        return least_squares(params, panel, self.design.rows, 1e-4 * self.problem.tol)
+        return least_squares(params, panel, self.design.rows, _LEAST_SQUARES_TOL * self.problem.tol)
 
     def maximize_from(self, start: _State) -> _State:
-        """Alternate both steps until the gain is below the tolerance."""
+        """Alternate least squares and optimization of the other parameters until convergence."""
         problem, tol = self.problem, self.problem.tol
         noise = problem.learned_noise
-        best, result, b = start, start.result, start.coefficients
+        best, result, coefficients = start, start.result, start.coefficients
         params = result.params.state_space
         value = start.log_likelihood + noise.log_prior(params.noise_variance)
         count, history = start.n_evaluations, list(start.result.history)
@@ -259,16 +279,16 @@ class _Joint:
         status = start.result.status
         try:
             for _ in range(_MAX_ROUNDS):
-                step = self.least_squares_at(result, b)
+                step = self.least_squares_at(result, coefficients)
                 count += step.n_evaluations
                 params = params.replace(offset=params.offset + step.change[:, 0])
-                b = b + step.change[:, 1:]
-                result = self._maximize(params, b, noise, max(limit - count, 2), result.tails)
+                coefficients = coefficients + step.change[:, 1:]
+                result = self._maximize(params, coefficients, noise, max(limit - count, 2), result.tails)
                 count += result.n_evaluations
                 params, status = result.params, result.status
                 new_value = result.log_likelihood + noise.log_prior(params.noise_variance)
                 history += [new for new in result.history if not history or new > history[-1]]
-                best = _State(result, b, count)
+                best = _State(result, coefficients, count)
                 gain, value = new_value - value, new_value
                 if status == "interrupted" or gain < tol or count >= limit:
                     break
@@ -280,24 +300,30 @@ class _Joint:
         return _State(result, best.coefficients, count)
 
     def _maximize(
-        self, params: StateSpace, b: FloatArray, noise: Noise, limit: int, tails: HeavyTails | None
+        self, params: StateSpace, coefficients: FloatArray, noise: Noise, limit: int, tails: HeavyTails | None
     ) -> FitResult:
-        """Optimize all other parameters; with a weight per value, scales and shape of the noise are fixed."""
+        """Optimize all parameters except the coefficients.
+
+        If each value has a weight, scales and shape of the noise are fixed at those of an earlier result.
+        """
         options, tol = self.problem.options, self.problem.tol
-        first = options.tails
-        if first is not None:
-            hold = tails is not None and not tails.by_row
+        initial_tails = options.tails
+        if initial_tails is not None:
+            fix_tails = tails is not None and not tails.by_row
             return fit_robust(
-                self.panel_at(b),
+                self.panel_at(coefficients),
                 self.problem.coordinates,
                 noise,
                 self.problem.optimizer._replace(max_iter=limit),
-                tails=tails if tails is not None and hold else first,
+                tails=tails if tails is not None and fix_tails else initial_tails,
                 start=params,
                 report=self.report,
-                hold_tails=hold,
+                fix_tails=fix_tails,
             )
-        evaluate, coordinates = CountedEStep(self.panel_at(b), limit, self.report), self.problem.coordinates
+        evaluate, coordinates = (
+            CountedEStep(self.panel_at(coefficients), limit, self.report),
+            self.problem.coordinates,
+        )
         evaluate.limits = coordinates.limits_of_states
         if noise.variances.n_free and noise.prior > 0.0:
             evaluate.set_prior(noise)
@@ -312,7 +338,7 @@ class _Joint:
         )
 
     def step_from(self, start: _State) -> _State:
-        """Take the least squares step alone, without the prior."""
+        """Take only a least squares step."""
         step = self.least_squares_at(start.result, start.coefficients)
         params = start.result.params
         params = params.replace(offset=params.offset + step.change[:, 0])
@@ -341,7 +367,7 @@ def maximum_likelihood_with(
     Parameters
     ----------
     sequences : Sequences
-        Checked rows with covariates.
+        Validated rows with covariates.
     names : tuple of str
         Names of the covariates.
     options : FitOptions
@@ -371,13 +397,13 @@ def maximum_likelihood_with(
     assert exog is not None
     centre = exog.mean(axis=0)
     without_exog = replace(sequences, exog=None)
-    clipped_rows = replace(sequences, values=clipped(without_exog)) if options.robust else sequences
+    clipped_rows = replace(sequences, values=clip_outliers(without_exog)) if options.robust else sequences
     initial_coefficients = _ordinary_least_squares(clipped_rows, centre)
     without_effects = replace(
         without_exog, values=sequences.values - (exog - centre) @ initial_coefficients.T
     )
     problem = make_problem(InMemory(without_effects), options)
-    joint_fit = _Joint(problem, exog, report)
+    joint_fit = _JointFit(problem, exog, report)
     start = None if init is None else start_of(init, problem)
     if start is not None:  # the rows are centred, so that the offset of the start is not used
         start = start.replace(offset=np.zeros_like(start.offset))
@@ -401,7 +427,7 @@ def maximum_likelihood_with(
             problem, base_coefficients, joint_fit = (
                 nested_problem,
                 np.zeros_like(initial_coefficients),
-                _Joint(nested_problem, exog, report),
+                _JointFit(nested_problem, exog, report),
             )
             state = joint_fit.maximize_from(nested_state)
             if not state.log_likelihood >= nested_result.log_likelihood:
@@ -429,7 +455,7 @@ def maximum_likelihood_with(
 
 
 def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatArray:
-    """Regress each column on its own over the rows in which it is observed; return coefficients (D, P)."""
+    """Regress each column on the covariates over the rows in which it is observed: coefficients (D, P)."""
     assert sequences.exog is not None
     rows = np.column_stack([np.ones(sequences.n_rows), sequences.exog - centre])
     rows /= np.sqrt(np.mean(rows**2, axis=0))
@@ -444,8 +470,7 @@ def _ordinary_least_squares(sequences: Sequences, centre: FloatArray) -> FloatAr
             np.sum((x - centre_of_column) ** 2),
             np.sum((x - centre_of_column - rows[observed] @ solution) ** 2),
         )
-        # Minimum fraction of the variance of a column that covariates must leave unexplained.
-        if 0.0 < total_squares and residual_squares <= 1e-20 * total_squares:
+        if 0.0 < total_squares and residual_squares <= _MIN_RESIDUAL_SHARE * total_squares:
             names = sequences.feature_names
             name_clause = "" if names is None else f" ({names[d]!r})"
             raise ValueError(
@@ -471,12 +496,15 @@ def standard_errors_with(
     fitted : MaximumLikelihood
         Fit with all other parameters.
     sequences : Sequences
-        The rows of the fit, in the scales of their columns, with covariates.
+        Rows of the fit, with covariates. If columns have transforms, values are transformed.
 
     Returns
     -------
     StandardErrors
-        The cost is two posteriors for each other parameter and three for each coefficient.
+
+    Notes
+    -----
+    The cost is two posteriors for each other parameter and three for each coefficient.
     """
     exog = sequences.exog
     assert exog is not None
@@ -498,7 +526,8 @@ def standard_errors_with(
         unit[position] = 1.0
         product = _information_times(params, panel, rows, unit)
         information[n_first:, n_first + i] = product.ravel()
-        # The score of the other parameters is quadratic in the coefficients: differences are exact.
+        # The score of the other parameters is quadratic in the coefficients, so that central differences are
+        # exact.
         step = 1.0 / np.sqrt(max(float(product[position]), 1.0))
         score_before, score_after = (
             _score(coordinates, params, panel, sign * step * unit, rows) for sign in (-1.0, 1.0)
@@ -508,7 +537,8 @@ def standard_errors_with(
     covariance = covariance_of(0.5 * (information + information.T))
     marginal = np.full((coordinates.size, coordinates.size), np.nan)
     marginal[np.ix_(free, free)] = covariance[:n_first, :n_first]
-    # The mean is that for covariates of zero: mu = mean - b centre / unit.
+    # The fitted offset is that at the centre of the covariates. Offsets in data units are those at covariates
+    # of zero, offset - coefficients centre / unit.
     positions = np.cumsum(free) - 1
     ratio = design.centre / design.unit
     offsets = np.arange(coordinates.slices[3].start, coordinates.slices[3].stop)
@@ -532,6 +562,6 @@ def standard_errors_with(
 def _score(
     coordinates: Coordinates, params: StateSpace, panel: Panel, coefficients: FloatArray, rows: FloatArray
 ) -> FloatArray:
-    """Score of the other parameters at given coefficients."""
+    """Return the score of the other parameters at given coefficients."""
     shifted = panel._replace(values=panel.values[:] - panel.mask[:] * (rows @ coefficients.T))
     return score(coordinates, params, panel.gaps, expected_statistics(params, shifted))

@@ -1,19 +1,20 @@
 """Fit under Student-t noise: alternate updates of parameters, weights and degrees of freedom.
 
-The objective is the lower bound of :mod:`probsfa.statespace.student` plus the log density of the noise
-prior. At fixed weights the bound is the log-likelihood of a Gaussian model, up to terms in ``log r``, and is
+The objective is the lower bound of :mod:`probsfa.statespace.student` plus the log prior density of the noise.
+At fixed weights the bound is the log-likelihood of a Gaussian model, up to terms in ``log r``, and is
 maximized with its exact score. Then weights and degrees of freedom are set to their optimum under the
-posterior. Neither step lowers the bound. The initial values come from a Gaussian fit to the data without
-values that differ strongly from adjacent observations or from their column.
+posterior. Neither step lowers the bound. Initial values come from a Gaussian fit to the data without
+outliers.
 
-If each value has its own weight, the gap between bound and likelihood is larger for heavier tails and for
-larger posterior uncertainty of the latent factors: degrees of freedom and scales that maximize the bound
-are both too large. These two are therefore estimated from leave-one-out predictions, by maximizing
+If each value has its own weight, the bound is below the likelihood by a difference that is larger for heavier
+tails and for larger posterior uncertainty of the factors. Degrees of freedom and scales that maximize the
+bound are therefore too large. They are estimated from leave-one-out predictions instead, by maximizing
 
-    sum_i log p(x_i | x of all other values),       x_i = N(m_i, v_i) + Student-t
+    sum_i log p(x_i | all other values),       x_i = N(m_i, v_i) + Student-t,
 
-a composite likelihood (Varin, Reid & Firth 2011), whose maximum is unbiased if ``m_i`` and ``v_i`` are
-correct. The bound is then maximized by all other parameters at these estimates, until both steps converge.
+where ``m_i`` and ``v_i`` are mean and variance of the noise-free part of ``x_i`` given all other values. This
+is a composite likelihood (Varin, Reid & Firth 2011), whose maximum is consistent if ``m_i`` and ``v_i`` are
+correct. The bound is then maximized over all other parameters. Both steps alternate until convergence.
 
 References
 ----------
@@ -60,11 +61,13 @@ from probsfa.statespace.student import (
     weights_at,
 )
 
-__all__ = ["clipped", "fit_robust", "repetitive_columns", "outlier_mask"]
+__all__ = ["clip_outliers", "fit_robust", "repetitive_columns", "outlier_mask"]
 
-# Robust standard deviations beyond which a value is an outlier relative to its adjacent observations, or to
-# its column; largest fraction of outliers in a column.
+# A value is an outlier if its distance from adjacent observations, or from the median of its column, exceeds
+# these numbers of robust standard deviations; largest fraction of outliers in a column.
 _MAX_DEVIATION_FROM_ADJACENT, _MAX_DEVIATION_FROM_COLUMN, _MAX_OUTLIER_SHARE = 6.0, 8.0, 0.25
+# Number of robust standard deviations at which values are clipped before the scale of a column is estimated.
+_CLIPPING_LIMIT = 6.0
 # Minimum fraction of equal values of a repetitive column, and lower bound of its noise variance.
 _MIN_REPETITIVE_SHARE, _MIN_NOISE_OF_REPETITIVE = 0.4, 0.1
 # Maximum number of posterior evaluations at fixed weights, and of rounds.
@@ -72,24 +75,23 @@ _MAX_EVALUATIONS_PER_ITERATION, _MAX_ITERATIONS = 5, 200
 # Leave-one-out updates of degrees of freedom and scales: maximum number of updates, rounds of optimization
 # between two updates, change of the logarithms at convergence, and maximum number of values in an update.
 _MAX_LEAVE_ONE_OUT_UPDATES, _ITERATIONS_BETWEEN_UPDATES, _LOG_TOLERANCE, _MAX_VALUES = 8, 2, 0.02, 2**17
-# Shape above which normal noise is used, unless the log-likelihood decreases by at least this many nats.
+# If the estimated shape is above the first number, normal noise is used, unless it lowers the leave-one-out
+# log density by the second number (nats) or more.
 _MIN_NORMAL_SHAPE, _MIN_GAIN_OF_TAILS = 20.0, 2.0
 
 
-def clipped(sequences: Sequences) -> FloatArray:
+def clip_outliers(sequences: Sequences) -> FloatArray:
     """Return values (N, D), clipped at six robust standard deviations from the medians of their columns.
 
-    Outliers have little influence on scales computed from the clipped values. Columns are not clipped if half
-    of their values are equal.
+    Outliers have little influence on scales computed from the clipped values. Columns in which half of the
+    values are equal are not clipped.
     """
     values = sequences.values.copy()
     for j in range(values.shape[1]):
         observed = values[~np.isnan(values[:, j]), j]
         if observed.size:
             centre = np.median(observed)
-            # Robust standard deviations at which values are clipped before the scale of a column is
-            # estimated.
-            limit = 6.0 * np.median(np.abs(observed - centre)) / MAD
+            limit = _CLIPPING_LIMIT * np.median(np.abs(observed - centre)) / MAD
             if limit > 0.0:
                 values[:, j] = np.clip(values[:, j], centre - limit, centre + limit)
     return values
@@ -125,10 +127,10 @@ def outlier_mask(values: FloatArray, lengths: tuple[int, ...]) -> BoolArray:
 
 
 def repetitive_columns(panel: Panel) -> BoolArray:
-    """Flag columns (D,) that are not constant, but contain many equal values.
+    """Flag columns (D,) that are not constant, but in which at least 40 % of the values are equal.
 
-    Under Student-t noise the likelihood of such a column has no upper bound: all other values would be
-    outliers of a constant. Its noise variance therefore has a lower bound.
+    Under Student-t noise the likelihood of such a column has no upper bound: at a noise variance of zero the
+    column would be a constant, and all other values outliers. Its noise variance therefore has a lower bound.
     """
     n = panel.n_rows
     values, observed = np.asarray(panel.values[:n]), np.asarray(panel.mask[:n]) > 0.0
@@ -164,18 +166,18 @@ class _WeightedEStep:
         self.counts = np.asarray(panel.mask[:].sum(axis=0))
 
     def set_weights(self, weights: Weights) -> None:
-        """Use these weights from now on."""
+        """Set the weights of the following calls."""
         self.weights, self.weighted = weights, self.panel.weighted(weights.values)
 
     def __call__(self, params: StateSpace) -> Statistics:
-        """Expected statistics at ``params``; each value counts once in the noise's normaliser."""
+        """Return the expected statistics at ``params``; counts of values are not weighted."""
         stats = expected_statistics(params, self.weighted, for_steps=True)
         value = self.weights.bound(params, self.panel, stats.log_likelihood)
         return stats._replace(counts=self.counts, log_likelihood=value)
 
 
 class _Estimate:
-    """Best values so far: parameters, degrees of freedom, weights, and bound plus log prior density."""
+    """Best estimate so far: parameters, noise, weights, and bound plus log prior density."""
 
     def __init__(self, params: StateSpace, noise: HeavyTails, weights: Weights, value: float) -> None:
         self.params, self.noise, self.weights, self.value = params, noise, weights, value
@@ -191,34 +193,34 @@ def fit_robust(
     initial_processes: InitialProcesses | None = None,
     start: StateSpace | None = None,
     report: Report | None = None,
-    hold_tails: bool = False,
+    fix_tails: bool = False,
 ) -> FitResult:
     """Maximize the lower bound of the likelihood of standardised data under Student-t noise.
 
     Parameters
     ----------
     panel : Panel
-        Packed observations; the bulk of each column has mean near zero and variance near one.
+        Packed observations; without outliers each column has mean near zero and variance near one.
     coordinates, noise, initial_processes, start, report
         As of :func:`probsfa.statespace.learning.fit.fit`.
     optimizer : Optimizer
         Settings of the initial Gaussian fit, and again of the robust fit.
     tails : HeavyTails
         Noise with the initial shape.
-    hold_tails : bool, default=False
-        Whether to hold the shape fixed, together with the scales of `start`, which is then required.
+    fix_tails : bool, default=False
+        Whether shape and scales of the noise are those of `tails` and `start`, which is then required.
 
     Returns
     -------
     FitResult
-        Includes the noise. After a KeyboardInterrupt it is the best result so far. Its
-        log-likelihood is the lower bound, without the prior.
+        Includes the noise. Its log-likelihood is the lower bound without the prior. After a keyboard
+        interrupt it is the best result so far.
     """
     if noise.variances.separate:
         minimum = np.where(repetitive_columns(panel), _MIN_NOISE_OF_REPETITIVE, 0.0)
         noise = noise._replace(floor=np.maximum(noise.floor, minimum))
     interrupted, count = False, 0
-    is_fixed = hold_tails and start is not None
+    is_fixed = fix_tails and start is not None
     cleaned = panel
     if start is None:
         cleaned = _without_outliers(panel)
@@ -243,7 +245,7 @@ def fit_robust(
         if is_fixed:
             alternation = alternation.with_fixed_tails()
             evaluate.set_prior(alternation.noise)
-        state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=is_fixed)
+        state = _reweighted(params, tails, weights, panel, evaluate, fix_shape=is_fixed)
         result, state = alternation(state, interrupted)
         if not (tails.by_row or is_fixed):
             result = _with_leave_one_out_tails(alternation, result, state, optimizer.max_iter)
@@ -257,13 +259,13 @@ def _reweighted(
     panel: Panel,
     evaluate: CountedEStep,
     *,
-    hold_shape: bool = False,
+    fix_shape: bool = False,
 ) -> _Estimate:
-    """Update weights, and the shape unless it is fixed, for the posterior under the given weights."""
+    """Update weights, and the shape unless it is fixed, under the posterior with the given weights."""
     mask = np.asarray(panel.mask[: panel.n_rows])
     moments = cell_moments(params, panel.weighted(weights))
     discrepancies = moments.discrepancies(params, panel)
-    updated_tails = tails if hold_shape else tails.at_best_shape(discrepancies, mask)
+    updated_tails = tails if fix_shape else tails.at_best_shape(discrepancies, mask)
     value = bound_at(params, panel, moments, weights, updated_tails) + evaluate.log_prior(params)
     return _Estimate(params, updated_tails, weights_at(updated_tails, discrepancies, panel), value)
 
@@ -277,21 +279,21 @@ class _Alternation(NamedTuple):
     noise: Noise
     solver: str
     tol: float
-    hold_shape: bool = False
+    fix_shape: bool = False
 
     def with_fixed_tails(self) -> "_Alternation":
-        """Return a copy that holds shape and scales fixed."""
+        """Return a copy for which shape and scales are fixed."""
         known = NoiseVariances.known(self.noise.floor.size)
         noise = Noise(known, self.noise.floor)
         coordinates = self.coordinates._replace(variances=known)
-        return self._replace(coordinates=coordinates, noise=noise, hold_shape=True)
+        return self._replace(coordinates=coordinates, noise=noise, fix_shape=True)
 
     def __call__(
         self, state: _Estimate, interrupted: bool = False, *, n_rounds: int | None = None
     ) -> tuple[FitResult, _Estimate]:
-        """Optimize until convergence or for `n_rounds`; return the best so far after an interrupt."""
+        """Optimize until convergence or for `n_rounds`; after an interrupt, return the best so far."""
         evaluate, noise, tol = self.evaluate, self.noise, self.tol
-        panel, limit, is_fixed = evaluate.panel, evaluate.limit, self.hold_shape
+        panel, limit, is_fixed = evaluate.panel, evaluate.limit, self.fix_shape
         optimize: Callable[..., FitResult]
         if self.solver == "em":
             optimize = partial(fit_em, has_loading=self.coordinates.has_loading)
@@ -310,7 +312,7 @@ class _Alternation(NamedTuple):
                 if optimum.history:
                     weights = state.weights.values
                     updated = _reweighted(
-                        optimum.params, state.noise, weights, panel, evaluate, hold_shape=is_fixed
+                        optimum.params, state.noise, weights, panel, evaluate, fix_shape=is_fixed
                     )
                     state = updated if updated.value >= state.value else state
                 history.append(max(state.value, history[-1]))
@@ -348,10 +350,10 @@ class _Alternation(NamedTuple):
 def _with_leave_one_out_tails(
     alternation: _Alternation, result: FitResult, state: _Estimate, max_iter: int
 ) -> FitResult:
-    """Estimate degrees of freedom and scales by leave-one-out prediction, and maximize the bound there.
+    """Alternate leave-one-out estimates of degrees of freedom and scales with maximization of the bound.
 
-    Degrees of freedom and scales depend little on the other parameters. Between two updates the other
-    parameters are therefore optimized for a few rounds only; after the last update, until convergence.
+    These estimates depend little on the other parameters. Between two updates the other parameters are
+    therefore optimized for a few rounds only; after the last update, until convergence.
     """
     evaluate, panel = alternation.evaluate, alternation.evaluate.panel
     fixed_tails = alternation.with_fixed_tails()
@@ -377,7 +379,7 @@ def _with_leave_one_out_tails(
                 break
             if not is_converged:
                 params = state.params.replace(noise_variance=scales)
-                state = _reweighted(params, tails, weights, panel, evaluate, hold_shape=True)
+                state = _reweighted(params, tails, weights, panel, evaluate, fix_shape=True)
             evaluate.limit = evaluate.count + max_iter
             has_converged = is_converged
             result, state = fixed_tails(state, n_rounds=None if is_converged else _ITERATIONS_BETWEEN_UPDATES)
@@ -410,8 +412,9 @@ def leave_one_out_tails(
     Returns
     -------
     tails : HeavyTails
-        Normal noise if heavier tails gain less than two nats.
+        Noise with the estimated shape; normal noise if the gain of heavier tails is less than two nats.
     scales : ndarray of shape (D,)
+        Squared scales.
     """
     moments = cell_moments(params, panel.weighted(weights))
     means, explained = left_out_cells(params, panel, moments, weights)
@@ -467,7 +470,7 @@ def _predicted_gain(gains: list[float]) -> float:
 def _restarted_from_data(
     state: _Estimate, panel: Panel, evaluate: CountedEStep, tol: float
 ) -> _Estimate | None:
-    """Infer weights from the data alone at the same parameters, which may lead to another fixed point."""
+    """Infer weights at the same parameters without initial weights, which may lead to another fixed point."""
     inferred = infer_weights(state.params, panel, state.noise, worth=0.1 * tol)
     if not np.isfinite(inferred.bound):
         return None

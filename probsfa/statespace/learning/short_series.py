@@ -1,10 +1,10 @@
 """Confidence intervals of AR(1) factors in series that span few time scales.
 
-Maximum likelihood estimates of such factors are biased, in part because the mean is estimated from the same
-rows. With ``n`` time steps, the expected error of a decay is ``-(1 + 3 a) / n`` (Marriott & Pope 1954,
-Biometrika 41:390). That of the squared loadings, relative to them, is minus the variance of the mean of the
-factor, ``(1 + a) / ((1 - a) n)``. Both errors make the standard error of the offset too small. Intervals are
-therefore centred at corrected estimates.
+Maximum likelihood estimates of the parameters of such factors are biased, in part because the mean is
+estimated from the same rows. With ``n`` time steps, the bias of a decay ``a`` is ``-(1 + 3 a) / n`` (Marriott
+& Pope 1954, Biometrika 41:390). The relative bias of squared loadings is minus the variance of the mean of
+the factor, ``(1 + a) / ((1 - a) n)``. Because of both biases, the standard error of the offset is too small.
+Intervals are therefore centred at corrected estimates.
 
 The standard error of a time scale increases with the time scale. ``timescale ** -0.5`` has a nearly constant
 standard error; intervals of time scales are symmetric on this scale. Standard errors are themselves
@@ -23,68 +23,83 @@ from probsfa._typing import FloatArray
 
 __all__ = ["ShortSeries"]
 
-# Largest correction of the logarithm of a time scale and of loadings, and fewest degrees of freedom: beyond
-# them the corrections, which are the first terms of expansions, are not accurate.
+# Largest correction of the logarithm of a time scale and of loadings, and smallest degrees of freedom. The
+# corrections are the first terms of expansions; beyond these limits they are not accurate.
 _MAX_LOG_TIMESCALE_CORRECTION, _MAX_LOADING_CORRECTION, _MIN_DEGREES = 1.0, 0.5, 2.0
 
-Limits = tuple[FloatArray, FloatArray]
+ConfidenceLimits = tuple[FloatArray, FloatArray]
 
 
 class ShortSeries(NamedTuple):
-    """Corrections of the parameters of AR(1) factors.
+    """Corrections of estimated parameters of AR(1) factors.
 
     Attributes
     ----------
-    slower : ndarray of shape (K,)
+    log_timescale_increase : ndarray of shape (K,)
         Increase of the logarithm of the time scale.
-    larger : ndarray of shape (K,)
+    loading_increase : ndarray of shape (K,)
         Relative increase of loadings.
     variance_of_mean : ndarray of shape (K,)
-        Variance of the mean of the factor over all rows, without corrections.
+        Variance of the mean of the factor over all rows, at the estimates without corrections.
     degrees : ndarray of shape (K,)
-        Degrees of freedom.
+        Degrees of freedom of Student's t-distribution.
     """
 
-    slower: FloatArray
-    larger: FloatArray
+    log_timescale_increase: FloatArray
+    loading_increase: FloatArray
     variance_of_mean: FloatArray
     degrees: FloatArray
 
     @classmethod
     def of(cls, decay: FloatArray, error: FloatArray, n_steps: float) -> Self:
-        """Return corrections for decays (K,) with these standard errors, and a number of time steps.
+        """Compute corrections for decays (K,) with standard errors `error`, in a series of `n_steps` steps.
 
-        There are none for decays that are not estimated, or not positive.
+        Decays without standard error, and decays that are not positive, have no corrections.
         """
         timescale = timescales_from_decay(decay)
         estimated = (decay > 0.0) & np.isfinite(error) & np.isfinite(timescale)
         a, timescale = np.where(estimated, decay, 0.5), np.where(estimated, timescale, 1.0)
         variance = (1.0 + a) / ((1.0 - a) * n_steps)
-        slower = np.minimum((1.0 + 3.0 * a) * timescale / (a * n_steps), _MAX_LOG_TIMESCALE_CORRECTION)
+        log_timescale_increase = np.minimum(
+            (1.0 + 3.0 * a) * timescale / (a * n_steps), _MAX_LOG_TIMESCALE_CORRECTION
+        )
         return cls(
-            np.where(estimated, slower, 0.0),
+            np.where(estimated, log_timescale_increase, 0.0),
             np.where(estimated, np.minimum(0.5 * variance, _MAX_LOADING_CORRECTION), 0.0),
             np.where(estimated, variance, 0.0),
-            np.where(estimated, np.maximum(n_steps / timescale * np.exp(-slower), _MIN_DEGREES), np.inf),
+            np.where(
+                estimated,
+                np.maximum(n_steps / timescale * np.exp(-log_timescale_increase), _MIN_DEGREES),
+                np.inf,
+            ),
         )
 
-    def timescales(self, estimate: FloatArray, error: FloatArray, level: float) -> Limits:
-        """Return limits of time scales (K,); the upper ones may be infinite."""
-        transformed = np.exp(-0.5 * self.slower) / np.sqrt(estimate)
-        half_width = self._quantile(level) * 0.5 * transformed * error / estimate * np.exp(0.5 * self.slower)
+    def timescales(self, estimate: FloatArray, error: FloatArray, level: float) -> ConfidenceLimits:
+        """Return confidence limits of time scales (K,); upper limits may be infinite."""
+        transformed = np.exp(-0.5 * self.log_timescale_increase) / np.sqrt(estimate)
+        half_width = (
+            self._quantile(level)
+            * 0.5
+            * transformed
+            * error
+            / estimate
+            * np.exp(0.5 * self.log_timescale_increase)
+        )
         with np.errstate(divide="ignore"):
             return (transformed + half_width) ** -2.0, np.maximum(transformed - half_width, 0.0) ** -2.0
 
-    def loadings(self, estimate: FloatArray, error: FloatArray, level: float) -> Limits:
-        """Return limits of loadings (D, K) of the AR(1) factors."""
-        factor = 1.0 + self.larger
+    def loadings(self, estimate: FloatArray, error: FloatArray, level: float) -> ConfidenceLimits:
+        """Return confidence limits of loadings (D, K) on the AR(1) factors."""
+        factor = 1.0 + self.loading_increase
         half_width = self._quantile(level) * factor * error
         return factor * estimate - half_width, factor * estimate + half_width
 
-    def offset(self, estimate: FloatArray, error: FloatArray, loadings: FloatArray, level: float) -> Limits:
-        """Return limits of offsets (D,), from the loadings (D, K) of the AR(1) factors."""
+    def offset(
+        self, estimate: FloatArray, error: FloatArray, loadings: FloatArray, level: float
+    ) -> ConfidenceLimits:
+        """Return confidence limits of offsets (D,), from the loadings (D, K) on the AR(1) factors."""
         uncorrected = loadings**2 * self.variance_of_mean
-        corrected = uncorrected * np.exp(self.slower) * (1.0 + self.larger) ** 2
+        corrected = uncorrected * np.exp(self.log_timescale_increase) * (1.0 + self.loading_increase) ** 2
         variance = error**2 + np.sum(corrected - uncorrected, axis=1)
         variance_of_variance = np.sum(corrected**2 / self.degrees, axis=1)
         with np.errstate(divide="ignore"):

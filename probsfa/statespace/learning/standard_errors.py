@@ -1,8 +1,9 @@
 """Standard errors from the observed information, and profile likelihood intervals of time scales.
 
-The second derivative of the log-likelihood is computed by central differences of the exact score, in the free
-coordinates (:mod:`.coordinates`), in which the log-likelihood is nearly quadratic. The delta method maps the
-errors to the parameters. A noise variance at its floor is not free and has no standard error.
+The second derivative of the log-likelihood is computed by central differences of the exact score, with
+respect to the free coordinates (:mod:`.coordinates`), in which the log-likelihood is nearly quadratic.
+Standard errors of the parameters follow by the delta method. A noise variance at its lower bound is not free
+and has no standard error.
 """
 
 import warnings
@@ -36,12 +37,19 @@ from probsfa.statespace.parameters import QUANTITIES, StateSpace, fitted_attribu
 from probsfa.statespace.processes.ar1 import MAX_DECAY
 from probsfa.statespace.quantities import INTERVALS
 
-#: Quantities that have standard errors, by their attribute of StandardErrors.
-_QUANTITIES_BY_NAME = {one.name: one for one in QUANTITIES.values() if one.scale}
+# Quantities with standard errors, by attribute of StandardErrors.
+_QUANTITIES_BY_NAME = {quantity.name: quantity for quantity in QUANTITIES.values() if quantity.scale}
+
+# Step of the differences of the score, in expected standard errors.
+_DIFFERENCE_STEP = 0.01
+# AR(1) noise with a smaller share of the variance of a column counts as zero; its decay is not identified.
+_MIN_AR1_NOISE = 1e-8
+# A coordinate within this relative distance of a bound counts as at the bound.
+_BOUND_RTOL = 1e-9
 
 
 class Interval(NamedTuple):
-    """Confidence limits ``lower`` and ``upper``, both in the shape of the parameter."""
+    """Confidence limits ``lower`` and ``upper``, both with the shape of the parameter."""
 
     lower: FloatArray
     upper: FloatArray
@@ -67,12 +75,12 @@ class StandardErrors(_Errors):
     ----------
     decay : ndarray of shape (K,)
     loadings : ndarray of shape (D, S)
-        NaN for loadings that are not estimated: those set by `fixed`, those of velocities (zero), and one of
-        each cycle (its phase is zero by convention).
+        NaN for loadings that are not estimated: those in `fixed`, those on velocities, which are zero, and
+        one of each cycle, whose phase is zero by convention.
     noise_variance : ndarray of shape (D,)
         NaN where the variance is fixed or at its lower bound.
     offset : ndarray of shape (D,)
-        NaN for columns with a trend, which contains their level.
+        NaN for columns with a trend, because the trend contains the level of the column.
     timescales : ndarray of shape (K,)
         NaN where the decay is not positive.
     rhythm_decays, rhythm_periods : ndarray of shape (R,)
@@ -127,9 +135,18 @@ class StandardErrors(_Errors):
         errors: Mapping[str, FloatArray],
         other_estimates: Mapping[str, FloatArray] = MappingProxyType({}),
     ) -> Self:
-        """Create from parameters in data units and dictionaries of standard errors and other estimates.
+        """Create standard errors from parameters and errors in data units.
 
-        The keys of both dictionaries are fitted attributes.
+        Parameters
+        ----------
+        params : StateSpace
+            The estimates.
+        time_unit : float
+            Unit of time of the decays.
+        errors : mapping of str to ndarray
+            Standard errors by fitted attribute.
+        other_estimates : mapping of str to ndarray
+            Estimates that are not in `params`, by fitted attribute.
         """
         values = {**fitted_attributes(params, time_unit), **other_estimates}
         errors_by_name = {QUANTITIES[attribute].name: error for attribute, error in errors.items()}
@@ -146,31 +163,36 @@ class StandardErrors(_Errors):
         return tuple(name for name in _QUANTITIES_BY_NAME if name in self._estimates_by_name)
 
     def interval(self, name: str, level: float = 0.95) -> Interval:
-        """Confidence intervals, on the scale on which the likelihood is closest to a normal density.
+        """Compute confidence intervals, on a scale on which the likelihood is close to a normal density.
 
         Parameters
         ----------
         name : str
-            Name of an attribute, such as "timescales". Periods, noise variances, scales of AR(1) noise and
-            time scales of other processes than AR(1) factors have intervals on the logarithmic scale, with
-            positive limits. Intervals of positive decays are those of the time scales; negative decays, and
-            decays of AR(1) noise, have intervals on the scale of ``atanh a``. Intervals of loadings, offsets
-            and coefficients are symmetric. Intervals of time scales, loadings and offsets are corrected for
-            the number of time scales that the series spans: they are wider than with a normal quantile, and
-            centred at larger time scales and loadings than the estimates. An upper limit of a time scale may
-            be infinite.
+            Name of an attribute, such as "timescales".
         level : float, default=0.95
             Nominal coverage.
 
         Returns
         -------
         Interval
-            ``lower`` and ``upper``, NaN where there is no standard error.
+            ``lower`` and ``upper``, NaN where there is no standard error. An upper limit of a time scale may
+            be infinite.
 
         Raises
         ------
         ValueError
             If the name or the level is invalid.
+
+        Notes
+        -----
+        Periods, noise variances, scales of AR(1) noise and time scales of smooth factors have intervals on
+        the logarithmic scale, with positive limits. Intervals of positive decays are those of the time
+        scales. Negative decays and decays of AR(1) noise have intervals on the scale of ``atanh a``.
+        Intervals of loadings, offsets and coefficients are symmetric.
+
+        Intervals of time scales, loadings and offsets of AR(1) factors are corrected for the number of time
+        scales that the series spans. They are wider than with a normal quantile, and those of time scales and
+        loadings are centred at larger values than the estimates.
         """
         check_option("name", name, tuple(_QUANTITIES_BY_NAME))
         error, estimate = getattr(self, name), self._estimates_by_name.get(name, np.zeros(0))
@@ -215,16 +237,17 @@ def normal_quantile(level: float) -> float:
 def observed_information(
     coordinates: Coordinates, params: StateSpace, panel: Panel, free: BoolArray
 ) -> FloatArray:
-    """Return minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
+    """Compute minus the second derivative of the log-likelihood by the free coordinates, shape (F, F)."""
     vector = to_vector(coordinates, params)
     stats = expected_statistics(params, panel)
-    expected = np.diag(make_metric(coordinates, params, complete_data_of(stats, params)).to_dense())
+    expected_information = np.diag(
+        make_metric(coordinates, params, complete_data_of(stats, params)).to_dense()
+    )
     indices = np.flatnonzero(free)
     columns = []
     for i in indices:
         step = np.zeros_like(vector)
-        # Step of the differences, in expected standard errors.
-        step[i] = 0.01 / np.sqrt(max(float(expected[i]), 1.0))
+        step[i] = _DIFFERENCE_STEP / np.sqrt(max(float(expected_information[i]), 1.0))
         score_after, score_before = (
             _score_at(coordinates, vector + sign * step, params, panel)[indices] for sign in (1.0, -1.0)
         )
@@ -236,11 +259,11 @@ def observed_information(
 def free_coordinates(
     coordinates: Coordinates, params: StateSpace, floors: tuple[float, ...] | FloatArray
 ) -> BoolArray:
-    """Return which coordinates (P,) are free.
+    """Return which coordinates (P,) are free at given parameters.
 
-    The following are not free: variances at a floor, one loading of each stochastic cycle (which determines
-    the phase), decay and scale of AR(1) noise with a scale near zero, fixed parameters, and frequencies at a
-    limit.
+    Coordinates are not free for fixed parameters, variances at a lower bound, frequencies at a limit, decay
+    and scale of AR(1) noise with a scale near zero, and the loading of each stochastic cycle that is zero by
+    convention.
     """
     at_floor = np.any(np.isclose(params.noise_variance[:, None], floors, rtol=1e-6), axis=1)
     free = np.ones(coordinates.size, dtype=bool)
@@ -251,25 +274,23 @@ def free_coordinates(
             loadings[:, np.searchsorted(coordinates.latents.seen, first + 2 * j + 1)] = True
     if coordinates.n_ar1_noise:
         ar1_noise = coordinates.ar1_noise_states
-        # AR(1) noise with less than 1e-8 of a column's variance counts as zero; its decay is not identified.
-        has_ar1_noise = np.diagonal(params.seen_loadings[:, ar1_noise]) ** 2 > 1e-8
+        has_ar1_noise = np.diagonal(params.seen_loadings[:, ar1_noise]) ** 2 > _MIN_AR1_NOISE
         loadings[:, ar1_noise] &= has_ar1_noise
         free[ar1_noise] = has_ar1_noise
     free[coordinates.slices[1]] = loadings[coordinates.has_loading]
     free[coordinates.slices[2]] = coordinates.variances.totals(at_floor.astype(np.float64)) == 0.0
     lower, upper = coordinates.bounds
     vector = to_vector(coordinates, params)
-    # A coordinate within this relative distance of a bound counts as at the bound.
-    at_bound = (np.isclose(vector, end, rtol=1e-9, atol=0.0) for end in (lower, upper))
+    at_bound = (np.isclose(vector, bound, rtol=_BOUND_RTOL, atol=0.0) for bound in (lower, upper))
     return free & ~(np.any(list(at_bound), axis=0) | (lower == upper))
 
 
 def offsets_in_trends(coordinates: Coordinates, params: StateSpace) -> NDArray[np.intp]:
     """Return coordinates of offsets to fix in a model with trends, one for each trend.
 
-    Offsets compensate a constant that is added to a trend with a diffuse start. With the offset of a column
-    with a large loading fixed for each trend, all parameters are identified. Only standard errors of offsets
-    depend on the choice of these columns.
+    The initial state of a trend is diffuse, so that a constant may be added to the trend and subtracted from
+    the offsets. All parameters are identified if one offset is fixed for each trend. The columns of these
+    offsets have large loadings; only standard errors of offsets depend on their choice.
     """
     loadings = _trend_loadings(params)
     count = min(loadings.shape)
@@ -280,18 +301,18 @@ def offsets_in_trends(coordinates: Coordinates, params: StateSpace) -> NDArray[n
 
 
 def _trend_loadings(params: StateSpace) -> FloatArray:
-    """Return loadings (D, n) of trends."""
+    """Return the loadings (D, n) on trends."""
     seen = params.latents.seen
     return np.asarray(params.loadings[:, seen[~params.latents.stationary[seen]]])
 
 
 def warn_of_limits(coordinates: Coordinates, params: StateSpace, free: BoolArray) -> None:
-    """Warn of dynamics that are not free because of the data, not because they were fixed.
+    """Warn of parameters of the dynamics that are at a limit without being fixed by the user.
 
     Warns
     -----
     UserWarning
-        With the names of their standard errors, which are NaN.
+        Names the standard errors that are NaN.
     """
     lower, upper = coordinates.bounds
     at_limit = ~free & (lower < upper)
@@ -339,7 +360,7 @@ def standard_errors(
     panel : Panel
         Standardised observations.
     floors : tuple of float, or ndarray of shape (D, n)
-        Noise variances (standardised) that are lower bounds of a column.
+        Standardised noise variances that count as lower bounds, for all columns or for each.
     scale : ndarray of shape (D,)
         Unit of each standardised column, in data units.
     time_unit : float
@@ -370,7 +391,7 @@ def standard_errors(
 
 
 def covariance_of(information: FloatArray) -> FloatArray:
-    """Invert an observed information matrix (F, F); rows and columns that are not identified are NaN.
+    """Invert an observed information matrix (F, F); entries of parameters that are not identified are NaN.
 
     Warns
     -----
@@ -399,7 +420,7 @@ def covariance_of(information: FloatArray) -> FloatArray:
 def errors_in_data_units(
     coordinates: Coordinates, params: StateSpace, covariance: FloatArray, scale: FloatArray, time_unit: float
 ) -> dict[str, FloatArray]:
-    """Map the covariance (P, P) of the coordinates to errors in data units, by fitted attribute."""
+    """Return standard errors in data units by fitted attribute, from the covariance (P, P) of coordinates."""
     variances = np.diagonal(covariance)
     loadings_part, noise_part, offset_part = (np.sqrt(variances[part]) for part in coordinates.slices[1:])
     dynamics = coordinates.slices[0]
@@ -431,17 +452,20 @@ def errors_in_data_units(
 
 # Profile-likelihood intervals of time scales.
 #
-# For each decay of one factor all other parameters are fitted again; the interval contains the decays whose
-# maximized log-likelihood is within half a chi-square quantile of the maximum. Unlike an interval on a
-# logarithmic scale, it is as skewed as the likelihood, and its limits may be zero or infinite.
+# At each of several decays of one factor, the log-likelihood is maximized over all other parameters. The
+# interval contains the decays at which this maximum is within half a chi-square quantile of the overall
+# maximum. Unlike an interval on a logarithmic scale, it is as skewed as the likelihood, and its limits may be
+# zero or infinite.
 #
 # The other parameters are optimized in coordinates whitened by the observed information, starting from their
-# linear prediction, so that each decay needs few evaluations.
+# linear prediction, so that each decay requires few evaluations.
 
 # Maximum number of steps from the maximum to each side, and tolerance of a limit in standard deviations.
 _MAX_STEPS, _LIMIT_TOL = 25, 2e-3
 # Minimum curvature of a direction, relative to the largest, and minimum decay that is treated as positive.
 _MIN_CURVATURE, _MIN_DECAY = 1e-10, 1e-4
+# Maximum number of evaluations of the optimization over the other parameters at one decay.
+_MAX_EVALUATIONS = 60
 
 
 class TimescaleProfile(NamedTuple):
@@ -494,13 +518,13 @@ class _Profile:
         self.others = indices[is_other]
         values, vectors = np.linalg.eigh(information[np.ix_(is_other, is_other)])
         values = np.maximum(np.abs(values), _MIN_CURVATURE * max(float(np.abs(values).max()), 1.0))
-        # The log-likelihood is isotropic in u, where vector = start + factor u.
+        # In whitened coordinates u, with others = start + whitening u, the log-likelihood is isotropic.
         self.whitening = vectors / np.sqrt(values)
         cross = information[is_other, position]
-        self.slope = -vectors @ ((vectors.T @ cross) / values)
-        curvature = information[position, position] + cross @ self.slope
-        # One standard deviation of the profile in its parabolic approximation.
-        self.unit = 1.0 / np.sqrt(max(float(curvature), 1e-6))
+        self.linear_prediction = -vectors @ ((vectors.T @ cross) / values)
+        curvature = information[position, position] + cross @ self.linear_prediction
+        # Standard deviation of the decay's coordinate by the parabolic approximation of the profile.
+        self.step_size = 1.0 / np.sqrt(max(float(curvature), 1e-6))
         self.n_evaluations = 2 * len(indices) + 1
         self.best, self.evaluated = self.log_likelihood(self.vector)[0], {0.0: (0.0, self.vector)}
 
@@ -517,22 +541,24 @@ class _Profile:
         return value, gradient
 
     def decay(self, steps: float) -> float:
-        """Return the decay at a distance from the estimate, in units of ``self.unit``."""
+        """Return the decay at a distance from the estimate, in standard deviations of its coordinate."""
         vector = self.vector.copy()
-        vector[self.component] += steps * self.unit
+        vector[self.component] += steps * self.step_size
         return float(from_vector(self.coordinates, vector, self.params).decay[self.component])
 
-    def root(self, steps: float) -> float:
-        """Return the signed root of twice the drop in log-likelihood at a distance from the estimate."""
+    def signed_root(self, steps: float) -> float:
+        """Return the signed root of twice the decrease of the log-likelihood from the estimate."""
         if steps not in self.evaluated:
-            nearest = min(self.evaluated, key=lambda known: abs(known - steps))
-            start = self.evaluated[nearest][1].copy()
-            start[self.component] = self.vector[self.component] + steps * self.unit
-            start[self.others] += (steps - nearest) * self.unit * self.slope
+            nearest_step = min(self.evaluated, key=lambda known: abs(known - steps))
+            start = self.evaluated[nearest_step][1].copy()
+            start[self.component] = self.vector[self.component] + steps * self.step_size
+            start[self.others] += (steps - nearest_step) * self.step_size * self.linear_prediction
             self.evaluated[steps] = self._maximize(start)
         return float(np.sign(steps) * np.sqrt(max(-2.0 * self.evaluated[steps][0], 0.0)))
 
     def _maximize(self, start: FloatArray) -> tuple[float, FloatArray]:
+        """Maximize over the other parameters; return log-likelihood minus the largest, and the vector."""
+
         def objective(u: FloatArray) -> tuple[float, FloatArray]:
             vector = start.copy()
             vector[self.others] += self.whitening @ u
@@ -542,8 +568,7 @@ class _Profile:
                 return 1e100, np.zeros_like(u)
             return self.best - value, -self.whitening.T @ gradient[self.others]
 
-        # Maximum number of evaluations for the other parameters at one decay.
-        options: Any = {"maxfun": 60, "ftol": 1e-10, "gtol": 1e-4}
+        options: Any = {"maxfun": _MAX_EVALUATIONS, "ftol": 1e-10, "gtol": 1e-4}
         result = scipy.optimize.minimize(
             objective, np.zeros(len(self.others)), jac=True, method="L-BFGS-B", options=options
         )
@@ -621,11 +646,14 @@ def _timescale(decay: float, time_unit: float) -> float:
 
 
 def _interval_limit(profile: _Profile, sign: float, quantile: float) -> float:
-    """Return the decay with signed root `quantile` on one side, or the limit if the root stays below."""
+    """Return the decay on one side at which the absolute signed root is `quantile`.
+
+    If the root is smaller at all decays in their range, return a decay at the end of the range.
+    """
     inside, outside, step = 0.0, np.inf, quantile
     for _ in range(_MAX_STEPS):
         decay = profile.decay(sign * step)
-        root = abs(profile.root(sign * step))
+        root = abs(profile.signed_root(sign * step))
         if abs(root - quantile) < _LIMIT_TOL or outside - inside < _LIMIT_TOL * step:
             break
         if root < quantile:
@@ -634,7 +662,7 @@ def _interval_limit(profile: _Profile, sign: float, quantile: float) -> float:
                 break  # at the limit of the decay, and still in the interval
         else:
             outside = step
-        # The root is nearly linear through the origin: extrapolate, but stay in the bracket.
+        # The root is nearly proportional to the step: extrapolate within the bracket.
         extrapolated = step * quantile / max(root, 0.1 * quantile)
         if np.isinf(outside):
             step = min(max(extrapolated, 1.1 * step), 3.0 * step)

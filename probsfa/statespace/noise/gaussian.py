@@ -211,25 +211,25 @@ class Noise(NamedTuple):
         Lower bounds of the variances.
     prior : float, default=0.0
         Relative variance ``s`` below which the prior density of its logarithm falls; zero for no prior.
-    held : ndarray of shape (D,), optional
+    fixed : ndarray of shape (D,), optional
         Variances that are held fixed, NaN where they are estimated. With None all are estimated.
     """
 
     variances: NoiseVariances
     floor: FloatArray
     prior: float = 0.0
-    held: FloatArray | None = None
+    fixed: FloatArray | None = None
 
     @property
     def learned(self) -> BoolArray:
         """Which of the free variances (F,) are estimated and not held."""
-        if self.held is None:
+        if self.fixed is None:
             return np.ones(self.variances.n_free, dtype=bool)
-        return np.isnan(self.variances.of_groups(self.held))
+        return np.isnan(self.variances.of_groups(self.fixed))
 
-    def with_held(self, variance: FloatArray) -> FloatArray:
+    def with_fixed(self, variance: FloatArray) -> FloatArray:
         """Return variances (D,) with the held ones inserted."""
-        return variance if self.held is None else np.where(np.isnan(self.held), variance, self.held)
+        return variance if self.fixed is None else np.where(np.isnan(self.fixed), variance, self.fixed)
 
     def log_prior(self, variance: FloatArray) -> float:
         """Return the log prior density of relative variances (D,), in nats, up to a constant."""
@@ -267,7 +267,7 @@ class Noise(NamedTuple):
         """M-step: return variances (D,) from counts and sums of squares (D,); known ones are unchanged."""
         best = self.best_variance(self.variances.totals(counts), self.variances.totals(power))
         free = np.maximum(best, self.variances.largest(self.floor))
-        return self.with_held(self.variances.of_columns(free, variance))
+        return self.with_fixed(self.variances.of_columns(free, variance))
 
 
 def is_heywood(variance: FloatArray) -> bool:

@@ -28,7 +28,7 @@ def test_the_density_falls_with_the_variance_below_a_ten_thousandth(kind, n):
 def test_a_held_variance_has_no_prior():
     rho = np.array([1e-7, 1e-4, 0.3])
     noise = Noise(
-        NoiseVariances.diagonal(FLOOR.size), FLOOR, WEAK_PRIOR, held=np.array([np.nan, 1e-4, np.nan])
+        NoiseVariances.diagonal(FLOOR.size), FLOOR, WEAK_PRIOR, fixed=np.array([np.nan, 1e-4, np.nan])
     )
     assert noise.log_prior(rho) == pytest.approx(log_density(rho[[0, 2]]).sum(), rel=1e-12)
     np.testing.assert_array_equal(noise.prior_slope(rho) > 0.0, [True, False, True])

@@ -9,7 +9,7 @@ from probsfa.statespace.engine.posterior import expected_statistics, log_likelih
 from probsfa.statespace.learning import em
 from probsfa.statespace.learning.coordinates import (
     Coordinates,
-    _of_blocks,
+    _split_blocks,
     dynamics_from_free,
     dynamics_to_free,
     from_vector,
@@ -60,7 +60,7 @@ def test_the_m_step_is_a_maximum_and_em_climbs(rng, kind, even):
     before = stats.log_likelihood
     moved = maximize_dynamics(params, stats, panel.gaps)
     sums = stats.innovation_power, stats.innovation_moments, stats.previous_power
-    for one, *blocks in zip(params.processes, *(_of_blocks(params, each) for each in sums), strict=True):
+    for one, *blocks in zip(params.processes, *(_split_blocks(params, each) for each in sums), strict=True):
         matrix, _ = one.transitions(panel.gaps)
         data = BlockMoments(stats.transitions, matrix[:, 0], *(each[:, 0] for each in blocks))
 
@@ -106,8 +106,8 @@ def test_spectra_are_sums_of_autocovariances(rng, kind):
             for s in (1.0, -1.0)
         )
         slope = np.zeros_like(wanted[:, params.latents.seen])
-        for e in np.flatnonzero(found.coordinates == j):
-            slope[:, found.states[e]] += found.slopes[:, e]
+        for e in np.flatnonzero(found.coordinate_of_slope == j):
+            slope[:, found.state_of_slope[e]] += found.slopes[:, e]
         np.testing.assert_allclose(slope, (up - down) / (2.0 * step), rtol=1e-6, atol=1e-7)
 
 
