@@ -133,7 +133,7 @@ def _with_latents(
     if more.n_other_processes:
         known = {} if initial_processes is None else initial_processes.processes
         last = {
-            kind: known[kind].chosen(np.arange(-n, 0)) for kind, n in more.counts.items() if kind in known
+            kind: known[kind].select(np.arange(-n, 0)) for kind, n in more.counts.items() if kind in known
         }
         news = (
             each for new in news for each in from_ar1_factors(new, more, InitialProcesses(processes=last))

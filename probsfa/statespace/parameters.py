@@ -709,7 +709,7 @@ def with_more_latents(params: StateSpace, new: StateSpace) -> StateSpace:
         parts += [model.loadings_of(one).reshape(model.n_features, -1) for model, one in owners]
         if owners:
             first, *second = (one for _, one in owners)
-            processes.append(first.joined(second[0]) if second else first)
+            processes.append(first.concatenate(second[0]) if second else first)
     return params.replace(
         decay=np.append(params.decay, new.decay), loadings=np.hstack(parts), processes=tuple(processes)
     )
@@ -720,7 +720,7 @@ def chosen_processes(params: StateSpace, chosen: Mapping[type[Process], NDArray[
     parts, processes = [params.loadings[:, : params.n_components]], []
     for one in params.processes:
         index = chosen.get(type(one), np.arange(len(one)))
-        processes.append(one.chosen(index))
+        processes.append(one.select(index))
         parts.append(params.loadings_of(one)[:, index].reshape(params.n_features, -1))
     return params.replace(loadings=np.hstack(parts), processes=tuple(processes))
 

@@ -24,7 +24,12 @@ from probsfa.statespace.noise_free import NoiseFreeModel, SquareModel
 from probsfa.statespace.parameters import StateSpace
 from probsfa.statespace.processes import KINDS
 from probsfa.statespace.student_model import with_noise
-from probsfa.statespace.transforms import Transforms, as_asked, as_plain, from_plain
+from probsfa.statespace.transforms import (
+    Transforms,
+    argument_from_json,
+    argument_to_json,
+    transform_from_list,
+)
 
 __all__ = ["from_arrays", "to_arrays"]
 
@@ -71,7 +76,7 @@ def to_arrays(
             **options,
             "noise": as_noise(options["noise"]),
             "init": None,
-            "transforms": as_plain(options["transforms"]),
+            "transforms": argument_to_json(options["transforms"]),
         },
         "fitted_with": fitted.options.as_dict,
         "time_axis": fitted.axis._asdict(),
@@ -83,7 +88,7 @@ def to_arrays(
         **{f"limit_{name}": value for name, value in model.arrays_to_save().items()},
     }
     if isinstance(model, MappedModel):
-        state["maps"] = [None if one is None else one.plain for one in model.transforms.by_column]
+        state["maps"] = [None if one is None else one.as_list for one in model.transforms.by_column]
         if model.regression is not None:
             state["exog_coef"] = model.regression.coefficients
             state["exog_names"] = list(model.regression.names)
@@ -116,7 +121,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
     options = dict(state["options"])
     if isinstance(options["noise"], list):
         options["noise"] = np.array(options["noise"])
-    options["transforms"] = as_asked(options.get("transforms"))
+    options["transforms"] = argument_from_json(options.get("transforms"))
     checked = FitOptions.from_dict(state["fitted_with"]).check()
     fitted = MaximumLikelihood(
         params=StateSpace.from_arrays(state),
@@ -148,7 +153,7 @@ def from_arrays(state: dict[str, Any]) -> tuple[MaximumLikelihoodModel, dict[str
         regression = None
         if "exog_coef" in state:
             regression = Regression(state["exog_coef"], tuple(state["exog_names"]))
-        transforms = Transforms(tuple(from_plain(one) for one in state["maps"]))
+        transforms = Transforms(tuple(transform_from_list(one) for one in state["maps"]))
         return MappedModel(model, transforms, regression), options
     return model, options
 

@@ -20,9 +20,9 @@ from probsfa.statespace.transforms import (
     Sqrt,
     Transforms,
     YeoJohnson,
-    as_asked,
-    as_plain,
-    from_plain,
+    argument_from_json,
+    argument_to_json,
+    transform_from_list,
 )
 from tests.oracles import statespace as oracle
 
@@ -62,7 +62,7 @@ def test_the_way_back_inverts(one):
 @pytest.mark.parametrize(("mean", "std"), [(0.7, 0.3), (-0.5, 1.0), (2.0, 2.0), (0.1, 1e-4)])
 def test_moments_are_integrals(one, mean, std):
     edges = {mean + z * std for z in (-9, -4, -1, 0, 1, 4, 9, 14)}
-    edges = sorted(edges | ({one.bend} if mean - 9 * std < one.bend < mean + 9 * std else set()))
+    edges = sorted(edges | ({one.kink} if mean - 9 * std < one.kink < mean + 9 * std else set()))
 
     def integral(power, about):
         def integrand(y):
@@ -104,14 +104,14 @@ def test_no_spread_is_a_point():
 )
 def test_maps_rise_and_come_back_within_their_margins(one, values):
     x = np.sort(np.array(values))
-    x = x[~one.outside(x)]
+    x = x[~one.is_outside(x)]
     y = one.forward(x)
     assert np.isfinite(y).all() and np.isfinite(one.log_slope(x)).all()
     assert np.all(np.diff(y) >= 0.0)
     back = one.inverse(y)
     margin = getattr(one, "margin", 0.0)
     assert np.all(np.abs(back - x) <= margin + 1e-9 * (1.0 + np.abs(x)))
-    assert not one.outside(one.inverse(np.linspace(-30.0, 30.0, 9)))[1:-1].any() or isinstance(one, BoxCox)
+    assert not one.is_outside(one.inverse(np.linspace(-30.0, 30.0, 9)))[1:-1].any() or isinstance(one, BoxCox)
 
 
 def test_powers_are_the_most_likely_ones(rng):
@@ -262,7 +262,7 @@ def test_a_saved_model_keeps_its_scales(amounts, tmp_path):
     ],
 )
 def test_what_was_asked_goes_through_files(asked):
-    assert as_asked(as_plain(asked)) == asked
+    assert argument_from_json(argument_to_json(asked)) == asked
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_what_was_asked_goes_through_files(asked):
 )
 def test_maps_that_are_none_are_refused(broken):
     with pytest.raises(ValueError, match="transforms"):
-        from_plain(broken)
+        transform_from_list(broken)
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def canonical_where_free(params: StateSpace, scale: FloatArray, limits: Limits |
         states = params.latents.states[type(process)]
         positions = np.arange(states.start, states.stop).reshape(len(process), process.n_states)
         for j in np.flatnonzero(~np.any(has_fixed_loadings[positions], axis=1)):
-            _, rotated = process.chosen([j]).canonical(loadings[:, positions[[j]]], scale)
+            _, rotated = process.select([j]).canonical(loadings[:, positions[[j]]], scale)
             loadings[:, positions[j]] = rotated[:, 0]
     scales = np.abs(params.memory_scale)
     return params.replace(loadings=loadings, **({"memory_scale": scales} if params.has_ar1_noise else {}))

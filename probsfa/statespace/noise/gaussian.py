@@ -1,16 +1,17 @@
 """Observation noise in the fit: free variances, their lower bounds and their prior.
 
-If a latent factor follows a single column, maximum likelihood may estimate a noise variance of zero for this
-column (a Heywood case). For small variances the likelihood then does not depend on the variance, and the
-estimate is arbitrary. The weak prior on relative variances ``rho``, in units of each column's variance, is
+If a latent factor reproduces a single column, maximum likelihood may estimate a noise variance of zero for
+this column (a Heywood case). The likelihood is then nearly constant for small variances, and the estimate is
+arbitrary. Let ``rho`` be the noise variance as a fraction of the variance of the column. The weak prior is
 flat on the logarithmic scale for large ``rho`` and proportional to ``rho`` for small ``rho``,
 
     p(log rho) ~ rho / (rho + s),        s = 1e-4.
 
 Its logarithm changes by less than one nat if ``rho`` changes by a factor of e, so that noise-free data are
 still fitted without noise. For noisy data it changes the objective by only ``s / rho`` nats. Where the
-likelihood is flat, the prior determines the estimate. The variance that maximizes ``-n/2 log rho - S / (2
-rho) + log p`` is the positive root of ``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
+likelihood is flat, the prior determines the estimate. For ``n`` values with the sum ``S`` of squared
+residuals, the variance that maximizes ``-n/2 log rho - S / (2 rho) + log p`` is the positive root of
+``n rho^2 + (n s - S - 2 s) rho - S s = 0``.
 
 References
 ----------
@@ -56,11 +57,10 @@ OF_AR1_NOISE = (
 
 # ---------------------------------------------------------------------------- columns that share a variance
 
-# Structure of the noise variances: which columns share a variance, and which variances are known.
-#
-# A structure is a partition of the columns: one group per column (``"diagonal"``), one group for all
-# (``"isotropic"``), or no group if variances are known. :class:`NoiseVariances` maps between free variances
-# and columns for all of the fit; a new structure is a new entry of :data:`STRUCTURES`.
+# A structure of the noise variances defines which columns share a variance, and which variances are known. It
+# is a partition of the columns: one group for each column (``"diagonal"``), one group for all
+# (``"isotropic"``), or no group if variances are known. :class:`NoiseVariances` maps free variances to
+# columns and back. A new structure is an entry of :data:`STRUCTURES`.
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,11 @@ class NoiseVariances:
         return self.totals(by_column) / self.totals(np.ones(self.n_features))
 
     def of_groups(self, by_column: FloatArray) -> FloatArray:
-        """Return values (F,) of the groups from values (D,) that are equal within each group."""
+        """Return the value (F,) of each group from values (D,) that are equal within each group."""
         return by_column if self.separate else by_column[self._first]
 
     def of_columns(self, by_group: FloatArray, known: FloatArray | float = 0.0) -> FloatArray:
-        """Return values (D,) of the columns from those of the groups (F,); other columns get `known`."""
+        """Return the values (D,) of the columns from those of the groups (F,); `known` for other columns."""
         if self.separate:
             return by_group
         found = np.array(np.broadcast_to(known, self.n_features), dtype=np.float64)
@@ -185,8 +185,8 @@ STRUCTURES: dict[str, Callable[[int], NoiseVariances]] = {
 
 #: Minimum noise variance, as a fraction of a column's variance.
 MIN_NOISE = 1e-9
-#: The same for white noise in models with AR(1) noise: a thousandth of the standard deviation. Below it,
-#: AR(1) and white noise cannot be distinguished, and the engine uses its slow algorithm.
+#: Minimum variance of white noise in models with AR(1) noise, as a fraction of a column's variance. Below it
+#: white noise cannot be distinguished from AR(1) noise, and the engine would use a slower algorithm.
 MIN_WHITE_NOISE = 1e-6
 #: Lower bound of known noise variances, as a fraction of a column's variance. Rounding errors change a
 #: log-likelihood by half a nat at 1e-14 and dominate it at 1e-16.
@@ -195,8 +195,8 @@ MIN_KNOWN_NOISE = 1e-12
 WEAK_PRIOR = 1e-4
 #: Lower bound for single columns in files of earlier versions.
 FORMER_FLOOR = 1e-3
-# Columns with a relative noise variance below the first number are Heywood cases if the median of all columns
-# is above the second.
+# A column with a relative noise variance below the first number is a Heywood case if the median over all
+# columns is above the second number.
 _HEYWOOD_LOW_SHARE, _HEYWOOD_TYPICAL_SHARE = 1e-4, 1e-3
 
 
@@ -210,9 +210,9 @@ class Noise(NamedTuple):
     floor : ndarray of shape (D,)
         Lower bounds of the variances.
     prior : float, default=0.0
-        Relative variance ``s`` below which the prior density of its logarithm falls; zero for no prior.
+        Relative variance ``s`` below which the prior density decreases; zero for no prior.
     fixed : ndarray of shape (D,), optional
-        Variances that are held fixed, NaN where they are estimated. With None all are estimated.
+        Fixed variances, NaN where they are estimated. With None all free variances are estimated.
     """
 
     variances: NoiseVariances
@@ -222,13 +222,13 @@ class Noise(NamedTuple):
 
     @property
     def learned(self) -> BoolArray:
-        """Which of the free variances (F,) are estimated and not held."""
+        """Which of the free variances (F,) are estimated, not fixed."""
         if self.fixed is None:
             return np.ones(self.variances.n_free, dtype=bool)
         return np.isnan(self.variances.of_groups(self.fixed))
 
     def with_fixed(self, variance: FloatArray) -> FloatArray:
-        """Return variances (D,) with the held ones inserted."""
+        """Return variances (D,) with the fixed ones inserted."""
         return variance if self.fixed is None else np.where(np.isnan(self.fixed), variance, self.fixed)
 
     def log_prior(self, variance: FloatArray) -> float:
@@ -259,7 +259,7 @@ class Noise(NamedTuple):
         half = 0.5 * (counts * self.prior - power - 2.0 * self.prior)
         product = counts * power * self.prior
         root = np.sqrt(half**2 + product)
-        # The form of the root without cancellation.
+        # A form of the root without cancellation if `half` is positive.
         below = power * self.prior / np.where(half > 0.0, half + root, 1.0)
         return np.asarray(np.where(half > 0.0, below, (root - half) / counts))
 
@@ -271,7 +271,7 @@ class Noise(NamedTuple):
 
 
 def is_heywood(variance: FloatArray) -> bool:
-    """Return whether single columns have no noise while most have some.
+    """Return whether a column has a noise variance near zero although most columns have noise.
 
     Parameters
     ----------
@@ -286,19 +286,19 @@ def is_heywood(variance: FloatArray) -> bool:
 
 
 def slope_for_metric(
-    gradient: FloatArray, place: slice, noise: Noise | None, noise_variance: FloatArray
+    gradient: FloatArray, log_variances: slice, noise: Noise | None, noise_variance: FloatArray
 ) -> FloatArray:
     """Return the gradient from which a metric computes the curvature with respect to the noise variances.
 
-    The prior's gradient is removed: where the gradient of the likelihood reduces a variance towards zero, the
-    likelihood has curvature even if the prior balances it. Where the likelihood is flat, the small curvature
-    of the prior alone would lead to large steps, which shorten the steps of all other parameters.
+    :class:`.Metric` adds minus the gradient, if positive, to the information on the logarithm of a variance.
+    At a maximum of the posterior density the gradients of prior and likelihood cancel, but the curvature of
+    the likelihood does not. Twice the gradient of the prior is therefore subtracted.
 
     Parameters
     ----------
     gradient : ndarray of shape (P,)
         Gradient of the log posterior density.
-    place : slice
+    log_variances : slice
         Coordinates of the logarithms of the noise variances.
     noise : Noise or None
         Noise with its prior, or None without prior.
@@ -312,7 +312,5 @@ def slope_for_metric(
     if noise is None:
         return gradient
     slope = gradient.copy()
-    # Curvature with respect to ``log rho`` that is added to the expected information, in units of the prior's
-    # slope: twice that of the likelihood where the prior balances its gradient.
-    slope[place] -= 2.0 * noise.prior_slope(noise_variance)
+    slope[log_variances] -= 2.0 * noise.prior_slope(noise_variance)
     return slope

@@ -1,11 +1,11 @@
 """Interface of noise with heavy tails: Gaussian noise whose precision differs between values, or rows.
 
-With ``w_td`` a weight for each value, or one weight ``w_t`` for all values of a row, and ``p(w)`` a
-distribution with one parameter, the shape,
+Each value has a weight ``w_td``, or all values of a row share one weight ``w_t``. The distribution ``p(w)``
+of the weights has one parameter, the shape:
 
     x_td = mu_d + C_d z_t + n_td,   n_td ~ N(0, r_d / w_td),   w ~ p(w).
 
-A kind of noise is a file with a subclass of :class:`HeavyTails`, and an entry in
+A kind of noise is a module with a subclass of :class:`HeavyTails`, and an entry in
 :data:`probsfa.statespace.noise.TAILS`. All other modules use this interface. The compiled engine has a causal
 filter for Student-t noise only; for other kinds the slower filter of :mod:`probsfa.statespace.student` is
 used.
@@ -42,17 +42,17 @@ class LeftOut(NamedTuple):
 
 
 class HeavyTails(ABC):
-    """Distribution of the weights of values, and of noise given them; immutable.
+    """Distribution of the weights of values, and of the noise; immutable.
 
-    Methods have the arguments ``discrepancies``, the expected squared errors ``E[(x - mu - C z)^2] / r`` of
-    all values (N, D), zero where missing, and ``mask`` (N, D), 1 where observed.
+    Two arguments of many methods are ``discrepancies`` (N, D), the expected squared errors
+    ``E[(x - mu - C z)^2] / r`` of all values, zero where missing, and ``mask`` (N, D), one where observed.
 
     Attributes
     ----------
     by_row : bool
         Whether all values of a row share one weight; otherwise each value has its own.
     shapes : tuple of float
-        Limits of the shape; at the upper one noise is practically normal.
+        Limits of the shape; at the upper limit noise is practically normal.
     n_parameters : int
         Number of estimated parameters: the shape.
     quantities : tuple of Quantity
@@ -98,9 +98,9 @@ class HeavyTails(ABC):
     def location_variance(self) -> float:
         """Variance of Gaussian noise with the same information about a location, in units of ``r``."""
 
-    def shared(self, cells: FloatArray) -> FloatArray:
-        """Return sums (N, 1) or (N, D) over the values (N, D) that share a weight."""
-        return cells.sum(axis=1, keepdims=True) if self.by_row else cells
+    def shared(self, values: FloatArray) -> FloatArray:
+        """Return sums over values (N, D) that share a weight: (N, 1) with weights of rows, else (N, D)."""
+        return values.sum(axis=1, keepdims=True) if self.by_row else values
 
     @abstractmethod
     def expected_weights(self, discrepancies: FloatArray, mask: FloatArray) -> FloatArray:
@@ -124,9 +124,9 @@ class HeavyTails(ABC):
 
     @abstractmethod
     def scores(self, errors: FloatArray, explained: FloatArray, scale: FloatArray) -> FloatArray:
-        """Return normal scores ``Phi^-1(F(e))`` (N, D) of errors.
+        """Return normal scores ``Phi^-1(F(e))`` (N, D) of errors ``e`` with the distribution function ``F``.
 
-        An error is the sum of a normal variable, with variances `explained`, and of this noise.
+        An error is the sum of a normal variable with variances `explained` and of this noise.
         """
 
     @abstractmethod
@@ -138,7 +138,7 @@ class HeavyTails(ABC):
         discrepancies: FloatArray,
         mask: FloatArray,
     ) -> FloatArray:
-        """Return leave-one-out normal scores of values, with weights from the other values of a row."""
+        """Return leave-one-out normal scores of values; shared weights depend on other values of the row."""
 
     @abstractmethod
     def draw(
@@ -149,4 +149,4 @@ class HeavyTails(ABC):
         discrepancies: FloatArray | None = None,
         mask: FloatArray | None = None,
     ) -> FloatArray:
-        """Draw noise of new values (..., N, D), given observed values of the same rows if passed."""
+        """Draw noise of new values (..., N, D), conditional on observed values of the same rows if given."""

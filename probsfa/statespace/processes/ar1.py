@@ -24,8 +24,8 @@ __all__ = [
     "to_free",
 ]
 
-# Upper bound of estimated decays. 1 - a^2 must stay well above rounding, and a time scale of 1e8 steps is
-# constant for any practical series.
+# Bounds of estimated decays. At the upper bound ``1 - a^2`` is well above rounding errors, and a process with
+# its time scale of 1e8 steps is constant in practice. The lower bound holds for unevenly sampled rows.
 MAX_DECAY = 1.0 - 1e-8
 MIN_DECAY = 1e-10
 
@@ -67,7 +67,7 @@ def ratio(decay: FloatArray, *, evenly_sampled: bool) -> FloatArray:
 def spectra(decay: FloatArray, omega: FloatArray, *, evenly_sampled: bool) -> tuple[FloatArray, FloatArray]:
     """Return spectra (W, K) at frequencies (W,), and their derivatives by the coordinates."""
     innovation = (1.0 - decay) * (1.0 + decay)
-    # |1 - a exp(-iw)|^2 as a sum of positive terms, also where a is near -1 and w near pi.
+    # |1 - a exp(-iw)|^2 as a sum of positive terms, which is also accurate for a near -1 and w near pi.
     half = 0.5 * omega[:, None]
     size = np.abs(decay)
     transfer = (1.0 - size) ** 2 + 4.0 * size * np.where(decay >= 0.0, np.sin(half), np.cos(half)) ** 2
@@ -93,7 +93,7 @@ def maximized(
     counts : ndarray of shape (U,)
         Number of transitions over each gap.
     previous, cross, current : ndarray of shape (U, K)
-        Sums of ``E z^2``, ``E z' z`` and ``E z'^2`` over them.
+        Sums of ``E z^2``, ``E z' z`` and ``E z'^2`` over the transitions, from ``z`` to ``z'``.
     gaps : ndarray of shape (U,)
         Times between successive rows.
     """
@@ -116,9 +116,9 @@ def _expected_transition(a: FloatArray, n: Sums, previous: Sums, cross: Sums, cu
 def cubic_decay(n: float, previous: float, cross: float, current: float) -> float:
     """Return the optimal decay of one process under unit stationary variance.
 
-    Setting the derivative to zero gives ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. At
-    a = 1 and a = -1 the polynomial is ``E sum (z_t - z_t-1)^2`` and minus ``E sum (z_t + z_t-1)^2``, so
-    there is always a root in between.
+    Setting the derivative to zero gives ``n a^3 - cross a^2 + (previous + current - n) a - cross = 0``. The
+    polynomial is ``E sum (z_t - z_t-1)^2`` at a = 1 and ``-E sum (z_t + z_t-1)^2`` at a = -1, so that there
+    is always a root between these.
     """
     roots = np.roots([n, -cross, previous + current - n, -cross])
     real_roots = roots[np.abs(roots.imag) <= 1e-7].real

@@ -1,12 +1,13 @@
 """Interface of a kind of latent process.
 
-Each kind is a module of this package with a subclass of :class:`Process`, whose fields are arrays of
-parameters with one entry for each process. A subclass must implement the transition over a time step, free
-coordinates of the parameters, and initial values that replace an AR(1) factor. The base class computes the
-M-step, the score and spectra numerically from the transition; a subclass may implement them in closed form.
+Each kind is a module of this package with a subclass of :class:`Process`. The fields of the subclass are
+arrays of parameters with one entry for each process. A subclass must implement the transition over a time
+step, free coordinates of the parameters, and initial values that replace an AR(1) factor. The base class
+computes the M-step, the score and spectra numerically from the transition; a subclass may implement them in
+closed form.
 
-Each process is a block of states that is independent of all others. Its states have unit variance and no
-covariance at the start of a sequence; in a stationary process this holds at all times.
+Each process is a block of states that is independent of all other blocks. At the start of a sequence, its
+states are uncorrelated and have unit variance. If the process is stationary, this holds at all times.
 """
 
 from abc import ABC, abstractmethod
@@ -28,46 +29,70 @@ __all__ = ["BlockMoments", "Process", "Transitions", "block_score", "closest_ord
 #: ``A`` and ``Q``, both (U, N, B, B), for ``U`` gaps.
 Transitions = tuple[FloatArray, FloatArray]
 
-# Step of central differences by a coordinate of order one: the cube root of the machine precision.
+# Step of central differences for coordinates of order one: the cube root of the machine precision.
 _DIFFERENCE_STEP = 6e-6
-# In spectra, which only determine optimizer steps, eigenvalues of non-stationary processes are set to one
-# minus this number. Most series have less than one period at frequencies below it.
-_SHORT_OF_ONE = 3e-4
+# In spectra, which only determine optimizer steps, the transition matrices of non-stationary processes are
+# multiplied by one minus this number, so that spectra are finite. Lower frequencies (in radians per row) have
+# less than one period in most series.
+_EIGENVALUE_MARGIN = 3e-4
 
 
 def closest_order(
-    loadings: FloatArray, held: FloatArray, costs: FloatArray | float = 0.0
+    loadings: FloatArray, fixed: FloatArray, costs: FloatArray | float = 0.0
 ) -> NDArray[np.intp]:
-    """Return the order (N,) of the processes for which loadings are closest to fixed ones up to signs.
+    """Return the order (N,) of processes with the smallest distance of loadings from fixed ones.
 
-    ``costs`` (N, N) is added to the distance for each position and process.
+    Signs of loadings are ignored.
+
+    Parameters
+    ----------
+    loadings : ndarray of shape (D, N)
+        Loadings on the processes.
+    fixed : ndarray of shape (D, N)
+        Fixed loadings, NaN where free.
+    costs : float or ndarray of shape (N, N), default=0.0
+        Added to the squared distance of fixed loadings (rows) from loadings (columns).
     """
-    up, down = (
-        np.nansum((sign * loadings[:, None, :] - held[:, :, None]) ** 2, axis=0) for sign in (1.0, -1.0)
+    unchanged, negated = (
+        np.nansum((sign * loadings[:, None, :] - fixed[:, :, None]) ** 2, axis=0) for sign in (1.0, -1.0)
     )
-    return np.asarray(linear_sum_assignment(np.minimum(up, down) + costs)[1])
+    return np.asarray(linear_sum_assignment(np.minimum(unchanged, negated) + costs)[1])
 
 
-def closest_signs(loadings: FloatArray, held: FloatArray) -> FloatArray:
-    """Return the signs (N,) for which loadings are closest to fixed ones."""
-    return np.where(np.nansum(loadings * held, axis=0) < 0.0, -1.0, 1.0)
+def closest_signs(loadings: FloatArray, fixed: FloatArray) -> FloatArray:
+    """Return the signs (N,) with the smallest distance of loadings (D, N) from fixed ones, NaN where free."""
+    return np.where(np.nansum(loadings * fixed, axis=0) < 0.0, -1.0, 1.0)
 
 
 def block_score(innovation: Any, counts: Any, power: Any, moments: Any) -> tuple[Any, Any]:
-    """Return derivatives of the expected log density of transitions by ``A`` and ``Q``, (U, P, B, B).
+    """Return derivatives of the expected log density of transitions by ``A`` and ``Q``, (U, N, B, B).
 
-    They are ``Q^-1 M`` and ``(Q^-1 E Q^-1 - n Q^-1) / 2`` for ``n`` transitions (U,) over each gap, and sums
-    ``E`` of ``E e e'`` and ``M`` of ``E e z'``, moments of the innovations. Arrays of NumPy or of JAX.
+    Parameters
+    ----------
+    innovation : array of shape (U, N, B, B)
+        Covariances ``Q`` of the innovations ``e`` over ``U`` gaps. Arrays may be of NumPy or of JAX.
+    counts : array of shape (U,)
+        Number of transitions over each gap.
+    power, moments : array of shape (U, N, B, B)
+        Sums of ``E e e'`` and of ``E e z'``, with the state ``z`` before the transition.
     """
     inverse = innovation.__array_namespace__().linalg.inv(innovation)
     return inverse @ moments, 0.5 * (inverse @ power @ inverse - counts[:, None, None, None] * inverse)
 
 
 class BlockMoments(NamedTuple):
-    """Moments of the transitions of one process over each gap, taken at a transition ``matrix`` (U, B, B).
+    """Moments of the transitions of one process from states ``z`` to ``z'``, for each of ``U`` gaps.
 
-    ``power``, ``moments`` and ``previous`` (U, B, B) are sums of ``E e e'``, ``E e z'`` and ``E z z'`` over
-    ``counts`` (U,) transitions, where ``e = z' - A z`` are the innovations.
+    Innovations are ``e = z' - A z`` with the transition matrices ``A`` at which the moments were computed.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (U,)
+        Number of transitions.
+    matrix : ndarray of shape (U, B, B)
+        ``A``.
+    power, moments, previous : ndarray of shape (U, B, B)
+        Sums of ``E e e'``, ``E e z'`` and ``E z z'``.
     """
 
     counts: FloatArray
@@ -77,19 +102,19 @@ class BlockMoments(NamedTuple):
     previous: FloatArray
 
     def expected(self, matrix: FloatArray, innovation: FloatArray) -> float:
-        """Return the expected log density of the transitions under ``A`` and ``Q``, without constants."""
+        """Return the expected log density for other matrices ``A`` and ``Q`` (U, B, B), without constants."""
         change = matrix - self.matrix
         cross_products = self.moments @ change.swapaxes(1, 2)
         power = self.power - cross_products - cross_products.swapaxes(1, 2)
         power = power + change @ self.previous @ change.swapaxes(1, 2)
-        # Scaled to unit innovations, which are orders of magnitude apart for slow processes.
+        # States are scaled to innovations of unit variance, because their variances differ by orders of
+        # magnitude for slow processes.
         scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
-        scaled = innovation / (scale[:, :, None] * scale[:, None, :])
+        scale_products = scale[:, :, None] * scale[:, None, :]
+        scaled = innovation / scale_products
         log_det = np.linalg.slogdet(scaled)[1] + 2.0 * np.log(scale).sum(axis=1)
-        within = np.einsum(
-            "uij,uji->u", np.linalg.inv(scaled), power / (scale[:, :, None] * scale[:, None, :])
-        )
-        return -0.5 * float(self.counts @ log_det + within.sum())
+        squared_norms = np.einsum("uij,uji->u", np.linalg.inv(scaled), power / scale_products)
+        return -0.5 * float(self.counts @ log_det + squared_norms.sum())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,15 +218,15 @@ class Process(ABC):
     @classmethod
     @abstractmethod
     def arbitrary(cls, count: int) -> Self:
-        """Return `count` processes with arbitrary parameters, all different unless they are constants."""
+        """Return `count` processes with arbitrary parameters, different from each other if possible."""
 
     @classmethod
     def of_times(cls, times: FloatArray, *, evenly_sampled: bool) -> Self:
-        """Return initial processes for the values of the option, in time steps; for kinds with `times`."""
+        """Return processes with given periods or time scales, in time steps; for kinds with `times`."""
         raise NotImplementedError
 
     def evenly_sampled(self) -> Self:
-        """Return the processes with unique parameters for evenly sampled rows (without aliases)."""
+        """Return the same processes with unique parameters for evenly sampled rows (frequencies below pi)."""
         return self
 
     # --------------------------------------------------------------------------- arrays of parameters
@@ -228,11 +253,11 @@ class Process(ABC):
             self, **{field: changes[name] for field, name in self.names.items() if name in changes}
         )
 
-    def chosen(self, index: Any) -> Self:
-        """Return the processes at an index."""
+    def select(self, index: Any) -> Self:
+        """Return some of the processes, by an index of their arrays."""
         return replace(self, **{field: getattr(self, field)[index] for field in self.names})
 
-    def joined(self, others: Self) -> Self:
+    def concatenate(self, others: Self) -> Self:
         """Concatenate these processes and others."""
         return replace(
             self, **{field: np.append(getattr(self, field), getattr(others, field)) for field in self.names}
@@ -249,52 +274,50 @@ class Process(ABC):
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return the number of loadings of `count` processes that :meth:`canonical` fixes."""
+        """Return the number of loadings of `count` processes that :meth:`canonical` sets to zero."""
         del count
         return 0
 
     def free_loadings(self, loadings: FloatArray) -> BoolArray:
-        """Return which loadings (D, N, B), of the canonical form, are free."""
+        """Return which loadings (D, N, B) in canonical form are free."""
         return np.ones(loadings.shape, dtype=bool)
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
-        """Sort the processes; signs of their loadings (D, N, B) follow the convention of the package."""
+        """Sort processes by `order`, and apply the sign convention of the package to loadings (D, N, B)."""
         order = np.argsort(self.order, kind="stable")
         reordered = loadings[:, order]
         signs = canonical_signs(reordered[:, :, self.seen[0]], units)
-        return self.chosen(order), reordered * signs[:, None]
+        return self.select(order), reordered * signs[:, None]
 
     def closest(
-        self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
+        self, loadings: FloatArray, fixed: FloatArray, bounds: FloatArray | None = None
     ) -> tuple[Self, FloatArray]:
         """Permute processes and change signs so that loadings (D, N, B) are closest to fixed ones.
 
-        ``held`` is NaN where a loading is free; ``within`` (2, N) are limits as of :meth:`maximized`.
+        ``fixed`` is NaN where a loading is free; ``bounds`` (2, N) are those of :meth:`maximized`.
         """
-        del within
+        del bounds
         first = self.seen[0]
-        order = closest_order(loadings[:, :, first], held[:, :, first])
+        order = closest_order(loadings[:, :, first], fixed[:, :, first])
         reordered = loadings[:, order]
-        signs = closest_signs(reordered[:, :, first], held[:, :, first])
-        return self.chosen(order), reordered * signs[:, None]
+        signs = closest_signs(reordered[:, :, first], fixed[:, :, first])
+        return self.select(order), reordered * signs[:, None]
 
     # ----------------------------------------------------------------------- estimation
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
         """Return derivatives of ``A`` and ``Q``, both (U, N, B, B), by each coordinate."""
-        free, found = self.to_free(), []
-        for forward, backward in self._sides(free):
-            upper, lower = (
-                self.at(free + forward).transitions(gaps),
-                self.at(free + backward).transitions(gaps),
-            )
+        free, slopes = self.to_free(), []
+        for forward, backward in self._difference_steps(free):
+            after, before = (self.at(free + step).transitions(gaps) for step in (forward, backward))
             matrix, innovation = (
-                (x - y) / (2.0 * _DIFFERENCE_STEP) for x, y in zip(upper, lower, strict=True)
+                (x - y) / (2.0 * _DIFFERENCE_STEP) for x, y in zip(after, before, strict=True)
             )
-            found.append((matrix, innovation))
-        return found
+            slopes.append((matrix, innovation))
+        return slopes
 
-    def _sides(self, free: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+    def _difference_steps(self, free: FloatArray) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Yield both steps of the central differences for each coordinate."""
         for c in range(len(free)):
             step = np.zeros_like(free)
             step[c] = _DIFFERENCE_STEP
@@ -303,10 +326,9 @@ class Process(ABC):
     def score(
         self, gaps: FloatArray, counts: FloatArray, power: FloatArray, moments: FloatArray
     ) -> FloatArray:
-        """Return the derivative (C, N) of the expected log density of transitions.
+        """Return the derivative (C, N) of the expected log density of transitions by the coordinates.
 
-        ``counts`` (U,) transitions over each gap, and sums of the moments of innovations, ``E e e'`` and
-        ``E e z'``, both (U, N, B, B).
+        Parameters are those of :func:`block_score`, and the gaps (U,).
         """
         if not self.n_free():
             return np.zeros((0, len(self)))
@@ -318,45 +340,55 @@ class Process(ABC):
             ]
         )
 
-    def maximized(self, data: list[BlockMoments], gaps: FloatArray, within: FloatArray | None = None) -> Self:
+    def maximized(self, data: list[BlockMoments], gaps: FloatArray, bounds: FloatArray | None = None) -> Self:
         # noqa: ARG002
-        """M-step: return the processes that maximize the expected log density of the transitions of each.
+        """M-step: return the processes that maximize the expected log density of their transitions.
 
-        ``within`` (2, N) are limits of the frequency of each process, for kinds with a frequency.
+        Parameters
+        ----------
+        data : list of BlockMoments
+            Moments of the transitions of each process.
+        gaps : ndarray of shape (U,)
+            Times between successive rows.
+        bounds : ndarray of shape (2, N), optional
+            Lower and upper bound of the frequency of each process, for kinds with a frequency.
         """
         if not self.n_free():
             return self
         free = self.to_free()
         best = np.column_stack(
-            [self.chosen([j])._searched(free[:, j], one, gaps) for j, one in enumerate(data)]
+            [self.select([j])._search(free[:, j], moments, gaps) for j, moments in enumerate(data)]
         )
         return self.at(best)
 
-    def _searched(self, here: FloatArray, data: BlockMoments, gaps: FloatArray) -> FloatArray:
+    def _search(self, start: FloatArray, data: BlockMoments, gaps: FloatArray) -> FloatArray:
         """Return the coordinates (C,) of this single process that maximize its expected log density."""
         if data.counts.sum() == 0.0:
-            return here
+            return start
 
         def loss(free: Any) -> float:
             matrix, innovation = self.at(np.atleast_1d(free)[:, None]).transitions(gaps)
             return -data.expected(matrix[:, 0], innovation[:, 0])
 
-        if len(here) == 1:
-            bracket = (float(here[0]) - 0.1, float(here[0]) + 0.1)
-            end: Any = minimize_scalar(loss, bracket=bracket, options={"xtol": 1e-10})
+        if len(start) == 1:
+            bracket = (float(start[0]) - 0.1, float(start[0]) + 0.1)
+            minimum: Any = minimize_scalar(loss, bracket=bracket, options={"xtol": 1e-10})
         else:
             options: Any = {"xatol": 1e-9, "fatol": 1e-9}
-            end = minimize(loss, here, method="Nelder-Mead", options=options)
-        best = np.atleast_1d(end.x)
-        return best if loss(best) <= loss(here) else here
+            minimum = minimize(loss, start, method="Nelder-Mead", options=options)
+        best = np.atleast_1d(minimum.x)
+        return best if loss(best) <= loss(start) else start
 
     # ------------------------------------------------------------------------------------ spectra
 
     @property
     def peaks(self) -> tuple[FloatArray, FloatArray]:
-        """Frequencies (N,) of the peaks of spectra, and their widths (N,): ``1 - a`` for AR(1)."""
+        """Frequencies (N,) and widths (N,) of the peaks of the spectra.
+
+        The width is one minus the largest absolute eigenvalue of the transition over one time step.
+        """
         if not self.stationary:
-            return np.zeros(len(self)), np.full(len(self), _SHORT_OF_ONE)
+            return np.zeros(len(self)), np.full(len(self), _EIGENVALUE_MARGIN)
         (matrix,), _ = self.transitions(np.ones(1))
         largest = np.max(np.abs(np.linalg.eigvals(matrix)), axis=1)
         return np.zeros(len(self)), np.maximum(1.0 - largest, 0.0)
@@ -367,23 +399,24 @@ class Process(ABC):
         slopes = [
             (self.at(free + upper)._spectrum(omega) - self.at(free + lower)._spectrum(omega))
             / (2.0 * _DIFFERENCE_STEP)
-            for upper, lower in self._sides(free)
+            for upper, lower in self._difference_steps(free)
         ]
         values = self._spectrum(omega)
         return values, np.stack(slopes, axis=-1) if slopes else np.zeros((*values.shape, 0))
 
     def _spectrum(self, omega: FloatArray) -> FloatArray:
-        """``|(e^(iw) - A)^-1 L|^2`` with ``Q = L L'``: a sum of squares, without cancellation.
+        """Return the spectra (W, N, S) of the states with loadings.
 
-        For a process that is not stationary it is large, but finite, at frequency zero.
+        They are row sums of ``|(e^(iw) - A)^-1 L|^2`` with ``Q = L L'``, computed without cancellation. For
+        a process that is not stationary, the spectrum is large but finite at frequency zero.
         """
         (matrix,), (innovation,) = self.transitions(np.ones(1))
         if not self.stationary:
-            matrix = (1.0 - _SHORT_OF_ONE) * matrix
+            matrix = (1.0 - _EIGENVALUE_MARGIN) * matrix
         scale = np.sqrt(np.diagonal(innovation, axis1=1, axis2=2))
         root = scale[:, :, None] * np.linalg.cholesky(innovation / (scale[:, :, None] * scale[:, None, :]))
-        rotated = np.exp(1j * omega)[:, None, None, None] * np.eye(self.n_states) - matrix
-        power = np.sum(np.abs(np.linalg.solve(rotated, root.astype(np.complex128)[None])) ** 2, axis=3)
+        resolvent = np.exp(1j * omega)[:, None, None, None] * np.eye(self.n_states) - matrix
+        power = np.sum(np.abs(np.linalg.solve(resolvent, root.astype(np.complex128)[None])) ** 2, axis=3)
         return np.asarray(power[:, :, list(self.seen)])
 
     def damping(self, n_rows: float) -> FloatArray:
@@ -399,29 +432,34 @@ class Process(ABC):
         return np.array(information)
 
     def curvature(self, gradient: FloatArray) -> FloatArray:
-        """Return second-derivative terms (C, N) of the coordinates, proportional to the gradient by them."""
+        """Return the positive terms (C, N) of minus the second derivative that contain the gradient (C, N).
+
+        They arise because parameters are nonlinear functions of the coordinates; zero by default.
+        """
         return np.zeros_like(gradient)
 
     # --------------------------------------------------------------------------------- results
 
     def attributes(self, loadings: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
-        """Return fitted attributes of an estimator, one for each of `quantities`, from loadings (D, N, B)."""
+        """Return the fitted attributes in `quantities` from loadings (D, N, B)."""
         del loadings, time_unit
         return ()
 
     def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
-        """Return the standard errors (N,) of each of `quantities` that has an interval scale.
+        """Return the standard errors (N,) of those `quantities` that have intervals, by the delta method.
 
-        They follow from the covariances (C, C, N) of the coordinates by the delta method. These quantities
-        have one number for each process, which does not depend on loadings.
+        The covariances (C, C, N) are those of the coordinates. These quantities have one number for each
+        process, which does not depend on loadings.
         """
-        found = [np.zeros(len(self)) for one in self.quantities if one.scale]
-        if not found or not self.n_free():
-            return tuple(found)
-        free, arbitrary = self.to_free(), np.zeros((1, len(self), self.n_states))
+        zeros = [np.zeros(len(self)) for quantity in self.quantities if quantity.scale]
+        if not zeros or not self.n_free():
+            return tuple(zeros)
+        free, loadings = self.to_free(), np.zeros((1, len(self), self.n_states))
         slopes = []
-        for sides in self._sides(free):
-            up, down = (self.at(free + side).attributes(arbitrary, time_unit) for side in sides)
-            pairs = zip(self.quantities, up, down, strict=True)
-            slopes.append([(x - y) / (2.0 * _DIFFERENCE_STEP) for one, x, y in pairs if one.scale])
+        for steps in self._difference_steps(free):
+            after, before = (self.at(free + step).attributes(loadings, time_unit) for step in steps)
+            triples = zip(self.quantities, after, before, strict=True)
+            slopes.append(
+                [(x - y) / (2.0 * _DIFFERENCE_STEP) for quantity, x, y in triples if quantity.scale]
+            )
         return tuple(np.sqrt(np.einsum("cqn,cdn,dqn->qn", slopes, covariances, slopes)))

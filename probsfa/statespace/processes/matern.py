@@ -23,10 +23,11 @@ __all__ = ["Matern32", "Matern52"]
 # Range of rates: time scales from a small fraction of a step to 17,000 steps. At much slower rates the
 # innovations, of the order of the cube of the rate, are below rounding.
 MIN_RATE, MAX_RATE = 1e-4, 50.0
-# Number of nodes of the integral for the innovation covariance of Matern-5/2, and the limit of ``d`` beyond
-# which the integrand is below rounding and the covariance is the stationary one.
-_NODES, _WHOLE = 24, 20.0
-# Terms of the series of an incomplete gamma function below one: the next is 1e-17 of the first.
+# Number of nodes of the integral for the innovation covariance of Matern-5/2, and its largest upper limit:
+# above it the integrand is below rounding errors.
+_N_NODES, _MAX_INTEGRATION_LIMIT = 24, 20.0
+# Powers in the series of an incomplete gamma function for arguments below one. The first term that is left
+# out is 1e-17 times the first one.
 _POWERS = np.arange(16.0)
 _COEFFICIENTS = 1.0 / factorial(3.0 + _POWERS)
 
@@ -82,9 +83,9 @@ class Matern32(Process):
         xp = d.__array_namespace__()
         a = xp.exp(-d)
         cross = 2.0 * (a * d) ** 2
-        by_velocity = -xp.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
+        velocity_variance = -xp.expm1(-2.0 * d) + 2.0 * a**2 * d * (1.0 - d)
         matrix = xp.stack([a * (1.0 + d), a * d, -a * d, a * (1.0 - d)], axis=2)
-        innovation = xp.stack([_gammainc_3(2.0 * d), cross, cross, by_velocity], axis=2)
+        innovation = xp.stack([_gammainc_3(2.0 * d), cross, cross, velocity_variance], axis=2)
         return matrix.reshape(*d.shape, 2, 2), innovation.reshape(*d.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
@@ -97,7 +98,7 @@ class Matern32(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2."""
+        """See :class:`.Process`; mean squared differences are the same: ``2 (1 - a)``, and about ``d^2``."""
         rate = np.clip(np.sqrt(2.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 
@@ -133,19 +134,24 @@ class Matern32(Process):
         return np.zeros(len(self)), 1.0 - np.exp(-self.rate)
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
-        """See :class:`.Process`; ``d A = F A`` and ``d Q = 4 a a'``, ``a`` the second column of ``A``."""
+        """See :class:`.Process`; in closed form.
+
+        With the drift ``F`` and the second column ``a`` of ``A``, the derivatives by ``d`` are ``F A`` and
+        ``4 a a'``.
+        """
         d = (self.rate * gaps[:, None])[:, :, None, None]
         matrix, _ = self.transitions(gaps)
         drift = np.array([[0.0, 1.0], [-1.0, -2.0]])
-        shocked = matrix[:, :, :, 1:]
-        return [(d * (drift @ matrix), 4.0 * d * shocked * shocked.swapaxes(2, 3))]
+        column = matrix[:, :, :, 1:]
+        return [(d * (drift @ matrix), 4.0 * d * column * column.swapaxes(2, 3))]
 
     def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`.Process`; in closed form.
 
-        The sum of ``(1 + d |h|) exp(-d |h| - i w h)`` over lags ``h``, written with positive terms where
-        ``d`` is small: with ``a = exp(-d)``, ``s = 1 - cos w`` and ``t = (1 - a)^2 + 2 a s`` it is ``((1 -
-        a)^2 (1 - a^2 + 2 d a) + 4 a^2 s (sinh d - d cosh d)) / t^2``.
+        The spectrum is the sum of ``(1 + d |h|) exp(-d |h| - i w h)`` over lags ``h``. With ``a = exp(-d)``,
+        ``s = 1 - cos w`` and ``t = (1 - a)^2 + 2 a s`` it is
+        ``((1 - a)^2 (1 - a^2 + 2 d a) + 4 a^2 s (sinh d - d cosh d)) / t^2``, which is accurate for small
+        ``d``.
         """
         d = self.rate
         a, one_minus_a = np.exp(-d), -np.expm1(-d)
@@ -167,11 +173,15 @@ class Matern32(Process):
 
 @cache
 def _matern52() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return ``N = F + 1`` and the direction of the innovations for the scaled states, nodes and weights."""
+    """Return constants of the transition of Matern-5/2 processes.
+
+    These are the matrix ``N = F + 1`` with the drift ``F`` of the scaled states, the vector with which the
+    driving white noise enters the states, and nodes and weights of Gauss-Legendre quadrature.
+    """
     root = np.linalg.cholesky(np.array([[1.0, 0.0, -1 / 3], [0.0, 1 / 3, 0.0], [-1 / 3, 0.0, 1.0]]))
     drift = np.linalg.solve(root, np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [-1.0, -3.0, -3.0]]) @ root)
-    shock = np.sqrt(16.0 / 3.0) * np.linalg.solve(root, np.array([0.0, 0.0, 1.0]))
-    return drift + np.eye(3), shock, *np.polynomial.legendre.leggauss(_NODES)
+    diffusion = np.sqrt(16.0 / 3.0) * np.linalg.solve(root, np.array([0.0, 0.0, 1.0]))
+    return drift + np.eye(3), diffusion, *np.polynomial.legendre.leggauss(_N_NODES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,26 +203,27 @@ class Matern52(Matern32):
     def transitions(self, gaps: FloatArray) -> Transitions:
         """See :class:`.Process`.
 
-        With the drift ``F``, ``exp(F d) = exp(-d) (1 + N d + N^2 d^2 / 2)`` and ``N = F + 1``, as
-        ``N^3 = 0``. The innovations are the integral of outer products of the last column of ``exp(F s)``,
-        without cancellation.
+        With the drift ``F`` and ``N = F + 1``, for which ``N^3 = 0``, the transition is ``exp(F d) = exp(-d)
+        (1 + N d + N^2 d^2 / 2)``. The innovation covariance is the integral over ``s`` from 0 to ``d`` of the
+        outer products of ``exp(F s) g``, where ``g`` is the vector of the driving noise. The quadrature has
+        no cancellation.
         """
-        nilpotent, shock, nodes, weights = _matern52()
+        nilpotent, diffusion, nodes, weights = _matern52()
 
-        def moved(d: FloatArray) -> FloatArray:
+        def transition(d: FloatArray) -> FloatArray:
             d = d[..., None, None]
             return xp.exp(-d) * (np.eye(3) + nilpotent * d + nilpotent @ nilpotent * (0.5 * d**2))
 
         d = self.rate * gaps[:, None]
         xp = d.__array_namespace__()
-        reach = 0.5 * xp.minimum(d, _WHOLE)
-        columns = moved(reach[..., None] * (1.0 + nodes)) @ shock
-        innovation = xp.einsum("un,q,unqi,unqj->unij", reach, weights, columns, columns)
-        return moved(d), innovation
+        half_limit = 0.5 * xp.minimum(d, _MAX_INTEGRATION_LIMIT)
+        vectors = transition(half_limit[..., None] * (1.0 + nodes)) @ diffusion
+        innovation = xp.einsum("un,q,unqi,unqj->unij", half_limit, weights, vectors, vectors)
+        return transition(d), innovation
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`: the same mean squared difference, 2 (1 - a) or about d^2 / 3."""
+        """See :class:`.Process`; mean squared differences are the same: ``2 (1 - a)``, about ``d^2 / 3``."""
         rate = np.clip(np.sqrt(6.0 * (1.0 - decay)), MIN_RATE, MAX_RATE)
         return [(cls(rate), np.ones_like(rate))]
 

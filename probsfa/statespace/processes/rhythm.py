@@ -21,8 +21,8 @@ from probsfa.statespace.quantities import Quantity
 
 __all__ = ["Rhythm"]
 
-# Number of rotations that are tried to match fixed loadings.
-_TURNS = 72
+# Number of phases that are compared with fixed loadings.
+_N_PHASES = 72
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,7 +67,7 @@ class Rhythm(Process):
         return both[0].reshape(*size.shape, 2, 2), both[1].reshape(*size.shape, 2, 2)
 
     def to_free(self) -> FloatArray:
-        """Return ``log(-log rho)`` and ``w``; a negative ``w`` negates the second state."""
+        """Return ``log(-log rho)`` and ``w``, which may be negative: the second state is then negated."""
         return np.array([np.log(-np.log(np.clip(self.decay, MIN_DECAY, MAX_DECAY))), self.frequency])
 
     def at(self, free: FloatArray) -> Self:
@@ -75,7 +75,7 @@ class Rhythm(Process):
         return type(self)(np.clip(np.exp(-np.exp(free[0])), MIN_DECAY, MAX_DECAY), free[1])
 
     def evenly_sampled(self) -> Self:
-        """See :class:`.Process`: frequencies are in (-pi, pi], those outside are aliases."""
+        """See :class:`.Process`: frequencies are moved to (-pi, pi], because others are their aliases."""
         return type(self)(self.decay, np.pi - np.mod(np.pi - self.frequency, 2.0 * np.pi))
 
     @classmethod
@@ -106,13 +106,13 @@ class Rhythm(Process):
     def vectors(loadings: FloatArray) -> Any:
         """Return loadings (D, N, 2) as complex numbers (D, N).
 
-        The standard deviation of the signal is the modulus, and its phase lag the angle.
+        The modulus is the standard deviation of the cycle in a column, and the angle is its phase.
         """
         return loadings[..., 0] + 1j * loadings[..., 1]
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return `count`: each cycle has phase zero in one column."""
+        """Return `count`: one loading of each cycle is zero, where its phase is zero."""
         return count
 
     def free_loadings(self, loadings: FloatArray) -> BoolArray:
@@ -123,35 +123,37 @@ class Rhythm(Process):
         return free
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
-        """See :class:`.Process`; the phase is zero where the amplitude is largest."""
-        selected = np.argsort(self.order, kind="stable")
-        ordered = self.chosen(selected)
-        # A negative frequency is a positive one with the second state negated.
-        backwards = np.where(ordered.frequency < 0.0, -1.0, 1.0)
-        pairs = loadings[:, selected]
-        vectors = pairs[..., 0] + 1j * (pairs[..., 1] * backwards)
+        """See :class:`.Process`; the phase is zero in the column with the largest amplitude."""
+        order = np.argsort(self.order, kind="stable")
+        ordered = self.select(order)
+        # A cycle with a negative frequency is one with a positive frequency and a negated second state.
+        signs = np.where(ordered.frequency < 0.0, -1.0, 1.0)
+        pairs = loadings[:, order]
+        vectors = pairs[..., 0] + 1j * (pairs[..., 1] * signs)
         largest = np.argmax(np.abs(vectors) / units[:, None], axis=0)
-        components = np.arange(vectors.shape[1])
-        at_largest = vectors[largest, components]
-        size = np.abs(at_largest)
-        vectors = vectors * np.where(size > 0.0, at_largest.conj() / np.where(size > 0.0, size, 1.0), 1.0)
-        vectors[largest, components] = size  # exactly real, because fixed loadings must be exactly zero
+        cycles = np.arange(vectors.shape[1])
+        at_largest = vectors[largest, cycles]
+        amplitude = np.abs(at_largest)
+        positive = np.where(amplitude > 0.0, amplitude, 1.0)
+        vectors = vectors * np.where(amplitude > 0.0, at_largest.conj() / positive, 1.0)
+        vectors[largest, cycles] = amplitude  # exactly real: the other loading must be exactly zero
         rotated = type(self)(ordered.decay, np.abs(ordered.frequency))
         return rotated, np.stack([vectors.real, vectors.imag], axis=2)
 
     def closest(
-        self, loadings: FloatArray, held: FloatArray, within: FloatArray | None = None
+        self, loadings: FloatArray, fixed: FloatArray, bounds: FloatArray | None = None
     ) -> tuple[Self, FloatArray]:
-        """See :class:`.Process`; the order of cycles is unchanged, their phases are the closest ones."""
-        angles = 2.0 * np.pi * np.arange(_TURNS) / _TURNS
-        vectors = self.vectors(loadings)[:, :, None] * np.exp(1j * angles)
-        squared_distances = np.nansum((vectors.real - held[:, :, :1]) ** 2, axis=0)
-        squared_distances += np.nansum((vectors.imag - held[:, :, 1:]) ** 2, axis=0)
-        best = np.take_along_axis(vectors, np.argmin(squared_distances, axis=1)[None, :, None], axis=2)[
-            :, :, 0
-        ]
-        frequency = np.abs(self.frequency) if within is None else np.clip(np.abs(self.frequency), *within)
-        return type(self)(self.decay, frequency), np.stack([best.real, best.imag], axis=2)
+        """See :class:`.Process`; the order of cycles is unchanged, and phases are the closest ones."""
+        phases = 2.0 * np.pi * np.arange(_N_PHASES) / _N_PHASES
+        vectors = self.vectors(loadings)[:, :, None] * np.exp(1j * phases)
+        squared_distances = np.nansum((vectors.real - fixed[:, :, :1]) ** 2, axis=0)
+        squared_distances += np.nansum((vectors.imag - fixed[:, :, 1:]) ** 2, axis=0)
+        closest_phase = np.argmin(squared_distances, axis=1)[None, :, None]
+        closest = np.take_along_axis(vectors, closest_phase, axis=2)[:, :, 0]
+        frequency = np.abs(self.frequency)
+        if bounds is not None:
+            frequency = np.clip(frequency, *bounds)
+        return type(self)(self.decay, frequency), np.stack([closest.real, closest.imag], axis=2)
 
     def slopes(self, gaps: FloatArray) -> list[Transitions]:
         """See :class:`.Process`; in closed form."""
@@ -162,19 +164,21 @@ class Rhythm(Process):
         by_rate = rate * matrix, -2.0 * rate * np.exp(2.0 * rate) * np.eye(2)
         return [by_rate, (elapsed * rotated, np.zeros_like(matrix))]
 
-    def maximized(self, data: list[BlockMoments], gaps: FloatArray, within: FloatArray | None = None) -> Self:
-        """See :class:`.Process`; a frequency stays within its limits.
+    def maximized(self, data: list[BlockMoments], gaps: FloatArray, bounds: FloatArray | None = None) -> Self:
+        """See :class:`.Process`.
 
-        With even sampling, the frequency is the angle of ``E z' conj(z)`` for the complex state ``z``, and
-        the decay solves the cubic of an AR(1) process whose cross moment is its modulus. At a limit of the
-        frequency, the cross moment is its projection on that angle.
+        With even sampling, the M-step has a closed form. The frequency is the angle of the cross moment
+        ``E z' conj(z)`` of the complex state ``z``. The decay is that of an AR(1) process whose cross moment
+        is the modulus. If the frequency is at a bound, the modulus is replaced by the projection on that
+        angle.
         """
-        ranges = np.repeat([[-np.inf], [np.inf]], len(self), axis=1) if within is None else within
-        found = [
-            _maximized(float(rho), float(omega), one, gaps, (float(ends[0]), float(ends[1])))
-            for rho, omega, one, ends in zip(self.decay, self.frequency, data, ranges.T, strict=True)
+        if bounds is None:
+            bounds = np.repeat([[-np.inf], [np.inf]], len(self), axis=1)
+        estimates = [
+            _maximized(float(rho), float(omega), moments, gaps, (float(bound[0]), float(bound[1])))
+            for rho, omega, moments, bound in zip(self.decay, self.frequency, data, bounds.T, strict=True)
         ]
-        decay, frequency = np.array(found).reshape(-1, 2).T
+        decay, frequency = np.array(estimates).reshape(-1, 2).T
         return type(self)(decay, frequency)
 
     @property
@@ -183,9 +187,10 @@ class Rhythm(Process):
         return np.abs(self.frequency), 1.0 - self.decay
 
     def spectra(self, omega: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Each state has half the spectrum of the complex process and half its mirror image.
+        """See :class:`.Process`; in closed form.
 
-        The cross spectrum of the two states is imaginary and is neglected.
+        The spectrum of each state is the mean of the spectrum of the complex process and its mirror image.
+        The cross spectrum of the two states, which is imaginary, is neglected.
         """
         decay, shape = self.decay, (len(omega), len(self))
         values, by_rate, by_frequency = (np.zeros(shape) for _ in range(3))
@@ -217,43 +222,43 @@ class Rhythm(Process):
 
     def standard_errors(self, covariances: FloatArray, time_unit: float) -> tuple[FloatArray, ...]:
         """See :class:`.Process`; in closed form, because frequencies differ by orders of magnitude."""
-        of_decay, of_frequency = np.sqrt(covariances[0, 0]), np.sqrt(covariances[1, 1])
-        periods = 2.0 * np.pi * time_unit / self.frequency**2 * of_frequency
-        return periods, np.abs(self.decay * np.log(self.decay)) * of_decay
+        log_rate_error, frequency_error = np.sqrt(covariances[0, 0]), np.sqrt(covariances[1, 1])
+        period_error = 2.0 * np.pi * time_unit / self.frequency**2 * frequency_error
+        return period_error, np.abs(self.decay * np.log(self.decay)) * log_rate_error
 
 
 def _maximized(
-    decay: float, frequency: float, data: BlockMoments, gaps: FloatArray, within: tuple[float, float]
+    decay: float, frequency: float, data: BlockMoments, gaps: FloatArray, bounds: tuple[float, float]
 ) -> tuple[float, float]:
+    """Return decay and frequency of one cycle that maximize the expected log density of its transitions."""
     if data.counts.sum() == 0.0:
         return decay, frequency
     if gaps.shape[0] == 1 and gaps[0] == 1.0:
         matrix, moments = data.matrix[0], data.moments[0]
         moments_of_next = moments + matrix @ data.previous[0]
         current = data.power[0] + moments @ matrix.T + matrix @ moments_of_next.T
-        along, across = (
+        real, imaginary = (
             moments_of_next[0, 0] + moments_of_next[1, 1],
             moments_of_next[1, 0] - moments_of_next[0, 1],
         )
-        angle, cross = float(np.arctan2(across, along)), float(np.hypot(along, across))
-        if not within[0] <= angle <= within[1]:
-            angle = max(within, key=lambda limit: float(along * np.cos(limit) + across * np.sin(limit)))
-            cross = float(along * np.cos(angle) + across * np.sin(angle))
-        size = cubic_decay(
+        angle, cross = float(np.arctan2(imaginary, real)), float(np.hypot(real, imaginary))
+        if not bounds[0] <= angle <= bounds[1]:
+            angle = max(bounds, key=lambda bound: float(real * np.cos(bound) + imaginary * np.sin(bound)))
+            cross = float(real * np.cos(angle) + imaginary * np.sin(angle))
+        new_decay = cubic_decay(
             2.0 * float(data.counts[0]), float(np.trace(data.previous[0])), cross, float(np.trace(current))
         )
-        return max(size, MIN_DECAY), angle
+        return max(new_decay, MIN_DECAY), angle
 
     def cycle_at(free: FloatArray) -> Rhythm:
-        size = np.clip(np.exp(-np.exp(free[:1])), MIN_DECAY, MAX_DECAY)
-        return Rhythm(size, np.clip(free[1:], *within))
+        return Rhythm(np.clip(np.exp(-np.exp(free[:1])), MIN_DECAY, MAX_DECAY), np.clip(free[1:], *bounds))
 
     def loss(free: FloatArray) -> float:
         return -data.expected(*(x[:, 0] for x in cycle_at(free).transitions(gaps)))
 
     start = np.array([np.log(-np.log(decay)), frequency])
-    corners = start + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
-    options: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": corners}
-    end = minimize(loss, start, method="Nelder-Mead", options=options)
-    best = cycle_at(end.x if end.fun <= loss(start) else start)
+    simplex = start + np.array([[0.0, 0.0], [0.05, 0.0], [0.0, 0.05 * abs(frequency) + 1e-4]])
+    options: Any = {"xatol": 1e-9, "fatol": 1e-9, "initial_simplex": simplex}
+    minimum = minimize(loss, start, method="Nelder-Mead", options=options)
+    best = cycle_at(minimum.x if minimum.fun <= loss(start) else start)
     return float(best.decay[0]), float(best.frequency[0])

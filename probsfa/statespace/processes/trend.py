@@ -2,7 +2,8 @@
 
 Trends have no stationary variance. Their initialization is diffuse: at the start of a sequence the variance
 of their states is very large relative to that of their steps. States are scaled to unit variance at the
-start, so that a loading divided by the root of this variance ratio is the standard deviation of the steps.
+start. The standard deviation of the steps of a column is therefore its loading divided by the square root of
+this variance ratio.
 """
 
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ __all__ = ["LocalLevel", "LocalLinearTrend"]
 # for a local linear trend it is 1e6 (level) and 1e4 (slope) steps of the slope. With much larger variances,
 # filtered variances would have no significant digits.
 _INITIAL_LEVEL_VARIANCE, _INITIAL_LINE_VARIANCE, _INITIAL_SLOPE_VARIANCE = 1e10, 1e12, 1e8
-# Longest optimizer step in the standard deviation of the steps of a trend, in standard deviations of columns.
-# With longer ones, the optimizer often replaces a trend by a slow AR(1) factor.
+# Longest optimizer step, as a change of the standard deviation of the steps of a trend, in standard
+# deviations of columns. With longer steps, the optimizer often replaces a trend by a slow AR(1) factor.
 _LONGEST_STEP = 3e-3
 # Range of the variance of the steps of a level, in units of that of its slope.
 _MIN_RATIO, _MAX_RATIO = 1e-6, 1e8
@@ -70,7 +71,7 @@ class LocalLevel(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`: random walks with the same variance of the steps."""
+        """See :class:`.Process`; the variance of the steps is the same."""
         trend = cls.arbitrary(len(decay))
         return [(trend, np.sqrt((1.0 - decay) * (1.0 + decay) * trend.start))]
 
@@ -86,11 +87,11 @@ class LocalLevel(Process):
 
     @classmethod
     def n_rotated(cls, count: int) -> int:
-        """Return the number of rotations of the random walks, because all have the same dynamics."""
+        """Return the number of angles of a rotation: random walks have the same dynamics and are rotated."""
         return count * (count - 1) // 2
 
     def canonical(self, loadings: FloatArray, units: FloatArray) -> tuple[Self, FloatArray]:
-        """Rotate the random walks to principal axes of their loadings, largest first."""
+        """Rotate the random walks to the principal axes of their loadings, largest first."""
         axes = np.linalg.svd(loadings[:, :, 0] / units[:, None], full_matrices=False)[2]
         rotated = loadings[:, :, 0] @ axes.T
         return self, (rotated * canonical_signs(rotated, units))[:, :, None]
@@ -102,7 +103,7 @@ class LocalLevel(Process):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalLinearTrend(Process):
-    """Local linear trends in continuous time: the slope is a random walk, the level has additional steps.
+    """Local linear trends in continuous time: the slope is a random walk, and the level has its own steps.
 
     Level ``l`` and slope ``s`` move by ``dl = s dt + sqrt(ratio) dv`` and ``ds = dw``, with ``v`` and ``w``
     independent. With unit time steps this is the local linear trend of structural time series, with variance
@@ -111,7 +112,8 @@ class LocalLinearTrend(Process):
     Attributes
     ----------
     ratio : ndarray of shape (N,)
-        Variance of the separate steps of the level in units of that of the slope, over one unit of time.
+        Variance of the additional steps of the level, divided by that of the steps of the slope, over one
+        unit of time.
     """
 
     ratio: FloatArray
@@ -155,11 +157,16 @@ class LocalLinearTrend(Process):
 
     @classmethod
     def like_ar1(cls, decay: FloatArray) -> list[tuple[Self, FloatArray]]:
-        """See :class:`.Process`: a smooth trend with equal changes over a time scale; or equal steps."""
+        """See :class:`.Process`.
+
+        The first candidate is a smooth trend with the same variance of changes over a time scale. The second
+        is a rough trend with the same variance of steps.
+        """
         step, rate = np.sqrt((1.0 - decay) * (1.0 + decay)), np.clip(1.0 - decay, 1e-4, 1.0)
-        start = np.sqrt(_INITIAL_LINE_VARIANCE)
-        smooth = cls(np.ones_like(decay)), np.sqrt(3.0) * step * rate * start
-        return [smooth, (cls(1.0 / rate), step * np.sqrt(rate) * start)]
+        initial_std = np.sqrt(_INITIAL_LINE_VARIANCE)
+        smooth = cls(np.ones_like(decay)), np.sqrt(3.0) * step * rate * initial_std
+        rough = cls(1.0 / rate), step * np.sqrt(rate) * initial_std
+        return [smooth, rough]
 
     @property
     def order(self) -> FloatArray:

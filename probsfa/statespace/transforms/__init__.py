@@ -28,7 +28,11 @@ the range of ``"log1p"``, ``"sqrt"`` and ``"box-cox"`` are zero.
 from probsfa.statespace.transforms.argument import make_transforms
 from probsfa.statespace.transforms.columns import Transforms
 from probsfa.statespace.transforms.maps import Bounds, BoxCox, Log, Log1p, Sqrt, Transform, YeoJohnson
-from probsfa.statespace.transforms.serialization import as_asked, as_plain, from_plain
+from probsfa.statespace.transforms.serialization import (
+    argument_from_json,
+    argument_to_json,
+    transform_from_list,
+)
 
 __all__ = [
     "Bounds",
@@ -39,8 +43,8 @@ __all__ = [
     "Transform",
     "Transforms",
     "YeoJohnson",
-    "as_asked",
-    "as_plain",
-    "from_plain",
+    "argument_from_json",
+    "argument_to_json",
+    "transform_from_list",
     "make_transforms",
 ]

@@ -13,12 +13,12 @@ from probsfa.statespace.transforms.maps import Transform
 _KINDS = ("auto", "log", "log1p", "sqrt", "box-cox", "yeo-johnson")
 
 
-def make_transforms(asked: Any, sequences: Sequences) -> tuple[Transforms, str]:
+def make_transforms(argument: Any, sequences: Sequences) -> tuple[Transforms, str]:
     """Make the transforms of all columns from the parameter ``transforms`` and training data.
 
     Parameters
     ----------
-    asked : None, str, Mapping or sequence
+    argument : None, str, Mapping or sequence
         One kind for all columns, a list with one for each, or a mapping from names or numbers.
     sequences : Sequences
         Validated training data.
@@ -35,62 +35,61 @@ def make_transforms(asked: Any, sequences: Sequences) -> tuple[Transforms, str]:
         If the parameter is not valid, or a value is outside the domain of the transform of its column.
     """
     names, n_features = sequences.feature_names, sequences.n_features
-    kinds = _by_column(asked, names, n_features)
-    made: list[Transform | None] = []
+    kinds = _by_column(argument, names, n_features)
+    transforms: list[Transform | None] = []
     for j, kind in enumerate(kinds):
-        cells = sequences.values[:, j]
+        values = sequences.values[:, j]
         if kind == "auto":
-            made.append(choose_transform(cells, sequences))
+            transforms.append(choose_transform(values, sequences))
         else:
-            made.append(make_transform(kind, cells, j, names))
-    chosen = [
+            transforms.append(make_transform(kind, values, j, names))
+    descriptions = [
         f"{name_of(one)} for {j if names is None else repr(names[j])}"
-        for j, (kind, one) in enumerate(zip(kinds, made, strict=True))
+        for j, (kind, one) in enumerate(zip(kinds, transforms, strict=True))
         if kind == "auto" and one is not None
     ]
     sentence = ""
     if "auto" in [kind for kind in kinds if isinstance(kind, str)]:
-        selected = ", ".join(chosen) if chosen else "no transform"
-        sentence = f" transforms='auto' selected {selected}."
-    return Transforms(tuple(made)), sentence
+        description = ", ".join(descriptions) if descriptions else "no transform"
+        sentence = f" transforms='auto' selected {description}."
+    return Transforms(tuple(transforms)), sentence
 
 
-def _by_column(requested: Any, names: Sequence[str] | None, n_features: int) -> list[Any]:
+def _by_column(argument: Any, names: Sequence[str] | None, n_features: int) -> list[Any]:
     """Return a kind for each column."""
-    bounds = isinstance(requested, tuple) and len(requested) == 2 and any(is_real(end) for end in requested)
-    if requested is None or bounds or isinstance(requested, (str, Transform)):
-        return [checked_kind(requested)] * n_features
-    if isinstance(requested, Mapping):
+    is_bounds = isinstance(argument, tuple) and len(argument) == 2 and any(is_real(end) for end in argument)
+    if argument is None or is_bounds or isinstance(argument, (str, Transform)):
+        return [check_kind(argument)] * n_features
+    if isinstance(argument, Mapping):
         kinds: list[Any] = [None] * n_features
-        for column, kind in requested.items():
-            where = _column(column, names, n_features)
-            kinds[where] = checked_kind(kind)
+        for column, kind in argument.items():
+            position = _column(column, names, n_features)
+            kinds[position] = check_kind(kind)
         return kinds
-    if isinstance(requested, (list, tuple, np.ndarray)):
-        if len(requested) != n_features:
+    if isinstance(argument, (list, tuple, np.ndarray)):
+        if len(argument) != n_features:
             raise ValueError(
-                f"transforms has {len(requested)} kinds, and X has {n_features} columns. Pass one for "
-                "each, or "
-                "a mapping: transforms={'rain': 'sqrt'}."
+                f"transforms has {len(argument)} kinds, and X has {n_features} columns. Pass one for each, "
+                "or a mapping: transforms={'rain': 'sqrt'}."
             )
-        return [checked_kind(kind) for kind in requested]
+        return [check_kind(kind) for kind in argument]
     raise ValueError(
-        f"transforms must be None, a kind such as 'sqrt', a list or a mapping; got "
-        f"{type(requested).__name__}."
+        f"transforms must be None, a kind such as 'sqrt', a list or a mapping; got {type(argument).__name__}."
     )
 
 
 def _column(column: Any, names: Sequence[str] | None, n_features: int) -> int:
+    """Return the position of a column, given by name or number."""
     if names is not None and str(column) in names:
         return list(names).index(str(column))
     if isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < n_features:
         return int(column)
-    of = f"0 to {n_features - 1}" if names is None else ", ".join(map(repr, list(names)[:10]))
-    raise ValueError(f"transforms has the column {column!r}, which is not a column of X ({of}).")
+    columns = f"0 to {n_features - 1}" if names is None else ", ".join(map(repr, list(names)[:10]))
+    raise ValueError(f"transforms has the column {column!r}, which is not a column of X ({columns}).")
 
 
-def checked_kind(kind: Any) -> Any:
-    """Return a valid kind, or raise a ValueError."""
+def check_kind(kind: Any) -> Any:
+    """Return a kind, with bounds as a tuple of floats or None; raise a ValueError if it is not valid."""
     if kind is None or isinstance(kind, Transform) or (isinstance(kind, str) and kind in _KINDS):
         return kind
     if isinstance(kind, (list, tuple)) and len(kind) == 2:

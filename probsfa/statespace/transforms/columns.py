@@ -23,13 +23,13 @@ class Transforms:
 
     @property
     def used(self) -> list[tuple[int, Transform]]:
-        """Columns with a transform, and the transforms."""
-        return [(j, one) for j, one in enumerate(self.by_column) if one is not None]
+        """Pairs of a column and its transform, for columns with a transform."""
+        return [(j, transform) for j, transform in enumerate(self.by_column) if transform is not None]
 
     @property
     def n_free(self) -> int:
         """Number of estimated parameters."""
-        return sum(one.n_free for _, one in self.used)
+        return sum(transform.n_free for _, transform in self.used)
 
     def check(self, values: FloatArray, names: Sequence[str] | None) -> None:
         """Raise a ValueError that names the first value outside the domain of its transform.
@@ -40,8 +40,8 @@ class Transforms:
         names : sequence of str or None
             Names of the columns.
         """
-        for j, one in self.used:
-            refuse_outside(one, values[:, j], j, names)
+        for j, transform in self.used:
+            check_domain(transform, values[:, j], j, names)
 
     def forward(self, values: FloatArray) -> FloatArray:
         """Return transformed values (..., D); a new array if any column has a transform."""
@@ -51,49 +51,53 @@ class Transforms:
         """Return values (..., D) in data units."""
         return self._mapped(values, "inverse")
 
-    def _mapped(self, values: FloatArray, how: str) -> FloatArray:
+    def _mapped(self, values: FloatArray, direction: str) -> FloatArray:
         if not self.used:
             return values
         out = values.copy()
-        for j, one in self.used:
-            out[..., j] = getattr(one, how)(values[..., j])
+        for j, transform in self.used:
+            out[..., j] = getattr(transform, direction)(values[..., j])
         return out
 
     def log_slopes(self, values: FloatArray) -> FloatArray:
         """Return the sum of ``log T'(x)`` over the observed values of each row, shape (N,)."""
         total = np.zeros(len(values))
-        for j, one in self.used:
-            total += np.nan_to_num(one.log_slope(values[:, j]))
+        for j, transform in self.used:
+            total += np.nan_to_num(transform.log_slope(values[:, j]))
         return total
 
     def moments(
         self, means: FloatArray, std: FloatArray, where: BoolArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return means and standard deviations (N, D) in data units, of all values or of some."""
+        """Return means and standard deviations (N, D) in data units.
+
+        With ``where``, only those of some values are converted.
+        """
         if not self.used:
             return means, std
         out = means.copy(), std.copy()
-        for j, one in self.used:
-            cells = np.ones(len(means), dtype=bool) if where is None else where[:, j]
-            cells = cells & ~np.isnan(means[:, j])
-            out[0][cells, j], out[1][cells, j] = one.moments(means[cells, j], std[cells, j])
+        for j, transform in self.used:
+            rows = np.ones(len(means), dtype=bool) if where is None else where[:, j]
+            rows = rows & ~np.isnan(means[:, j])
+            out[0][rows, j], out[1][rows, j] = transform.moments(means[rows, j], std[rows, j])
         return out
 
 
-def refuse_outside(one: Transform, cells: FloatArray, column: int, names: Sequence[str] | None) -> None:
+def check_domain(transform: Transform, values: FloatArray, column: int, names: Sequence[str] | None) -> None:
     """Raise a ValueError that names the first value outside the domain of a transform."""
-    bad = one.outside(cells)  # False for NaN
-    if bad.any():
-        row = int(np.argmax(bad))
-        called = "" if names is None else f" ({names[column]!r})"
+    is_outside = transform.is_outside(values)  # False for NaN
+    if is_outside.any():
+        row = int(np.argmax(is_outside))
+        name_clause = "" if names is None else f" ({names[column]!r})"
         raise ValueError(
-            f"X has {cells[row]:g} in row {row}, column {column}{called}; transforms={name_of(one)} requires "
-            f"values {one.domain}. Replace the value by NaN if it is missing, or choose another transform."
+            f"X has {values[row]:g} in row {row}, column {column}{name_clause}; "
+            f"transforms={name_of(transform)} requires values {transform.domain}. Replace the value by NaN "
+            "if it is missing, or choose another transform."
         )
 
 
-def name_of(one: Transform) -> str:
-    """Return a transform as it is written in the parameter ``transforms``."""
-    if isinstance(one, Bounds):
-        return repr((one.lower, one.upper))
-    return repr(one.plain[0])
+def name_of(transform: Transform) -> str:
+    """Return the text of a transform as a value of the parameter ``transforms``."""
+    if isinstance(transform, Bounds):
+        return repr((transform.lower, transform.upper))
+    return repr(transform.as_list[0])

@@ -10,9 +10,10 @@ from scipy.special import boxcox, expit, inv_boxcox
 
 from probsfa._typing import BoolArray, FloatArray
 
-# Powers of BoxCox and YeoJohnson with finite moments and an inverse.
+# Range of powers of BoxCox and YeoJohnson for which moments are finite and an inverse exists.
 MIN_POWER, MAX_POWER = 0.0, 2.0
-# Range in standard deviations and nodes of the integrals, which have two parts; values integrated together.
+# Numerical integration for moments: range in standard deviations, number of nodes of each of two parts, and
+# number of values in a block.
 _INTEGRATION_RANGE, _N_NODES, _BLOCK_SIZE = 9.0, 64, 4096
 
 
@@ -20,14 +21,14 @@ class Transform(ABC):
     """An increasing transform of the values of one column, with its inverse."""
 
     #: Whether the inverse can grow exponentially.
-    exponential: ClassVar[bool] = True
+    grows_exponentially: ClassVar[bool] = True
     #: Point at which the inverse is not smooth, in transformed units.
-    bend: float = 0.0
+    kink: float = 0.0
 
     @property
     @abstractmethod
-    def plain(self) -> list[Any]:
-        """The name of the kind and its numbers."""
+    def as_list(self) -> list[Any]:
+        """Name of the kind and its numbers, for files."""
 
     @abstractmethod
     def forward(self, x: FloatArray) -> FloatArray:
@@ -35,14 +36,14 @@ class Transform(ABC):
 
     @abstractmethod
     def inverse(self, y: FloatArray) -> FloatArray:
-        """Return ``x`` from ``y``; values below the range of ``T`` give the bound."""
+        """Return ``x`` for ``y``; for ``y`` below the range of ``T``, return the lower bound of ``x``."""
 
     @abstractmethod
     def log_slope(self, x: FloatArray) -> FloatArray:
         """Return ``log T'(x)``, NaN for NaN."""
 
     @abstractmethod
-    def outside(self, x: FloatArray) -> BoolArray:
+    def is_outside(self, x: FloatArray) -> BoolArray:
         """Return which values are outside the domain."""
 
     @property
@@ -66,16 +67,16 @@ class Transform(ABC):
         Returns
         -------
         means, std : ndarray of shape (M,)
-            Moments of ``x``, by Gauss-Legendre quadrature on both sides of ``bend``.
+            Moments of ``x``, computed by Gauss-Legendre quadrature on both sides of ``kink``.
         """
         out = np.empty_like(means), np.empty_like(means)
         nodes, weights = _legendre()
         for start in range(0, len(means), _BLOCK_SIZE):
             part = slice(start, start + _BLOCK_SIZE)
             m, s = means[part, None], std[part, None]
-            reach = _INTEGRATION_RANGE + (2.0 * s if self.exponential else 0.0 * s)
+            reach = _INTEGRATION_RANGE + (2.0 * s if self.grows_exponentially else 0.0 * s)
             with np.errstate(divide="ignore", invalid="ignore"):
-                middle = np.where(s > 0.0, (self.bend - m) / np.where(s > 0.0, s, 1.0), 0.0)
+                middle = np.where(s > 0.0, (self.kink - m) / np.where(s > 0.0, s, 1.0), 0.0)
             middle = np.clip(middle, -reach, reach)
             total = spread = power = 0.0
             with np.errstate(over="ignore"):
@@ -104,7 +105,7 @@ class Log(Transform):
     """``log x``, for positive values."""
 
     @property
-    def plain(self) -> list[Any]:
+    def as_list(self) -> list[Any]:
         """The name alone."""
         return ["log"]
 
@@ -125,7 +126,7 @@ class Log(Transform):
         """``-log x``."""
         return -np.log(x)
 
-    def outside(self, x: FloatArray) -> BoolArray:
+    def is_outside(self, x: FloatArray) -> BoolArray:
         """Return which values are zero or below."""
         return np.asarray(x <= 0.0)
 
@@ -141,7 +142,7 @@ class Log1p(Transform):
     """``log(1 + x)``, for nonnegative values; the inverse is at least zero."""
 
     @property
-    def plain(self) -> list[Any]:
+    def as_list(self) -> list[Any]:
         """The name alone."""
         return ["log1p"]
 
@@ -162,7 +163,7 @@ class Log1p(Transform):
         """``-log(1 + x)``."""
         return -np.log1p(x)
 
-    def outside(self, x: FloatArray) -> BoolArray:
+    def is_outside(self, x: FloatArray) -> BoolArray:
         """Return which values are below zero."""
         return np.asarray(x < 0.0)
 
@@ -178,10 +179,10 @@ class Sqrt(Transform):
     """
 
     margin: float
-    exponential: ClassVar[bool] = False
+    grows_exponentially: ClassVar[bool] = False
 
     @property
-    def plain(self) -> list[Any]:
+    def as_list(self) -> list[Any]:
         """The name and the margin."""
         return ["sqrt", self.margin]
 
@@ -202,7 +203,7 @@ class Sqrt(Transform):
         """``-log(2 sqrt x)``."""
         return -np.log(2.0) - 0.5 * np.log(np.maximum(x, self.margin))
 
-    def outside(self, x: FloatArray) -> BoolArray:
+    def is_outside(self, x: FloatArray) -> BoolArray:
         """Return which values are below zero."""
         return np.asarray(x < 0.0)
 
@@ -220,12 +221,12 @@ class BoxCox(Transform):
     power: float
 
     @property
-    def bend(self) -> float:  # type: ignore[override]
+    def kink(self) -> float:  # type: ignore[override]
         """The lower end of the range."""
         return -1.0 / self.power if self.power > 0.0 else 0.0
 
     @property
-    def plain(self) -> list[Any]:
+    def as_list(self) -> list[Any]:
         """The name and the power."""
         return ["box-cox", self.power]
 
@@ -252,7 +253,7 @@ class BoxCox(Transform):
         """``(p - 1) log x``."""
         return (self.power - 1.0) * np.log(x)
 
-    def outside(self, x: FloatArray) -> BoolArray:
+    def is_outside(self, x: FloatArray) -> BoolArray:
         """Return which values are zero or below."""
         return np.asarray(x <= 0.0)
 
@@ -270,7 +271,7 @@ class YeoJohnson(Transform):
     power: float
 
     @property
-    def plain(self) -> list[Any]:
+    def as_list(self) -> list[Any]:
         """The name and the power."""
         return ["yeo-johnson", self.power]
 
@@ -297,7 +298,7 @@ class YeoJohnson(Transform):
         """``(p - 1) sign(x) log(1 + |x|)``."""
         return (self.power - 1.0) * np.sign(x) * np.log1p(np.abs(x))
 
-    def outside(self, x: FloatArray) -> BoolArray:
+    def is_outside(self, x: FloatArray) -> BoolArray:
         """Return False for all values."""
         return np.zeros(x.shape, dtype=bool)
 
@@ -319,7 +320,7 @@ class Bounds(Transform):
     margin: float
 
     @property
-    def plain(self) -> list[Any]:
+    def as_list(self) -> list[Any]:
         """The bounds and the margin."""
         return ["bounds", self.lower, self.upper, self.margin]
 
@@ -363,7 +364,7 @@ class Bounds(Transform):
             return np.asarray(-np.log(below))
         return np.asarray(np.log(self.upper - self.lower) - np.log(below) - np.log(above))
 
-    def outside(self, x: FloatArray) -> BoolArray:
+    def is_outside(self, x: FloatArray) -> BoolArray:
         """Return which values are beyond a bound."""
         low = False if self.lower is None else x < self.lower
         high = False if self.upper is None else x > self.upper

@@ -44,8 +44,8 @@ def test_corrections_are_the_mean_errors(estimates):
     decay = np.exp(-1.0 / timescale)
     found, _ = short(np.array([decay]))
     bias = decay - np.mean(estimates[3])
-    np.testing.assert_allclose(found.slower[0], bias / (-decay * np.log(decay)), rtol=0.15)
-    np.testing.assert_allclose(found.larger[0], 0.5 * (1.0 - np.mean(variance)), rtol=0.25)
+    np.testing.assert_allclose(found.log_timescale_increase[0], bias / (-decay * np.log(decay)), rtol=0.15)
+    np.testing.assert_allclose(found.loading_increase[0], 0.5 * (1.0 - np.mean(variance)), rtol=0.25)
 
 
 def test_intervals_cover_time_scales(estimates):
@@ -85,8 +85,8 @@ def test_long_series_have_normal_intervals():
 
 def test_decays_that_are_not_estimated_have_no_correction():
     found = ShortSeries.of(np.array([0.9, -0.5]), np.array([np.nan, 0.1]), 50.0)
-    np.testing.assert_array_equal(found.slower, 0.0)
-    np.testing.assert_array_equal(found.larger, 0.0)
+    np.testing.assert_array_equal(found.log_timescale_increase, 0.0)
+    np.testing.assert_array_equal(found.loading_increase, 0.0)
     np.testing.assert_array_equal(found.degrees, np.inf)
 
 
