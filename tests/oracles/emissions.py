@@ -54,14 +54,11 @@ def over_gaussian(function, mean, variance):
 
 
 def student_bound(x, mean, variance, shape):
-    """``log integral p(w) exp(E[log N(x; eta, s / w)]) dw``, with ``w ~ Gamma(nu / 2, nu / 2)``."""
-    scale, df = np.exp(shape)
-
-    def integrand(w):
-        expected = -0.5 * (np.log(2.0 * np.pi * scale / w) + w * ((x - mean) ** 2 + variance) / scale)
-        return stats.gamma.pdf(w, 0.5 * df, scale=2.0 / df) * np.exp(expected)
-
-    return float(np.log(integrate.quad(integrand, 0.0, np.inf, epsabs=0.0, epsrel=1e-11, limit=400)[0]))
+    """``E(m, 0) + int_0^v min(dE/du, 0) du`` with the expected log density ``E(m, u)``: its decreases."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(160)
+    eta = mean + np.sqrt(np.linspace(0.0, variance, 101))[:, None] * nodes
+    values = log_density("student_t", x, eta, shape) @ (weights / weights.sum())
+    return values[0] + np.sum(np.minimum(np.diff(values), 0.0))
 
 
 def prior_covariance(decay, n_steps):

@@ -9,16 +9,18 @@ Gaussian approximation).
 family            ``x`` given ``eta``            shape                  expectation
 ================= ============================== ====================== ================================
 gaussian          ``N(eta, r)``                  ``log r``              closed form
-student_t         ``eta + sqrt(s) t_nu``         ``log s, log nu``      bound: a Gaussian of varying scale
+student_t         ``eta + sqrt(s) t_nu``         ``log s, log nu``      Gauss-Hermite; outliers: bound
 bernoulli         1 with odds ``exp(eta)``       none                   Gauss-Hermite
 poisson           mean ``exp(eta)``              none                   closed form
 negative_binomial mean ``exp(eta)``, size ``n``  ``log n``              Gauss-Hermite
 ================= ============================== ====================== ================================
 
-The variance of the negative binomial is ``mean + mean^2 / n``. The bound of Student's t has weights
-(``N(eta, s / w)``, ``w ~ Gamma(nu / 2, nu / 2)``) that are independent of the latent factors, and is
-maximized over their distribution: ``E[log t]`` with ``(x - m)^2 + v`` in the place of ``(x - eta)^2``.
+The variance of the negative binomial is ``mean + mean^2 / n``. The log density of Student's t is not concave
+in ``eta`` for outliers; their expectation is replaced by a lower bound (:class:`StudentT`).
 """
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special, stats
@@ -32,7 +34,7 @@ from probsfa.extensions.emissions.family import (
     weak_prior,
 )
 from probsfa.extensions.emissions.links import LINKS
-from probsfa.extensions.emissions.quadrature import expected_softplus
+from probsfa.extensions.emissions.quadrature import expected_softplus, gauss_hermite
 
 __all__ = ["FAMILIES"]
 
@@ -40,6 +42,12 @@ __all__ = ["FAMILIES"]
 _WEAK_DISPERSION = 1e-3
 # Largest predictor that is exponentiated; larger ones are clipped.
 _MAX_EXPONENT = 600.0
+# Quadrature nodes of expected Student-t log densities, and steps of the search for the variance at which one
+# is largest. Variance of a nearly constant predictor, relative to the squared scale of the noise.
+_N_STUDENT_NODES, _N_ROOT_STEPS, _MIN_RATIO = 24, 8, 1e-8
+# Smallest precision of the Gaussian approximation of a value, relative to that of the noise. Pseudo-values of
+# outliers are inversely proportional to it, and their squares must not dominate the bound.
+_MIN_STUDENT_PRECISION = 1e-5
 
 
 def _exp(x: FloatArray) -> FloatArray:
@@ -127,8 +135,83 @@ class Gaussian(Family):
         return value, slope[None]
 
 
+class _StudentAverages(NamedTuple):
+    """Averages over ``eta ~ N(m, v)`` of functions of ``d = x - eta``, with ``q = d^2 / s``.
+
+    Attributes
+    ----------
+    logs, slope, curvature, square : ndarray
+        Averages of ``log(1 + q / nu)``, ``d / (nu + q)``, ``(nu - q) / (nu + q)^2`` and ``q / (nu + q)``.
+    """
+
+    logs: FloatArray
+    slope: FloatArray
+    curvature: FloatArray
+    square: FloatArray
+
+    @classmethod
+    def over(
+        cls, residual: FloatArray, variance: FloatArray, precision: FloatArray, df: FloatArray
+    ) -> "_StudentAverages":
+        """Return the averages for residuals ``x - m``, variances ``v``, ``1 / s`` and ``nu``."""
+        nodes, weights = gauss_hermite(_N_STUDENT_NODES)
+        std = np.sqrt(variance)
+        residuals = residual - np.multiply.outer(nodes, std)
+        totals = df + residuals**2 * precision
+        inverses = 1.0 / totals
+        slopes = residuals * inverses
+        logs, slope, inverse = (
+            np.tensordot(weights, function, axes=1) for function in (np.log(totals), slopes, inverses)
+        )
+        # The exact derivative of the sum `logs` by the variance, also where the sum is inaccurate; without
+        # cancellation for small variances.
+        curvature = -np.tensordot(weights * nodes, slopes, axes=1) / np.maximum(std, 1e-300)
+        at_mean = _at_mean(residual, variance, precision, df).curvature
+        curvature = np.where(variance * precision > _MIN_RATIO, curvature, at_mean)
+        return cls(logs - np.log(df), slope, curvature, 1.0 - df * inverse)
+
+
+def _at_mean(
+    residual: FloatArray, variance: FloatArray, precision: FloatArray, df: FloatArray
+) -> _StudentAverages:
+    """Return the functions of `_StudentAverages` at ``eta = m``; `variance` is not used."""
+    square = residual**2 * precision
+    inverse = 1.0 / (df + square)
+    return _StudentAverages(
+        np.log1p(square / df), residual * inverse, (df - square) * inverse**2, square * inverse
+    )
+
+
+def _sign_change(
+    function: Callable[[FloatArray], FloatArray], ends: tuple[FloatArray, FloatArray], high: FloatArray
+) -> FloatArray:
+    """Return roots (n,) between 0 and `high`, from negative and positive values of the function at both.
+
+    The method is that of Anderson & Bjoerck (1973), Numerical Mathematics 13:253: secants between ends of
+    opposite sign; the value at an end that does not move is reduced, so that both ends approach the root.
+    """
+    low, (at_low, at_high) = np.zeros_like(high), ends
+    for _ in range(_N_ROOT_STEPS):
+        root = high - at_high * (high - low) / (at_high - at_low)
+        value = function(root)
+        is_above = value > 0.0
+        with np.errstate(invalid="ignore"):  # 0 / 0 after an exact root
+            factor = 1.0 - value / np.where(is_above, at_high, at_low)
+        factor = np.where(factor > 0.0, factor, 0.5)
+        low, at_low = np.where(is_above, low, root), np.where(is_above, factor * at_low, value)
+        high, at_high = np.where(is_above, root, high), np.where(is_above, value, factor * at_high)
+    return np.where(np.abs(at_low) < np.abs(at_high), low, high)
+
+
 class StudentT(Family):
-    """Student-t noise, in which outliers get small weights."""
+    """Student-t noise, in which outliers get small weights.
+
+    With ``E(m, v)``, the expected log density, ``dE/dv`` is positive for outliers, and a Gaussian site would
+    have a negative precision. The value of this family is the lower bound ``E(m, 0) + min(dE/dv, 0)``
+    integrated over the variance from 0 to ``v``. It equals ``E(m, v)`` for values within ``sqrt(nu s)`` of
+    the mean, and its derivatives are continuous. ``dE/dv`` has at most one change of sign, at a variance
+    ``u``, so that the bound is ``E(m, v) + E(m, 0) - E(m, u)``; its derivative by ``u`` is zero.
+    """
 
     name = "student_t"
     n_nodes = 80  # its distribution function is less smooth than those of the others
@@ -136,40 +219,73 @@ class StudentT(Family):
     has_scale = True
     _MIN_DF = 1.5
 
-    def _weights(
-        self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return relative squared residuals, degrees of freedom, and expected weights."""
-        df = np.exp(shape[1])
-        square = ((x - mean) ** 2 + variance) * np.exp(-shape[0])
-        return square, df, (df + 1.0) / (df + square)
-
     def expectation(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> Expectation:
         """See :class:`Family`."""
-        square, df, weights = self._weights(x, mean, variance, shape)
-        precision = weights * np.exp(-shape[0])
-        return Expectation(self._kernel(square, df, shape), precision * (x - mean), precision)
+        averages = self._bounded(x, mean, variance, shape)
+        df, precision = np.exp(shape[1]), np.exp(-shape[0])
+        factor = (df + 1.0) * precision
+        return Expectation(
+            self._kernel(averages.logs, df, shape), factor * averages.slope, factor * averages.curvature
+        )
 
     @staticmethod
-    def _kernel(square: FloatArray, df: FloatArray, shape: FloatArray) -> FloatArray:
+    def _kernel(logs: FloatArray, df: FloatArray, shape: FloatArray) -> FloatArray:
+        """Return log densities from ``log(1 + (x - eta)^2 / (s nu))``, or their expectations."""
         norm = special.gammaln(0.5 * (df + 1.0)) - special.gammaln(0.5 * df)
         norm = norm - 0.5 * (np.log(np.pi * df) + shape[0])
-        return np.asarray(norm - 0.5 * (df + 1.0) * np.log1p(square / df))
+        return np.asarray(norm - 0.5 * (df + 1.0) * logs)
+
+    @staticmethod
+    def _bounded(
+        x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
+    ) -> "_StudentAverages":
+        """Return the averages of the lower bound."""
+        arrays = np.broadcast_arrays(x - mean, variance, np.exp(-shape[0]), np.exp(shape[1]))
+        residual, _, precision, df = arrays
+        averages = _StudentAverages.over(*arrays)
+        is_outlier = residual**2 * precision > df
+        # dE/dv is positive up to `variance`: the bound is E(m, 0).
+        selected = is_outlier & (averages.curvature <= 0.0)
+        if np.any(selected):
+            for part, zero in zip(averages, _at_mean(*(part[selected] for part in arrays)), strict=True):
+                part[selected] = zero
+            averages.curvature[selected] = 0.0
+        # dE/dv changes its sign below `variance`.
+        selected = is_outlier & (averages.curvature > 0.0)
+        if np.any(selected):
+            residual, variance, precision, df = (part[selected] for part in arrays)
+            zeros = _at_mean(residual, variance, precision, df)
+            peak = _sign_change(
+                lambda v: _StudentAverages.over(residual, v, precision, df).curvature,
+                (zeros.curvature, averages.curvature[selected]),
+                variance,
+            )
+            peaks, curvature = _StudentAverages.over(residual, peak, precision, df), averages.curvature.copy()
+            for part, zero, highest in zip(averages, zeros, peaks, strict=True):
+                part[selected] += zero - highest
+            averages.curvature[selected] = curvature[selected]
+        return averages
 
     def by_shape(
         self, x: FloatArray, mean: FloatArray, variance: FloatArray, shape: FloatArray
     ) -> list[FloatArray]:
         """See :class:`Family`."""
-        square, df, weights = self._weights(x, mean, variance, shape)
+        averages, df = self._bounded(x, mean, variance, shape), np.exp(shape[1])
+        square = (df + 1.0) * averages.square
         norm = special.digamma(0.5 * (df + 1.0)) - special.digamma(0.5 * df) - 1.0 / df
-        by_df = 0.5 * (norm - np.log1p(square / df) + weights * square / df)
-        return [0.5 * (weights * square - 1.0), df * by_df]
+        by_df = 0.5 * (norm - averages.logs + square / df)
+        return [0.5 * (square - 1.0), df * by_df]
+
+    def least_precision(self, shape: FloatArray) -> FloatArray:
+        """See :class:`Family`."""
+        return _MIN_STUDENT_PRECISION * np.exp(-shape[0])
 
     def log_density(self, x: FloatArray, eta: FloatArray, shape: FloatArray) -> FloatArray:
         """See :class:`Family`."""
-        return self._kernel((x - eta) ** 2 * np.exp(-shape[0]), np.exp(shape[1]), shape)
+        df = np.exp(shape[1])
+        return self._kernel(np.log1p((x - eta) ** 2 * np.exp(-shape[0]) / df), df, shape)
 
     def moments(
         self, mean: FloatArray, variance: FloatArray, shape: FloatArray
@@ -213,8 +329,8 @@ class StudentT(Family):
         self, x: FloatArray, mean: FloatArray, shape: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`."""
-        _, _, weights = self._weights(x, mean, np.ones_like(x), shape)
-        return weights * np.exp(-shape[0]), x
+        df, precision = np.exp(shape[1]), np.exp(-shape[0])
+        return precision * (df + 1.0) / (df + precision * ((x - mean) ** 2 + 1.0)), x
 
     def gaussian_scores(self, x: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See :class:`Family`; outliers are clipped."""

@@ -49,15 +49,32 @@ def test_expected_log_density_is_that_of_quadrature(name):
     np.testing.assert_allclose(total(name, x, MEANS, VARIANCES, shape)[:, 0], wanted, atol=1e-8)
 
 
-def test_student_bound_is_that_of_weights_apart_from_the_factors():
-    x, shape = cells_of("student_t")
-    bounds = total("student_t", x, MEANS, VARIANCES, shape)[:, 0]
-    for i, (m, v) in enumerate(zip(MEANS[:, 0], VARIANCES[:, 0], strict=True)):
-        assert bounds[i] == pytest.approx(oracle.student_bound(x[i, 0], m, v, shape[:, 0]), abs=1e-8)
-        exact = oracle.over_gaussian(
-            lambda eta, i=i: oracle.log_density("student_t", x[i, 0], eta, shape[:, 0]), m, v
-        )
-        assert bounds[i] < exact
+@pytest.mark.parametrize("x", [0.4, 1.4, 2.0, 9.0])
+def test_student_bound_is_exact_near_the_mean_and_lower_for_outliers(x):
+    """Outliers are farther than ``sqrt(nu s) = 1.10`` from the mean, here 0."""
+    shape = np.array(SHAPES["student_t"])
+    for variance in (0.05, 0.5):
+        cell, mean = np.full((1, 1), x), np.zeros((1, 1))
+        bound = total("student_t", cell, mean, np.full((1, 1), variance), shape[:, None])[0, 0]
+        nodes, weights = np.polynomial.hermite_e.hermegauss(160)
+        logs = oracle.log_density("student_t", x, np.sqrt(variance) * nodes, shape)
+        exact = logs @ weights / weights.sum()
+        assert bound == pytest.approx(oracle.student_bound(x, 0.0, variance, shape), abs=1e-5)
+        assert bound == pytest.approx(exact, abs=1e-6) if x < 1.0 else bound < exact - 1e-4
+
+
+def test_derivatives_of_the_student_bound_are_continuous():
+    x = np.linspace(-6.0, 6.0, 1001)[:, None]
+    mean, shape, step = np.zeros_like(x), np.array(SHAPES["student_t"])[:, None], 1e-5
+    for variance in (0.05, 0.3, 1.0):
+        found = FAMILIES["student_t"].expectation(x, mean, np.full_like(x, variance), shape)
+        assert np.all(found.precision >= 0.0) and np.any(found.precision == 0.0)
+        values = [
+            total("student_t", x, mean + by, np.full_like(x, variance + more), shape)
+            for by, more in ((step, 0.0), (-step, 0.0), (0.0, step), (0.0, -step))
+        ]
+        np.testing.assert_allclose(found.slope, (values[0] - values[1]) / (2.0 * step), atol=1e-7)
+        np.testing.assert_allclose(found.precision, (values[3] - values[2]) / step, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -37,7 +37,7 @@ def test_bound_is_below_the_log_likelihood_and_close(name):
     inferred, _ = infer(params, cells(name, X), (shape,), tol=1e-12)
     exact = oracle.log_likelihood(name, X, params.decay, params.loadings, params.offset, shape[:, 0])
     assert inferred.bound < exact + 1e-8
-    assert inferred.bound > exact - (0.3 if name == "student_t" else 0.05)
+    assert inferred.bound > exact - 0.05
 
 
 @pytest.mark.parametrize("name", NAMES)
