@@ -28,6 +28,7 @@ from probsfa.extensions.emissions.sites import (
     Sites,
     engine_params,
     infer,
+    row_blocks,
     site_panel,
 )
 from probsfa.statespace.engine.moments import Statistics
@@ -245,8 +246,11 @@ class BoundObjective:
             def gradient_at(
                 at: FloatArray, family: Any = family, block: Any = block, mask: Any = mask
             ) -> FloatArray:
-                by_cell = family.by_shape(*block, at)
-                return np.stack([(mask * values).sum(axis=0) for values in by_cell]) + family.log_prior(at)[1]
+                total = family.log_prior(at)[1]
+                for rows in row_blocks(*mask.shape):
+                    by_cell = family.by_shape(*(part[rows] for part in block), at)
+                    total = total + np.stack([(mask[rows] * values).sum(axis=0) for values in by_cell])
+                return total
 
             gradient = gradient_at(shape)
             log_prior += family.log_prior(shape)[0]

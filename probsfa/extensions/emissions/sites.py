@@ -44,6 +44,7 @@ __all__ = [
     "infer",
     "make_observations",
     "predictor_moments",
+    "row_blocks",
     "site_panel",
 ]
 
@@ -177,7 +178,7 @@ def expectation(
     value, slope, precision = (np.empty_like(observations.values) for _ in range(3))
     with np.errstate(all="ignore"):
         # Rows are processed in blocks whose arrays fit the cache.
-        for rows in _runs(*observations.values.shape):
+        for rows in row_blocks(*observations.values.shape):
             for (family, columns), shape, constant in zip(
                 observations.blocks, shapes, observations.constants, strict=True
             ):
@@ -192,7 +193,7 @@ def expectation(
     return Expectation(value, slope, precision)
 
 
-def _runs(n_rows: int, n_columns: int) -> Iterator[slice]:
+def row_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Yield blocks of rows with a limited number of values."""
     step = max(1, _BLOCK_SIZE // n_columns)
     for start in range(0, n_rows, step):
@@ -232,7 +233,7 @@ def _distribution(params: StateSpace, observations: Observations, sites: Sites, 
     mean, variance = predictor_moments(params, posterior.means, posterior.covariances)
     expected = expectation(observations, mean, variance, shapes)
     row_bounds = posterior.row_log_likelihoods + expected.value.sum(axis=1)
-    for rows in _runs(*mean.shape):
+    for rows in row_blocks(*mean.shape):
         # Expectation of each site's log density; normal densities of the engine do not include the root of
         # the precision.
         square = (panel.values[rows] - mean[rows]) ** 2 + (variance[rows] + np.log(2.0 * np.pi))
