@@ -4,8 +4,8 @@ Vehtari, Gelman, Simpson, Carpenter & Buerkner (2021), "Rank-normalization, fold
 improved R-hat for assessing convergence of MCMC", Bayesian Analysis 16:667, doi:10.1214/20-BA1221. They are
 implemented here because importing ArviZ takes longer than computing the measures of a fit.
 
-The argument of each function is an array (C, N, E): N draws of E numbers in each of C chains. The result is
-an array (E,).
+The argument of each measure is an array (C, N, E): N draws of E numbers in each of C chains. The result is an
+array (E,).
 """
 
 import numpy as np
@@ -14,9 +14,21 @@ import scipy.special
 import scipy.stats
 
 from probsfa._typing import FloatArray
+from probsfa.bayes.draws import AnyDraws
 
-__all__ = ["bulk_ess", "rank_normalized_rhat", "tail_ess"]
+__all__ = [
+    "MAX_RHAT",
+    "MIN_ESS",
+    "bulk_ess",
+    "convergence_diagnostics",
+    "have_converged",
+    "rank_normalized_rhat",
+    "tail_ess",
+    "worst_measures",
+]
 
+#: Largest R-hat and smallest effective sample size of draws that have converged (Vehtari et al. 2021).
+MAX_RHAT, MIN_ESS = 1.01, 400.0
 _TAIL_PROBABILITY = 0.05
 
 
@@ -39,6 +51,44 @@ def tail_ess(draws: FloatArray) -> FloatArray:
     """Return the smaller effective sample size of the estimates of the 5 % and the 95 % quantile."""
     ends = np.quantile(draws, [_TAIL_PROBABILITY, 1.0 - _TAIL_PROBABILITY], axis=(0, 1))
     return np.minimum(*(_ess(_split((draws <= end).astype(np.float64))) for end in ends))
+
+
+def convergence_diagnostics(
+    draws: AnyDraws, degrees: FloatArray | None = None
+) -> dict[str, dict[str, FloatArray]]:
+    """Return rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
+
+    Results are in ``"rhat"``, ``"ess"`` and ``"ess_tail"``, by name of the parameter, including degrees of
+    freedom (C, N), if any, and without parameters that the model lacks. NaN for constant entries, such as
+    known noise, and for fewer than four draws.
+    """
+    measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
+    out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
+    extra_variables = {} if degrees is None else {"degrees_of_freedom": degrees}
+    for name, values in {**draws._asdict(), **extra_variables}.items():
+        if not values.size:
+            continue
+        flat = values.reshape(*values.shape[:2], -1)
+        is_varying = np.ptp(flat, axis=(0, 1)) > 1e-12 * np.max(np.abs(flat), axis=(0, 1), initial=1e-300)
+        for kind, measure in measures.items():
+            entries = np.full(flat.shape[-1], np.nan)
+            if flat.shape[1] >= 4 and np.any(is_varying):
+                entries[is_varying] = measure(flat[..., is_varying])
+            out[kind][name] = entries.reshape(values.shape[2:])
+    return out
+
+
+def worst_measures(measured: dict[str, dict[str, FloatArray]]) -> tuple[float, float]:
+    """Return the largest R-hat and the smallest effective sample size, bulk or tail, of all parameters."""
+    sizes = [*measured["ess"].values(), *measured["ess_tail"].values()]
+    rhat = max(float(np.nanmax(x, initial=1.0)) for x in measured["rhat"].values())
+    return rhat, min(float(np.nanmin(x, initial=np.inf)) for x in sizes)
+
+
+def have_converged(measured: dict[str, dict[str, FloatArray]]) -> bool:
+    """Return whether R-hat is small enough and effective sample sizes are large enough for all parameters."""
+    rhat, ess = worst_measures(measured)
+    return rhat <= MAX_RHAT and ess >= MIN_ESS
 
 
 def _split(draws: FloatArray) -> FloatArray:

@@ -5,14 +5,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probsfa._typing import FloatArray
-from probsfa.bayes.convergence import bulk_ess, rank_normalized_rhat, tail_ess
+from probsfa.bayes.convergence import (
+    MAX_RHAT,
+    MIN_ESS,
+    convergence_diagnostics,
+    have_converged,
+    worst_measures,
+)
 from probsfa.bayes.draws import AnyDraws, timescales
 from probsfa.bayes.fitted import FittedPosterior
 from probsfa.bayes.relabelling.matching import Relabelling, close_pairs
 from probsfa.bayes.sampling.importance import MAX_TAIL_INDEX
 
-#: Largest R-hat and smallest effective sample size of draws that have converged (Vehtari et al. 2021).
-MAX_RHAT, MIN_ESS = 1.01, 400.0
 # R-hat above which more draws do not help.
 _MAX_RHAT_OF_SHORT_RUNS = 1.05
 
@@ -39,31 +43,6 @@ class FitReport(NamedTuple):
     doubts: tuple[str, ...]
 
 
-def convergence_diagnostics(
-    draws: AnyDraws, degrees: FloatArray | None = None
-) -> dict[str, dict[str, FloatArray]]:
-    """Return rank-normalized split R-hat, and bulk and tail effective sample size, of each entry.
-
-    Results are in ``"rhat"``, ``"ess"`` and ``"ess_tail"``, by name of the parameter, including degrees of
-    freedom (C, N), if any, and without parameters that the model lacks. NaN for constant entries, such as
-    known noise, and for fewer than four draws.
-    """
-    measures = {"rhat": rank_normalized_rhat, "ess": bulk_ess, "ess_tail": tail_ess}
-    out: dict[str, dict[str, FloatArray]] = {kind: {} for kind in measures}
-    extra_variables = {} if degrees is None else {"degrees_of_freedom": degrees}
-    for name, values in {**draws._asdict(), **extra_variables}.items():
-        if not values.size:
-            continue
-        flat = values.reshape(*values.shape[:2], -1)
-        is_varying = np.ptp(flat, axis=(0, 1)) > 1e-12 * np.max(np.abs(flat), axis=(0, 1), initial=1e-300)
-        for kind, measure in measures.items():
-            entries = np.full(flat.shape[-1], np.nan)
-            if flat.shape[1] >= 4 and np.any(is_varying):
-                entries[is_varying] = measure(flat[..., is_varying])
-            out[kind][name] = entries.reshape(values.shape[2:])
-    return out
-
-
 def report(fitted: FittedPosterior) -> FitReport:
     """Return the diagnostics and messages of a fit."""
     inferred, draws = fitted.inferred, fitted.draws
@@ -85,10 +64,8 @@ def report(fitted: FittedPosterior) -> FitReport:
             "maximum a posteriori, not of the sampler."
         )
     else:
-        rhat = max(float(np.nanmax(x, initial=1.0)) for x in measured["rhat"].values())
-        sizes = [*measured["ess"].values(), *measured["ess_tail"].values()]
-        ess = min(float(np.nanmin(x, initial=np.inf)) for x in sizes)
-        converged = rhat <= MAX_RHAT and ess >= MIN_ESS
+        rhat, ess = worst_measures(measured)
+        converged = have_converged(measured)
         interrupted = "Interrupted: the draws so far are kept. " if inferred.interrupted else ""
         advice = "" if converged else _advice(measured["rhat"], bool(_doubts(draws)))
         status = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.special import logsumexp
 from probsfa._threads import interrupts_kept
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
+from probsfa.bayes.convergence import convergence_diagnostics, have_converged
 from probsfa.bayes.coordinates.batches import constrain
 from probsfa.bayes.coordinates.chart import choose_chart
 from probsfa.bayes.coordinates.data import TargetData
@@ -64,6 +66,7 @@ class InferenceSettings(NamedTuple):
 
     method: str
     n_draws: int
+    max_draws: int
     n_chains: int
     sampler: nuts.SamplerSettings
     chain_method: str
@@ -342,6 +345,8 @@ def _run_nuts(
             seed=int(rng.integers(2**31)),
             fold=labelling.fold,
             report=bar.update,
+            max_draws=settings.max_draws,
+            have_converged=partial(_have_converged, problem),
         )
     vectors, stats = chains.vectors, chains.stats
     if not vectors.shape[1]:
@@ -349,6 +354,17 @@ def _run_nuts(
         vectors, stats = laplace.apply(rng.standard_normal((1, settings.n_draws, target.size))), {}
     relabelling = labelling.relabel(vectors.reshape(-1, target.size))
     return _Outcome(Inferred(vectors, stats, chains.interrupted), relabelling, laplace.centre)
+
+
+def _have_converged(problem: InferenceProblem, vectors: FloatArray) -> bool:
+    """Return whether relabelled draws of the parameters have converged, from vectors (C, N, P)."""
+    draws = constrain(problem.target, problem.data, vectors)
+    relabelling = problem.labelling.relabel(vectors.reshape(-1, problem.target.size))
+    draws = relabelled(draws, relabelling)
+    if isinstance(draws, StructuralDraws):
+        centre = constrain(problem.target, problem.data, problem.laplace.centre)
+        draws = aligned_with(draws, centre.loadings)
+    return have_converged(convergence_diagnostics(draws))
 
 
 def _run_svi(

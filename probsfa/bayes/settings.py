@@ -97,8 +97,12 @@ def check_settings(model: Any) -> None:
             )
     check_option("chain_method", model.chain_method, CHAIN_METHODS)
     for name in _COUNTS:
-        if getattr(model, name) is not None or name != "n_components":
-            check_count(name, getattr(model, name))
+        value = getattr(model, name)
+        if name == "n_draws" and isinstance(value, str):
+            if value != "auto":
+                raise ValueError(f"n_draws must be 'auto' or an integer of at least 1; got {value!r}.")
+        elif name != "n_components" or value is not None:
+            check_count(name, value)
     if not 0.0 < model.target_accept < 1.0:
         raise ValueError(f"target_accept must lie between 0 and 1; got {model.target_accept!r}.")
     if model.priors is not None and not isinstance(model.priors, Priors):

@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer
 import probsfa
 from probsfa import BayesianSFA
 from probsfa._validation import Sequences
-from probsfa.bayes import Priors
+from probsfa.bayes import Priors, estimator
 from probsfa.bayes.draws import parameters_of_draw
 from probsfa.bayes.sampling import nuts, variational
 from probsfa.datasets import make_slow_mixture
@@ -60,6 +60,17 @@ def test_nuts_converges_and_reports_it(sampled):
     assert f"R-hat at most {worst:.3f}" in sampled.status_
     assert sampled.sample_stats_["diverging"].shape == (4, 150)
     assert "closest to the maximum a posteriori" in sampled.relabelling_
+
+
+def test_draws_are_added_by_default_until_chains_converge(frame, monkeypatch):
+    monkeypatch.setattr(estimator, "_N_DRAWS", 25)
+    monkeypatch.setattr(estimator, "_MAX_DRAWS", 50)
+    auto = BayesianSFA(1, n_warmup=50, n_chains=2, verbose=False, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="50 draws of 2 chains"):
+        model = auto.fit(frame[0])
+    fixed = fit_anyhow(clone(auto).set_params(n_draws=25), frame[0])
+    assert model.draws_.decay.shape == (2, 50, 1) and fixed.draws_.decay.shape == (2, 25, 1)
+    np.testing.assert_array_equal(model.raw_draws_.decay[:, :25], fixed.raw_draws_.decay)
 
 
 def test_nuts_and_svi_agree(sampled, guided):
@@ -371,6 +382,7 @@ def test_it_pickles(guided, frame):
         ({"inference": "gibbs"}, "inference"),
         ({"chain_method": "threads"}, "chain_method must be"),
         ({"n_draws": 1.5}, "n_draws must be"),
+        ({"n_draws": "many"}, "n_draws must be 'auto'"),
         ({"target_accept": 1.0}, "target_accept must"),
         ({"priors": {"loadings": 1}}, "priors"),
     ],

@@ -140,6 +140,15 @@ def _advance(
 _STATISTICS = ("lp", "acceptance_rate", "n_steps", "diverging", "energy", "step_size")
 Fold = Callable[[FloatArray], FloatArray]
 Report = Callable[[int], None]
+Convergence = Callable[[FloatArray], bool]
+
+
+class _Job:
+    """Chains of one thread: the problem, their states, and outputs of the batches so far."""
+
+    def __init__(self, problem: "_Problem", states: Any) -> None:
+        self.problem, self.states = problem, states
+        self.output: list[list[NDArray[Any]]] = []
 
 
 def sample_chains(
@@ -154,6 +163,8 @@ def sample_chains(
     seed: int,
     fold: Fold,
     report: Report | None = None,
+    max_draws: int | None = None,
+    have_converged: Convergence | None = None,
 ) -> Chains:
     """Draw from the posterior.
 
@@ -180,6 +191,10 @@ def sample_chains(
         are adapted to one image of the posterior.
     report : callable, optional
         Called with the iterations done since the last call, summed over chains.
+    max_draws : int, optional
+        Draws of each chain at which sampling ends without convergence; by default `n_draws`.
+    have_converged : callable, optional
+        Returns whether vectors (C, N, P) have converged. Required if `max_draws` is larger than `n_draws`.
 
     Returns
     -------
@@ -204,7 +219,15 @@ def sample_chains(
                 vectors = fold(_vectors(problem, out)[:, stage_length // 4 :])
                 problem = problem._replace(factor=problem.factor @ _root(problem, vectors))
                 positions = vectors[:, -1]
-            last = runner.run(problem, positions, stage_length + n_draws, step_size, rng)
+            jobs = runner.start(problem, positions, step_size, rng)
+            last = runner.extend(jobs, stage_length + n_draws)
+            while n_draws < (max_draws or n_draws) and not runner.interrupted:
+                if have_converged is not None and have_converged(
+                    _vectors(problem, [last[0][:, stage_length : stage_length + n_draws]])
+                ):
+                    break
+                n_draws = min(n_draws + max(n_draws // 2, 1), max_draws or n_draws)
+                last = runner.extend(jobs, stage_length + n_draws)
     except KeyboardInterrupt:
         return Chains(np.zeros((n_chains, 0, target.size)), {}, True)
     retained = [part[:, stage_length : stage_length + n_draws] for part in last]
@@ -252,6 +275,12 @@ class _Runner:
 
         An interrupt ends the run; it is raised again if there is no draw after the warm-up.
         """
+        return self.extend(self.start(problem, starts, step_size, rng), n_iterations)
+
+    def start(
+        self, problem: _Problem, starts: FloatArray, step_size: float, rng: np.random.Generator
+    ) -> list[_Job]:
+        """Return chains that start at vectors (C, P), without iterations."""
         chains = len(starts)
         with PotentialEvaluator(self._target, problem.data) as evaluate:
             values, slopes = evaluate.many(starts)
@@ -263,36 +292,33 @@ class _Runner:
         keys = jax.random.split(jax.random.key(int(rng.integers(2**31))), chains)
         states = _start(self._target, problem, self._settings, positions, keys, jnp.asarray(step_size))
         groups = [slice(0, chains)] if self._chain_method == "vectorized" else _one_each(chains)
-        outputs: list[list[list[NDArray[Any]]]] = [[] for _ in groups]
-        jobs = [
-            (problem, jax.tree.map(lambda leaf, g=group: leaf[g], states), n_iterations, output)
-            for group, output in zip(groups, outputs, strict=True)
-        ]
+        return [_Job(problem, jax.tree.map(lambda leaf, g=group: leaf[g], states)) for group in groups]
+
+    def extend(self, jobs: list[_Job], n_iterations: int) -> list[NDArray[Any]]:
+        """Continue chains to `n_iterations` or more, and return all outputs, as :meth:`run`."""
         try:
             if self._chain_method == "parallel":
-                self._run_in_threads(jobs)
+                self._run_in_threads(jobs, n_iterations)
             else:
                 for job in jobs:
-                    self._advance(*job)
+                    self._advance(job, n_iterations)
         except KeyboardInterrupt:
             self.interrupted = True
-        return self._join(outputs)
+        return self._join([job.output for job in jobs])
 
-    def _advance(
-        self, problem: _Problem, states: Any, n_iterations: int, output: list[list[NDArray[Any]]]
-    ) -> None:
+    def _advance(self, job: _Job, n_iterations: int) -> None:
         # The 64-bit setting applies to one thread.
         with engine_settings():
-            for _ in range(-(-n_iterations // BATCH_ITERATIONS)):
+            for _ in range(len(job.output), -(-n_iterations // BATCH_ITERATIONS)):
                 if self._stopped:
                     return
-                states, out = _advance(self._target, problem, self._settings, states)
-                output.append([np.asarray(x) for x in out])
+                job.states, out = _advance(self._target, job.problem, self._settings, job.states)
+                job.output.append([np.asarray(x) for x in out])
                 self._report(out[1].size)
 
-    def _run_in_threads(self, jobs: list[Any]) -> None:
+    def _run_in_threads(self, jobs: list[_Job], n_iterations: int) -> None:
         with ThreadPoolExecutor(len(jobs)) as pool:
-            futures = [pool.submit(self._advance, *job) for job in jobs]
+            futures = [pool.submit(self._advance, job, n_iterations) for job in jobs]
             try:
                 for future in futures:
                     future.result()

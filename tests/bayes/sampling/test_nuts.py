@@ -12,7 +12,7 @@ from tests.bayes.sampling.gaussian import GaussianTarget
 from tests.tolerances import mc_tolerance
 
 
-def sample(target, n_draws, chain_method="vectorized", report=None):
+def sample(target, n_draws, chain_method="vectorized", report=None, **options):
     root = np.linalg.cholesky(target.covariance())
     # Not the mean, about which the density is symmetric: a reflection would show.
     centre = target.mean() + 0.5 * root.sum(axis=1)
@@ -28,6 +28,7 @@ def sample(target, n_draws, chain_method="vectorized", report=None):
         seed=0,
         fold=lambda vectors: vectors,
         report=report,
+        **options,
     )
 
 
@@ -55,6 +56,21 @@ def test_ways_of_running_chains_agree(method):
     # The same trajectories, where others would be a standard deviation apart. Rounding differs between
     # compiled programs, and the hundred iterations of adaptation before the first draw amplify it.
     np.testing.assert_allclose(other.vectors[:, 0], one.vectors[:, 0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["vectorized", "parallel"])
+def test_chains_are_continued_until_they_have_converged(method):
+    target, lengths = GaussianTarget(3), []
+
+    def have_converged(vectors):
+        lengths.append(vectors.shape[1])
+        return len(lengths) == 3
+
+    chains = sample(target, 50, method, max_draws=1000, have_converged=have_converged)
+    assert lengths == [50, 75, 112] and chains.vectors.shape == (2, 112, 3)
+    assert all(stat.shape == (2, 112) for stat in chains.stats.values())
+    np.testing.assert_array_equal(chains.vectors, sample(target, 112, method).vectors)
+    assert sample(target, 50, max_draws=60, have_converged=lambda vectors: False).vectors.shape[1] == 60
 
 
 def test_chains_have_threads_of_their_own_where_nobody_states_otherwise(monkeypatch):
