@@ -1,7 +1,9 @@
 """Comparison of models by held-out values, for `ProbabilisticSFA()` without arguments and `select_model`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +17,98 @@ from probsfa.statespace.calibration import (
     distance_to_observed,
     small_sample_factors,
 )
-from probsfa.statespace.held_out_values import HeldOutValues, crps
+from probsfa.statespace.held_out_values import HeldOutValues, crps, units_of
 from probsfa.statespace.leave_one_out import interpolation_errors, worse_than_interpolation
 from probsfa.statespace.models import LinearGaussianModel
 
-__all__ = ["calibrated", "interpolation_errors_of_held_out", "predict_held_out", "scores", "worse_columns"]
+__all__ = [
+    "Candidate",
+    "Comparison",
+    "calibrated",
+    "interpolation_errors_of_held_out",
+    "predict_held_out",
+    "scores",
+    "worse_columns",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A fitted model, and its predictions of held-out values.
+
+    Attributes
+    ----------
+    options : dict
+        Options of `ProbabilisticSFA`.
+    model : LinearGaussianModel
+        The fit without the held-out values of the first draw, or the fit to all values.
+    predictions_by_draw : tuple of HeldOutPredictions, default=()
+        Predictions of the held-out values of each draw, each by a fit without these values.
+    rung : int, default=0
+        Round of the comparison, from 0.
+    n_rows : int, default=0
+        Number of rows of the fit.
+    bic : float, default=nan
+        Bayesian information criterion of a fit to all values of these rows, extrapolated to all rows; without
+        such a fit, that of the fit without held-out values.
+    seconds : float, default=0.0
+        Time of fit and scores.
+    full_fit : LinearGaussianModel or None, default=None
+        The fit to all values of the same rows, if available.
+    """
+
+    options: dict[str, Any]
+    model: LinearGaussianModel
+    predictions_by_draw: tuple[HeldOutPredictions, ...] = ()
+    rung: int = 0
+    n_rows: int = 0
+    bic: float = np.nan
+    seconds: float = 0.0
+    full_fit: LinearGaussianModel | None = None
+
+    @property
+    def predictions(self) -> HeldOutPredictions:
+        """Predictions of the held-out values of all draws."""
+        return HeldOutPredictions.joined(self.predictions_by_draw)
+
+    @property
+    def score(self) -> float:
+        """Mean score of the held-out values of all draws, each of which is calibrated separately."""
+        return float(np.mean(np.concatenate([scores(each) for each in self.predictions_by_draw])))
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Values to hold out from fits; candidates are compared by their predictions of these values.
+
+    Attributes
+    ----------
+    rows : Sequences
+        Rows with all values.
+    draws : list of HeldOutValues
+        The held-out values of each draw.
+    """
+
+    rows: Sequences
+    draws: list[HeldOutValues]
+
+    @cached_property
+    def units(self) -> FloatArray:
+        """Units (D,) of errors and standard deviations."""
+        return units_of(self.rows.values)
+
+    def remaining(self, draw: int) -> Sequences:
+        """Return the rows without the held-out values of a draw."""
+        return replace(self.rows, values=self.draws[draw].with_nan(self.rows.values))
+
+    def predict(self, model: LinearGaussianModel, draw: int) -> HeldOutPredictions:
+        """Predict the held-out values of a draw from the values that are not held out."""
+        hidden = self.draws[draw]
+        return predict_held_out(model, self.remaining(draw), hidden, self.rows.values, self.units)
+
+    def worse_columns(self, candidate: Candidate) -> NDArray[np.intp]:
+        """Return columns whose held-out values are predicted worse than by linear interpolation."""
+        return worse_columns(self.rows, self.draws, candidate.predictions, self.units)
 
 
 def predict_held_out(

@@ -20,7 +20,6 @@ from probsfa._random import generator
 from probsfa._typing import FloatArray, Seed
 from probsfa._validation import Sequences, check_count, check_sequences
 from probsfa.statespace.choice.candidates import (
-    Candidate,
     Options,
     describe_options,
     has_no_peak,
@@ -30,7 +29,12 @@ from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.proposals import propose_by_search, propose_list
 from probsfa.statespace.choice.search import Search
 from probsfa.statespace.columns import counts_sentence
-from probsfa.statespace.comparison import calibrated, interpolation_errors_of_held_out, worse_columns
+from probsfa.statespace.comparison import (
+    Candidate,
+    calibrated,
+    interpolation_errors_of_held_out,
+    worse_columns,
+)
 from probsfa.statespace.default_model import default_candidates
 from probsfa.statespace.estimator import ProbabilisticSFA, set_fitted, with_times
 from probsfa.statespace.fitted_model import bayesian_criterion
@@ -408,7 +412,8 @@ def _finished(
     if not interrupted:
         model = model.with_misfit_check(sequences)
     if not best.options.get("robust", False):  # intervals of robust models are not calibrated
-        model = calibrated(model, sequences.mask, best.predictions)
+        predictions = best.predictions if best.predictions_by_draw else None
+        model = calibrated(model, sequences.mask, predictions)
     lost = _worse_columns(search, best)
     if lost:
         warnings.warn(lost, UserWarning, stacklevel=3)
@@ -552,8 +557,9 @@ def _in_standard_deviations(search: Search) -> FloatArray:
 
 def _errors(search: Search, candidate: Candidate) -> FloatArray:
     """Return the errors (n,) of held-out values, in standard deviations; empty without any."""
-    held_out = candidate.predictions
-    return np.zeros(0) if held_out is None else held_out.errors * _in_standard_deviations(search)
+    if not candidate.predictions_by_draw:
+        return np.zeros(0)
+    return candidate.predictions.errors * _in_standard_deviations(search)
 
 
 def _by_lines(search: Search) -> FloatArray:
@@ -567,11 +573,10 @@ def _by_lines(search: Search) -> FloatArray:
 
 def _worse_columns(search: Search, best: Candidate) -> str:
     """Return a sentence on columns that linear interpolation predicts better, or an empty string."""
-    held_out = best.predictions
-    if held_out is None:
+    if not best.predictions_by_draw:
         return ""
     draws, first = [data.hidden for data in search.held_out_rounds], search.held_out_rounds[0]
-    worse = worse_columns(first.sequences, draws, held_out, first.units)
+    worse = worse_columns(first.sequences, draws, best.predictions, first.units)
     return worse_columns_message(worse, search.sequences.feature_names)
 
 

@@ -15,7 +15,7 @@ from probsfa.datasets import make_slow_mixture
 from probsfa.statespace.calibration import HeldOutPredictions, small_sample_factors
 from probsfa.statespace.choice import candidates, clock, proposals
 from probsfa.statespace.choice.search import Search
-from probsfa.statespace.comparison import predict_held_out
+from probsfa.statespace.comparison import Candidate, predict_held_out
 from probsfa.statespace.engine.posterior import log_likelihood, simulate
 from probsfa.statespace.growth import enlarged, reduced
 from probsfa.statespace.held_out_values import (
@@ -504,7 +504,7 @@ def test_a_cycle_that_has_become_a_slow_factor_is_none():
             rhythm_frequency=np.array([frequency]),
         )
         model = type("Model", (), {"fitted": type("Fitted", (), {"params": params})})
-        asked = candidates.Candidate({"rhythms": 1}, 0, 1, model, (), 0.0, 0.0)
+        asked = Candidate({"rhythms": 1}, model)
         assert candidates.has_no_peak(asked) == (np.argmax(spectrum) == 0)
         assert not candidates.has_no_peak(replace(asked, options={"rhythms": [200.0]}))
 

@@ -1,18 +1,15 @@
-"""Candidates of model selection: estimator options, their labels, and predictions of held-out values."""
+"""Candidates of model selection: estimator options and their labels."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from probsfa.statespace.calibration import HeldOutPredictions
-from probsfa.statespace.comparison import scores
+from probsfa.statespace.comparison import Candidate
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.learning.options import FitOptions, is_number
-from probsfa.statespace.models import LinearGaussianModel
 
-__all__ = ["Candidate", "Options", "describe_options", "has_no_peak", "validate_candidates"]
+__all__ = ["Options", "describe_options", "has_no_peak", "validate_candidates"]
 
 Options = Mapping[str, Any]
 
@@ -67,53 +64,6 @@ def describe_options(options: Options) -> str:
         else:
             parts.append(f"{name}={value!r}")
     return ", ".join(parts)
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A candidate fitted to some of the rows; in the last round, without the held-out values.
-
-    Attributes
-    ----------
-    options : dict
-        Options of the estimator.
-    rung : int
-        Round of the comparison, from 0.
-    n_rows : int
-        Number of rows of the fit.
-    model : LinearGaussianModel
-        The fit.
-    predictions_by_draw : tuple of HeldOutPredictions
-        Predictions of the held-out values of each draw, in units of the columns; empty before the last round.
-    bic : float
-        Bayesian information criterion of a fit to all values of these rows, extrapolated to all rows; without
-        such a fit, that of the fit without held-out values.
-    seconds : float
-        Time of fit and scores.
-    full_fit : LinearGaussianModel or None, default=None
-        The fit to all values of the same rows, if available.
-    """
-
-    options: dict[str, Any]
-    rung: int
-    n_rows: int
-    model: LinearGaussianModel
-    predictions_by_draw: tuple[HeldOutPredictions, ...]
-    bic: float
-    seconds: float
-    full_fit: LinearGaussianModel | None = None
-
-    @property
-    def predictions(self) -> HeldOutPredictions | None:
-        """Predictions of the held-out values of all draws, if there are any."""
-        return HeldOutPredictions.joined(self.predictions_by_draw) if self.predictions_by_draw else None
-
-    @property
-    def score(self) -> float:
-        """Mean score of the held-out values of all draws."""
-        return float(
-            np.mean(np.concatenate([scores(predictions) for predictions in self.predictions_by_draw]))
-        )
 
 
 def has_no_peak(candidate: Candidate) -> bool:

@@ -9,11 +9,11 @@ import numpy as np
 from probsfa._typing import FloatArray
 from probsfa._validation import Sequences
 from probsfa.statespace.calibration import HeldOutPredictions
-from probsfa.statespace.choice.candidates import Candidate, Options, has_no_peak
+from probsfa.statespace.choice.candidates import Options, has_no_peak
 from probsfa.statespace.choice.clock import Clock
 from probsfa.statespace.choice.halving import halving_schedule
 from probsfa.statespace.choice.proposals import Proposals
-from probsfa.statespace.comparison import predict_held_out, scores
+from probsfa.statespace.comparison import Candidate, predict_held_out, scores
 from probsfa.statespace.engine.posterior import log_likelihood
 from probsfa.statespace.estimator import ProbabilisticSFA
 from probsfa.statespace.fitted_model import bayesian_criterion
@@ -343,7 +343,7 @@ class Search:
                 model.fitted.log_likelihood, model.n_parameters, self.n_observed, share=float(share)
             )
         seconds = self.clock.seconds - begin
-        return Candidate(options, rung, observed.n_rows, model, predictions_by_draw, bic, seconds, full_fit)
+        return Candidate(options, model, predictions_by_draw, rung, observed.n_rows, bic, seconds, full_fit)
 
     def _start(
         self, problem: FitProblem, options: dict[str, Any], previous: Candidate | None
